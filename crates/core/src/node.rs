@@ -1,0 +1,4 @@
+//! Everything a running broker is made of, minus threads and sockets.
+
+/// The broker as a value.
+pub struct Node {}

@@ -1,0 +1,4 @@
+//! One partition of one topic.
+
+/// A partition that this broker leads.
+pub struct Partition {}

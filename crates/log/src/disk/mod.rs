@@ -1,0 +1,86 @@
+//! The only door to storage: a handful of methods, so that a memory disk can lose, tear and reorder writes in tests.
+//!
+//! A [`Disk`] speaks of paths, a [`DiskFile`] of positions in one open file. Nothing here knows about logs.
+
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a file is opened. All files are opened for reading; none is ever truncated by opening it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// The file must exist and will not be written.
+    Read,
+    /// The file must exist.
+    Write,
+    /// The file is created when it does not exist.
+    Create,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    pub path: PathBuf,
+    pub is_directory: bool,
+    pub bytes: u64,
+}
+
+/// A file system.
+///
+/// - Durability: a created, renamed or removed name survives a power cut only after `sync_directory` on its parent.
+pub trait Disk: Send + Sync + fmt::Debug {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>>;
+    fn exists(&self, path: &Path) -> bool;
+    fn create_directories(&self, directory: &Path) -> io::Result<()>;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    fn remove_directory(&self, directory: &Path) -> io::Result<()>;
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+    /// Bytes an unprivileged writer may still allocate on the file system that holds `path`.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+}
+
+/// One open file. All methods take `&self`; positions are explicit, so a file has no cursor.
+pub trait DiskFile: Send + Sync + fmt::Debug {
+    /// Reads at most `buffer.len()` bytes; 0 means end of file. May wait for the device.
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// As `read_at`, but fails with `WouldBlock` instead of waiting for the device. A short read is possible.
+    fn read_at_resident(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// Writes all parts one after the other, starting at `position`. On error an unknown prefix was written.
+    fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()>;
+
+    fn bytes(&self) -> io::Result<u64>;
+
+    /// Cuts or extends (with zeros) the file to `bytes` and gives back space reserved beyond it.
+    fn set_bytes(&self, bytes: u64) -> io::Result<()>;
+
+    /// Makes sure that writes below `bytes` cannot fail for lack of space; the file's visible length stays.
+    fn reserve(&self, bytes: u64) -> io::Result<()>;
+
+    /// Data and whatever metadata is needed to read it back are on the medium when this returns (fdatasync).
+    /// Never call it again after an error: the pages may be marked clean although they were not written.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Starts writing `position..position + bytes` to the medium without waiting for it.
+    fn start_writeback(&self, position: u64, bytes: u64) -> io::Result<()>;
+
+    /// True when every page of the range can be read without waiting for the device.
+    fn is_resident(&self, position: u64, bytes: u64) -> bool;
+
+    /// The descriptor for `sendfile`; `None` for a file that is not the operating system's.
+    fn raw_fd(&self) -> Option<RawFd>;
+}
+
+/// A range of an open file: record bytes on their way to a client without passing through our memory.
+/// Holding it keeps the file readable although its name may be gone.
+#[derive(Clone, Debug)]
+pub struct FileRegion {
+    pub file: Arc<dyn DiskFile>,
+    pub position: u64,
+    pub bytes: u64,
+}
