@@ -10,4 +10,5 @@ pub mod node;
 pub mod partition;
 pub mod reply;
 pub mod request;
+pub mod slot;
 pub mod time;
