@@ -3,3 +3,5 @@
 //! What it is not: no sockets, no files, no clock, no decision about what an answer should say.
 //!
 //! Reading order: the modules below, top to bottom.
+
+pub mod records;

@@ -1,0 +1,487 @@
+//! The codecs of record batches, in the framings that Kafka's clients write.
+//!
+//! Decompression is bounded: a batch of a few kilobytes can announce or unfold to gigabytes, so every decoder stops at a limit
+//! that its caller names, and none allocates by an announced size that its input cannot fill.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
+use zstd::zstd_safe;
+
+const KIB: usize = 1024;
+
+/// How the records of a batch are compressed; the numbers are those of the batch attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Codec {
+    #[default]
+    None = 0,
+    Gzip = 1,
+    Snappy = 2,
+    Lz4 = 3,
+    Zstd = 4,
+}
+
+impl Codec {
+    pub const ALL: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
+
+    pub fn from_id(id: i16) -> Option<Codec> {
+        Codec::ALL.into_iter().find(|codec| codec.id() == id)
+    }
+
+    pub fn id(self) -> i16 {
+        self as i16
+    }
+
+    /// The codec by its name in `compression.type`.
+    pub fn from_name(name: &str) -> Option<Codec> {
+        Codec::ALL.into_iter().find(|codec| codec.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::None => "none",
+            Codec::Gzip => "gzip",
+            Codec::Snappy => "snappy",
+            Codec::Lz4 => "lz4",
+            Codec::Zstd => "zstd",
+        }
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A codec and how hard it should try.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compression {
+    pub codec: Codec,
+    /// gzip 1 to 9, zstd -131072 to 22. `None` takes the codec's usual one (6 and 3). The others have no levels here: our
+    /// lz4 encoder knows only the fast mode.
+    pub level: Option<i32>,
+}
+
+impl Compression {
+    pub const NONE: Compression = Compression {
+        codec: Codec::None,
+        level: None,
+    };
+}
+
+impl From<Codec> for Compression {
+    fn from(codec: Codec) -> Compression {
+        Compression { codec, level: None }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompressionError {
+    /// The output would be larger than the caller allows.
+    LimitExceeded { codec: Codec, limit_bytes: usize },
+    /// The input is not what the codec writes.
+    Invalid { codec: Codec, reason: String },
+}
+
+impl fmt::Display for CompressionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CompressionError::LimitExceeded { codec, limit_bytes } => {
+                write!(
+                    f,
+                    "{codec} data unfolds to more than the limit of {limit_bytes} bytes"
+                )
+            }
+            CompressionError::Invalid { codec, reason } => write!(f, "invalid {codec} data: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for CompressionError {}
+
+/// Appends the compressed form of `input` to `out`.
+///
+/// - Shape: gzip members, snappy in 32 KiB blocks in the Java framing, lz4 frames of independent 64 KiB blocks, zstd frames.
+pub fn compress(compression: Compression, input: &[u8], out: &mut Vec<u8>) {
+    const CANNOT_FAIL: &str = "writing to memory does not fail";
+    match compression.codec {
+        Codec::None => out.extend_from_slice(input),
+        Codec::Gzip => {
+            let level = compression.level.map_or(6, |level| level.clamp(1, 9) as u32);
+            let mut encoder = GzEncoder::new(out, flate2::Compression::new(level));
+            encoder.write_all(input).expect(CANNOT_FAIL);
+            encoder.finish().expect(CANNOT_FAIL);
+        }
+        Codec::Snappy => compress_snappy(input, out),
+        Codec::Lz4 => {
+            let frame = FrameInfo::new()
+                .block_mode(BlockMode::Independent)
+                .block_size(BlockSize::Max64KB);
+            let mut encoder = FrameEncoder::with_frame_info(frame, out);
+            encoder.write_all(input).expect(CANNOT_FAIL);
+            encoder.finish().expect(CANNOT_FAIL);
+        }
+        Codec::Zstd => {
+            let level = compression
+                .level
+                .unwrap_or(zstd::DEFAULT_COMPRESSION_LEVEL)
+                .clamp(-131_072, 22);
+            let mut compressor = zstd_safe::CCtx::create();
+            let start = out.len();
+            out.resize(start + zstd_safe::compress_bound(input.len()), 0);
+            let written = compressor
+                .compress(&mut out[start..], input, level)
+                .expect("the bound leaves room for the output");
+            out.truncate(start + written);
+        }
+    }
+}
+
+/// Appends the decompressed form of `input` to `out`.
+///
+/// - Errors: `LimitExceeded` when more than `limit_bytes` would be appended; `out` then holds an unspecified part.
+pub fn decompress(
+    codec: Codec,
+    input: &[u8],
+    limit_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), CompressionError> {
+    match codec {
+        Codec::None => {
+            check_limit(codec, input.len(), limit_bytes)?;
+            out.extend_from_slice(input);
+            Ok(())
+        }
+        Codec::Gzip => read_bounded(codec, MultiGzDecoder::new(input), limit_bytes, out),
+        Codec::Snappy => decompress_snappy(input, limit_bytes, out),
+        Codec::Lz4 => {
+            let frame = lz4_frame(input).ok_or_else(|| invalid(codec, "the frame ends inside a block"))?;
+            read_bounded(codec, FrameDecoder::new(frame), limit_bytes, out)
+        }
+        Codec::Zstd => decompress_zstd(input, limit_bytes, out),
+    }
+}
+
+fn check_limit(codec: Codec, output_bytes: usize, limit_bytes: usize) -> Result<(), CompressionError> {
+    if output_bytes > limit_bytes {
+        return Err(CompressionError::LimitExceeded { codec, limit_bytes });
+    }
+    Ok(())
+}
+
+fn invalid(codec: Codec, reason: impl fmt::Display) -> CompressionError {
+    CompressionError::Invalid {
+        codec,
+        reason: reason.to_string(),
+    }
+}
+
+fn read_bounded(
+    codec: Codec,
+    decoder: impl Read,
+    limit_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), CompressionError> {
+    // One byte more than allowed tells "exactly full" from "too much".
+    let mut bounded = decoder.take(limit_bytes as u64 + 1);
+    let appended = bounded
+        .read_to_end(out)
+        .map_err(|error: io::Error| invalid(codec, error))?;
+    check_limit(codec, appended, limit_bytes)
+}
+
+/// The bytes of the frame at the start of `input`, its end mark included.
+///
+/// The decoder takes the end of its input for the end of the frame; a frame that was cut between two blocks would pass for a
+/// shorter one.
+fn lz4_frame(input: &[u8]) -> Option<&[u8]> {
+    const BLOCK_CHECKSUM: u8 = 0b0001_0000;
+    const CONTENT_SIZE: u8 = 0b0000_1000;
+    const CONTENT_CHECKSUM: u8 = 0b0000_0100;
+    const DICTIONARY_ID: u8 = 0b0000_0001;
+    const STORED_BLOCK: u32 = 1 << 31;
+
+    let flags = *input.get(4)?;
+    let bytes_if = |flag: u8, bytes: usize| if flags & flag == 0 { 0 } else { bytes };
+    // Magic 4, flags 1, block size 1, optional fields, header checksum 1.
+    let mut position = 4 + 1 + 1 + bytes_if(CONTENT_SIZE, 8) + bytes_if(DICTIONARY_ID, 4) + 1;
+    loop {
+        let length_bytes = input.get(position..)?.first_chunk::<4>()?;
+        position += 4;
+        let block_bytes = u32::from_le_bytes(*length_bytes) & !STORED_BLOCK;
+        if block_bytes == 0 {
+            return input.get(..position + bytes_if(CONTENT_CHECKSUM, 4));
+        }
+        position += block_bytes as usize + bytes_if(BLOCK_CHECKSUM, 4);
+    }
+}
+
+/// What Java's snappy streams begin with, and sometimes repeat in the middle.
+const XERIAL_MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
+/// Magic 8, version 4, oldest compatible version 4.
+const XERIAL_HEADER_BYTES: usize = 8 + 4 + 4;
+const XERIAL_BLOCK_BYTES: usize = 32 * KIB;
+
+fn compress_snappy(input: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&XERIAL_MAGIC);
+    out.extend_from_slice(&1i32.to_be_bytes());
+    out.extend_from_slice(&1i32.to_be_bytes());
+    let mut encoder = snap::raw::Encoder::new();
+    for block in input.chunks(XERIAL_BLOCK_BYTES) {
+        let length_at = out.len();
+        let start = length_at + 4;
+        out.resize(start + snap::raw::max_compress_len(block.len()), 0);
+        let written = encoder
+            .compress(block, &mut out[start..])
+            .expect("the bound leaves room for the output");
+        out.truncate(start + written);
+        let length = u32::try_from(written).expect("a 32 KiB block stays small");
+        out[length_at..start].copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+/// Takes Java's framing, and a bare snappy block as librdkafka and others may write it.
+fn decompress_snappy(input: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Result<(), CompressionError> {
+    if !input.starts_with(&XERIAL_MAGIC) {
+        return decompress_snappy_block(input, limit_bytes, limit_bytes, out);
+    }
+    let truncated = || invalid(Codec::Snappy, "the stream ends inside a block");
+    let mut rest = input;
+    let mut remaining_bytes = limit_bytes;
+    while !rest.is_empty() {
+        if rest.starts_with(&XERIAL_MAGIC) {
+            rest = rest.get(XERIAL_HEADER_BYTES..).ok_or_else(truncated)?;
+            continue;
+        }
+        let (length_bytes, after_length) = rest.split_first_chunk::<4>().ok_or_else(truncated)?;
+        let length = u32::from_be_bytes(*length_bytes) as usize;
+        let block = after_length.get(..length).ok_or_else(truncated)?;
+        let before = out.len();
+        decompress_snappy_block(block, remaining_bytes, limit_bytes, out)?;
+        remaining_bytes -= out.len() - before;
+        rest = &after_length[length..];
+    }
+    Ok(())
+}
+
+fn decompress_snappy_block(
+    block: &[u8],
+    remaining_bytes: usize,
+    limit_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), CompressionError> {
+    let announced = snap::raw::decompress_len(block).map_err(|error| invalid(Codec::Snappy, error))?;
+    if announced > remaining_bytes {
+        return Err(CompressionError::LimitExceeded {
+            codec: Codec::Snappy,
+            limit_bytes,
+        });
+    }
+    // The densest element is a copy of 64 bytes in three bytes of input.
+    if announced > block.len().saturating_mul(64) / 3 + 64 {
+        return Err(invalid(
+            Codec::Snappy,
+            format_args!("{} bytes cannot unfold to {announced}", block.len()),
+        ));
+    }
+    let start = out.len();
+    out.resize(start + announced, 0);
+    snap::raw::Decoder::new()
+        .decompress(block, &mut out[start..])
+        .map_err(|error| invalid(Codec::Snappy, error))?;
+    Ok(())
+}
+
+/// One call per attempt instead of a stream: a stream would allocate the window that the frame announces, up to 128 MiB.
+fn decompress_zstd(input: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Result<(), CompressionError> {
+    let mut decompressor = zstd_safe::DCtx::create();
+    let mut capacity = first_zstd_capacity(input).min(limit_bytes);
+    let start = out.len();
+    loop {
+        out.truncate(start);
+        out.resize(start + capacity, 0);
+        match decompressor.decompress(&mut out[start..], input) {
+            Ok(written) => {
+                out.truncate(start + written);
+                return Ok(());
+            }
+            Err(code) if is_output_too_small(code) && capacity < limit_bytes => {
+                capacity = (capacity.max(KIB) * 4).min(limit_bytes);
+            }
+            Err(code) if is_output_too_small(code) => {
+                return Err(CompressionError::LimitExceeded {
+                    codec: Codec::Zstd,
+                    limit_bytes,
+                });
+            }
+            Err(code) => return Err(invalid(Codec::Zstd, zstd_safe::get_error_name(code))),
+        }
+    }
+}
+
+/// The announced size if the input could plausibly fill it, else four times the input.
+fn first_zstd_capacity(input: &[u8]) -> usize {
+    let usual = input.len().saturating_mul(4).max(4 * KIB);
+    match zstd_safe::get_frame_content_size(input) {
+        Ok(Some(announced)) => usize::try_from(announced)
+            .ok()
+            .filter(|&announced| announced <= usual.saturating_mul(16))
+            .unwrap_or(usual),
+        _ => usual,
+    }
+}
+
+fn is_output_too_small(code: zstd_safe::ErrorCode) -> bool {
+    // Errors are negative sizes; 70 is ZSTD_error_dstSize_tooSmall, fixed since zstd 1.3.1.
+    code == 0usize.wrapping_sub(70)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMPRESSING: [Codec; 4] = [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
+
+    fn compressed(codec: Codec, input: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        compress(codec.into(), input, &mut out);
+        out
+    }
+
+    fn text(bytes: usize) -> Vec<u8> {
+        (0..bytes as u64)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 & 0x3F)
+            .collect()
+    }
+
+    #[test]
+    fn every_codec_gives_back_what_it_took() {
+        for codec in Codec::ALL {
+            for size in [0, 1, 100, XERIAL_BLOCK_BYTES, XERIAL_BLOCK_BYTES + 1, 300_000] {
+                let input = text(size);
+                let mut out = b"before".to_vec();
+                decompress(codec, &compressed(codec, &input), size, &mut out).unwrap();
+                assert_eq!(&out[..6], b"before");
+                assert!(out[6..] == input, "{codec} with {size} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn every_level_gives_back_what_it_took() {
+        let input = text(20_000);
+        for (codec, level) in [
+            (Codec::Gzip, 1),
+            (Codec::Gzip, 9),
+            (Codec::Zstd, -5),
+            (Codec::Zstd, 19),
+        ] {
+            let mut packed = Vec::new();
+            compress(
+                Compression {
+                    codec,
+                    level: Some(level),
+                },
+                &input,
+                &mut packed,
+            );
+            let mut out = Vec::new();
+            decompress(codec, &packed, input.len(), &mut out).unwrap();
+            assert!(out == input, "{codec} level {level}");
+        }
+    }
+
+    #[test]
+    fn one_byte_over_the_limit_is_an_error_that_names_it() {
+        for codec in Codec::ALL {
+            let packed = compressed(codec, &text(100_001));
+            let error = decompress(codec, &packed, 100_000, &mut Vec::new()).unwrap_err();
+            assert_eq!(
+                error,
+                CompressionError::LimitExceeded {
+                    codec,
+                    limit_bytes: 100_000
+                }
+            );
+            assert!(error.to_string().contains("100000"));
+        }
+    }
+
+    #[test]
+    fn a_bomb_costs_no_more_than_the_limit() {
+        let limit_bytes = 1 << 20;
+        for codec in COMPRESSING {
+            let bomb = compressed(codec, &vec![0; 64 << 20]);
+            let mut out = Vec::new();
+            let error = decompress(codec, &bomb, limit_bytes, &mut out).unwrap_err();
+            assert_eq!(error, CompressionError::LimitExceeded { codec, limit_bytes });
+            assert!(
+                out.capacity() <= 3 * limit_bytes,
+                "{codec} took {} bytes",
+                out.capacity()
+            );
+        }
+    }
+
+    #[test]
+    fn truncated_input_is_an_error() {
+        for codec in COMPRESSING {
+            let packed = compressed(codec, &text(5_000));
+            for cut in 1..packed.len() {
+                // A snappy stream may end after its header: that is an empty stream.
+                if codec == Codec::Snappy && cut == XERIAL_HEADER_BYTES {
+                    continue;
+                }
+                let outcome = decompress(codec, &packed[..cut], 1 << 20, &mut Vec::new());
+                assert!(outcome.is_err(), "{codec} cut at {cut} of {}", packed.len());
+            }
+        }
+    }
+
+    #[test]
+    fn flipped_bytes_never_panic() {
+        for codec in COMPRESSING {
+            let packed = compressed(codec, &text(700));
+            for position in 0..packed.len() {
+                for flip in [0x01, 0x80, 0xFF] {
+                    let mut hostile = packed.clone();
+                    hostile[position] ^= flip;
+                    let mut out = Vec::new();
+                    let _ = decompress(codec, &hostile, 64 * KIB, &mut out);
+                    assert!(out.len() <= 64 * KIB + 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bare_snappy_blocks_are_taken_too() {
+        let input = text(10_000);
+        let bare = snap::raw::Encoder::new().compress_vec(&input).unwrap();
+        let mut out = Vec::new();
+        decompress(Codec::Snappy, &bare, 10_000, &mut out).unwrap();
+        assert_eq!(out, input);
+    }
+
+    #[test]
+    fn snappy_cannot_announce_what_it_cannot_hold() {
+        // A length of 1 GiB as a varint, then nothing.
+        let hostile = [0x80, 0x80, 0x80, 0x80, 0x04];
+        let error = decompress(Codec::Snappy, &hostile, usize::MAX, &mut Vec::new()).unwrap_err();
+        assert!(matches!(error, CompressionError::Invalid { .. }), "{error}");
+    }
+
+    #[test]
+    fn joined_snappy_streams_are_one() {
+        let mut joined = compressed(Codec::Snappy, b"first ");
+        joined.extend_from_slice(&compressed(Codec::Snappy, b"second"));
+        let mut out = Vec::new();
+        decompress(Codec::Snappy, &joined, 100, &mut out).unwrap();
+        assert_eq!(out, b"first second");
+    }
+}

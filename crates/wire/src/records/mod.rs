@@ -1,0 +1,10 @@
+//! Record batches: Kafka's unit of storage, of compression and of checksumming.
+//!
+//! Written by hand, because batches travel between socket and file by the gigabyte: the header is patched in place, record
+//! bytes are borrowed, and no step allocates per record.
+
+pub mod batch;
+pub mod builder;
+pub mod compression;
+pub mod crc32c;
+pub mod record;

@@ -1,0 +1,656 @@
+//! One record inside a batch: varints, deltas, and borrowed key, value and headers.
+
+use std::fmt;
+
+use super::batch::{BatchHeader, TimestampType};
+
+/// Why bytes are not the records that the batch announces. `position` counts bytes from the first record's first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordError {
+    /// The bytes end in the middle of a record.
+    Truncated { position: usize },
+    /// A variable-length integer with more bytes than its type can have.
+    VarintTooLong { position: usize },
+    /// A length below -1, or -1 where null is not allowed, or one that reaches beyond the record.
+    InvalidLength { position: usize, length: i64 },
+    /// The record's fields end before or after the length it announces.
+    LengthMismatch {
+        position: usize,
+        announced: usize,
+        actual: usize,
+    },
+    /// The batch announces fewer records than there are bytes for.
+    TrailingBytes { position: usize, trailing: usize },
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            RecordError::Truncated { position } => write!(f, "records end early, at byte {position}"),
+            RecordError::VarintTooLong { position } => {
+                write!(f, "variable-length integer too long at byte {position}")
+            }
+            RecordError::InvalidLength { position, length } => {
+                write!(
+                    f,
+                    "invalid length {length} in the record that ends or breaks at byte {position}"
+                )
+            }
+            RecordError::LengthMismatch {
+                position,
+                announced,
+                actual,
+            } => {
+                write!(
+                    f,
+                    "record at byte {position} announces {announced} bytes but its fields take {actual}"
+                )
+            }
+            RecordError::TrailingBytes { position, trailing } => {
+                write!(
+                    f,
+                    "{trailing} bytes follow the last announced record, at byte {position}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+/// A record that borrows from its batch.
+///
+/// - Units: `offset` counts records, `timestamp` is in milliseconds since 1970; both are absolute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    pub offset: i64,
+    pub timestamp: i64,
+    /// No bit of it has a meaning so far.
+    pub attributes: i8,
+    pub key: Option<&'a [u8]>,
+    /// Null marks a deletion (a tombstone) in compacted topics.
+    pub value: Option<&'a [u8]>,
+    pub headers: Headers<'a>,
+}
+
+/// The headers of a record, checked when the record was decoded. Iterating cannot fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Headers<'a> {
+    count: usize,
+    bytes: &'a [u8],
+}
+
+/// One header. Keys should be UTF-8, but nothing on the way enforces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header<'a> {
+    pub key: &'a [u8],
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> Headers<'a> {
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn iter(&self) -> HeaderIter<'a> {
+        HeaderIter {
+            remaining: self.count,
+            cursor: Cursor::new(self.bytes),
+        }
+    }
+
+    /// The headers as they lie in the batch, without their count.
+    fn encoded(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+impl<'a> IntoIterator for Headers<'a> {
+    type Item = Header<'a>;
+    type IntoIter = HeaderIter<'a>;
+
+    fn into_iter(self) -> HeaderIter<'a> {
+        self.iter()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct HeaderIter<'a> {
+    remaining: usize,
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Iterator for HeaderIter<'a> {
+    type Item = Header<'a>;
+
+    fn next(&mut self) -> Option<Header<'a>> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        let key = self.cursor.bytes().ok()?;
+        let value = self.cursor.nullable_bytes().ok()?;
+        Some(Header { key, value })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.remaining, Some(self.remaining))
+    }
+}
+
+impl ExactSizeIterator for HeaderIter<'_> {}
+
+/// Decodes the uncompressed records of one batch; an error is the last item.
+///
+/// - Shape: as many items as the batch announces; bytes left over after them are an error.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    cursor: Cursor<'a>,
+    remaining: i32,
+    base_offset: i64,
+    base_timestamp: i64,
+    log_append_time: Option<i64>,
+}
+
+impl<'a> Records<'a> {
+    /// `bytes` are the uncompressed records, without the batch's header.
+    pub fn new(header: &BatchHeader, bytes: &'a [u8]) -> Records<'a> {
+        let log_append_time = match header.timestamp_type() {
+            TimestampType::CreateTime => None,
+            TimestampType::LogAppendTime => Some(header.max_timestamp),
+        };
+        Records {
+            cursor: Cursor::new(bytes),
+            remaining: header.record_count,
+            base_offset: header.base_offset,
+            base_timestamp: header.base_timestamp,
+            log_append_time,
+        }
+    }
+
+    /// The position of the next record, in bytes after the batch's header.
+    pub fn position(&self) -> usize {
+        self.cursor.position
+    }
+
+    fn record(&mut self) -> Result<Record<'a>, RecordError> {
+        let raw = RawRecord::decode(&mut self.cursor)?;
+        Ok(Record {
+            offset: self.base_offset.wrapping_add(i64::from(raw.offset_delta)),
+            timestamp: self
+                .log_append_time
+                .unwrap_or_else(|| self.base_timestamp.wrapping_add(raw.timestamp_delta)),
+            attributes: raw.attributes,
+            key: raw.key,
+            value: raw.value,
+            headers: raw.headers,
+        })
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.remaining <= 0 {
+            let trailing = self.cursor.remaining();
+            if self.remaining == 0 && trailing > 0 {
+                self.remaining = -1;
+                return Some(Err(RecordError::TrailingBytes {
+                    position: self.cursor.position,
+                    trailing,
+                }));
+            }
+            return None;
+        }
+        self.remaining -= 1;
+        let record = self.record();
+        if record.is_err() {
+            self.remaining = -1;
+        }
+        Some(record)
+    }
+}
+
+impl std::iter::FusedIterator for Records<'_> {}
+
+/// A record with its deltas as they are encoded, for those who know no base yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawRecord<'a> {
+    pub attributes: i8,
+    pub timestamp_delta: i64,
+    pub offset_delta: i32,
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    pub headers: Headers<'a>,
+}
+
+impl<'a> RawRecord<'a> {
+    fn decode(cursor: &mut Cursor<'a>) -> Result<RawRecord<'a>, RecordError> {
+        let position = cursor.position;
+        let length = cursor.varint()?;
+        let announced = usize::try_from(length).map_err(|_| RecordError::InvalidLength {
+            position,
+            length: length.into(),
+        })?;
+        let start = cursor.position;
+        if announced > cursor.remaining() {
+            return Err(RecordError::Truncated {
+                position: start + cursor.remaining(),
+            });
+        }
+        let mut body = Cursor {
+            bytes: &cursor.bytes[..start + announced],
+            position: start,
+        };
+        let attributes = body.byte()? as i8;
+        let timestamp_delta = body.varlong()?;
+        let offset_delta = body.varint()?;
+        let key = body.nullable_bytes()?;
+        let value = body.nullable_bytes()?;
+        let headers = body.headers()?;
+        let actual = body.position - start;
+        if actual != announced {
+            return Err(RecordError::LengthMismatch {
+                position,
+                announced,
+                actual,
+            });
+        }
+        cursor.position = body.position;
+        Ok(RawRecord {
+            attributes,
+            timestamp_delta,
+            offset_delta,
+            key,
+            value,
+            headers,
+        })
+    }
+
+    /// Bytes of the record after its own length.
+    fn body_bytes(&self) -> usize {
+        1 + varlong_bytes(self.timestamp_delta)
+            + varint_bytes(self.offset_delta)
+            + nullable_bytes_bytes(self.key)
+            + nullable_bytes_bytes(self.value)
+            + varint_bytes(length_i32(self.headers.len()))
+            + self.headers.encoded().len()
+    }
+
+    /// Appends the record to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, length_i32(self.body_bytes()));
+        self.encode_fields(out);
+        put_varint(out, length_i32(self.headers.len()));
+        out.extend_from_slice(self.headers.encoded());
+    }
+
+    fn encode_fields(&self, out: &mut Vec<u8>) {
+        out.push(self.attributes as u8);
+        put_varlong(out, self.timestamp_delta);
+        put_varint(out, self.offset_delta);
+        put_nullable_bytes(out, self.key);
+        put_nullable_bytes(out, self.value);
+    }
+
+    /// Appends the record to `out` with `headers` instead of its own.
+    pub(super) fn encode_with_headers(&self, headers: &[Header<'_>], out: &mut Vec<u8>) {
+        let header_bytes: usize = headers
+            .iter()
+            .map(|header| nullable_bytes_bytes(Some(header.key)) + nullable_bytes_bytes(header.value))
+            .sum();
+        let without = RawRecord {
+            headers: Headers::default(),
+            ..*self
+        };
+        // The empty headers' count takes one byte, which the real count replaces.
+        let body_bytes = without.body_bytes() - 1 + varint_bytes(length_i32(headers.len())) + header_bytes;
+        put_varint(out, length_i32(body_bytes));
+        self.encode_fields(out);
+        put_varint(out, length_i32(headers.len()));
+        for header in headers {
+            put_nullable_bytes(out, Some(header.key));
+            put_nullable_bytes(out, header.value);
+        }
+    }
+}
+
+/// A position in record bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Cursor<'a> {
+        Cursor { bytes, position: 0 }
+    }
+
+    pub(super) fn remaining(&self) -> usize {
+        self.bytes.len() - self.position
+    }
+
+    #[inline]
+    fn byte(&mut self) -> Result<u8, RecordError> {
+        let byte = *self.bytes.get(self.position).ok_or(RecordError::Truncated {
+            position: self.position,
+        })?;
+        self.position += 1;
+        Ok(byte)
+    }
+
+    #[inline]
+    pub(super) fn varint(&mut self) -> Result<i32, RecordError> {
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Ok(unzigzag_i32(first.into()));
+        }
+        self.long_varint(first)
+    }
+
+    fn long_varint(&mut self, first: u8) -> Result<i32, RecordError> {
+        let mut value = u32::from(first & 0x7F);
+        for shift in [7, 14, 21, 28] {
+            let byte = self.byte()?;
+            value |= u32::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Ok(unzigzag_i32(value));
+            }
+        }
+        Err(RecordError::VarintTooLong {
+            position: self.position,
+        })
+    }
+
+    #[inline]
+    pub(super) fn varlong(&mut self) -> Result<i64, RecordError> {
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Ok(unzigzag_i64(first.into()));
+        }
+        self.long_varlong(first)
+    }
+
+    fn long_varlong(&mut self, first: u8) -> Result<i64, RecordError> {
+        let mut value = u64::from(first & 0x7F);
+        for shift in [7, 14, 21, 28, 35, 42, 49, 56, 63] {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Ok(unzigzag_i64(value));
+            }
+        }
+        Err(RecordError::VarintTooLong {
+            position: self.position,
+        })
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], RecordError> {
+        let rest = &self.bytes[self.position..];
+        match rest.get(..length) {
+            Some(taken) => {
+                self.position += length;
+                Ok(taken)
+            }
+            None => Err(RecordError::InvalidLength {
+                position: self.position,
+                length: length as i64,
+            }),
+        }
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], RecordError> {
+        let length = self.varint()?;
+        match usize::try_from(length) {
+            Ok(length) => self.take(length),
+            Err(_) => Err(RecordError::InvalidLength {
+                position: self.position,
+                length: length.into(),
+            }),
+        }
+    }
+
+    fn nullable_bytes(&mut self) -> Result<Option<&'a [u8]>, RecordError> {
+        match self.varint()? {
+            -1 => Ok(None),
+            length => match usize::try_from(length) {
+                Ok(length) => self.take(length).map(Some),
+                Err(_) => Err(RecordError::InvalidLength {
+                    position: self.position,
+                    length: length.into(),
+                }),
+            },
+        }
+    }
+
+    fn headers(&mut self) -> Result<Headers<'a>, RecordError> {
+        let announced = self.varint()?;
+        let invalid = RecordError::InvalidLength {
+            position: self.position,
+            length: announced.into(),
+        };
+        let count = usize::try_from(announced).map_err(|_| invalid)?;
+        // A header takes at least two bytes: the lengths of its key and of its value.
+        if count > self.remaining() / 2 {
+            return Err(invalid);
+        }
+        let start = self.position;
+        for _ in 0..count {
+            self.bytes()?;
+            self.nullable_bytes()?;
+        }
+        Ok(Headers {
+            count,
+            bytes: &self.bytes[start..self.position],
+        })
+    }
+}
+
+fn unzigzag_i32(value: u32) -> i32 {
+    (value >> 1) as i32 ^ -((value & 1) as i32)
+}
+
+fn unzigzag_i64(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+fn zigzag_i32(value: i32) -> u32 {
+    ((value << 1) ^ (value >> 31)) as u32
+}
+
+fn zigzag_i64(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// Bytes of `value` as a zigzag varint: 1 to 5.
+pub fn varint_bytes(value: i32) -> usize {
+    let bits = 32 - (zigzag_i32(value) | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
+/// Bytes of `value` as a zigzag varlong: 1 to 10.
+pub fn varlong_bytes(value: i64) -> usize {
+    let bits = 64 - (zigzag_i64(value) | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
+fn nullable_bytes_bytes(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(1, |bytes| varint_bytes(length_i32(bytes.len())) + bytes.len())
+}
+
+/// Appends `value` as a zigzag varint.
+pub fn put_varint(out: &mut Vec<u8>, value: i32) {
+    put_unsigned(out, zigzag_i32(value).into());
+}
+
+/// Appends `value` as a zigzag varlong.
+pub fn put_varlong(out: &mut Vec<u8>, value: i64) {
+    put_unsigned(out, zigzag_i64(value));
+}
+
+#[inline]
+fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn put_nullable_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => {
+            put_varint(out, length_i32(bytes.len()));
+            out.extend_from_slice(bytes);
+        }
+        None => put_varint(out, -1),
+    }
+}
+
+/// A length on the wire is an i32; whoever builds a record of 2 GiB or more has a bug.
+fn length_i32(length: usize) -> i32 {
+    i32::try_from(length).expect("a record's parts are shorter than 2 GiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_varint(value: i32) {
+        let mut out = Vec::new();
+        put_varint(&mut out, value);
+        assert_eq!(out.len(), varint_bytes(value), "{value}");
+        let mut cursor = Cursor::new(&out);
+        assert_eq!(cursor.varint(), Ok(value));
+        assert_eq!(cursor.remaining(), 0);
+    }
+
+    fn check_varlong(value: i64) {
+        let mut out = Vec::new();
+        put_varlong(&mut out, value);
+        assert_eq!(out.len(), varlong_bytes(value), "{value}");
+        let mut cursor = Cursor::new(&out);
+        assert_eq!(cursor.varlong(), Ok(value));
+        assert_eq!(cursor.remaining(), 0);
+    }
+
+    #[test]
+    fn variable_length_integers_survive_at_every_length() {
+        for shift in 0..32 {
+            for near in [-1, 0, 1] {
+                let value = 1i32.wrapping_shl(shift).wrapping_add(near);
+                check_varint(value);
+                check_varint(value.wrapping_neg());
+            }
+        }
+        for shift in 0..64 {
+            for near in [-1, 0, 1] {
+                let value = 1i64.wrapping_shl(shift).wrapping_add(near);
+                check_varlong(value);
+                check_varlong(value.wrapping_neg());
+            }
+        }
+    }
+
+    #[test]
+    fn overlong_integers_are_errors() {
+        assert_eq!(
+            Cursor::new(&[0x80, 0x80, 0x80, 0x80, 0x80, 0]).varint(),
+            Err(RecordError::VarintTooLong { position: 5 })
+        );
+        assert_eq!(
+            Cursor::new(&[0x80; 11]).varlong(),
+            Err(RecordError::VarintTooLong { position: 10 })
+        );
+        assert_eq!(
+            Cursor::new(&[0x80]).varint(),
+            Err(RecordError::Truncated { position: 1 })
+        );
+    }
+
+    fn header(record_count: i32) -> BatchHeader {
+        let mut header = BatchHeader::decode(&[0; 61]);
+        header.record_count = record_count;
+        header
+    }
+
+    /// The outcome of decoding one record whose body is `body`, with the right length before it.
+    fn decode_one(body: &[u8]) -> Result<(), RecordError> {
+        let mut bytes = Vec::new();
+        put_varint(&mut bytes, body.len() as i32);
+        bytes.extend_from_slice(body);
+        Records::new(&header(1), &bytes).try_for_each(|record| record.map(drop))
+    }
+
+    #[test]
+    fn lengths_are_checked_one_by_one() {
+        // Attributes, timestamp delta, offset delta, key length, value length, header count; -1 is encoded as 1.
+        assert_eq!(decode_one(&[0, 0, 0, 1, 1, 0]), Ok(()));
+        assert_eq!(
+            decode_one(&[0, 0, 0, 3, 1, 0]),
+            Err(RecordError::InvalidLength {
+                position: 5,
+                length: -2
+            })
+        );
+        assert_eq!(
+            decode_one(&[0, 0, 0, 8, 1, 0]),
+            Err(RecordError::InvalidLength {
+                position: 5,
+                length: 4
+            })
+        );
+        assert_eq!(
+            decode_one(&[0, 0, 0, 1, 1, 1]),
+            Err(RecordError::InvalidLength {
+                position: 7,
+                length: -1
+            })
+        );
+        assert_eq!(
+            decode_one(&[0, 0, 0, 1, 1, 4]),
+            Err(RecordError::InvalidLength {
+                position: 7,
+                length: 2
+            })
+        );
+        // A header whose key is null.
+        assert_eq!(
+            decode_one(&[0, 0, 0, 1, 1, 2, 1, 1]),
+            Err(RecordError::InvalidLength {
+                position: 8,
+                length: -1
+            })
+        );
+        assert_eq!(
+            decode_one(&[0, 0, 0, 1, 1, 0, 9]),
+            Err(RecordError::LengthMismatch {
+                position: 0,
+                announced: 7,
+                actual: 6
+            })
+        );
+        assert_eq!(
+            decode_one(&[0, 0, 0, 1, 1]),
+            Err(RecordError::Truncated { position: 6 })
+        );
+    }
+
+    #[test]
+    fn the_batch_must_hold_exactly_the_announced_records() {
+        let one = [12, 0, 0, 0, 1, 1, 0];
+        let count = |announced| Records::new(&header(announced), &one).collect::<Vec<_>>();
+        assert_eq!(count(1).len(), 1);
+        assert_eq!(count(2)[1], Err(RecordError::Truncated { position: 7 }));
+        assert_eq!(
+            count(0),
+            [Err(RecordError::TrailingBytes {
+                position: 0,
+                trailing: 7
+            })]
+        );
+    }
+}
