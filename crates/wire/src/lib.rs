@@ -4,4 +4,11 @@
 //!
 //! Reading order: the modules below, top to bottom.
 
+pub mod primitives;
+pub mod frame;
+pub mod api_key;
+pub mod error_code;
+pub mod messages;
+pub mod metadata_records;
+pub mod coordinator_records;
 pub mod records;

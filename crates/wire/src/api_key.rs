@@ -1,0 +1,217 @@
+//! The APIs by number, and which versions of them Ottla serves: one table.
+
+use std::fmt;
+
+use crate::messages::*;
+
+/// The versions of an API, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionRange {
+    pub min: i16,
+    pub max: i16,
+}
+
+impl VersionRange {
+    pub fn contains(self, version: i16) -> bool {
+        (self.min..=self.max).contains(&version)
+    }
+}
+
+macro_rules! api_keys {
+    ($($api:ident = $key:literal: $module:ident::$request:ident, $state:ident $($min:literal to $max:literal)?,
+       $deviations:literal;)*) => {
+        /// An API whose messages this crate knows.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(i16)]
+        pub enum ApiKey {
+            $($api = $key,)*
+        }
+
+        impl ApiKey {
+            /// Every known API, ascending.
+            pub const ALL: &'static [ApiKey] = &[$(ApiKey::$api),*];
+
+            pub fn from_i16(key: i16) -> Option<ApiKey> {
+                match key {
+                    $($key => Some(ApiKey::$api),)*
+                    _ => None,
+                }
+            }
+
+            /// Kafka's name, e.g. `OffsetCommit`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(ApiKey::$api => stringify!($api),)*
+                }
+            }
+
+            /// The versions this crate can encode and decode.
+            pub fn known_versions(self) -> VersionRange {
+                match self {
+                    $(ApiKey::$api => VersionRange {
+                        min: $module::$request::MIN_VERSION,
+                        max: $module::$request::MAX_VERSION,
+                    },)*
+                }
+            }
+
+            /// The versions Ottla serves; `None` when it does not serve the API at all.
+            pub fn served_versions(self) -> Option<VersionRange> {
+                match self {
+                    $(ApiKey::$api => api_keys!(@$state $($min $max)?),)*
+                }
+            }
+
+            /// Where Ottla answers otherwise than Apache Kafka; empty when it does not.
+            pub fn deviations(self) -> &'static str {
+                match self {
+                    $(ApiKey::$api => $deviations,)*
+                }
+            }
+
+            /// Whether this version has compact forms and tagged fields (KIP-482).
+            pub fn is_flexible(self, version: i16) -> bool {
+                let first = match self {
+                    $(ApiKey::$api => $module::$request::FIRST_FLEXIBLE_VERSION,)*
+                };
+                version >= first
+            }
+        }
+    };
+    (@served $min:literal $max:literal) => { Some(VersionRange { min: $min, max: $max }) };
+    (@unserved) => { None };
+}
+
+impl ApiKey {
+    pub fn code(self) -> i16 {
+        self as i16
+    }
+
+    /// The versions an ApiVersions response announces.
+    ///
+    /// - Source: KAFKA-18659. librdkafka takes the absence of Produce version 0 for the absence of compression.
+    pub fn announced_versions(self) -> Option<VersionRange> {
+        let served = self.served_versions()?;
+        Some(if self == ApiKey::Produce {
+            VersionRange { min: 0, ..served }
+        } else {
+            served
+        })
+    }
+}
+
+impl fmt::Display for ApiKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+// API = key: request, versions served, deviations from Apache Kafka.
+api_keys! {
+    Produce = 0: produce::ProduceRequest, served 3 to 13, "ApiVersions announces version 0 and up, like Apache Kafka (KAFKA-18659); versions 0 to 2 are refused";
+    Fetch = 1: fetch::FetchRequest, served 4 to 18, "";
+    ListOffsets = 2: list_offsets::ListOffsetsRequest, served 1 to 11, "";
+    Metadata = 3: metadata::MetadataRequest, served 0 to 13, "";
+    OffsetCommit = 8: offset_commit::OffsetCommitRequest, served 2 to 10, "";
+    OffsetFetch = 9: offset_fetch::OffsetFetchRequest, served 1 to 10, "";
+    FindCoordinator = 10: find_coordinator::FindCoordinatorRequest, served 0 to 6, "";
+    JoinGroup = 11: join_group::JoinGroupRequest, served 0 to 9, "";
+    Heartbeat = 12: heartbeat::HeartbeatRequest, served 0 to 4, "";
+    LeaveGroup = 13: leave_group::LeaveGroupRequest, served 0 to 5, "";
+    SyncGroup = 14: sync_group::SyncGroupRequest, served 0 to 5, "";
+    DescribeGroups = 15: describe_groups::DescribeGroupsRequest, served 0 to 6, "";
+    ListGroups = 16: list_groups::ListGroupsRequest, served 0 to 5, "";
+    SaslHandshake = 17: sasl_handshake::SaslHandshakeRequest, unserved, "";
+    ApiVersions = 18: api_versions::ApiVersionsRequest, served 0 to 4, "";
+    CreateTopics = 19: create_topics::CreateTopicsRequest, served 2 to 7, "";
+    DeleteTopics = 20: delete_topics::DeleteTopicsRequest, served 1 to 6, "";
+    DeleteRecords = 21: delete_records::DeleteRecordsRequest, served 0 to 2, "";
+    InitProducerId = 22: init_producer_id::InitProducerIdRequest, served 0 to 5, "a transactional id is refused: transactions are not served yet";
+    OffsetForLeaderEpoch = 23: offset_for_leader_epoch::OffsetForLeaderEpochRequest, served 2 to 4, "";
+    AddPartitionsToTxn = 24: add_partitions_to_txn::AddPartitionsToTxnRequest, unserved, "";
+    AddOffsetsToTxn = 25: add_offsets_to_txn::AddOffsetsToTxnRequest, unserved, "";
+    EndTxn = 26: end_txn::EndTxnRequest, unserved, "";
+    WriteTxnMarkers = 27: write_txn_markers::WriteTxnMarkersRequest, unserved, "";
+    TxnOffsetCommit = 28: txn_offset_commit::TxnOffsetCommitRequest, unserved, "";
+    DescribeAcls = 29: describe_acls::DescribeAclsRequest, unserved, "";
+    CreateAcls = 30: create_acls::CreateAclsRequest, unserved, "";
+    DeleteAcls = 31: delete_acls::DeleteAclsRequest, unserved, "";
+    DescribeConfigs = 32: describe_configs::DescribeConfigsRequest, served 1 to 4, "";
+    AlterConfigs = 33: alter_configs::AlterConfigsRequest, served 0 to 2, "";
+    AlterReplicaLogDirs = 34: alter_replica_log_dirs::AlterReplicaLogDirsRequest, unserved, "";
+    DescribeLogDirs = 35: describe_log_dirs::DescribeLogDirsRequest, served 1 to 5, "";
+    SaslAuthenticate = 36: sasl_authenticate::SaslAuthenticateRequest, unserved, "";
+    CreatePartitions = 37: create_partitions::CreatePartitionsRequest, served 0 to 3, "";
+    CreateDelegationToken = 38: create_delegation_token::CreateDelegationTokenRequest, unserved, "";
+    RenewDelegationToken = 39: renew_delegation_token::RenewDelegationTokenRequest, unserved, "";
+    ExpireDelegationToken = 40: expire_delegation_token::ExpireDelegationTokenRequest, unserved, "";
+    DescribeDelegationToken = 41: describe_delegation_token::DescribeDelegationTokenRequest, unserved, "";
+    DeleteGroups = 42: delete_groups::DeleteGroupsRequest, served 0 to 2, "";
+    ElectLeaders = 43: elect_leaders::ElectLeadersRequest, unserved, "";
+    IncrementalAlterConfigs = 44: incremental_alter_configs::IncrementalAlterConfigsRequest, served 0 to 1, "";
+    AlterPartitionReassignments = 45: alter_partition_reassignments::AlterPartitionReassignmentsRequest, unserved, "";
+    ListPartitionReassignments = 46: list_partition_reassignments::ListPartitionReassignmentsRequest, unserved, "";
+    OffsetDelete = 47: offset_delete::OffsetDeleteRequest, served 0 to 0, "";
+    DescribeClientQuotas = 48: describe_client_quotas::DescribeClientQuotasRequest, unserved, "";
+    AlterClientQuotas = 49: alter_client_quotas::AlterClientQuotasRequest, unserved, "";
+    DescribeUserScramCredentials = 50: describe_user_scram_credentials::DescribeUserScramCredentialsRequest, unserved, "";
+    AlterUserScramCredentials = 51: alter_user_scram_credentials::AlterUserScramCredentialsRequest, unserved, "";
+    DescribeQuorum = 55: describe_quorum::DescribeQuorumRequest, unserved, "";
+    AlterPartition = 56: alter_partition::AlterPartitionRequest, unserved, "";
+    UpdateFeatures = 57: update_features::UpdateFeaturesRequest, unserved, "";
+    Envelope = 58: envelope::EnvelopeRequest, unserved, "";
+    DescribeCluster = 60: describe_cluster::DescribeClusterRequest, served 0 to 2, "";
+    DescribeProducers = 61: describe_producers::DescribeProducersRequest, served 0 to 0, "";
+    BrokerRegistration = 62: broker_registration::BrokerRegistrationRequest, unserved, "";
+    BrokerHeartbeat = 63: broker_heartbeat::BrokerHeartbeatRequest, unserved, "";
+    UnregisterBroker = 64: unregister_broker::UnregisterBrokerRequest, unserved, "";
+    DescribeTransactions = 65: describe_transactions::DescribeTransactionsRequest, unserved, "";
+    ListTransactions = 66: list_transactions::ListTransactionsRequest, unserved, "";
+    AllocateProducerIds = 67: allocate_producer_ids::AllocateProducerIdsRequest, unserved, "";
+    ConsumerGroupHeartbeat = 68: consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, unserved, "";
+    ConsumerGroupDescribe = 69: consumer_group_describe::ConsumerGroupDescribeRequest, unserved, "";
+    ControllerRegistration = 70: controller_registration::ControllerRegistrationRequest, unserved, "";
+    GetTelemetrySubscriptions = 71: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, unserved, "";
+    PushTelemetry = 72: push_telemetry::PushTelemetryRequest, unserved, "";
+    AssignReplicasToDirs = 73: assign_replicas_to_dirs::AssignReplicasToDirsRequest, unserved, "";
+    ListConfigResources = 74: list_config_resources::ListConfigResourcesRequest, unserved, "";
+    DescribeTopicPartitions = 75: describe_topic_partitions::DescribeTopicPartitionsRequest, served 0 to 0, "";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_finds_its_way_back() {
+        for api_key in ApiKey::ALL {
+            assert_eq!(ApiKey::from_i16(api_key.code()), Some(*api_key));
+        }
+        assert_eq!(ApiKey::from_i16(-1), None);
+        assert_eq!(ApiKey::from_i16(i16::MAX), None);
+    }
+
+    #[test]
+    fn we_serve_only_versions_we_can_decode() {
+        for api_key in ApiKey::ALL {
+            let known = api_key.known_versions();
+            if let Some(served) = api_key.served_versions() {
+                assert!(served.min <= served.max, "{api_key}");
+                assert!(
+                    known.contains(served.min) && known.contains(served.max),
+                    "{api_key}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn produce_is_announced_from_version_zero() {
+        let announced = ApiKey::Produce.announced_versions();
+        assert_eq!(announced.map(|versions| versions.min), Some(0));
+        assert_eq!(
+            ApiKey::Fetch.announced_versions(),
+            ApiKey::Fetch.served_versions()
+        );
+    }
+}

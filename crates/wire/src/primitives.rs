@@ -1,0 +1,685 @@
+//! Integers, strings, arrays, varints and tagged fields, as every Kafka message is made of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Why bytes are not the message they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// A value needs more bytes than are left.
+    Truncated { needed: usize, remaining: usize },
+    /// An array announces more elements than the remaining bytes can hold.
+    CountTooLarge { count: u64, remaining: usize },
+    /// A length or count below -1, or -1 where null is not allowed.
+    NegativeLength { length: i64 },
+    /// A null where the schema has none.
+    UnexpectedNull,
+    /// The marker before a nullable struct is neither "present" nor "null".
+    PresenceMarker { marker: i64 },
+    /// A string longer than Kafka allows, which is what a plain string's length can say.
+    StringTooLong { length: usize },
+    /// A string that is not UTF-8; `valid_bytes` of it are.
+    NotUtf8 { valid_bytes: usize },
+    /// A varint that does not fit its type.
+    VarintTooLong,
+    /// Decoded, the message would exceed [`Reader`]'s memory budget.
+    MemoryBudget { needed: usize, left: usize },
+    /// A tagged field whose value does not fill its announced size; `excess` is negative when it is larger.
+    TaggedFieldSize { excess: isize },
+    /// A version the schema does not have.
+    UnsupportedVersion { version: i16 },
+    /// An API key or record type nobody knows.
+    UnknownKey { key: i64 },
+    /// Bytes behind the end of the message.
+    TrailingBytes { count: usize },
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            DecodeError::Truncated { needed, remaining } => {
+                write!(formatter, "truncated: {needed} bytes needed, {remaining} left")
+            }
+            DecodeError::CountTooLarge { count, remaining } => {
+                write!(
+                    formatter,
+                    "array of {count} elements in {remaining} remaining bytes"
+                )
+            }
+            DecodeError::NegativeLength { length } => write!(formatter, "negative length {length}"),
+            DecodeError::UnexpectedNull => write!(formatter, "null where the schema has none"),
+            DecodeError::PresenceMarker { marker } => write!(formatter, "presence marker {marker}"),
+            DecodeError::StringTooLong { length } => {
+                write!(
+                    formatter,
+                    "string of {length} bytes, at most {STRING_BYTES_MAX} are allowed"
+                )
+            }
+            DecodeError::NotUtf8 { valid_bytes } => {
+                write!(formatter, "string is not utf-8 after {valid_bytes} bytes")
+            }
+            DecodeError::VarintTooLong => write!(formatter, "varint too long"),
+            DecodeError::MemoryBudget { needed, left } => {
+                write!(
+                    formatter,
+                    "decoding needs {needed} more bytes of memory, {left} are left for this message"
+                )
+            }
+            DecodeError::TaggedFieldSize { excess } => {
+                write!(formatter, "tagged field is {excess} bytes longer than its value")
+            }
+            DecodeError::UnsupportedVersion { version } => write!(formatter, "unsupported version {version}"),
+            DecodeError::UnknownKey { key } => write!(formatter, "unknown key {key}"),
+            DecodeError::TrailingBytes { count } => write!(formatter, "{count} bytes behind the message"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// The longest string in any version: a plain string's length is a signed 16-bit number, and Kafka holds compact
+/// strings to the same limit.
+pub const STRING_BYTES_MAX: usize = i16::MAX as usize;
+
+type Result<T> = std::result::Result<T, DecodeError>;
+
+/// 16 bytes that name a topic, a directory or an incarnation. Written as URL-safe base64 without padding.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uuid(pub [u8; 16]);
+
+const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// 16 bytes are 128 bits: 21 full digits of 6 bits and a last one of 2 bits.
+const UUID_TEXT_BYTES: usize = 22;
+
+impl Uuid {
+    pub const ZERO: Uuid = Uuid([0; 16]);
+    /// The topic id reserved for `__cluster_metadata`.
+    pub const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+
+    pub fn is_zero(&self) -> bool {
+        *self == Uuid::ZERO
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = u128::from_be_bytes(self.0);
+        let mut text = [0u8; UUID_TEXT_BYTES];
+        for (index, digit) in text.iter_mut().enumerate() {
+            let shift = 122 - 6 * index as i32;
+            let value = if shift >= 0 { bits >> shift } else { bits << -shift };
+            *digit = BASE64_URL[(value & 63) as usize];
+        }
+        formatter.write_str(std::str::from_utf8(&text).expect("base64 digits are ascii"))
+    }
+}
+
+impl fmt::Debug for Uuid {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+/// A text that is not a Kafka UUID: 22 digits of URL-safe base64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseUuidError;
+
+impl fmt::Display for ParseUuidError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "not a uuid: expected {UUID_TEXT_BYTES} digits of url-safe base64"
+        )
+    }
+}
+
+impl std::error::Error for ParseUuidError {}
+
+impl FromStr for Uuid {
+    type Err = ParseUuidError;
+
+    fn from_str(text: &str) -> std::result::Result<Uuid, ParseUuidError> {
+        // Kafka accepts padding when reading and never writes it.
+        let digits = text.strip_suffix("==").unwrap_or(text).as_bytes();
+        if digits.len() != UUID_TEXT_BYTES {
+            return Err(ParseUuidError);
+        }
+        let mut bits: u128 = 0;
+        for (index, digit) in digits.iter().enumerate() {
+            let value = BASE64_URL
+                .iter()
+                .position(|known| known == digit)
+                .ok_or(ParseUuidError)? as u128;
+            let shift = 122 - 6 * index as i32;
+            bits |= if shift >= 0 {
+                value << shift
+            } else {
+                value >> -shift
+            };
+        }
+        Ok(Uuid(bits.to_be_bytes()))
+    }
+}
+
+/// A part of the frame that decoding may turn into at most this much memory per byte.
+const MEMORY_PER_FRAME_BYTE: usize = 4;
+/// What even the smallest frame may take.
+const MEMORY_FLOOR_BYTES: usize = 16 * 1024 * 1024;
+
+/// Reads one frame from front to back. Strings and bytes are borrowed from it.
+///
+/// An array's elements are larger in memory than on the wire (an empty string is one byte there and sixteen here), so
+/// a frame of nothing but small elements would multiply. Two limits hold against that: a count is refused when its
+/// elements at their smallest do not fit into the remaining bytes, and all arrays of one frame together take at most
+/// 16 MiB plus four times the frame.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    memory_left: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        let budget = bytes
+            .len()
+            .saturating_mul(MEMORY_PER_FRAME_BYTE)
+            .saturating_add(MEMORY_FLOOR_BYTES);
+        Reader::with_memory_budget(bytes, budget)
+    }
+
+    /// `memory_bytes`: what the elements of all arrays together may take.
+    pub fn with_memory_budget(bytes: &'a [u8], memory_bytes: usize) -> Reader<'a> {
+        Reader {
+            rest: bytes,
+            memory_left: memory_bytes,
+        }
+    }
+
+    /// The number of bytes not read yet.
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The bytes not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Fails unless everything was read.
+    pub fn finish(&self) -> Result<()> {
+        match self.rest.len() {
+            0 => Ok(()),
+            count => Err(DecodeError::TrailingBytes { count }),
+        }
+    }
+
+    /// The next `count` bytes.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (head, tail) = self.rest.split_at_checked(count).ok_or(DecodeError::Truncated {
+            needed: count,
+            remaining: self.rest.len(),
+        })?;
+        self.rest = tail;
+        Ok(head)
+    }
+
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (head, tail) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated {
+            needed: N,
+            remaining: self.rest.len(),
+        })?;
+        self.rest = tail;
+        Ok(*head)
+    }
+
+    pub fn bool(&mut self) -> Result<bool> {
+        Ok(self.fixed::<1>()?[0] != 0)
+    }
+
+    pub fn i8(&mut self) -> Result<i8> {
+        Ok(i8::from_be_bytes(self.fixed()?))
+    }
+
+    pub fn u8(&mut self) -> Result<u8> {
+        Ok(self.fixed::<1>()?[0])
+    }
+
+    pub fn i16(&mut self) -> Result<i16> {
+        Ok(i16::from_be_bytes(self.fixed()?))
+    }
+
+    pub fn u16(&mut self) -> Result<u16> {
+        Ok(u16::from_be_bytes(self.fixed()?))
+    }
+
+    pub fn i32(&mut self) -> Result<i32> {
+        Ok(i32::from_be_bytes(self.fixed()?))
+    }
+
+    pub fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_be_bytes(self.fixed()?))
+    }
+
+    pub fn i64(&mut self) -> Result<i64> {
+        Ok(i64::from_be_bytes(self.fixed()?))
+    }
+
+    pub fn f64(&mut self) -> Result<f64> {
+        Ok(f64::from_be_bytes(self.fixed()?))
+    }
+
+    pub fn uuid(&mut self) -> Result<Uuid> {
+        Ok(Uuid(self.fixed()?))
+    }
+
+    /// An unsigned varint of at most 32 bits.
+    pub fn uvarint(&mut self) -> Result<u32> {
+        let mut value: u32 = 0;
+        for (index, &byte) in self.rest.iter().take(5).enumerate() {
+            // The fifth byte carries the bits 28 to 31.
+            if index == 4 && byte > 0x0f {
+                return Err(DecodeError::VarintTooLong);
+            }
+            value |= u32::from(byte & 0x7f) << (7 * index);
+            if byte & 0x80 == 0 {
+                self.rest = &self.rest[index + 1..];
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::Truncated {
+            needed: self.rest.len() + 1,
+            remaining: self.rest.len(),
+        })
+    }
+
+    /// An unsigned varint of at most 64 bits.
+    pub fn uvarlong(&mut self) -> Result<u64> {
+        let mut value: u64 = 0;
+        for (index, &byte) in self.rest.iter().take(10).enumerate() {
+            // The tenth byte carries bit 63.
+            if index == 9 && byte > 0x01 {
+                return Err(DecodeError::VarintTooLong);
+            }
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte & 0x80 == 0 {
+                self.rest = &self.rest[index + 1..];
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::Truncated {
+            needed: self.rest.len() + 1,
+            remaining: self.rest.len(),
+        })
+    }
+
+    /// A zigzag varint of 32 bits, as in records.
+    pub fn varint(&mut self) -> Result<i32> {
+        let value = self.uvarint()?;
+        Ok((value >> 1) as i32 ^ -((value & 1) as i32))
+    }
+
+    /// A zigzag varint of 64 bits, as in records.
+    pub fn varlong(&mut self) -> Result<i64> {
+        let value = self.uvarlong()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// The length before a string: compact forms store length + 1, and 0 for null.
+    fn string_length(&mut self, flexible: bool) -> Result<Option<usize>> {
+        let length = if flexible {
+            i64::from(self.uvarint()?) - 1
+        } else {
+            i64::from(self.i16()?)
+        };
+        length_or_null(length)
+    }
+
+    /// The length before bytes or the count before an array.
+    fn long_length(&mut self, flexible: bool) -> Result<Option<usize>> {
+        let length = if flexible {
+            i64::from(self.uvarint()?) - 1
+        } else {
+            i64::from(self.i32()?)
+        };
+        length_or_null(length)
+    }
+
+    pub fn nullable_string(&mut self, flexible: bool) -> Result<Option<&'a str>> {
+        let Some(length) = self.string_length(flexible)? else {
+            return Ok(None);
+        };
+        if length > STRING_BYTES_MAX {
+            return Err(DecodeError::StringTooLong { length });
+        }
+        let bytes = self.take(length)?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) => Err(DecodeError::NotUtf8 {
+                valid_bytes: error.valid_up_to(),
+            }),
+        }
+    }
+
+    pub fn string(&mut self, flexible: bool) -> Result<&'a str> {
+        self.nullable_string(flexible)?.ok_or(DecodeError::UnexpectedNull)
+    }
+
+    pub fn nullable_bytes(&mut self, flexible: bool) -> Result<Option<&'a [u8]>> {
+        match self.long_length(flexible)? {
+            Some(length) => self.take(length).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub fn bytes(&mut self, flexible: bool) -> Result<&'a [u8]> {
+        self.nullable_bytes(flexible)?.ok_or(DecodeError::UnexpectedNull)
+    }
+
+    /// Books `bytes` of memory to this frame.
+    fn charge(&mut self, bytes: usize) -> Result<()> {
+        match self.memory_left.checked_sub(bytes) {
+            Some(left) => {
+                self.memory_left = left;
+                Ok(())
+            }
+            None => Err(DecodeError::MemoryBudget {
+                needed: bytes,
+                left: self.memory_left,
+            }),
+        }
+    }
+
+    /// Reads an array's count and makes room for its elements, within both limits.
+    fn elements<T>(&mut self, flexible: bool, min_element_bytes: usize) -> Result<Option<(usize, Vec<T>)>> {
+        let Some(count) = self.long_length(flexible)? else {
+            return Ok(None);
+        };
+        if count > self.rest.len() / min_element_bytes.max(1) {
+            return Err(DecodeError::CountTooLarge {
+                count: count as u64,
+                remaining: self.rest.len(),
+            });
+        }
+        self.charge(count.saturating_mul(size_of::<T>()))?;
+        Ok(Some((count, Vec::with_capacity(count))))
+    }
+
+    /// An array of structs, or null. `min_element_bytes`: the least an element takes on the wire.
+    pub fn nullable_array<T>(
+        &mut self,
+        version: i16,
+        flexible: bool,
+        min_element_bytes: usize,
+        element: fn(&mut Reader<'a>, i16) -> Result<T>,
+    ) -> Result<Option<Vec<T>>> {
+        let Some((count, mut elements)) = self.elements(flexible, min_element_bytes)? else {
+            return Ok(None);
+        };
+        for _ in 0..count {
+            elements.push(element(self, version)?);
+        }
+        Ok(Some(elements))
+    }
+
+    /// An array of structs. `min_element_bytes`: the least an element takes on the wire.
+    pub fn array<T>(
+        &mut self,
+        version: i16,
+        flexible: bool,
+        min_element_bytes: usize,
+        element: fn(&mut Reader<'a>, i16) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.nullable_array(version, flexible, min_element_bytes, element)?
+            .ok_or(DecodeError::UnexpectedNull)
+    }
+
+    /// An array of numbers, or null.
+    pub fn nullable_values<T>(
+        &mut self,
+        flexible: bool,
+        value: fn(&mut Reader<'a>) -> Result<T>,
+    ) -> Result<Option<Vec<T>>> {
+        let Some((count, mut values)) = self.elements(flexible, size_of::<T>())? else {
+            return Ok(None);
+        };
+        for _ in 0..count {
+            values.push(value(self)?);
+        }
+        Ok(Some(values))
+    }
+
+    /// An array of numbers.
+    pub fn values<T>(&mut self, flexible: bool, value: fn(&mut Reader<'a>) -> Result<T>) -> Result<Vec<T>> {
+        self.nullable_values(flexible, value)?
+            .ok_or(DecodeError::UnexpectedNull)
+    }
+
+    /// An array of strings, or null.
+    pub fn nullable_strings(&mut self, flexible: bool) -> Result<Option<Vec<&'a str>>> {
+        let least = if flexible { 1 } else { 2 };
+        let Some((count, mut strings)) = self.elements(flexible, least)? else {
+            return Ok(None);
+        };
+        for _ in 0..count {
+            strings.push(self.string(flexible)?);
+        }
+        Ok(Some(strings))
+    }
+
+    /// An array of strings.
+    pub fn strings(&mut self, flexible: bool) -> Result<Vec<&'a str>> {
+        self.nullable_strings(flexible)?
+            .ok_or(DecodeError::UnexpectedNull)
+    }
+
+    /// Whether a nullable struct in a normal position follows: a signed byte, 1 or -1.
+    pub fn is_present(&mut self) -> Result<bool> {
+        match self.i8()? {
+            1 => Ok(true),
+            -1 => Ok(false),
+            marker => Err(DecodeError::PresenceMarker {
+                marker: marker.into(),
+            }),
+        }
+    }
+
+    /// Whether a nullable struct in a tagged field follows: an unsigned varint, 1 or 0.
+    pub fn is_present_in_tag(&mut self) -> Result<bool> {
+        match self.uvarint()? {
+            1 => Ok(true),
+            0 => Ok(false),
+            marker => Err(DecodeError::PresenceMarker {
+                marker: marker.into(),
+            }),
+        }
+    }
+
+    /// The number of tagged fields that follow; each takes two bytes at least.
+    pub fn tagged_field_count(&mut self) -> Result<u32> {
+        let count = self.uvarint()?;
+        if count as usize > self.rest.len() / 2 {
+            return Err(DecodeError::CountTooLarge {
+                count: count.into(),
+                remaining: self.rest.len(),
+            });
+        }
+        Ok(count)
+    }
+
+    /// A tagged field's tag, and how many bytes will remain behind its value.
+    pub fn tagged_field(&mut self) -> Result<(u32, usize)> {
+        let tag = self.uvarint()?;
+        let size = self.uvarint()? as usize;
+        let end = self.rest.len().checked_sub(size).ok_or(DecodeError::Truncated {
+            needed: size,
+            remaining: self.rest.len(),
+        })?;
+        Ok((tag, end))
+    }
+
+    /// Passes over the value of an unknown tagged field.
+    pub fn skip_tagged_field(&mut self, end: usize) {
+        self.rest = &self.rest[self.rest.len() - end..];
+    }
+
+    /// Checks that a known tagged field filled its announced size.
+    pub fn end_tagged_field(&mut self, end: usize) -> Result<()> {
+        match self.rest.len() as isize - end as isize {
+            0 => Ok(()),
+            excess => Err(DecodeError::TaggedFieldSize { excess }),
+        }
+    }
+
+    /// Passes over all tagged fields of a struct that knows none.
+    pub fn skip_tagged_fields(&mut self) -> Result<()> {
+        for _ in 0..self.tagged_field_count()? {
+            let (_, end) = self.tagged_field()?;
+            self.skip_tagged_field(end);
+        }
+        Ok(())
+    }
+}
+
+fn length_or_null(length: i64) -> Result<Option<usize>> {
+    match usize::try_from(length) {
+        Ok(length) => Ok(Some(length)),
+        Err(_) if length == -1 => Ok(None),
+        Err(_) => Err(DecodeError::NegativeLength { length }),
+    }
+}
+
+pub fn put_bool(buffer: &mut Vec<u8>, value: bool) {
+    buffer.push(u8::from(value));
+}
+
+pub fn put_i8(buffer: &mut Vec<u8>, value: i8) {
+    buffer.extend_from_slice(&value.to_be_bytes());
+}
+
+pub fn put_i16(buffer: &mut Vec<u8>, value: i16) {
+    buffer.extend_from_slice(&value.to_be_bytes());
+}
+
+pub fn put_u16(buffer: &mut Vec<u8>, value: u16) {
+    buffer.extend_from_slice(&value.to_be_bytes());
+}
+
+pub fn put_i32(buffer: &mut Vec<u8>, value: i32) {
+    buffer.extend_from_slice(&value.to_be_bytes());
+}
+
+pub fn put_u32(buffer: &mut Vec<u8>, value: u32) {
+    buffer.extend_from_slice(&value.to_be_bytes());
+}
+
+pub fn put_i64(buffer: &mut Vec<u8>, value: i64) {
+    buffer.extend_from_slice(&value.to_be_bytes());
+}
+
+pub fn put_f64(buffer: &mut Vec<u8>, value: f64) {
+    buffer.extend_from_slice(&value.to_be_bytes());
+}
+
+pub fn put_uuid(buffer: &mut Vec<u8>, value: Uuid) {
+    buffer.extend_from_slice(&value.0);
+}
+
+pub fn put_uvarint(buffer: &mut Vec<u8>, value: u32) {
+    put_uvarlong(buffer, value.into());
+}
+
+pub fn put_uvarlong(buffer: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        buffer.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    buffer.push(value as u8);
+}
+
+/// A zigzag varint, as in records.
+pub fn put_varint(buffer: &mut Vec<u8>, value: i32) {
+    put_uvarint(buffer, ((value << 1) ^ (value >> 31)) as u32);
+}
+
+/// A zigzag varint, as in records.
+pub fn put_varlong(buffer: &mut Vec<u8>, value: i64) {
+    put_uvarlong(buffer, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+/// A string, or null.
+///
+/// - Shape: at most [`STRING_BYTES_MAX`] bytes. Decoded strings are; whoever makes longer ones is wrong.
+pub fn put_nullable_string(buffer: &mut Vec<u8>, value: Option<&str>, flexible: bool) {
+    match value {
+        Some(text) if flexible => put_compact_length(buffer, text.len()),
+        Some(text) => put_i16(
+            buffer,
+            i16::try_from(text.len()).expect("a string has at most STRING_BYTES_MAX bytes"),
+        ),
+        None if flexible => buffer.push(0),
+        None => put_i16(buffer, -1),
+    }
+    buffer.extend_from_slice(value.unwrap_or_default().as_bytes());
+}
+
+pub fn put_string(buffer: &mut Vec<u8>, value: &str, flexible: bool) {
+    put_nullable_string(buffer, Some(value), flexible);
+}
+
+/// Bytes, or null.
+pub fn put_nullable_bytes(buffer: &mut Vec<u8>, value: Option<&[u8]>, flexible: bool) {
+    put_nullable_count(buffer, value.map(<[u8]>::len), flexible);
+    buffer.extend_from_slice(value.unwrap_or_default());
+}
+
+pub fn put_bytes(buffer: &mut Vec<u8>, value: &[u8], flexible: bool) {
+    put_nullable_bytes(buffer, Some(value), flexible);
+}
+
+/// The count before an array, or the length before bytes; `None` is null.
+pub fn put_nullable_count(buffer: &mut Vec<u8>, count: Option<usize>, flexible: bool) {
+    match count {
+        Some(count) if flexible => put_compact_length(buffer, count),
+        Some(count) => put_i32(
+            buffer,
+            i32::try_from(count).expect("a message is smaller than 2 GiB"),
+        ),
+        None if flexible => buffer.push(0),
+        None => put_i32(buffer, -1),
+    }
+}
+
+pub fn put_count(buffer: &mut Vec<u8>, count: usize, flexible: bool) {
+    put_nullable_count(buffer, Some(count), flexible);
+}
+
+fn put_compact_length(buffer: &mut Vec<u8>, length: usize) {
+    put_uvarint(
+        buffer,
+        u32::try_from(length + 1).expect("a message is smaller than 2 GiB"),
+    );
+}
+
+/// The marker before a nullable struct in a normal position.
+pub fn put_presence(buffer: &mut Vec<u8>, is_present: bool) {
+    put_i8(buffer, if is_present { 1 } else { -1 });
+}
+
+/// The marker before a nullable struct in a tagged field.
+pub fn put_presence_in_tag(buffer: &mut Vec<u8>, is_present: bool) {
+    buffer.push(u8::from(is_present));
+}
+
+/// Puts the size of a tagged field in front of its value, which is everything from `start` on.
+pub fn insert_tagged_size(buffer: &mut Vec<u8>, start: usize) {
+    let size = buffer.len() - start;
+    put_uvarint(
+        buffer,
+        u32::try_from(size).expect("a message is smaller than 2 GiB"),
+    );
+    let size_bytes = buffer.len() - start - size;
+    buffer[start..].rotate_right(size_bytes);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Apache Kafka's published jars, fetched once into `target/kafka-jars`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+pub const KAFKA_VERSION: &str = "4.3.0";
+
+/// The artifacts that carry schemas, and where in each jar they lie.
+pub const SCHEMA_JARS: [(&str, &str); 4] = [
+    ("kafka-clients", "common/message"),
+    ("kafka-metadata", "common/metadata"),
+    ("kafka-group-coordinator", "common/message"),
+    ("kafka-transaction-coordinator", "common/message"),
+];
+
+/// The repository's root directory.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies below the root")
+        .to_path_buf()
+}
+
+/// Runs a tool to completion; a tool that is not installed is one clear line.
+pub fn run_tool(command: &mut Command, why: &str) -> Result<Vec<u8>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| {
+        format!("cannot run `{name}`, which {why}; install a JDK (17 or later) and Maven")
+    })?;
+    if !output.status.success() {
+        bail!(
+            "`{name}` failed ({}): {}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr),
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
+    Ok(output.stdout)
+}
+
+/// Downloads the jars with their dependencies unless they are there, and returns their directory.
+pub fn fetch() -> Result<PathBuf> {
+    let directory = root().join("target/kafka-jars");
+    let complete = SCHEMA_JARS
+        .iter()
+        .all(|(artifact, _)| jar(&directory, artifact).is_file());
+    if complete {
+        return Ok(directory);
+    }
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join("pom.xml"), pom())?;
+    run_tool(
+        Command::new("mvn").current_dir(&directory).args([
+            "--quiet",
+            "--batch-mode",
+            "dependency:copy-dependencies",
+            "-DoutputDirectory=.",
+        ]),
+        "fetches Apache Kafka's jars",
+    )?;
+    Ok(directory)
+}
+
+pub fn jar(directory: &Path, artifact: &str) -> PathBuf {
+    directory.join(format!("{artifact}-{KAFKA_VERSION}.jar"))
+}
+
+fn pom() -> String {
+    let dependencies: String = SCHEMA_JARS
+        .iter()
+        .map(|(artifact, _)| {
+            format!(
+                "    <dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>\
+                 <version>{KAFKA_VERSION}</version></dependency>\n"
+            )
+        })
+        .collect();
+    format!(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n  <modelVersion>4.0.0</modelVersion>\n  \
+         <groupId>ottla</groupId><artifactId>kafka-jars</artifactId><version>1</version>\n  \
+         <packaging>pom</packaging>\n  <dependencies>\n{dependencies}  </dependencies>\n</project>\n"
+    )
+}
+
+/// Unpacks every schema of one jar and returns their texts in file-name order.
+pub fn schemas(directory: &Path, artifact: &str, folder: &str) -> Result<Vec<(String, String)>> {
+    let unpacked = directory.join("schemas").join(artifact);
+    fs::create_dir_all(&unpacked)?;
+    run_tool(
+        Command::new("jar")
+            .current_dir(&unpacked)
+            .arg("xf")
+            .arg(jar(directory, artifact))
+            .arg(folder),
+        "unpacks Apache Kafka's jars",
+    )?;
+    let mut texts = Vec::new();
+    for entry in fs::read_dir(unpacked.join(folder))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let name = path
+                .file_name()
+                .expect("a file has a name")
+                .to_string_lossy()
+                .into_owned();
+            texts.push((name, fs::read_to_string(&path)?));
+        }
+    }
+    texts.sort();
+    Ok(texts)
+}

@@ -1,0 +1,796 @@
+//! Schemas in, Rust source text out. Layout is rustfmt's business; this only gets tokens and names right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use anyhow::{Result, anyhow, bail, ensure};
+
+use super::schema::{Field, Kind, Message, Struct, Type, Versions};
+
+/// The source of one file: all messages of one API, or one record.
+pub fn file(messages: &[Message]) -> Result<String> {
+    let mut seen = BTreeSet::new();
+    let mut clashing = BTreeSet::new();
+    for message in messages {
+        for nested in &message.structs {
+            if !seen.insert(nested.name.as_str()) {
+                clashing.insert(nested.name.as_str());
+            }
+        }
+    }
+    let mut source = String::new();
+    for message in messages {
+        Emitter::new(message, &clashing)?.message(&mut source)?;
+    }
+    Ok(source)
+}
+
+/// `OffsetCommit` and `offsetCommit` become `offset_commit`.
+pub fn snake(name: &str) -> String {
+    let characters: Vec<char> = name.chars().collect();
+    let mut text = String::new();
+    for (index, &character) in characters.iter().enumerate() {
+        let starts_word = character.is_ascii_uppercase()
+            && index > 0
+            && (!characters[index - 1].is_ascii_uppercase()
+                || characters.get(index + 1).is_some_and(char::is_ascii_lowercase));
+        if starts_word {
+            text.push('_');
+        }
+        text.push(character.to_ascii_lowercase());
+    }
+    text
+}
+
+fn field_name(name: &str) -> String {
+    let name = snake(name);
+    match name.as_str() {
+        "type" | "match" => format!("r#{name}"),
+        _ => name,
+    }
+}
+
+/// A condition on `version` that separates `versions` from the rest of `all`; `None` when it always holds.
+fn condition(versions: Versions, all: Versions) -> Option<String> {
+    match (versions.min > all.min, versions.max < all.max) {
+        (false, false) => None,
+        (true, false) if versions.min == all.max => Some(format!("version == {}", versions.min)),
+        (false, true) if versions.max == all.min => Some(format!("version == {}", versions.max)),
+        (true, false) => Some(format!("version >= {}", versions.min)),
+        (false, true) => Some(format!("version <= {}", versions.max)),
+        (true, true) if versions.min == versions.max => Some(format!("version == {}", versions.min)),
+        (true, true) => Some(format!(
+            "({}..={}).contains(&version)",
+            versions.min, versions.max
+        )),
+    }
+}
+
+/// Whether `source` mentions the variable `name`, alone and not as a part of another name.
+fn uses(source: &str, name: &str) -> bool {
+    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    source.match_indices(name).any(|(at, _)| {
+        let before = source[..at].chars().next_back();
+        let after = source[at + name.len()..].chars().next();
+        !before.is_some_and(|character| is_word(character) || character == '.') && !after.is_some_and(is_word)
+    })
+}
+
+struct Emitter<'m> {
+    message: &'m Message,
+    structs: BTreeMap<&'m str, &'m Struct>,
+    clashing: &'m BTreeSet<&'m str>,
+}
+
+impl<'m> Emitter<'m> {
+    fn new(message: &'m Message, clashing: &'m BTreeSet<&'m str>) -> Result<Emitter<'m>> {
+        let mut structs = BTreeMap::new();
+        for nested in &message.structs {
+            if structs.insert(nested.name.as_str(), nested).is_some() {
+                bail!("{} defines {} twice", message.name, nested.name);
+            }
+        }
+        Ok(Emitter {
+            message,
+            structs,
+            clashing,
+        })
+    }
+
+    fn lookup(&self, name: &str) -> Result<&'m Struct> {
+        self.structs
+            .get(name)
+            .copied()
+            .ok_or_else(|| anyhow!("{}: unknown struct {name}", self.message.name))
+    }
+
+    fn rust_name(&self, name: &str) -> String {
+        if self.clashing.contains(name) {
+            format!("{}{name}", self.message.name)
+        } else {
+            name.to_owned()
+        }
+    }
+
+    fn borrows(&self, of: &Type) -> Result<bool> {
+        Ok(match of {
+            Type::String | Type::Bytes | Type::Records => true,
+            Type::Array(element) => self.borrows(element)?,
+            Type::Struct(name) => self.struct_borrows(self.lookup(name)?)?,
+            _ => false,
+        })
+    }
+
+    fn struct_borrows(&self, of: &Struct) -> Result<bool> {
+        for field in &of.fields {
+            if self.borrows(&field.field_type)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn bare_type(&self, of: &Type) -> Result<String> {
+        Ok(match of {
+            Type::Bool => "bool".to_owned(),
+            Type::Int8 => "i8".to_owned(),
+            Type::Int16 => "i16".to_owned(),
+            Type::Uint16 => "u16".to_owned(),
+            Type::Int32 => "i32".to_owned(),
+            Type::Uint32 => "u32".to_owned(),
+            Type::Int64 => "i64".to_owned(),
+            Type::Float64 => "f64".to_owned(),
+            Type::Uuid => "Uuid".to_owned(),
+            Type::String => "&'a str".to_owned(),
+            Type::Bytes | Type::Records => "&'a [u8]".to_owned(),
+            Type::Array(element) => format!("Vec<{}>", self.bare_type(element)?),
+            Type::Struct(name) => {
+                let lifetime = if self.struct_borrows(self.lookup(name)?)? {
+                    "<'a>"
+                } else {
+                    ""
+                };
+                format!("{}{lifetime}", self.rust_name(name))
+            }
+        })
+    }
+
+    fn is_optional(field: &Field) -> bool {
+        field.nullable.is_some() || field.field_type == Type::Records
+    }
+
+    fn field_type(&self, field: &Field) -> Result<String> {
+        let bare = self.bare_type(&field.field_type)?;
+        Ok(if Self::is_optional(field) {
+            format!("Option<{bare}>")
+        } else {
+            bare
+        })
+    }
+
+    /// The field's default as an expression, and whether it is what `Default` gives.
+    fn default(&self, field: &Field) -> Result<(String, bool)> {
+        let text = field.default.as_str();
+        if Self::is_optional(field) && (text == "null" || field.field_type == Type::Records) {
+            return Ok(("None".to_owned(), true));
+        }
+        let (value, is_zero) = match &field.field_type {
+            Type::Bool => (
+                if text.is_empty() { "false" } else { text }.to_owned(),
+                text != "true",
+            ),
+            Type::Float64 => {
+                ensure!(text.is_empty(), "a float with a default");
+                ("0.0".to_owned(), true)
+            }
+            Type::String => (format!("{text:?}"), text.is_empty()),
+            Type::Uuid => ("Uuid::ZERO".to_owned(), true),
+            Type::Bytes => ("&[]".to_owned(), true),
+            Type::Array(_) => ("Vec::new()".to_owned(), true),
+            Type::Struct(name) => (format!("{}::default()", self.rust_name(name)), true),
+            number => self.number_default(number, text)?,
+        };
+        Ok(if Self::is_optional(field) {
+            (format!("Some({value})"), false)
+        } else {
+            (value, is_zero)
+        })
+    }
+
+    fn number_default(&self, number: &Type, text: &str) -> Result<(String, bool)> {
+        let value: i64 = match text.strip_prefix("0x") {
+            Some(digits) => i64::from_str_radix(digits, 16)?,
+            None if text.is_empty() => 0,
+            None => text.parse()?,
+        };
+        let expression = match (number, value) {
+            (Type::Int32, value) if value == i64::from(i32::MAX) => "i32::MAX".to_owned(),
+            (Type::Int32, value) if value == i64::from(i32::MIN) => "i32::MIN".to_owned(),
+            (Type::Int64, i64::MAX) => "i64::MAX".to_owned(),
+            _ => value.to_string(),
+        };
+        Ok((expression, value == 0))
+    }
+
+    /// Two expressions: the field has its default; the field has another value.
+    fn compare(&self, field: &Field) -> Result<(String, String)> {
+        let place = format!("self.{}", field_name(&field.name));
+        let (default, _) = self.default(field)?;
+        let pair = |equal: &str, other: &str| (format!("{place}{equal}"), format!("{place}{other}"));
+        if default == "None" {
+            return Ok(pair(".is_none()", ".is_some()"));
+        }
+        let equality = pair(&format!(" == {default}"), &format!(" != {default}"));
+        Ok(match (&field.field_type, Self::is_optional(field)) {
+            (Type::Array(_), true) => pair(
+                ".as_ref().is_some_and(Vec::is_empty)",
+                ".as_ref().is_none_or(|items| !items.is_empty())",
+            ),
+            (_, true) => equality,
+            (Type::Bool, _) if default == "false" => (format!("!{place}"), place),
+            (Type::Bool, _) => (place.clone(), format!("!{place}")),
+            (Type::String, _) if !field.default.is_empty() => equality,
+            (Type::String | Type::Array(_) | Type::Bytes, _) => {
+                (format!("{place}.is_empty()"), format!("!{place}.is_empty()"))
+            }
+            _ => equality,
+        })
+    }
+
+    /// The least an element of this type takes on the wire, in any of the versions that carry it.
+    fn min_wire_bytes(&self, of: &Type, versions: Versions) -> Result<usize> {
+        let Type::Struct(name) = of else {
+            bail!("only structs are counted by hand")
+        };
+        let nested = self.lookup(name)?;
+        let mut least = usize::MAX;
+        for version in versions.min..=versions.max {
+            least = least.min(self.struct_bytes(nested, version)?);
+        }
+        ensure!(least > 0, "{name}: an element of no bytes cannot be capped");
+        Ok(least)
+    }
+
+    fn struct_bytes(&self, of: &Struct, version: i16) -> Result<usize> {
+        let flexible = self
+            .message
+            .flexible
+            .is_some_and(|versions| versions.contains(version));
+        let mut bytes = usize::from(flexible);
+        for field in &of.fields {
+            let is_tagged = field.tagged.is_some_and(|versions| versions.contains(version));
+            if !field.versions.contains(version) || is_tagged {
+                continue;
+            }
+            let is_nullable = field.nullable.is_some_and(|versions| versions.contains(version));
+            bytes += match &field.field_type {
+                Type::Bool | Type::Int8 => 1,
+                Type::Int16 | Type::Uint16 => 2,
+                Type::Int32 | Type::Uint32 => 4,
+                Type::Int64 | Type::Float64 => 8,
+                Type::Uuid => 16,
+                Type::String | Type::Bytes | Type::Records | Type::Array(_) if flexible => 1,
+                Type::String => 2,
+                Type::Bytes | Type::Records | Type::Array(_) => 4,
+                Type::Struct(_) if is_nullable => 1,
+                Type::Struct(name) => self.struct_bytes(self.lookup(name)?, version)?,
+            };
+        }
+        Ok(bytes)
+    }
+
+    fn message(&self, source: &mut String) -> Result<()> {
+        for (index, nested) in self.message.structs.iter().enumerate() {
+            self.definition(source, nested, index == 0)?;
+            self.default_impl(source, nested)?;
+            let lifetime = if self.struct_borrows(nested)? { "<'a>" } else { "" };
+            let name = self.rust_name(&nested.name);
+            writeln!(source, "impl{lifetime} {name}{lifetime} {{")?;
+            if index == 0 {
+                self.constants(source)?;
+            }
+            self.decode(source, nested, index == 0)?;
+            self.encode(source, nested, index == 0)?;
+            if index == 0 {
+                self.record_frame(source)?;
+            }
+            writeln!(source, "}}\n")?;
+        }
+        Ok(())
+    }
+
+    fn describe_versions(&self, versions: Versions) -> String {
+        let max = versions.max.min(self.message.versions.max);
+        if versions.min == max {
+            format!("version {max}")
+        } else if max == self.message.versions.max {
+            format!("versions {}+", versions.min)
+        } else {
+            format!("versions {}-{max}", versions.min)
+        }
+    }
+
+    fn definition(&self, source: &mut String, nested: &Struct, is_message: bool) -> Result<()> {
+        let all = self.message.versions;
+        if is_message {
+            let flexible = match self.message.flexible {
+                Some(flexible) if flexible.min <= all.min => ", all flexible".to_owned(),
+                Some(flexible) => format!(", flexible from {}", flexible.min),
+                None => ", none flexible".to_owned(),
+            };
+            let range = if all.min == all.max {
+                format!("{}", all.min)
+            } else {
+                format!("{}-{}", all.min, all.max)
+            };
+            writeln!(source, "/// `{}`, versions {range}{flexible}.", nested.name)?;
+        } else {
+            writeln!(source, "/// Part of [`{}`].", self.rust_name(&self.message.name))?;
+        }
+        let mut default_derivable = true;
+        for field in &nested.fields {
+            default_derivable &= self.default(field)?.1;
+        }
+        let default = if default_derivable { ", Default" } else { "" };
+        writeln!(source, "#[derive(Clone, Debug, PartialEq{default})]")?;
+        let lifetime = if self.struct_borrows(nested)? { "<'a>" } else { "" };
+        writeln!(source, "pub struct {}{lifetime} {{", self.rust_name(&nested.name))?;
+        for field in &nested.fields {
+            let mut facts = Vec::new();
+            if condition(field.versions, all).is_some() {
+                facts.push(self.describe_versions(field.versions));
+            }
+            if let Some(nullable) = field.nullable
+                && nullable != field.versions
+            {
+                facts.push(format!("nullable in {}", self.describe_versions(nullable)));
+            }
+            if let (Some(_), Some(tag)) = (field.tagged, field.tag) {
+                facts.push(format!("tag {tag}"));
+            }
+            if !facts.is_empty() {
+                let text = facts.join(", ");
+                let (first, rest) = text.split_at(1);
+                writeln!(source, "/// {}{rest}.", first.to_uppercase())?;
+            }
+            writeln!(
+                source,
+                "pub {}: {},",
+                field_name(&field.name),
+                self.field_type(field)?
+            )?;
+        }
+        writeln!(source, "}}\n")?;
+        Ok(())
+    }
+
+    fn default_impl(&self, source: &mut String, nested: &Struct) -> Result<()> {
+        let mut values = String::new();
+        let mut default_derivable = true;
+        for field in &nested.fields {
+            let (value, is_zero) = self.default(field)?;
+            default_derivable &= is_zero;
+            writeln!(values, "{}: {value},", field_name(&field.name))?;
+        }
+        if !default_derivable {
+            let lifetime = if self.struct_borrows(nested)? { "<'_>" } else { "" };
+            let name = self.rust_name(&nested.name);
+            writeln!(
+                source,
+                "impl Default for {name}{lifetime} {{ fn default() -> Self {{ Self {{ {values} }} }} }}\n"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn constants(&self, source: &mut String) -> Result<()> {
+        if let Some(key) = self.message.key {
+            let name = match self.message.kind {
+                Kind::Request | Kind::Response => "API_KEY",
+                _ => "RECORD_TYPE",
+            };
+            writeln!(source, "pub const {name}: i16 = {key};")?;
+        }
+        let versions = self.message.versions;
+        writeln!(source, "pub const MIN_VERSION: i16 = {};", versions.min)?;
+        writeln!(source, "pub const MAX_VERSION: i16 = {};", versions.max)?;
+        match self.message.flexible {
+            Some(flexible) => writeln!(
+                source,
+                "pub const FIRST_FLEXIBLE_VERSION: i16 = {};",
+                flexible.min
+            )?,
+            None => writeln!(
+                source,
+                "/// None is flexible.\npub const FIRST_FLEXIBLE_VERSION: i16 = i16::MAX;"
+            )?,
+        }
+        source.push('\n');
+        Ok(())
+    }
+
+    /// `true`, `false` or `flexible`, a variable of the generated function.
+    fn flexible(&self) -> &'static str {
+        match self.message.flexible {
+            None => "false",
+            Some(flexible) => match condition(flexible, self.message.versions) {
+                None => "true",
+                Some(_) if flexible.min > self.message.versions.max => "false",
+                Some(_) => "flexible",
+            },
+        }
+    }
+
+    fn flexible_binding(&self, body: &str) -> String {
+        match self.message.flexible {
+            Some(flexible) if self.flexible() == "flexible" && uses(body, "flexible") => {
+                let holds = condition(flexible, self.message.versions).expect("it is not always flexible");
+                format!("let flexible = {holds};\n")
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn decode(&self, source: &mut String, nested: &Struct, is_message: bool) -> Result<()> {
+        let all = self.message.versions;
+        let mut literal = String::new();
+        let mut tags = String::new();
+        for field in &nested.fields {
+            let name = field_name(&field.name);
+            let default = self.default(field)?.0;
+            if let Some(tag) = field.tag.filter(|_| field.tagged.is_some()) {
+                ensure!(
+                    field.tagged == Some(field.versions),
+                    "{}: tagged in some versions only",
+                    field.name
+                );
+                let value = self.read(field, true)?;
+                let guard = match condition(field.versions, self.flexible_versions()) {
+                    Some(holds) => format!(" if {holds}"),
+                    None => String::new(),
+                };
+                writeln!(tags, "{tag}{guard} => message.{name} = {value},")?;
+                writeln!(literal, "{name}: {default},")?;
+                continue;
+            }
+            let value = self.read(field, false)?;
+            match condition(field.versions, all) {
+                Some(holds) => writeln!(literal, "{name}: if {holds} {{ {value} }} else {{ {default} }},")?,
+                None => writeln!(literal, "{name}: {value},")?,
+            }
+        }
+        let tail = self.decode_tail(&literal, &tags);
+        let body = format!("{}{tail}", self.flexible_binding(&tail));
+        let uses_version = is_message || uses(&body, "version");
+        let version = if uses_version { "version" } else { "_version" };
+        let reader_lifetime = if self.struct_borrows(nested)? { "'a" } else { "'_" };
+        writeln!(
+            source,
+            "pub fn decode(reader: &mut Reader<{reader_lifetime}>, {version}: i16) -> Result<Self, DecodeError> {{"
+        )?;
+        if is_message {
+            writeln!(
+                source,
+                "if !(Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version) {{ \
+                 return Err(DecodeError::UnsupportedVersion {{ version }}); }}"
+            )?;
+        }
+        writeln!(source, "{body}}}\n")?;
+        Ok(())
+    }
+
+    /// The versions in which tagged fields exist at all.
+    fn flexible_versions(&self) -> Versions {
+        let all = self.message.versions;
+        self.message
+            .flexible
+            .and_then(|flexible| flexible.intersect(all))
+            .unwrap_or(all)
+    }
+
+    fn decode_tail(&self, literal: &str, tags: &str) -> String {
+        let (open, close) = match self.flexible() {
+            "false" => return format!("Ok(Self {{ {literal} }})\n"),
+            "true" => ("", ""),
+            _ => ("if flexible {\n", "}\n"),
+        };
+        if tags.is_empty() {
+            return format!(
+                "let message = Self {{ {literal} }};\n{open}reader.skip_tagged_fields()?;\n{close}Ok(message)\n"
+            );
+        }
+        format!(
+            "let mut message = Self {{ {literal} }};\n{open}for _ in 0..reader.tagged_field_count()? {{\n\
+             let (tag, end) = reader.tagged_field()?;\nmatch tag {{\n{tags}\
+             _ => reader.skip_tagged_field(end),\n}}\nreader.end_tagged_field(end)?;\n}}\n{close}Ok(message)\n"
+        )
+    }
+
+    /// The expression that reads one field.
+    fn read(&self, field: &Field, in_tag: bool) -> Result<String> {
+        let nullable = field
+            .nullable
+            .and_then(|versions| condition(versions, field.versions));
+        Ok(match (field.nullable, nullable) {
+            (None, _) if field.field_type == Type::Records => {
+                format!(
+                    "Some({})",
+                    self.read_value(&field.field_type, field.versions, false, in_tag)?
+                )
+            }
+            (None, _) => self.read_value(&field.field_type, field.versions, false, in_tag)?,
+            (Some(_), None) => self.read_value(&field.field_type, field.versions, true, in_tag)?,
+            (Some(_), Some(holds)) => format!(
+                "if {holds} {{ {} }} else {{ Some({}) }}",
+                self.read_value(&field.field_type, field.versions, true, in_tag)?,
+                self.read_value(&field.field_type, field.versions, false, in_tag)?
+            ),
+        })
+    }
+
+    fn read_value(&self, of: &Type, versions: Versions, is_nullable: bool, in_tag: bool) -> Result<String> {
+        let flexible = self.flexible();
+        let prefix = if is_nullable { "nullable_" } else { "" };
+        if let Some(number) = number_method(of) {
+            ensure!(!is_nullable, "a nullable number");
+            return Ok(format!("reader.{number}()?"));
+        }
+        Ok(match of {
+            Type::String => format!("reader.{prefix}string({flexible})?"),
+            Type::Bytes | Type::Records => format!("reader.{prefix}bytes({flexible})?"),
+            Type::Struct(name) => {
+                let value = format!("{}::decode(reader, version)?", self.rust_name(name));
+                match (is_nullable, in_tag) {
+                    (false, _) => value,
+                    (true, false) => format!("if reader.is_present()? {{ Some({value}) }} else {{ None }}"),
+                    (true, true) => {
+                        format!("if reader.is_present_in_tag()? {{ Some({value}) }} else {{ None }}")
+                    }
+                }
+            }
+            Type::Array(element) => match element.as_ref() {
+                Type::String => format!("reader.{prefix}strings({flexible})?"),
+                Type::Struct(name) => {
+                    let least = self.min_wire_bytes(element, versions)?;
+                    let decode = format!("{}::decode", self.rust_name(name));
+                    format!("reader.{prefix}array(version, {flexible}, {least}, {decode})?")
+                }
+                number => {
+                    let method = number_method(number).ok_or_else(|| anyhow!("array of {number:?}"))?;
+                    format!("reader.{prefix}values({flexible}, Reader::{method})?")
+                }
+            },
+            other => bail!("no way to read {other:?}"),
+        })
+    }
+
+    fn encode(&self, source: &mut String, nested: &Struct, is_message: bool) -> Result<()> {
+        let all = self.message.versions;
+        let mut body = String::new();
+        let mut tagged: Vec<&Field> = Vec::new();
+        for field in &nested.fields {
+            let is_tagged = field.tagged.is_some();
+            let mut statements = String::new();
+            if is_tagged {
+                tagged.push(field);
+            } else {
+                statements = self.write(field, false)?;
+            }
+            let Some(holds) = condition(field.versions, all) else {
+                body.push_str(&statements);
+                continue;
+            };
+            let unsayable = format!(
+                "\"{}.{} is not in version {{version}}\"",
+                nested.name,
+                snake(&field.name)
+            );
+            let is_default = self.compare(field)?.0;
+            match (statements.is_empty(), field.ignorable) {
+                (true, true) => {}
+                (true, false) => writeln!(body, "debug_assert!({holds} || {is_default}, {unsayable});")?,
+                (false, true) => writeln!(body, "if {holds} {{ {statements} }}")?,
+                (false, false) => writeln!(
+                    body,
+                    "if {holds} {{ {statements} }} else {{ debug_assert!({is_default}, {unsayable}); }}"
+                )?,
+            }
+        }
+        tagged.sort_by_key(|field| field.tag);
+        self.encode_tags(&mut body, &tagged)?;
+        let body = format!("{}{body}", self.flexible_binding(&body));
+        let version = if is_message || uses(&body, "version") {
+            "version"
+        } else {
+            "_version"
+        };
+        let buffer = if uses(&body, "buffer") {
+            "buffer"
+        } else {
+            "_buffer"
+        };
+        writeln!(
+            source,
+            "pub fn encode(&self, {buffer}: &mut Vec<u8>, {version}: i16) {{"
+        )?;
+        if is_message {
+            writeln!(
+                source,
+                "debug_assert!((Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version));"
+            )?;
+        }
+        writeln!(source, "{body}}}\n")?;
+        Ok(())
+    }
+
+    fn encode_tags(&self, body: &mut String, tagged: &[&Field]) -> Result<()> {
+        let (open, close) = match self.flexible() {
+            "false" => return Ok(()),
+            "true" => ("", ""),
+            _ => ("if flexible {\n", "}\n"),
+        };
+        if tagged.is_empty() {
+            write!(body, "{open}buffer.push(0);\n{close}")?;
+            return Ok(());
+        }
+        let mut conditions = Vec::new();
+        for field in tagged {
+            let differs = self.compare(field)?.1;
+            conditions.push(match condition(field.versions, self.flexible_versions()) {
+                Some(holds) => format!("{holds} && {differs}"),
+                None => differs,
+            });
+        }
+        body.push_str(open);
+        if conditions.len() == 1 {
+            let (only, field) = (&conditions[0], tagged[0]);
+            let write = self.write(field, true)?;
+            let tag = field.tag.ok_or_else(|| anyhow!("a tagged field without a tag"))?;
+            writeln!(
+                body,
+                "if {only} {{\nput_uvarint(buffer, 1);\nput_uvarint(buffer, {tag});\nlet start = buffer.len();\n\
+                 {write}\ninsert_tagged_size(buffer, start);\n}} else {{ buffer.push(0); }}"
+            )?;
+        } else {
+            let list = conditions.join(", ");
+            writeln!(body, "let present = [{list}];")?;
+            writeln!(
+                body,
+                "put_uvarint(buffer, present.iter().filter(|present| **present).count() as u32);"
+            )?;
+            for (index, field) in tagged.iter().enumerate() {
+                let write = self.write(field, true)?;
+                let tag = field.tag.ok_or_else(|| anyhow!("a tagged field without a tag"))?;
+                writeln!(
+                    body,
+                    "if present[{index}] {{\nput_uvarint(buffer, {tag});\nlet start = buffer.len();\n\
+                     {write}\ninsert_tagged_size(buffer, start);\n}}"
+                )?;
+            }
+        }
+        body.push_str(close);
+        Ok(())
+    }
+
+    /// The statements that write one field.
+    fn write(&self, field: &Field, in_tag: bool) -> Result<String> {
+        let place = format!("self.{}", field_name(&field.name));
+        let flexible = self.flexible();
+        if !Self::is_optional(field) {
+            return self.write_value(&field.field_type, &place);
+        }
+        let mut statements = String::new();
+        let never_null = "null in a version without nulls";
+        match field.nullable.map(|versions| condition(versions, field.versions)) {
+            None => writeln!(statements, "debug_assert!({place}.is_some(), \"{never_null}\");")?,
+            Some(None) => {}
+            Some(Some(holds)) => {
+                writeln!(
+                    statements,
+                    "debug_assert!({holds} || {place}.is_some(), \"{never_null}\");"
+                )?;
+            }
+        }
+        match &field.field_type {
+            Type::String => writeln!(statements, "put_nullable_string(buffer, {place}, {flexible});")?,
+            Type::Bytes | Type::Records => {
+                writeln!(statements, "put_nullable_bytes(buffer, {place}, {flexible});")?;
+            }
+            Type::Array(element) => {
+                writeln!(
+                    statements,
+                    "put_nullable_count(buffer, {place}.as_ref().map(Vec::len), {flexible});\n\
+                     for item in {place}.iter().flatten() {{ {} }}",
+                    self.write_element(element)?
+                )?;
+            }
+            Type::Struct(_) => {
+                let presence = if in_tag {
+                    "put_presence_in_tag"
+                } else {
+                    "put_presence"
+                };
+                writeln!(
+                    statements,
+                    "{presence}(buffer, {place}.is_some());\n\
+                     if let Some(value) = &{place} {{ value.encode(buffer, version); }}"
+                )?;
+            }
+            other => bail!("a nullable {other:?}"),
+        }
+        Ok(statements)
+    }
+
+    fn write_value(&self, of: &Type, place: &str) -> Result<String> {
+        let flexible = self.flexible();
+        Ok(match of {
+            Type::String => format!("put_string(buffer, {place}, {flexible});\n"),
+            Type::Bytes | Type::Records => format!("put_bytes(buffer, {place}, {flexible});\n"),
+            Type::Struct(_) => format!("{place}.encode(buffer, version);\n"),
+            Type::Array(element) => format!(
+                "put_count(buffer, {place}.len(), {flexible});\nfor item in &{place} {{ {} }}\n",
+                self.write_element(element)?
+            ),
+            number => {
+                let method = number_method(number).ok_or_else(|| anyhow!("no way to write {number:?}"))?;
+                format!("put_{method}(buffer, {place});\n")
+            }
+        })
+    }
+
+    fn write_element(&self, element: &Type) -> Result<String> {
+        match number_method(element) {
+            Some(_) => self.write_value(element, "*item"),
+            None => self.write_value(element, "item"),
+        }
+    }
+
+    /// Coordinator records carry their type or version in two bytes in front.
+    fn record_frame(&self, source: &mut String) -> Result<()> {
+        let lifetime = if self.struct_borrows(&self.message.structs[0])? {
+            "'a"
+        } else {
+            "'_"
+        };
+        match self.message.kind {
+            Kind::CoordinatorKey => {
+                writeln!(
+                    source,
+                    "/// The record's key: the record type, then the body.\n\
+                     pub fn encode_key(&self, buffer: &mut Vec<u8>) {{\nput_i16(buffer, Self::RECORD_TYPE);\n\
+                     self.encode(buffer, Self::MAX_VERSION);\n}}\n"
+                )?;
+            }
+            Kind::CoordinatorValue => {
+                writeln!(
+                    source,
+                    "/// The record's value: the version, then the body.\n\
+                     pub fn encode_value(&self, buffer: &mut Vec<u8>, version: i16) {{\nput_i16(buffer, version);\n\
+                     self.encode(buffer, version);\n}}\n\n\
+                     /// Reads a record's value, whose first two bytes are its version.\n\
+                     pub fn decode_value(bytes: &{} [u8]) -> Result<Self, DecodeError> {{\n\
+                     let mut reader = Reader::new(bytes);\nlet version = reader.i16()?;\n\
+                     Self::decode(&mut reader, version)\n}}\n",
+                    if lifetime == "'a" { "'a" } else { "" }
+                )?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn number_method(of: &Type) -> Option<&'static str> {
+    Some(match of {
+        Type::Bool => "bool",
+        Type::Int8 => "i8",
+        Type::Int16 => "i16",
+        Type::Uint16 => "u16",
+        Type::Int32 => "i32",
+        Type::Uint32 => "u32",
+        Type::Int64 => "i64",
+        Type::Float64 => "f64",
+        Type::Uuid => "uuid",
+        _ => return None,
+    })
+}
