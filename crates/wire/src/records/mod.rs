@@ -8,3 +8,5 @@ pub mod builder;
 pub mod compression;
 pub mod crc32c;
 pub mod record;
+pub mod validate;
+mod walk;

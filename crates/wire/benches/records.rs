@@ -1,0 +1,92 @@
+//! What a batch costs to build, to check and to read, in time per record.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use ottla_wire::records::batch::{Batch, TimestampType};
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use ottla_wire::records::compression::Codec;
+use ottla_wire::records::crc32c;
+use ottla_wire::records::record::Header;
+use ottla_wire::records::validate::{ProduceRules, validate};
+
+const NOW_MS: i64 = 1_700_000_000_000;
+const RECORDS: usize = 1_000;
+
+fn build(codec: Codec, value_bytes: usize, headers: &[Header<'_>]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchOptions {
+        compression: codec.into(),
+        ..BatchOptions::default()
+    });
+    let value = vec![b'v'; value_bytes];
+    for i in 0..RECORDS {
+        builder.append(NOW_MS + i as i64, Some(b"key-0123"), Some(&value), headers);
+    }
+    builder.finish()
+}
+
+fn rules() -> ProduceRules {
+    ProduceRules {
+        produce_version: 12,
+        max_message_bytes: usize::MAX,
+        timestamp_type: TimestampType::CreateTime,
+        timestamp_before_max_ms: i64::MAX,
+        timestamp_after_max_ms: 3_600_000,
+        is_compacted: false,
+        compression: None,
+        uncompressed_limit_bytes: usize::MAX,
+        now_ms: NOW_MS,
+    }
+}
+
+fn bench(criterion: &mut Criterion) {
+    let one_header = [Header {
+        key: b"trace-id",
+        value: Some(b"0123456789abcdef"),
+    }];
+    let mut group = criterion.benchmark_group("batch of 1000 records");
+    group.throughput(Throughput::Elements(RECORDS as u64));
+    for value_bytes in [10, 256, 1024] {
+        let batch = build(Codec::None, value_bytes, &[]);
+        group.bench_with_input(
+            BenchmarkId::new("build", value_bytes),
+            &value_bytes,
+            |bencher, &bytes| {
+                bencher.iter(|| build(Codec::None, black_box(bytes), &[]));
+            },
+        );
+        group.bench_with_input(
+            BenchmarkId::new("checksum", value_bytes),
+            &batch,
+            |bencher, batch| {
+                bencher.iter(|| crc32c::checksum(black_box(batch)));
+            },
+        );
+        group.bench_with_input(
+            BenchmarkId::new("validate", value_bytes),
+            &batch,
+            |bencher, batch| {
+                bencher.iter(|| validate(black_box(batch), &rules()).is_ok());
+            },
+        );
+        group.bench_with_input(
+            BenchmarkId::new("decode", value_bytes),
+            &batch,
+            |bencher, batch| {
+                bencher.iter(|| Batch::parse(black_box(batch)).map(|batch| batch.records().count()));
+            },
+        );
+    }
+    let with_header = build(Codec::None, 256, &one_header);
+    group.bench_function("validate 256, one header", |bencher| {
+        bencher.iter(|| validate(black_box(&with_header), &rules()).is_ok());
+    });
+    let packed = build(Codec::Lz4, 256, &[]);
+    group.bench_function("validate 256, lz4", |bencher| {
+        bencher.iter(|| validate(black_box(&packed), &rules()).is_ok());
+    });
+    group.finish();
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);
