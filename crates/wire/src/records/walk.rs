@@ -18,16 +18,17 @@ pub struct Walk {
 ///
 /// - Shape: `None` if not, or if in doubt. Timestamps are the records' own, whatever the header's timestamp type.
 pub fn walk(header: &BatchHeader, uncompressed: &[u8]) -> Option<Walk> {
-    let mut steps = Steps {
-        bytes: uncompressed,
-        position: 0,
-    };
+    let mut rest = uncompressed;
     let (mut min_delta, mut max_delta) = (i64::MAX, i64::MIN);
     let mut has_null_key = false;
     for offset_delta in 0..header.record_count {
-        let record_bytes = steps.length()?;
-        let end = steps.position.checked_add(record_bytes)?;
-        steps.skip(1)?;
+        // The next record starts where this one's length says, which a processor knows before it has walked this one.
+        let mut prefix = Steps { bytes: rest, position: 0 };
+        let record_bytes = prefix.length()?;
+        let (record, after) = rest[prefix.position..].split_at_checked(record_bytes)?;
+        rest = after;
+        // After the attributes byte, which has no meaning so far.
+        let mut steps = Steps { bytes: record, position: 1 };
         let timestamp_delta = steps.varlong()?;
         if steps.varint()? != offset_delta {
             return None;
@@ -38,13 +39,13 @@ pub fn walk(header: &BatchHeader, uncompressed: &[u8]) -> Option<Walk> {
         if header_count > 0 {
             steps.skip_headers(header_count)?;
         }
-        if steps.position != end {
+        if steps.position != record.len() {
             return None;
         }
         min_delta = min_delta.min(timestamp_delta);
         max_delta = max_delta.max(timestamp_delta);
     }
-    if steps.position != uncompressed.len() || header.record_count <= 0 {
+    if !rest.is_empty() || header.record_count <= 0 {
         return None;
     }
     Some(Walk {
