@@ -9,4 +9,5 @@ pub mod compression;
 pub mod crc32c;
 pub mod record;
 pub mod validate;
+pub mod control;
 mod walk;

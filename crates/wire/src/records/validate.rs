@@ -19,6 +19,7 @@ use super::compression::{Codec, Compression, CompressionError, decompress};
 use super::crc32c;
 use super::record::{Record, RecordError, Records};
 use super::walk::{Walk, walk};
+use crate::error_code::ErrorCode;
 
 /// zstd came with version 7 (KIP-110): consumers that produce with less may not know it.
 const FIRST_PRODUCE_VERSION_WITH_ZSTD: i16 = 7;
@@ -225,6 +226,36 @@ impl From<CompressionError> for ProduceError {
 }
 
 impl ProduceError {
+    /// - Shape: retriable only where a second transmission of the same records can help.
+    pub fn error_code(&self) -> ErrorCode {
+        match self {
+            // A damaged frame shows as a wrong length or checksum; sent again it may arrive whole.
+            ProduceError::Batch(BatchError::Checksum { .. } | BatchError::InvalidLength { .. }) => {
+                ErrorCode::CorruptMessage
+            }
+            ProduceError::TooLarge { .. }
+            | ProduceError::Decompression(CompressionError::LimitExceeded { .. }) => {
+                ErrorCode::MessageTooLarge
+            }
+            ProduceError::UnknownCodec { .. } | ProduceError::ZstdTooEarly { .. } => {
+                ErrorCode::UnsupportedCompressionType
+            }
+            ProduceError::LogAppendTimeFromClient | ProduceError::InvalidTimestamps { .. } => {
+                ErrorCode::InvalidTimestamp
+            }
+            ProduceError::Empty
+            | ProduceError::MoreThanOneBatch { .. }
+            | ProduceError::Batch(_)
+            | ProduceError::BaseOffset { .. }
+            | ProduceError::Count { .. }
+            | ProduceError::ControlBatch
+            | ProduceError::Sequence { .. }
+            | ProduceError::Decompression(CompressionError::Invalid { .. })
+            | ProduceError::Structure(_)
+            | ProduceError::InvalidRecords { .. } => ErrorCode::InvalidRecord,
+        }
+    }
+
     /// The records at fault, at most [`RECORD_FAULTS_MAX`]; empty if the batch as a whole is.
     pub fn record_faults(&self) -> &[RecordFault] {
         match self {

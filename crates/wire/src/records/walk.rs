@@ -23,12 +23,18 @@ pub fn walk(header: &BatchHeader, uncompressed: &[u8]) -> Option<Walk> {
     let mut has_null_key = false;
     for offset_delta in 0..header.record_count {
         // The next record starts where this one's length says, which a processor knows before it has walked this one.
-        let mut prefix = Steps { bytes: rest, position: 0 };
+        let mut prefix = Steps {
+            bytes: rest,
+            position: 0,
+        };
         let record_bytes = prefix.length()?;
         let (record, after) = rest[prefix.position..].split_at_checked(record_bytes)?;
         rest = after;
         // After the attributes byte, which has no meaning so far.
-        let mut steps = Steps { bytes: record, position: 1 };
+        let mut steps = Steps {
+            bytes: record,
+            position: 1,
+        };
         let timestamp_delta = steps.varlong()?;
         if steps.varint()? != offset_delta {
             return None;

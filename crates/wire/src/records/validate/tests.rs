@@ -465,3 +465,45 @@ fn compressed_garbage_is_refused_where_records_are_needed() {
         );
     }
 }
+
+#[test]
+fn error_codes_are_those_of_kafka() {
+    let bytes = two_records(Codec::None);
+    let mut flipped = bytes.clone();
+    flipped[HEADER_BYTES + 3] ^= 1;
+    let check = |bytes: &[u8], rules: &ProduceRules, expected: ErrorCode| {
+        assert_eq!(validate(bytes, rules).unwrap_err().error_code(), expected);
+    };
+    check(&flipped, &rules(), ErrorCode::CorruptMessage);
+    check(
+        &with_header(&bytes, |header| header.magic = 1),
+        &rules(),
+        ErrorCode::InvalidRecord,
+    );
+    check(&[], &rules(), ErrorCode::InvalidRecord);
+    check(
+        &bytes,
+        &ProduceRules {
+            max_message_bytes: 80,
+            ..rules()
+        },
+        ErrorCode::MessageTooLarge,
+    );
+    check(
+        &bytes,
+        &ProduceRules {
+            timestamp_before_max_ms: 1,
+            ..rules()
+        },
+        ErrorCode::InvalidTimestamp,
+    );
+    let old = ProduceRules {
+        produce_version: 3,
+        ..rules()
+    };
+    check(
+        &two_records(Codec::Zstd),
+        &old,
+        ErrorCode::UnsupportedCompressionType,
+    );
+}
