@@ -1,7 +1,38 @@
 //! One partition on disk, in Apache Kafka's directory format.
 //!
-//! What it is not: it knows no request, no client and no other partition, and it starts no thread.
+//! What it is not: it knows no request, no client and no other partition, and it starts no thread. Work that waits for the
+//! device is handed out as jobs: begin under the partition's lock, run without it, finish under it again.
 //!
 //! Reading order: the modules below, top to bottom.
 
+mod config;
+mod error;
+mod partition_log;
+mod reader;
+mod read_mode;
+mod sync;
+mod segment;
+mod index_file;
+mod offset_index;
+mod time_index;
+mod transaction_index;
+mod producer_state;
+mod leader_epoch;
+mod recovery;
+mod batch_scanner;
+pub mod checkpoint;
 pub mod disk;
+
+pub use config::LogConfig;
+pub use error::{AppendError, LogError, ReadError};
+pub use leader_epoch::{EpochEntry, LeaderEpochs};
+pub use partition_log::{Appended, BatchToAppend, PartitionLog};
+pub use producer_state::ActiveProducer;
+pub use read_mode::ReadMode;
+pub use reader::{Bound, LogReader, Read, ReadRegion, SegmentPosition};
+pub use recovery::{OpenOptions, RecoveryReport};
+pub use sync::{CheckpointJob, SyncJob, WritebackJob};
+pub use transaction_index::AbortedTransaction;
+
+/// The file of a partition's leader epochs.
+pub const LEADER_EPOCH_FILE: &str = "leader-epoch-checkpoint";

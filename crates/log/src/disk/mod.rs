@@ -2,6 +2,8 @@
 //!
 //! A [`Disk`] speaks of paths, a [`DiskFile`] of positions in one open file. Nothing here knows about logs.
 
+pub mod os;
+
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
@@ -41,7 +43,13 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
     /// Bytes an unprivileged writer may still allocate on the file system that holds `path`.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// Takes the exclusive lock that Kafka keeps on `.lock` while a broker uses a directory.
+    /// Fails with `ResourceBusy` when another process holds it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirectoryLock>>;
 }
+
+/// An exclusive lock, given back when dropped.
+pub trait DirectoryLock: Send + fmt::Debug {}
 
 /// One open file. All methods take `&self`; positions are explicit, so a file has no cursor.
 pub trait DiskFile: Send + Sync + fmt::Debug {

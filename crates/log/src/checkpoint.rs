@@ -1,0 +1,159 @@
+//! Small files that are replaced as a whole, and Kafka's text form of them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use crate::disk::{Disk, OpenMode};
+use crate::error::LogError;
+
+/// The offsets of one of the `*-offset-checkpoint` files, by topic and partition.
+pub type OffsetCheckpoint = BTreeMap<(String, i32), i64>;
+
+pub const RECOVERY_POINT_FILE: &str = "recovery-point-offset-checkpoint";
+pub const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
+pub const LOG_START_FILE: &str = "log-start-offset-checkpoint";
+pub const CLEANER_FILE: &str = "cleaner-offset-checkpoint";
+
+/// A file that is read whole must not be larger: no checkpoint of a sane directory comes near.
+const WHOLE_FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Reads a checkpoint file; one that does not exist is empty.
+///
+/// - Errors: `Corrupt` when it is not in Kafka's form. Callers treat that as empty where a rescan can replace it.
+pub fn read_offsets(disk: &dyn Disk, path: &Path) -> Result<OffsetCheckpoint, LogError> {
+    let Some(bytes) = read_file(disk, path)? else {
+        return Ok(OffsetCheckpoint::new());
+    };
+    decode_offsets(&bytes).map_err(|reason| LogError::corrupt(path, 0, reason))
+}
+
+pub fn write_offsets(disk: &dyn Disk, path: &Path, offsets: &OffsetCheckpoint) -> Result<(), LogError> {
+    write_file(disk, path, &encode_offsets(offsets))
+}
+
+fn encode_offsets(offsets: &OffsetCheckpoint) -> Vec<u8> {
+    let mut text = format!("0\n{}\n", offsets.len());
+    for ((topic, partition), offset) in offsets {
+        text.push_str(&format!("{topic} {partition} {offset}\n"));
+    }
+    text.into_bytes()
+}
+
+fn decode_offsets(bytes: &[u8]) -> Result<OffsetCheckpoint, String> {
+    let mut offsets = OffsetCheckpoint::new();
+    for line in parse_lines(bytes)? {
+        let mut words = line.split(' ');
+        let parsed = (|| {
+            let topic = words.next()?.to_string();
+            let partition = words.next()?.parse().ok()?;
+            let offset = words.next()?.parse().ok()?;
+            words.next().is_none().then_some(((topic, partition), offset))
+        })();
+        let (key, offset) = parsed.ok_or_else(|| format!("line '{line}' is not topic, partition, offset"))?;
+        offsets.insert(key, offset);
+    }
+    Ok(offsets)
+}
+
+/// The lines behind version `0` and the count, which must be right: it is how a torn file is recognised.
+pub(crate) fn parse_lines(bytes: &[u8]) -> Result<Vec<&str>, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "not text".to_string())?;
+    if !text.ends_with('\n') {
+        return Err("last line is cut".to_string());
+    }
+    let mut lines = text.lines();
+    if lines.next() != Some("0") {
+        return Err("version is not 0".to_string());
+    }
+    let count: usize = lines
+        .next()
+        .and_then(|line| line.parse().ok())
+        .ok_or_else(|| "no entry count".to_string())?;
+    let lines: Vec<&str> = lines.collect();
+    if lines.len() == count {
+        Ok(lines)
+    } else {
+        Err(format!("{} entries instead of {count}", lines.len()))
+    }
+}
+
+/// The whole file, or `None` if it does not exist.
+pub fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, LogError> {
+    let failed = |source| LogError::io("read", path, source);
+    let file = match disk.open(path, OpenMode::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let length = file.bytes().map_err(failed)?;
+    if length > WHOLE_FILE_BYTES_MAX {
+        return Err(LogError::corrupt(
+            path,
+            0,
+            format!("{length} bytes are too many for such a file"),
+        ));
+    }
+    let mut bytes = vec![0; length as usize];
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.read_at(&mut bytes[done..], done as u64).map_err(failed)? {
+            0 => break,
+            read => done += read,
+        }
+    }
+    bytes.truncate(done);
+    Ok(Some(bytes))
+}
+
+/// Replaces a file so that after a power cut either the old or the new bytes are there.
+pub fn write_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), LogError> {
+    write_file_unnamed(disk, path, bytes)?;
+    let directory = path.parent().expect("a file lies in a directory");
+    disk.sync_directory(directory)
+        .map_err(|source| LogError::io("sync", directory, source))
+}
+
+/// As [`write_file`], but the new name may still be lost until the directory is synced.
+pub(crate) fn write_file_unnamed(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), LogError> {
+    let mut temporary = path.as_os_str().to_os_string();
+    temporary.push(".tmp");
+    let temporary = Path::new(&temporary);
+    let write = || -> io::Result<()> {
+        let file = disk.open(temporary, OpenMode::Create)?;
+        file.set_bytes(0)?;
+        file.write_at(&[io::IoSlice::new(bytes)], 0)?;
+        file.sync()?;
+        disk.rename(temporary, path)
+    };
+    write().map_err(|source| match source.kind() {
+        io::ErrorKind::StorageFull => LogError::NoSpace {
+            path: path.to_path_buf(),
+            needed_bytes: bytes.len() as u64,
+        },
+        _ => LogError::io("write", path, source),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_have_kafkas_form() {
+        let offsets = OffsetCheckpoint::from([(("a".to_string(), 0), 5), (("b.c".to_string(), 12), 0)]);
+        let bytes = encode_offsets(&offsets);
+        assert_eq!(bytes, b"0\n2\na 0 5\nb.c 12 0\n");
+        assert_eq!(decode_offsets(&bytes), Ok(offsets));
+    }
+
+    #[test]
+    fn a_torn_checkpoint_is_recognised_wherever_it_is_cut() {
+        let bytes = b"0\n2\na 0 5\nb.c 12 10\n";
+        for cut in 0..bytes.len() {
+            assert!(decode_offsets(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        assert!(decode_offsets(b"0\n1\na 0 5 6\n").is_err());
+        assert!(decode_offsets(b"0\n1\n\xff 0 5\n").is_err());
+    }
+}

@@ -1,0 +1,343 @@
+//! Real files on Linux.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode};
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsDisk;
+
+impl OsDisk {
+    pub fn shared() -> Arc<dyn Disk> {
+        Arc::new(OsDisk)
+    }
+}
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(mode != OpenMode::Read)
+            .create(mode == OpenMode::Create)
+            .truncate(false)
+            .open(path)?;
+        Ok(Arc::new(OsFile { file }))
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            // A name may vanish between the listing and the look at it.
+            let Ok(metadata) = entry.metadata() else { continue };
+            entries.push(DirectoryEntry {
+                path: entry.path(),
+                is_directory: metadata.is_dir(),
+                bytes: metadata.len(),
+            });
+        }
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(entries)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn create_directories(&self, directory: &Path) -> io::Result<()> {
+        fs::create_dir_all(directory)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_directory(&self, directory: &Path) -> io::Result<()> {
+        fs::remove_dir(directory)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        fs::File::open(directory)?.sync_all()
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let status = rustix::fs::statvfs(path)?;
+        Ok(status.f_bavail.saturating_mul(status.f_frsize))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirectoryLock>> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        if lock_whole_file(file.as_raw_fd())? {
+            Ok(Box::new(OsLock { _file: file }))
+        } else {
+            Err(locked(path))
+        }
+    }
+}
+
+/// Kafka takes a POSIX record lock (through Java's `FileChannel`). A lock of the open file description conflicts with
+/// that one and, unlike it, also with another broker in this process.
+#[expect(unsafe_code, reason = "rustix has no open-file-description locks")]
+fn lock_whole_file(fd: RawFd) -> io::Result<bool> {
+    let whole_file = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the struct lives across the call and the kernel only reads it.
+    if unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const whole_file) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+fn locked(path: &Path) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        format!("{} is locked by another process", path.display()),
+    )
+}
+
+#[derive(Debug)]
+struct OsLock {
+    _file: fs::File,
+}
+
+impl DirectoryLock for OsLock {}
+
+#[derive(Debug)]
+struct OsFile {
+    file: fs::File,
+}
+
+impl DiskFile for OsFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        loop {
+            match rustix::io::pread(&self.file, &mut *buffer, position) {
+                Ok(bytes) => return Ok(bytes),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn read_at_resident(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut parts = [io::IoSliceMut::new(buffer)];
+        loop {
+            match rustix::io::preadv2(&self.file, &mut parts, position, ReadWriteFlags::NOWAIT) {
+                Ok(bytes) => return Ok(bytes),
+                Err(Errno::INTR) => {}
+                // A file system without RWF_NOWAIT cannot promise not to wait, so the caller must take the slow road.
+                Err(Errno::OPNOTSUPP) => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
+        let wanted: usize = parts.iter().map(|part| part.len()).sum();
+        // 1024 is the kernel's limit of parts per call (UIO_MAXIOV).
+        let written = if parts.len() <= 1024 {
+            write_some(&self.file, parts, position)?
+        } else {
+            0
+        };
+        if written == wanted {
+            Ok(())
+        } else {
+            write_rest(&self.file, parts, position, written)
+        }
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        // ftruncate to the present length also frees blocks that fallocate reserved behind it (ext4, xfs).
+        Ok(rustix::fs::ftruncate(&self.file, bytes)?)
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        let length = self.bytes()?;
+        if bytes <= length {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, length, bytes - length) {
+            // A file system without fallocate finds out about a lack of space at the write.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fdatasync(&self.file)?)
+    }
+
+    fn start_writeback(&self, position: u64, bytes: u64) -> io::Result<()> {
+        sync_file_range_write(self.file.as_raw_fd(), position, bytes)
+    }
+
+    fn is_resident(&self, position: u64, bytes: u64) -> bool {
+        resident_pages(self.file.as_raw_fd(), position, bytes)
+            .unwrap_or_else(|| self.probe_resident(position, bytes))
+    }
+
+    fn raw_fd(&self) -> Option<RawFd> {
+        Some(self.file.as_fd().as_raw_fd())
+    }
+}
+
+impl OsFile {
+    /// Before Linux 6.5 there is no cachestat: one byte of every 64 KiB is read without waiting. A hole between two
+    /// probes is possible and costs a wait, never a wrong answer.
+    fn probe_resident(&self, position: u64, bytes: u64) -> bool {
+        const STEP_BYTES: u64 = 64 * 1024;
+        let end = position.saturating_add(bytes);
+        let mut at = position;
+        let mut byte = [0];
+        while at < end {
+            if self.read_at_resident(&mut byte, at).is_err() {
+                return false;
+            }
+            at += STEP_BYTES;
+        }
+        bytes == 0 || self.read_at_resident(&mut byte, end - 1).is_ok()
+    }
+}
+
+fn write_some(file: &fs::File, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<usize> {
+    loop {
+        match rustix::io::pwritev(file, parts, position) {
+            Ok(bytes) => return Ok(bytes),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Goes on after a short write: part by part, skipping what is written.
+fn write_rest(file: &fs::File, parts: &[io::IoSlice<'_>], position: u64, written: usize) -> io::Result<()> {
+    let mut part_start = 0;
+    let mut done = written;
+    for part in parts {
+        let part_end = part_start + part.len();
+        while done < part_end {
+            let rest = &part[done - part_start..];
+            match write_some(file, &[io::IoSlice::new(rest)], position + done as u64)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                bytes => done += bytes,
+            }
+        }
+        part_start = part_end;
+    }
+    Ok(())
+}
+
+#[expect(
+    unsafe_code,
+    reason = "sync_file_range has no safe wrapper; it takes integers only"
+)]
+fn sync_file_range_write(fd: RawFd, position: u64, bytes: u64) -> io::Result<()> {
+    let (Ok(position), Ok(bytes)) = (i64::try_from(position), i64::try_from(bytes)) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    // SAFETY: no pointers; a bad descriptor or range is an error code.
+    match unsafe { libc::sync_file_range(fd, position, bytes, libc::SYNC_FILE_RANGE_WRITE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// cachestat (Linux 6.5) has the same number on all architectures.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+#[repr(C)]
+struct CachestatRange {
+    position: u64,
+    bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// Whether all pages of the range are in the page cache; `None` when the kernel cannot say.
+#[expect(unsafe_code, reason = "cachestat has no safe wrapper")]
+fn resident_pages(fd: RawFd, position: u64, bytes: u64) -> Option<bool> {
+    static UNSUPPORTED: AtomicBool = AtomicBool::new(false);
+    if bytes == 0 {
+        return Some(true);
+    }
+    if UNSUPPORTED.load(Ordering::Relaxed) {
+        return None;
+    }
+    const PAGE_BYTES: u64 = 4096;
+    let range = CachestatRange { position, bytes };
+    let mut status = Cachestat::default();
+    // SAFETY: both structs are alive, have the kernel's layout, and the kernel writes only the second.
+    let result = unsafe { libc::syscall(SYS_CACHESTAT, fd, &raw const range, &raw mut status, 0u32) };
+    if result != 0 {
+        UNSUPPORTED.store(true, Ordering::Relaxed);
+        return None;
+    }
+    let pages = (position + bytes).div_ceil(PAGE_BYTES) - position / PAGE_BYTES;
+    Some(status.cached >= pages)
+}
+
+/// A directory that is removed when the value is dropped; for tests and benches.
+#[derive(Debug)]
+pub struct TemporaryDirectory {
+    path: PathBuf,
+}
+
+impl TemporaryDirectory {
+    pub fn new(name: &str) -> io::Result<TemporaryDirectory> {
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ottla-{name}-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(TemporaryDirectory { path })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure here; the operating system cleans its temporary directory.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}

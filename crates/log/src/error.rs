@@ -1,0 +1,190 @@
+//! What can go wrong with a log, with the numbers needed to understand it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The disk or the bytes on it failed.
+#[derive(Clone, Debug)]
+pub enum LogError {
+    /// An operation on a file failed.
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        source: Arc<io::Error>,
+    },
+    /// The disk is full. The log is unchanged and takes writes again when there is space.
+    NoSpace { path: PathBuf, needed_bytes: u64 },
+    /// An earlier write or sync failed; writes are refused until the log is opened again.
+    Poisoned { reason: Arc<str> },
+    /// A file does not say what it should.
+    Corrupt {
+        path: PathBuf,
+        position: u64,
+        reason: String,
+    },
+}
+
+impl LogError {
+    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> LogError {
+        LogError::Io {
+            doing,
+            path: path.to_path_buf(),
+            source: Arc::new(source),
+        }
+    }
+
+    pub(crate) fn corrupt(path: &Path, position: u64, reason: impl Into<String>) -> LogError {
+        LogError::Corrupt {
+            path: path.to_path_buf(),
+            position,
+            reason: reason.into(),
+        }
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogError::Io { doing, path, source } => write!(f, "cannot {doing} {}: {source}", path.display()),
+            LogError::NoSpace { path, needed_bytes } => {
+                write!(f, "disk full: no {needed_bytes} bytes for {}", path.display())
+            }
+            LogError::Poisoned { reason } => write!(f, "log refuses writes: {reason}"),
+            LogError::Corrupt {
+                path,
+                position,
+                reason,
+            } => {
+                write!(
+                    f,
+                    "{} is corrupt at position {position}: {reason}",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for LogError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LogError::Io { source, .. } => Some(&**source),
+            _ => None,
+        }
+    }
+}
+
+/// Why an append was refused. The log is unchanged, except that `Log` may have poisoned it.
+#[derive(Clone, Debug)]
+pub enum AppendError {
+    Log(LogError),
+    /// KIP-98: a producer skipped a sequence number.
+    OutOfOrderSequence {
+        producer_id: i64,
+        last_sequence: i32,
+        base_sequence: i32,
+    },
+    /// A newer instance of the producer has written already.
+    InvalidProducerEpoch {
+        producer_id: i64,
+        known_epoch: i16,
+        epoch: i16,
+    },
+    /// A non-transactional batch of a producer that has an open transaction, or a marker without its type.
+    InvalidTransactionState {
+        producer_id: i64,
+    },
+    /// A marker of an older transaction coordinator.
+    CoordinatorFenced {
+        producer_id: i64,
+        known_epoch: i32,
+        epoch: i32,
+    },
+    /// The batches cannot be appended as they are.
+    InvalidBatch {
+        reason: &'static str,
+    },
+}
+
+impl From<LogError> for AppendError {
+    fn from(error: LogError) -> AppendError {
+        AppendError::Log(error)
+    }
+}
+
+impl fmt::Display for AppendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AppendError::Log(error) => error.fmt(f),
+            AppendError::OutOfOrderSequence {
+                producer_id,
+                last_sequence,
+                base_sequence,
+            } => write!(
+                f,
+                "producer {producer_id} sent sequence {base_sequence} after sequence {last_sequence}"
+            ),
+            AppendError::InvalidProducerEpoch {
+                producer_id,
+                known_epoch,
+                epoch,
+            } => {
+                write!(
+                    f,
+                    "producer {producer_id} has epoch {epoch} but epoch {known_epoch} has written already"
+                )
+            }
+            AppendError::InvalidTransactionState { producer_id } => {
+                write!(f, "producer {producer_id} wrote outside its open transaction")
+            }
+            AppendError::CoordinatorFenced {
+                producer_id,
+                known_epoch,
+                epoch,
+            } => write!(
+                f,
+                "marker for producer {producer_id} from coordinator epoch {epoch}, but {known_epoch} is known"
+            ),
+            AppendError::InvalidBatch { reason } => write!(f, "batch cannot be appended: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for AppendError {}
+
+/// Why a read gave nothing.
+#[derive(Clone, Debug)]
+pub enum ReadError {
+    /// The log holds `start_offset..end_offset`.
+    OffsetOutOfRange {
+        offset: i64,
+        start_offset: i64,
+        end_offset: i64,
+    },
+    Log(LogError),
+}
+
+impl From<LogError> for ReadError {
+    fn from(error: LogError) -> ReadError {
+        ReadError::Log(error)
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::OffsetOutOfRange {
+                offset,
+                start_offset,
+                end_offset,
+            } => {
+                write!(f, "offset {offset} is outside {start_offset}..{end_offset}")
+            }
+            ReadError::Log(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}

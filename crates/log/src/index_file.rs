@@ -1,0 +1,126 @@
+//! Search in a file of equally long, ascending entries, page by page: nothing of a closed segment's index stays in memory
+//! but what the operating system caches.
+
+use std::io;
+
+use crate::disk::DiskFile;
+use crate::read_mode::{ReadMode, read_up_to};
+
+/// A kind of index entry.
+pub(crate) trait IndexEntry: Copy {
+    const BYTES: usize;
+    fn decode(bytes: &[u8]) -> Self;
+    fn encode(&self, out: &mut Vec<u8>);
+}
+
+const PAGE_BYTES: usize = 4096;
+
+/// The last of the first `count` entries for which `precedes` holds, with its index; it must hold for a prefix of them.
+pub(crate) fn last_where<E: IndexEntry>(
+    file: &dyn DiskFile,
+    count: u32,
+    mode: ReadMode,
+    precedes: impl Fn(&E) -> bool,
+) -> io::Result<Option<(u32, E)>> {
+    let entries_per_page = (PAGE_BYTES / E::BYTES) as u32;
+    let mut buffer = [0; PAGE_BYTES];
+    let page_count = count.div_ceil(entries_per_page);
+    let (mut low, mut high) = (0, page_count);
+    // Invariant: the first entry of every page below `low` precedes, of every page from `high` on does not.
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if precedes(&read_entry::<E>(file, middle * entries_per_page, mode)?) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    let Some(page) = low.checked_sub(1) else {
+        return Ok(None);
+    };
+    let first = page * entries_per_page;
+    let in_page = (count - first).min(entries_per_page) as usize;
+    let page_bytes = &mut buffer[..in_page * E::BYTES];
+    read_whole(file, page_bytes, u64::from(first) * E::BYTES as u64, mode)?;
+    let mut last = None;
+    for (index, entry) in (first..).zip(page_bytes.chunks_exact(E::BYTES).map(E::decode)) {
+        if !precedes(&entry) {
+            break;
+        }
+        last = Some((index, entry));
+    }
+    Ok(last)
+}
+
+pub(crate) fn read_entry<E: IndexEntry>(file: &dyn DiskFile, index: u32, mode: ReadMode) -> io::Result<E> {
+    let mut buffer = [0; 32];
+    let bytes = &mut buffer[..E::BYTES];
+    read_whole(file, bytes, u64::from(index) * E::BYTES as u64, mode)?;
+    Ok(E::decode(bytes))
+}
+
+fn read_whole(file: &dyn DiskFile, buffer: &mut [u8], position: u64, mode: ReadMode) -> io::Result<()> {
+    if read_up_to(file, buffer, position, mode)? == buffer.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// Entries of an index: the first `in_file` of them in the file, the rest in memory until the next checkpoint.
+#[derive(Debug)]
+pub(crate) struct SparseIndex<E> {
+    in_file: u32,
+    tail: Vec<E>,
+}
+
+/// Where a search must go on.
+pub(crate) enum Floor<E> {
+    Memory(E),
+    /// Among the first entries of the file, this many.
+    InFile(u32),
+    Nothing,
+}
+
+impl<E: IndexEntry> SparseIndex<E> {
+    pub fn new(in_file: u32) -> SparseIndex<E> {
+        SparseIndex {
+            in_file,
+            tail: Vec::new(),
+        }
+    }
+
+    pub fn count(&self) -> u32 {
+        self.in_file + self.tail.len() as u32
+    }
+
+    pub fn push(&mut self, entry: E) {
+        self.tail.push(entry);
+    }
+
+    pub fn floor(&self, precedes: impl Fn(&E) -> bool) -> Floor<E> {
+        match self.tail.partition_point(precedes) {
+            0 if self.in_file == 0 => Floor::Nothing,
+            0 => Floor::InFile(self.in_file),
+            count => Floor::Memory(self.tail[count - 1]),
+        }
+    }
+
+    /// The entries that the file lacks, and where in it they belong.
+    pub fn unwritten(&self) -> (u64, Vec<u8>) {
+        let mut bytes = Vec::with_capacity(self.tail.len() * E::BYTES);
+        for entry in &self.tail {
+            entry.encode(&mut bytes);
+        }
+        (u64::from(self.in_file) * E::BYTES as u64, bytes)
+    }
+
+    /// The file now holds everything up to `bytes`.
+    pub fn written(&mut self, bytes: u64) {
+        let count = (bytes / E::BYTES as u64) as u32;
+        let new = count.saturating_sub(self.in_file) as usize;
+        self.tail.drain(..new.min(self.tail.len()));
+        self.in_file = self.in_file.max(count);
+        self.tail.shrink_to(64);
+    }
+}

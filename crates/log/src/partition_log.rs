@@ -1,0 +1,816 @@
+//! Open, append, read, sync, truncate: the only door to a partition. Life of a produce, 5 of 6. Before:
+//! partition/mod.rs. After: segment.rs.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, MAGIC};
+
+use crate::config::LogConfig;
+use crate::disk::{Disk, OpenMode};
+use crate::error::{AppendError, LogError};
+use crate::leader_epoch::LeaderEpochs;
+use crate::producer_state::{ActiveProducer, Marker, ProducerState, Verdict};
+use crate::reader::{Bound, LogReader, SegmentPosition};
+use crate::recovery::{OpenOptions, RecoveryReport};
+use crate::segment::{
+    BatchPlace, FileKind, IndexProgress, Segment, SegmentIndexes, UNKNOWN_TIMESTAMP, file_path,
+};
+use crate::sync::{CheckpointJob, IndexWrite, SyncJob, WritebackJob};
+use crate::transaction_index::AbortedTransaction;
+
+/// Space is reserved this far ahead of the end: a full disk is noticed before a byte is written, and a sync need not
+/// allocate. The chunk doubles from the first to the second number as a segment grows, so that a small log stays small.
+const RESERVE_BYTES_MIN: u64 = 64 * 1024;
+const RESERVE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Dirty pages are handed to the device in pieces of at least this many bytes.
+const WRITEBACK_BYTES: u64 = 1024 * 1024;
+const PAGE_BYTES: u64 = 4096;
+
+/// One batch, offsets not assigned: header decoded and validated, records as they came.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchToAppend<'a> {
+    pub header: BatchHeader,
+    /// The bytes behind the 61-byte header.
+    pub records: &'a [u8],
+}
+
+impl<'a> From<Batch<'a>> for BatchToAppend<'a> {
+    fn from(batch: Batch<'a>) -> BatchToAppend<'a> {
+        BatchToAppend {
+            header: batch.header,
+            records: batch.record_bytes(),
+        }
+    }
+}
+
+/// Where the batches of one append lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub base_offset: i64,
+    pub last_offset: i64,
+    /// The batch was in the log already; nothing was written. Its offsets are those of the first time.
+    pub duplicate: bool,
+}
+
+/// The segment that grows, and what only the appender needs to know of it.
+#[derive(Debug)]
+pub(crate) struct ActiveSegment {
+    pub segment: Arc<Segment>,
+    pub position: u64,
+    /// Space is reserved up to here; below `position` it means nothing.
+    pub reserved: u64,
+    pub progress: IndexProgress,
+    /// Largest timestamp of the segment's first batch: `segment.ms` counts from it.
+    pub first_timestamp: Option<i64>,
+    pub created_ms: i64,
+    /// Up to here write-back was started or done.
+    pub written_back: u64,
+}
+
+/// One partition. Methods that take `&mut self` are called under the partition's lock and never wait for the device,
+/// except `open`, `close`, `truncate_to` and `assign_leader_epoch`, which say so.
+#[derive(Debug)]
+pub struct PartitionLog {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: Arc<Path>,
+    pub(crate) config: LogConfig,
+    pub(crate) reader: LogReader,
+    pub(crate) active: ActiveSegment,
+    pub(crate) start_offset: i64,
+    pub(crate) end_offset: i64,
+    pub(crate) durable: Bound,
+    pub(crate) recovery_point: i64,
+    pub(crate) producers: ProducerState,
+    pub(crate) leader_epochs: LeaderEpochs,
+    pub(crate) leader_epochs_dirty: bool,
+    pub(crate) poison: Option<Arc<str>>,
+    pub(crate) unsynced: Unsynced,
+    pub(crate) checkpoints: Checkpoints,
+    /// Headers of an append of several batches; kept for its capacity.
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Unsynced {
+    pub sealed: Vec<Arc<dyn crate::disk::DiskFile>>,
+    pub directory: bool,
+    pub in_flight: bool,
+}
+
+/// What the next checkpoint must write.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints {
+    pub wanted: bool,
+    pub in_flight: bool,
+    /// Captured at a sync that has succeeded since.
+    pub ready: Option<Box<CheckpointJob>>,
+    /// Segments that were closed since the last checkpoint.
+    pub sealed: Vec<Arc<Segment>>,
+    /// Producer snapshots taken when a segment was closed.
+    pub snapshots: Vec<(i64, Vec<u8>)>,
+    /// Snapshots of earlier checkpoints within the active segment.
+    pub stale_snapshots: Vec<i64>,
+    pub last_snapshot: Option<i64>,
+}
+
+/// What opening a directory came to.
+pub(crate) struct OpenedLog {
+    pub disk: Arc<dyn Disk>,
+    pub directory: Arc<Path>,
+    pub config: LogConfig,
+    pub reader: LogReader,
+    pub active: ActiveSegment,
+    pub start_offset: i64,
+    pub end: Bound,
+    pub producers: ProducerState,
+    pub leader_epochs: LeaderEpochs,
+    /// Closed segments whose index files lack entries.
+    pub resealed: Vec<Arc<Segment>>,
+}
+
+/// Offsets, roll decision and sizes of an append, before the first byte is written.
+struct Plan {
+    bytes: u64,
+    last_offset: i64,
+    max_timestamp: i64,
+}
+
+impl PartitionLog {
+    /// Opens the log in `directory`, creating what is missing and repairing what a crash left. Waits for the device.
+    ///
+    /// - Errors: `Corrupt` only for what cannot be repaired without losing durable records silently.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        config: LogConfig,
+        options: OpenOptions,
+    ) -> Result<(PartitionLog, RecoveryReport), LogError> {
+        crate::recovery::open(disk, directory, config, options)
+    }
+
+    pub(crate) fn assemble(opened: OpenedLog) -> PartitionLog {
+        PartitionLog {
+            disk: opened.disk,
+            directory: opened.directory,
+            config: opened.config,
+            reader: opened.reader,
+            active: opened.active,
+            start_offset: opened.start_offset,
+            end_offset: opened.end.offset,
+            durable: opened.end,
+            recovery_point: 0,
+            producers: opened.producers,
+            leader_epochs: opened.leader_epochs,
+            // Cheap to write once more, and recovery may have changed them.
+            leader_epochs_dirty: true,
+            poison: None,
+            unsynced: Unsynced::default(),
+            checkpoints: Checkpoints {
+                sealed: opened.resealed,
+                ..Checkpoints::default()
+            },
+            scratch: Vec::new(),
+        }
+    }
+
+    /// A handle for reading without the partition's lock.
+    pub fn reader(&self) -> LogReader {
+        self.reader.clone()
+    }
+
+    pub fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    pub fn set_config(&mut self, config: LogConfig) {
+        self.config = config;
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The first offset that may be read.
+    pub fn start_offset(&self) -> i64 {
+        self.start_offset
+    }
+
+    /// The offset that the next record gets.
+    pub fn end_offset(&self) -> i64 {
+        self.end_offset
+    }
+
+    pub fn end(&self) -> Bound {
+        Bound {
+            offset: self.end_offset,
+            position: Some(SegmentPosition {
+                segment_base_offset: self.active.segment.base_offset,
+                position: self.active.position,
+            }),
+        }
+    }
+
+    /// Everything below survives a power cut.
+    pub fn durable_offset(&self) -> i64 {
+        self.durable.offset
+    }
+
+    pub fn durable(&self) -> Bound {
+        self.durable
+    }
+
+    /// The offset that `recovery-point-offset-checkpoint` may name: recovery after a crash reads from there on.
+    pub fn recovery_point(&self) -> i64 {
+        self.recovery_point
+    }
+
+    /// The offset below which no transaction is open, at most `bound` (the high watermark).
+    pub fn last_stable_offset(&self, bound: i64) -> i64 {
+        self.producers.last_stable_offset(bound)
+    }
+
+    pub fn leader_epochs(&self) -> &LeaderEpochs {
+        &self.leader_epochs
+    }
+
+    pub fn active_producers(&self) -> impl Iterator<Item = ActiveProducer> {
+        self.producers.producers()
+    }
+
+    /// Why writes are refused, if they are.
+    pub fn poison(&self) -> Option<&str> {
+        self.poison.as_deref()
+    }
+
+    pub(crate) fn poison_with(&mut self, reason: String) -> LogError {
+        let reason: Arc<str> = reason.into();
+        self.poison.get_or_insert_with(|| Arc::clone(&reason));
+        LogError::Poisoned { reason }
+    }
+
+    /// Bytes of all segments.
+    pub fn bytes(&self) -> u64 {
+        let state = self.reader.state();
+        state.segments.iter().map(|segment| segment.bytes()).sum()
+    }
+
+    /// Appends batches at the end of the log as its leader: assigns offsets and stamps `leader_epoch`.
+    ///
+    /// - Shape: validated v2 batches. Batches of idempotent producers come one per call.
+    /// - Errors: `AppendError::Log`: `NoSpace` leaves the log as it was, anything else poisons it. The others leave the log
+    ///   as it was.
+    /// - Source: KIP-98 for sequences, epochs and duplicates.
+    pub fn append(
+        &mut self,
+        batches: &[BatchToAppend<'_>],
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
+        if let Some(reason) = &self.poison {
+            return Err(LogError::Poisoned {
+                reason: Arc::clone(reason),
+            }
+            .into());
+        }
+        let mut marker = None;
+        if let Some(batch) = batches.iter().find(|batch| batch.header.has_producer_id()) {
+            if batches.len() > 1 {
+                return Err(AppendError::InvalidBatch {
+                    reason: "several batches with a producer id",
+                });
+            }
+            if batch.header.is_control() {
+                let parsed = parse_marker(batch)?;
+                self.producers.check_marker(&batch.header, parsed)?;
+                marker = Some(parsed);
+            } else if let Verdict::Duplicate {
+                base_offset,
+                last_offset,
+                ..
+            } = self.producers.check(&batch.header)?
+            {
+                return Ok(Appended {
+                    base_offset,
+                    last_offset,
+                    duplicate: true,
+                });
+            }
+        }
+        let plan = self.plan(batches)?;
+        if self.must_roll(&plan, now_ms) {
+            self.roll(now_ms)?;
+        }
+        self.reserve(plan.bytes)?;
+        let base_offset = self.end_offset;
+        self.write(batches, leader_epoch)?;
+        self.note_appended(batches, leader_epoch, marker);
+        debug_assert_eq!(self.end_offset, plan.last_offset + 1);
+        Ok(Appended {
+            base_offset,
+            last_offset: plan.last_offset,
+            duplicate: false,
+        })
+    }
+
+    fn plan(&self, batches: &[BatchToAppend<'_>]) -> Result<Plan, AppendError> {
+        let mut plan = Plan {
+            bytes: 0,
+            last_offset: self.end_offset - 1,
+            max_timestamp: UNKNOWN_TIMESTAMP,
+        };
+        for BatchToAppend { header, records } in batches {
+            if header.magic != MAGIC || header.total_bytes() != HEADER_BYTES + records.len() {
+                return Err(AppendError::InvalidBatch {
+                    reason: "header does not describe the records",
+                });
+            }
+            if header.last_offset_delta < 0 {
+                return Err(AppendError::InvalidBatch {
+                    reason: "negative last offset delta",
+                });
+            }
+            plan.bytes += header.total_bytes() as u64;
+            plan.last_offset = plan
+                .last_offset
+                .checked_add(1 + i64::from(header.last_offset_delta))
+                .filter(|last| *last < i64::MAX)
+                .ok_or(AppendError::InvalidBatch {
+                    reason: "offsets are exhausted",
+                })?;
+            plan.max_timestamp = plan.max_timestamp.max(header.max_timestamp);
+        }
+        if batches.is_empty() {
+            return Err(AppendError::InvalidBatch {
+                reason: "nothing to append",
+            });
+        }
+        if plan.bytes > u64::from(u32::MAX >> 1) {
+            return Err(AppendError::InvalidBatch {
+                reason: "more than 2 GiB at once",
+            });
+        }
+        Ok(plan)
+    }
+
+    fn must_roll(&self, plan: &Plan, now_ms: i64) -> bool {
+        let active = &self.active;
+        if active.position == 0 {
+            return false;
+        }
+        let age_ms = match active.first_timestamp {
+            // Kafka lets record time, not the clock, close segments, so that replicas agree.
+            Some(first) if first >= 0 && plan.max_timestamp >= 0 => plan.max_timestamp.saturating_sub(first),
+            _ => now_ms.saturating_sub(active.created_ms),
+        };
+        let index_full = || {
+            let indexes = active.segment.indexes();
+            indexes.offsets.count() >= self.config.segment_index_bytes / 8
+                || indexes.times.count() + 1 >= self.config.segment_index_bytes / 12
+        };
+        active.position + plan.bytes > u64::from(self.config.segment_bytes)
+            || age_ms > self.config.segment_ms.saturating_sub(self.jitter_ms())
+            || plan.last_offset - active.segment.base_offset > i64::from(i32::MAX)
+            || index_full()
+    }
+
+    /// The same for a log at every start, different between logs.
+    fn jitter_ms(&self) -> i64 {
+        if self.config.segment_jitter_ms <= 0 {
+            return 0;
+        }
+        let name = self.directory.file_name().unwrap_or_default();
+        let hash = ottla_wire::records::crc32c::checksum(name.as_encoded_bytes());
+        i64::from(hash) % self.config.segment_jitter_ms
+    }
+
+    fn reserve(&mut self, bytes: u64) -> Result<(), LogError> {
+        let end = self.active.position + bytes;
+        if end <= self.active.reserved {
+            return Ok(());
+        }
+        let ahead = self.active.position.clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
+        let segment_bytes = u64::from(self.config.segment_bytes).max(end);
+        let wanted = (end + ahead).min(segment_bytes);
+        let file = &self.active.segment.file;
+        // A disk that is nearly full may still have room for what is needed now.
+        let reserved = match file.reserve(wanted) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull && wanted > end => {
+                file.reserve(end).map(|()| end)
+            }
+            result => result.map(|()| wanted),
+        };
+        match reserved {
+            Ok(reserved) => {
+                self.active.reserved = reserved;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(LogError::NoSpace {
+                path: self.active.segment.path(FileKind::Log),
+                needed_bytes: bytes,
+            }),
+            // Nothing was written, but a file that cannot be extended is not one to go on with.
+            Err(error) => Err(self.poison_with(format!(
+                "reserving space in {} failed: {error}",
+                self.active.segment.path(FileKind::Log).display()
+            ))),
+        }
+    }
+
+    fn write(&mut self, batches: &[BatchToAppend<'_>], leader_epoch: i32) -> Result<(), LogError> {
+        let position = self.active.position;
+        let written = match batches {
+            [batch] => {
+                let header = assign(&batch.header, self.end_offset, leader_epoch).encode();
+                let parts = [IoSlice::new(&header), IoSlice::new(batch.records)];
+                self.active.segment.file.write_at(&parts, position)
+            }
+            _ => {
+                self.scratch.clear();
+                let mut base_offset = self.end_offset;
+                for batch in batches {
+                    let header = assign(&batch.header, base_offset, leader_epoch);
+                    self.scratch.extend_from_slice(&header.encode());
+                    base_offset = header.next_offset();
+                }
+                let parts: Vec<IoSlice<'_>> = self
+                    .scratch
+                    .chunks_exact(HEADER_BYTES)
+                    .zip(batches)
+                    .flat_map(|(header, batch)| [IoSlice::new(header), IoSlice::new(batch.records)])
+                    .collect();
+                self.active.segment.file.write_at(&parts, position)
+            }
+        };
+        written.map_err(|error| self.write_failed(position, error))
+    }
+
+    /// Only a lack of space that leaves no trace is forgiven.
+    fn write_failed(&mut self, position: u64, error: io::Error) -> LogError {
+        let path = self.active.segment.path(FileKind::Log);
+        if error.kind() == io::ErrorKind::StorageFull && self.active.segment.file.set_bytes(position).is_ok()
+        {
+            self.active.reserved = position;
+            return LogError::NoSpace {
+                path,
+                needed_bytes: 0,
+            };
+        }
+        self.poison_with(format!("writing to {} failed: {error}", path.display()))
+    }
+
+    fn note_appended(&mut self, batches: &[BatchToAppend<'_>], leader_epoch: i32, marker: Option<Marker>) {
+        if self.leader_epochs.assign(leader_epoch, self.end_offset) {
+            self.leader_epochs_dirty = true;
+        }
+        let interval_bytes = self.config.index_interval_bytes;
+        let reader = self.reader.clone();
+        for batch in batches {
+            let header = assign(&batch.header, self.end_offset, leader_epoch);
+            let active = &mut self.active;
+            let place = BatchPlace::new(&header, active.segment.base_offset, active.position);
+            active.progress.note(&active.segment, &place, interval_bytes);
+            active.first_timestamp.get_or_insert(header.max_timestamp);
+            active.position = place.end();
+            active.segment.set_bytes(place.end());
+            self.end_offset = header.next_offset();
+            if header.has_producer_id() {
+                self.note_producer(&header, marker);
+            }
+            reader.state().note(place);
+        }
+    }
+
+    fn note_producer(&mut self, header: &BatchHeader, marker: Option<Marker>) {
+        match marker {
+            None if header.is_control() => {}
+            None => self.producers.note_batch(header),
+            Some(marker) => {
+                if let Some(aborted) = note_marker(&mut self.producers, header, marker) {
+                    self.active.segment.indexes().aborted.push(aborted);
+                }
+            }
+        }
+    }
+
+    /// Closes the active segment and begins the next. Does not sync: the next sync job covers the closed file too.
+    fn roll(&mut self, now_ms: i64) -> Result<(), LogError> {
+        let base_offset = self.end_offset;
+        let segment = create_segment(&self.disk, &self.directory, base_offset)?;
+        self.seal_active();
+        self.active = ActiveSegment::empty(Arc::clone(&segment), now_ms);
+        let mut state = self.reader.state();
+        let mut segments = Vec::clone(&state.segments);
+        segments.push(segment);
+        state.segments = Arc::new(segments);
+        state.end_position = 0;
+        Ok(())
+    }
+
+    fn seal_active(&mut self) {
+        let sealed = Arc::clone(&self.active.segment);
+        self.active.progress.finish(&sealed);
+        sealed.set_largest_timestamp(self.active.progress.largest_timestamp);
+        self.unsynced.sealed.push(Arc::clone(&sealed.file));
+        self.unsynced.directory = true;
+        self.checkpoints
+            .snapshots
+            .push((self.end_offset, self.producers.encode_snapshot()));
+        self.checkpoints.sealed.push(sealed);
+        self.checkpoints.wanted = true;
+    }
+
+    /// What a sync now would make durable; `None` if there is nothing to do, a sync is under way, or the log is poisoned.
+    pub fn begin_sync(&mut self) -> Option<SyncJob> {
+        if self.unsynced.in_flight || self.poison.is_some() || self.durable.offset == self.end_offset {
+            return None;
+        }
+        self.unsynced.in_flight = true;
+        let directory = std::mem::take(&mut self.unsynced.directory)
+            .then(|| (Arc::clone(&self.disk), Arc::clone(&self.directory)));
+        Some(SyncJob {
+            active: Arc::clone(&self.active.segment.file),
+            sealed: std::mem::take(&mut self.unsynced.sealed),
+            directory,
+            end: self.end(),
+            checkpoint: self.capture_checkpoint(),
+        })
+    }
+
+    /// Takes the outcome of a sync: on success everything it covered is durable, on failure the log is poisoned.
+    pub fn finish_sync(&mut self, job: SyncJob, result: io::Result<()>) -> Result<Bound, LogError> {
+        self.unsynced.in_flight = false;
+        if let Err(error) = result {
+            return Err(self.poison_with(format!("sync of {} failed: {error}", self.directory.display())));
+        }
+        if let Some(reason) = &self.poison {
+            return Err(LogError::Poisoned {
+                reason: Arc::clone(reason),
+            });
+        }
+        // A truncation may have come in between.
+        if job.end.offset <= self.end_offset && job.end.offset > self.durable.offset {
+            self.durable = job.end;
+        }
+        self.active.written_back = self.active.written_back.max(match job.end.position {
+            Some(end) if end.segment_base_offset == self.active.segment.base_offset => end.position,
+            _ => 0,
+        });
+        if let Some(checkpoint) = job.checkpoint {
+            self.checkpoints.ready = Some(checkpoint);
+        }
+        Ok(self.durable)
+    }
+
+    /// Bytes that a recovery after a crash now would have to read again.
+    pub fn bytes_behind_recovery_point(&self) -> u64 {
+        if self.recovery_point >= self.end_offset {
+            return 0;
+        }
+        let state = self.reader.state();
+        let first = crate::reader::segment_index(&state.segments, self.recovery_point);
+        // Counted from the start of the recovery point's segment: an upper limit.
+        state.segments[first..]
+            .iter()
+            .map(|segment| segment.bytes())
+            .sum()
+    }
+
+    /// Asks for a checkpoint. It is captured at the next sync (at once if everything is durable already) and handed out by
+    /// `take_checkpoint` when that sync has succeeded.
+    pub fn request_checkpoint(&mut self) {
+        if self.recovery_point == self.end_offset && self.checkpoints.sealed.is_empty() {
+            return;
+        }
+        self.checkpoints.wanted = true;
+        let idle = !self.unsynced.in_flight && self.durable.offset == self.end_offset;
+        if idle && self.poison.is_none() && self.checkpoints.ready.is_none() {
+            self.checkpoints.ready = self.capture_checkpoint();
+        }
+    }
+
+    fn capture_checkpoint(&mut self) -> Option<Box<CheckpointJob>> {
+        if !self.checkpoints.wanted || self.checkpoints.in_flight || self.checkpoints.ready.is_some() {
+            return None;
+        }
+        self.checkpoints.wanted = false;
+        let mut segments: Vec<IndexWrite> = self
+            .checkpoints
+            .sealed
+            .drain(..)
+            .map(|segment| IndexWrite::of(&segment, true))
+            .collect();
+        segments.push(IndexWrite::of(&self.active.segment, false));
+        let mut snapshots = std::mem::take(&mut self.checkpoints.snapshots);
+        if snapshots
+            .last()
+            .is_none_or(|(offset, _)| *offset != self.end_offset)
+        {
+            snapshots.push((self.end_offset, self.producers.encode_snapshot()));
+        }
+        let mut stale_snapshots = std::mem::take(&mut self.checkpoints.stale_snapshots);
+        if let Some(last) = self.checkpoints.last_snapshot.replace(self.end_offset)
+            && last != self.end_offset
+            && !self.is_segment_base(last)
+        {
+            stale_snapshots.push(last);
+        }
+        Some(Box::new(CheckpointJob {
+            disk: Arc::clone(&self.disk),
+            directory: Arc::clone(&self.directory),
+            segments,
+            snapshots,
+            stale_snapshots,
+            leader_epochs: std::mem::take(&mut self.leader_epochs_dirty).then(|| self.leader_epochs.encode()),
+            recovery_point: self.end_offset,
+        }))
+    }
+
+    fn is_segment_base(&self, offset: i64) -> bool {
+        let state = self.reader.state();
+        state
+            .segments
+            .binary_search_by_key(&offset, |segment| segment.base_offset)
+            .is_ok()
+    }
+
+    /// The checkpoint that is ready to be written, if any. Run it without the partition's lock.
+    pub fn take_checkpoint(&mut self) -> Option<CheckpointJob> {
+        let job = self.checkpoints.ready.take()?;
+        self.checkpoints.in_flight = true;
+        Some(*job)
+    }
+
+    /// Takes the outcome of a checkpoint; returns the new recovery point for `recovery-point-offset-checkpoint`.
+    pub fn finish_checkpoint(
+        &mut self,
+        job: CheckpointJob,
+        result: Result<(), LogError>,
+    ) -> Result<i64, LogError> {
+        self.checkpoints.in_flight = false;
+        if let Err(error) = result {
+            // The next checkpoint writes the same entries again; only memory and recovery time were lost.
+            self.checkpoints.sealed.extend(
+                job.segments
+                    .into_iter()
+                    .filter(|write| write.sealed_bytes.is_some())
+                    .map(|write| write.segment),
+            );
+            self.checkpoints.snapshots.splice(0..0, job.snapshots);
+            self.checkpoints.stale_snapshots.extend(job.stale_snapshots);
+            self.leader_epochs_dirty |= job.leader_epochs.is_some();
+            return Err(error);
+        }
+        job.segments.iter().for_each(IndexWrite::finish);
+        self.recovery_point = self.recovery_point.max(job.recovery_point.min(self.end_offset));
+        Ok(self.recovery_point)
+    }
+
+    /// Dirty pages worth handing to the device now; never the last page, which the next append changes.
+    pub fn begin_writeback(&mut self) -> Option<WritebackJob> {
+        let active = &mut self.active;
+        let full_pages = active.position / PAGE_BYTES * PAGE_BYTES;
+        if full_pages < active.written_back + WRITEBACK_BYTES {
+            return None;
+        }
+        let position = std::mem::replace(&mut active.written_back, full_pages);
+        Some(WritebackJob {
+            file: Arc::clone(&active.segment.file),
+            position,
+            bytes: full_pages - position,
+        })
+    }
+
+    /// Takes note that this broker leads in `leader_epoch` from the log's end on.
+    pub fn assign_leader_epoch(&mut self, leader_epoch: i32) {
+        if self.leader_epochs.assign(leader_epoch, self.end_offset) {
+            self.leader_epochs_dirty = true;
+        }
+    }
+
+    /// Forgets producers that have been silent for `producer.id.expiration.ms`; returns how many.
+    pub fn expire_producers(&mut self, now_ms: i64) -> usize {
+        self.producers
+            .expire(now_ms, self.config.producer_id_expiration_ms)
+    }
+
+    /// Makes everything durable and leaves a directory that opens without recovery. Waits for the device.
+    pub fn close(&mut self) -> Result<i64, LogError> {
+        if let Some(job) = self.begin_sync() {
+            let result = job.run();
+            self.finish_sync(job, result)?;
+        }
+        if let Some(reason) = &self.poison {
+            return Err(LogError::Poisoned {
+                reason: Arc::clone(reason),
+            });
+        }
+        if let Some(job) = self.take_checkpoint() {
+            let result = job.run();
+            self.finish_checkpoint(job, result)?;
+        }
+        self.active.progress.finish(&self.active.segment);
+        self.checkpoints.wanted = true;
+        let mut job = self
+            .capture_checkpoint()
+            .expect("none is in flight and one is wanted");
+        for write in &mut job.segments {
+            write.sealed_bytes = Some(write.segment.bytes());
+        }
+        let result = job.run();
+        self.finish_checkpoint(*job, result)
+    }
+}
+
+impl ActiveSegment {
+    pub fn empty(segment: Arc<Segment>, now_ms: i64) -> ActiveSegment {
+        ActiveSegment {
+            segment,
+            position: 0,
+            reserved: 0,
+            progress: IndexProgress::default(),
+            first_timestamp: None,
+            created_ms: now_ms,
+            written_back: 0,
+        }
+    }
+}
+
+/// Creates an empty segment. A leftover of that name held nothing that counts.
+pub(crate) fn create_segment(
+    disk: &Arc<dyn Disk>,
+    directory: &Arc<Path>,
+    base_offset: i64,
+) -> Result<Arc<Segment>, LogError> {
+    let path = file_path(directory, base_offset, FileKind::Log);
+    let create = || {
+        let file = disk.open(&path, OpenMode::Create)?;
+        if file.bytes()? > 0 {
+            file.set_bytes(0)?;
+        }
+        Ok(file)
+    };
+    let file = create().map_err(|source: io::Error| match source.kind() {
+        io::ErrorKind::StorageFull => LogError::NoSpace {
+            path: path.clone(),
+            needed_bytes: 0,
+        },
+        _ => LogError::io("create", &path, source),
+    })?;
+    Ok(Arc::new(Segment::new(
+        Arc::clone(disk),
+        Arc::clone(directory),
+        base_offset,
+        file,
+        0,
+        SegmentIndexes::new(0, 0),
+    )))
+}
+
+fn assign(header: &BatchHeader, base_offset: i64, leader_epoch: i32) -> BatchHeader {
+    BatchHeader {
+        base_offset,
+        leader_epoch,
+        ..*header
+    }
+}
+
+/// Notes a marker; if it aborted an open transaction, returns the entry for the transaction index.
+pub(crate) fn note_marker(
+    producers: &mut ProducerState,
+    header: &BatchHeader,
+    marker: Marker,
+) -> Option<AbortedTransaction> {
+    let completed = producers.note_marker(header, marker)?;
+    completed.aborted.then(|| AbortedTransaction {
+        producer_id: completed.producer_id,
+        first_offset: completed.first_offset,
+        last_offset: completed.last_offset,
+        last_stable_offset: producers.stable_after(&completed),
+    })
+}
+
+fn parse_marker(batch: &BatchToAppend<'_>) -> Result<Marker, AppendError> {
+    marker_in(&batch.header, batch.records).ok_or(AppendError::InvalidTransactionState {
+        producer_id: batch.header.producer_id,
+    })
+}
+
+/// The transaction marker in a control batch of a producer.
+pub(crate) fn marker_in(header: &BatchHeader, records: &[u8]) -> Option<Marker> {
+    use ottla_wire::records::record::Records;
+    let record = Records::new(header, records).next()?.ok()?;
+    // Key: version 2, type 2 (0 abort, 1 commit). Value: version 2, coordinator epoch 4.
+    let committed = match record.key?.get(2..4)? {
+        [0, 0] => false,
+        [0, 1] => true,
+        _ => return None,
+    };
+    let coordinator_epoch = i32::from_be_bytes(*record.value?.get(2..)?.first_chunk()?);
+    Some(Marker {
+        committed,
+        coordinator_epoch,
+    })
+}

@@ -1,0 +1,628 @@
+//! What the log knows of each idempotent producer: enough to recognise a repeated or a missing batch (KIP-98).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ottla_wire::records::batch::{BatchHeader, NO_PRODUCER_EPOCH, NO_SEQUENCE, add_to_sequence};
+use ottla_wire::records::crc32c;
+
+use crate::error::AppendError;
+
+/// A client may have this many batches in flight and still count on order (KIP-98), so as many can be repeated.
+const REMEMBERED_BATCHES: usize = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RememberedBatch {
+    last_sequence: i32,
+    last_offset: i64,
+    offset_delta: i32,
+    timestamp: i64,
+}
+
+impl RememberedBatch {
+    fn first_sequence(&self) -> i32 {
+        let first = i64::from(self.last_sequence) - i64::from(self.offset_delta);
+        // Sequences are a circle of 2^31 numbers.
+        i32::try_from(first & 0x7FFF_FFFF).expect("31 bits fit")
+    }
+
+    fn first_offset(&self) -> i64 {
+        self.last_offset - i64::from(self.offset_delta)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ProducerEntry {
+    producer_epoch: i16,
+    /// Oldest first.
+    batches: VecDeque<RememberedBatch>,
+    coordinator_epoch: i32,
+    last_timestamp: i64,
+    transaction_first_offset: Option<i64>,
+}
+
+impl ProducerEntry {
+    fn empty(producer_epoch: i16) -> ProducerEntry {
+        ProducerEntry {
+            producer_epoch,
+            batches: VecDeque::new(),
+            coordinator_epoch: -1,
+            last_timestamp: -1,
+            transaction_first_offset: None,
+        }
+    }
+
+    fn last_sequence(&self) -> i32 {
+        self.batches
+            .back()
+            .map_or(NO_SEQUENCE, |batch| batch.last_sequence)
+    }
+
+    fn raise_epoch(&mut self, producer_epoch: i16) {
+        if self.producer_epoch != producer_epoch {
+            self.batches.clear();
+            self.producer_epoch = producer_epoch;
+        }
+    }
+}
+
+/// One producer as DescribeProducers shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActiveProducer {
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    pub last_sequence: i32,
+    pub last_timestamp: i64,
+    pub coordinator_epoch: i32,
+    /// -1: no open transaction.
+    pub transaction_first_offset: i64,
+}
+
+/// What to do with a batch of an idempotent producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Append,
+    /// It is in the log already, at these offsets.
+    Duplicate {
+        base_offset: i64,
+        last_offset: i64,
+        timestamp: i64,
+    },
+}
+
+/// The type and coordinator epoch of a transaction marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marker {
+    pub committed: bool,
+    pub coordinator_epoch: i32,
+}
+
+/// A transaction that a marker has just ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CompletedTransaction {
+    pub producer_id: i64,
+    pub first_offset: i64,
+    /// Offset of the marker.
+    pub last_offset: i64,
+    pub aborted: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProducerState {
+    entries: BTreeMap<i64, ProducerEntry>,
+    /// First offset of each open transaction, with its producer.
+    open_transactions: BTreeMap<i64, i64>,
+    /// First and last offset of transactions that ended above the high watermark as last seen.
+    ended_transactions: BTreeMap<i64, i64>,
+}
+
+impl ProducerState {
+    /// Decides about a client's data batch. Changes nothing.
+    pub fn check(&self, header: &BatchHeader) -> Result<Verdict, AppendError> {
+        let producer_id = header.producer_id;
+        let Some(entry) = self.entries.get(&producer_id) else {
+            // A producer without history here may begin anywhere: retention may have taken what it wrote (KIP-360).
+            return Ok(Verdict::Append);
+        };
+        if header.producer_epoch < entry.producer_epoch {
+            return Err(AppendError::InvalidProducerEpoch {
+                producer_id,
+                known_epoch: entry.producer_epoch,
+                epoch: header.producer_epoch,
+            });
+        }
+        if header.producer_epoch == entry.producer_epoch
+            && let Some(batch) = find_duplicate(entry, header)
+        {
+            return Ok(Verdict::Duplicate {
+                base_offset: batch.first_offset(),
+                last_offset: batch.last_offset,
+                timestamp: batch.timestamp,
+            });
+        }
+        check_sequence(entry, header)?;
+        if entry.transaction_first_offset.is_some() && !header.is_transactional() {
+            return Err(AppendError::InvalidTransactionState { producer_id });
+        }
+        Ok(Verdict::Append)
+    }
+
+    /// Decides about a transaction marker. Changes nothing.
+    pub fn check_marker(&self, header: &BatchHeader, marker: Marker) -> Result<(), AppendError> {
+        let producer_id = header.producer_id;
+        let Some(entry) = self.entries.get(&producer_id) else {
+            return Ok(());
+        };
+        if header.producer_epoch < entry.producer_epoch {
+            return Err(AppendError::InvalidProducerEpoch {
+                producer_id,
+                known_epoch: entry.producer_epoch,
+                epoch: header.producer_epoch,
+            });
+        }
+        if marker.coordinator_epoch < entry.coordinator_epoch {
+            return Err(AppendError::CoordinatorFenced {
+                producer_id,
+                known_epoch: entry.coordinator_epoch,
+                epoch: marker.coordinator_epoch,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes note of a data batch that is in the log, offsets assigned.
+    pub fn note_batch(&mut self, header: &BatchHeader) {
+        let producer_id = header.producer_id;
+        let entry = self
+            .entries
+            .entry(producer_id)
+            .or_insert_with(|| ProducerEntry::empty(header.producer_epoch));
+        entry.raise_epoch(header.producer_epoch);
+        if entry.batches.len() == REMEMBERED_BATCHES {
+            entry.batches.pop_front();
+        }
+        entry.batches.push_back(RememberedBatch {
+            last_sequence: header.last_sequence(),
+            last_offset: header.last_offset(),
+            offset_delta: header.last_offset_delta,
+            timestamp: header.max_timestamp,
+        });
+        entry.last_timestamp = header.max_timestamp;
+        if header.is_transactional() && entry.transaction_first_offset.is_none() {
+            entry.transaction_first_offset = Some(header.base_offset);
+            self.open_transactions.insert(header.base_offset, producer_id);
+        }
+    }
+
+    /// Takes note of a transaction marker that is in the log. `None` if the producer had no open transaction.
+    pub fn note_marker(&mut self, header: &BatchHeader, marker: Marker) -> Option<CompletedTransaction> {
+        let producer_id = header.producer_id;
+        let entry = self
+            .entries
+            .entry(producer_id)
+            .or_insert_with(|| ProducerEntry::empty(header.producer_epoch));
+        entry.raise_epoch(header.producer_epoch);
+        entry.coordinator_epoch = marker.coordinator_epoch;
+        entry.last_timestamp = header.max_timestamp;
+        let first_offset = entry.transaction_first_offset.take()?;
+        self.open_transactions.remove(&first_offset);
+        let last_offset = header.last_offset();
+        self.ended_transactions.insert(first_offset, last_offset);
+        Some(CompletedTransaction {
+            producer_id,
+            first_offset,
+            last_offset,
+            aborted: !marker.committed,
+        })
+    }
+
+    /// The offset below which every transaction has ended, and its end is below `bound`.
+    pub fn last_stable_offset(&self, bound: i64) -> i64 {
+        let open = self.open_transactions.first_key_value().map(|(first, _)| *first);
+        let ended = self
+            .ended_transactions
+            .iter()
+            .find(|(_, last)| **last >= bound)
+            .map(|(first, _)| *first);
+        [open, ended].into_iter().flatten().fold(bound, i64::min)
+    }
+
+    /// What the last stable offset becomes when `completed` ends: it goes into the transaction index.
+    pub fn stable_after(&self, completed: &CompletedTransaction) -> i64 {
+        self.open_transactions
+            .keys()
+            .find(|first| **first != completed.first_offset)
+            .copied()
+            .unwrap_or(completed.last_offset + 1)
+    }
+
+    /// Forgets transactions that ended below the high watermark.
+    pub fn forget_ended_below(&mut self, high_watermark: i64) {
+        self.ended_transactions.retain(|_, last| *last >= high_watermark);
+    }
+
+    /// Forgets producers that wrote nothing for `expiration_ms` and have no open transaction; returns how many.
+    pub fn expire(&mut self, now_ms: i64, expiration_ms: i64) -> usize {
+        let before = self.entries.len();
+        self.entries.retain(|_, entry| {
+            entry.transaction_first_offset.is_some()
+                || now_ms.saturating_sub(entry.last_timestamp) < expiration_ms
+        });
+        before - self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn producers(&self) -> impl Iterator<Item = ActiveProducer> {
+        self.entries.iter().map(|(producer_id, entry)| ActiveProducer {
+            producer_id: *producer_id,
+            producer_epoch: entry.producer_epoch,
+            last_sequence: entry.last_sequence(),
+            last_timestamp: entry.last_timestamp,
+            coordinator_epoch: entry.coordinator_epoch,
+            transaction_first_offset: entry.transaction_first_offset.unwrap_or(-1),
+        })
+    }
+
+    /// The last offset each producer's last data batch has; compaction must keep these batches.
+    pub fn last_data_offset(&self, producer_id: i64) -> Option<i64> {
+        self.entries
+            .get(&producer_id)?
+            .batches
+            .back()
+            .map(|batch| batch.last_offset)
+    }
+
+    /// A snapshot keeps only each producer's last batch. A header found in the log just below it gives one more back, so
+    /// that a client's retry of several batches is still recognised after a restart. Call from newest to oldest.
+    pub fn recall_older_batch(&mut self, header: &BatchHeader) {
+        let Some(entry) = self.entries.get_mut(&header.producer_id) else {
+            return;
+        };
+        if header.producer_epoch != entry.producer_epoch || entry.batches.len() >= REMEMBERED_BATCHES {
+            return;
+        }
+        let Some(oldest) = entry.batches.front() else {
+            return;
+        };
+        let follows =
+            i64::from(add_to_sequence(header.last_sequence(), 1)) == i64::from(oldest.first_sequence());
+        if header.last_offset() < oldest.first_offset() && follows {
+            entry.batches.push_front(RememberedBatch {
+                last_sequence: header.last_sequence(),
+                last_offset: header.last_offset(),
+                offset_delta: header.last_offset_delta,
+                timestamp: header.max_timestamp,
+            });
+        }
+    }
+}
+
+fn find_duplicate<'a>(entry: &'a ProducerEntry, header: &BatchHeader) -> Option<&'a RememberedBatch> {
+    let last_sequence = header.last_sequence();
+    entry
+        .batches
+        .iter()
+        .find(|batch| batch.first_sequence() == header.base_sequence && batch.last_sequence == last_sequence)
+}
+
+fn check_sequence(entry: &ProducerEntry, header: &BatchHeader) -> Result<(), AppendError> {
+    let last_sequence = if header.producer_epoch == entry.producer_epoch {
+        entry.last_sequence()
+    } else if entry.producer_epoch == NO_PRODUCER_EPOCH {
+        return Ok(());
+    } else {
+        // A new epoch begins at sequence 0.
+        NO_SEQUENCE
+    };
+    let expected = if last_sequence == i32::MAX {
+        0
+    } else {
+        last_sequence + 1
+    };
+    if header.base_sequence == expected {
+        Ok(())
+    } else {
+        Err(AppendError::OutOfOrderSequence {
+            producer_id: header.producer_id,
+            last_sequence,
+            base_sequence: header.base_sequence,
+        })
+    }
+}
+
+/// Version 2, CRC 4, count 4.
+const SNAPSHOT_HEADER_BYTES: usize = 2 + 4 + 4;
+/// Producer id 8, epoch 2, last sequence 4, last offset 8, offset delta 4, timestamp 8, coordinator epoch 4, first offset
+/// of the open transaction 8.
+const SNAPSHOT_ENTRY_BYTES: usize = 8 + 2 + 4 + 8 + 4 + 8 + 4 + 8;
+const SNAPSHOT_VERSION: i16 = 1;
+/// The checksum covers what follows it.
+const SNAPSHOT_CRC_END: usize = 2 + 4;
+
+impl ProducerState {
+    /// The `.snapshot` file.
+    pub fn encode_snapshot(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(SNAPSHOT_HEADER_BYTES + self.entries.len() * SNAPSHOT_ENTRY_BYTES);
+        bytes.extend_from_slice(&SNAPSHOT_VERSION.to_be_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        let count = i32::try_from(self.entries.len()).expect("fewer than 2^31 producers");
+        bytes.extend_from_slice(&count.to_be_bytes());
+        for (producer_id, entry) in &self.entries {
+            let last = entry.batches.back();
+            bytes.extend_from_slice(&producer_id.to_be_bytes());
+            bytes.extend_from_slice(&entry.producer_epoch.to_be_bytes());
+            bytes.extend_from_slice(&entry.last_sequence().to_be_bytes());
+            bytes.extend_from_slice(&last.map_or(-1, |batch| batch.last_offset).to_be_bytes());
+            bytes.extend_from_slice(&last.map_or(0, |batch| batch.offset_delta).to_be_bytes());
+            bytes.extend_from_slice(&entry.last_timestamp.to_be_bytes());
+            bytes.extend_from_slice(&entry.coordinator_epoch.to_be_bytes());
+            bytes.extend_from_slice(&entry.transaction_first_offset.unwrap_or(-1).to_be_bytes());
+        }
+        let checksum = crc32c::checksum(&bytes[SNAPSHOT_CRC_END..]);
+        bytes[2..SNAPSHOT_CRC_END].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    /// Reads a `.snapshot` file; `Err` says what is wrong with it.
+    pub fn decode_snapshot(bytes: &[u8]) -> Result<ProducerState, String> {
+        if bytes.len() < SNAPSHOT_HEADER_BYTES {
+            return Err(format!("{} bytes are too few", bytes.len()));
+        }
+        let mut fields = Fields(bytes);
+        let version = i16::from_be_bytes(fields.take());
+        if version != SNAPSHOT_VERSION {
+            return Err(format!("version {version} is not {SNAPSHOT_VERSION}"));
+        }
+        let expected = u32::from_be_bytes(fields.take());
+        let actual = crc32c::checksum(&bytes[SNAPSHOT_CRC_END..]);
+        if expected != actual {
+            return Err(format!("checksum is {actual:#010x}, file says {expected:#010x}"));
+        }
+        let count = i32::from_be_bytes(fields.take());
+        if usize::try_from(count)
+            .ok()
+            .and_then(|count| count.checked_mul(SNAPSHOT_ENTRY_BYTES))
+            != Some(fields.0.len())
+        {
+            return Err(format!("{count} entries do not fill {} bytes", fields.0.len()));
+        }
+        let mut state = ProducerState::default();
+        for _ in 0..count {
+            state.decode_entry(&mut fields);
+        }
+        Ok(state)
+    }
+
+    fn decode_entry(&mut self, fields: &mut Fields<'_>) {
+        let producer_id = i64::from_be_bytes(fields.take());
+        let mut entry = ProducerEntry::empty(i16::from_be_bytes(fields.take()));
+        let last_sequence = i32::from_be_bytes(fields.take());
+        let last_offset = i64::from_be_bytes(fields.take());
+        let offset_delta = i32::from_be_bytes(fields.take());
+        entry.last_timestamp = i64::from_be_bytes(fields.take());
+        entry.coordinator_epoch = i32::from_be_bytes(fields.take());
+        let transaction_first_offset = i64::from_be_bytes(fields.take());
+        if last_offset >= 0 {
+            let timestamp = entry.last_timestamp;
+            entry.batches.push_back(RememberedBatch {
+                last_sequence,
+                last_offset,
+                offset_delta,
+                timestamp,
+            });
+        }
+        if transaction_first_offset >= 0 {
+            entry.transaction_first_offset = Some(transaction_first_offset);
+            self.open_transactions
+                .insert(transaction_first_offset, producer_id);
+        }
+        self.entries.insert(producer_id, entry);
+    }
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (field, rest) = self.0.split_first_chunk::<N>().expect("the length was checked");
+        self.0 = rest;
+        *field
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ottla_wire::records::batch::attributes;
+
+    fn batch(producer_epoch: i16, base_sequence: i32, record_count: i32, base_offset: i64) -> BatchHeader {
+        BatchHeader {
+            base_offset,
+            batch_length: 100,
+            leader_epoch: 0,
+            magic: 2,
+            crc: 0,
+            attributes: 0,
+            last_offset_delta: record_count - 1,
+            base_timestamp: 1000,
+            max_timestamp: 1000,
+            producer_id: 7,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        }
+    }
+
+    fn transactional(mut header: BatchHeader) -> BatchHeader {
+        header.attributes |= attributes::TRANSACTIONAL;
+        header
+    }
+
+    #[test]
+    fn a_repeated_batch_gets_its_first_offsets_back_up_to_five_batches_later() {
+        let mut state = ProducerState::default();
+        for index in 0..6 {
+            state.note_batch(&batch(0, index * 2, 2, i64::from(index) * 2));
+        }
+        let verdict = state.check(&batch(0, 2, 2, 99)).expect("within five");
+        assert_eq!(
+            verdict,
+            Verdict::Duplicate {
+                base_offset: 2,
+                last_offset: 3,
+                timestamp: 1000
+            }
+        );
+        assert!(matches!(
+            state.check(&batch(0, 0, 2, 99)),
+            Err(AppendError::OutOfOrderSequence { .. })
+        ));
+    }
+
+    #[test]
+    fn a_gap_is_refused_and_the_next_sequence_accepted() {
+        let mut state = ProducerState::default();
+        state.note_batch(&batch(0, 0, 3, 0));
+        assert!(matches!(
+            state.check(&batch(0, 4, 1, 3)),
+            Err(AppendError::OutOfOrderSequence {
+                last_sequence: 2,
+                base_sequence: 4,
+                ..
+            })
+        ));
+        assert_eq!(state.check(&batch(0, 3, 1, 3)).expect("next"), Verdict::Append);
+    }
+
+    #[test]
+    fn sequences_wrap_to_zero() {
+        let mut state = ProducerState::default();
+        state.note_batch(&batch(0, i32::MAX - 1, 2, 0));
+        assert_eq!(state.check(&batch(0, 0, 1, 2)).expect("wrapped"), Verdict::Append);
+        let across = batch(0, i32::MAX, 3, 0);
+        let mut state = ProducerState::default();
+        state.note_batch(&across);
+        assert!(matches!(state.check(&across), Ok(Verdict::Duplicate { .. })));
+        assert_eq!(
+            state.check(&batch(0, 2, 1, 3)).expect("after the wrap"),
+            Verdict::Append
+        );
+    }
+
+    #[test]
+    fn a_new_epoch_begins_at_zero_and_fences_the_old_one() {
+        let mut state = ProducerState::default();
+        state.note_batch(&batch(3, 0, 1, 0));
+        assert!(matches!(
+            state.check(&batch(4, 5, 1, 1)),
+            Err(AppendError::OutOfOrderSequence { .. })
+        ));
+        assert_eq!(
+            state.check(&batch(4, 0, 1, 1)).expect("new epoch"),
+            Verdict::Append
+        );
+        state.note_batch(&batch(4, 0, 1, 1));
+        assert!(matches!(
+            state.check(&batch(3, 1, 1, 2)),
+            Err(AppendError::InvalidProducerEpoch {
+                known_epoch: 4,
+                epoch: 3,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn an_unknown_producer_may_begin_anywhere() {
+        assert_eq!(
+            ProducerState::default()
+                .check(&batch(0, 77, 1, 0))
+                .expect("unknown"),
+            Verdict::Append
+        );
+    }
+
+    #[test]
+    fn the_last_stable_offset_waits_for_open_transactions_and_for_the_watermark() {
+        let mut state = ProducerState::default();
+        state.note_batch(&transactional(batch(0, 0, 5, 10)));
+        assert_eq!(state.last_stable_offset(100), 10);
+        let marker = Marker {
+            committed: false,
+            coordinator_epoch: 2,
+        };
+        let completed = state.note_marker(&batch(0, -1, 1, 15), marker).expect("was open");
+        assert_eq!(
+            (completed.first_offset, completed.last_offset, completed.aborted),
+            (10, 15, true)
+        );
+        assert_eq!(state.last_stable_offset(12), 10);
+        assert_eq!(state.last_stable_offset(15), 10);
+        assert_eq!(state.last_stable_offset(16), 16);
+        state.forget_ended_below(16);
+        assert_eq!(state.last_stable_offset(16), 16);
+        assert!(matches!(
+            state.check_marker(
+                &batch(0, -1, 1, 16),
+                Marker {
+                    committed: true,
+                    coordinator_epoch: 1
+                }
+            ),
+            Err(AppendError::CoordinatorFenced {
+                known_epoch: 2,
+                epoch: 1,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn a_snapshot_brings_back_the_last_batch_and_the_open_transaction() {
+        let mut state = ProducerState::default();
+        state.note_batch(&batch(1, 0, 2, 0));
+        state.note_batch(&transactional(batch(1, 2, 2, 2)));
+        let bytes = state.encode_snapshot();
+        assert_eq!(bytes.len(), 10 + 46);
+        let mut loaded = ProducerState::decode_snapshot(&bytes).expect("own bytes");
+        assert_eq!(loaded.last_stable_offset(50), 2);
+        assert!(matches!(
+            loaded.check(&batch(1, 2, 2, 9)),
+            Ok(Verdict::Duplicate { base_offset: 2, .. })
+        ));
+        assert!(loaded.check(&batch(1, 0, 2, 9)).is_err());
+        loaded.recall_older_batch(&batch(1, 0, 2, 0));
+        assert!(matches!(
+            loaded.check(&batch(1, 0, 2, 9)),
+            Ok(Verdict::Duplicate { base_offset: 0, .. })
+        ));
+    }
+
+    #[test]
+    fn a_damaged_snapshot_is_recognised_at_every_byte() {
+        let mut state = ProducerState::default();
+        state.note_batch(&batch(1, 0, 2, 0));
+        let bytes = state.encode_snapshot();
+        for index in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 0x40;
+            assert!(ProducerState::decode_snapshot(&damaged).is_err(), "byte {index}");
+            assert!(
+                ProducerState::decode_snapshot(&bytes[..index]).is_err(),
+                "cut at {index}"
+            );
+        }
+    }
+
+    #[test]
+    fn idle_producers_expire_unless_a_transaction_is_open() {
+        let mut state = ProducerState::default();
+        state.note_batch(&batch(0, 0, 1, 0));
+        assert_eq!(state.expire(1_500, 1_000), 0);
+        assert_eq!(state.expire(2_000, 1_000), 1);
+        state.note_batch(&transactional(batch(0, 0, 1, 1)));
+        assert_eq!(state.expire(9_000, 1_000), 0);
+    }
+}

@@ -1,0 +1,328 @@
+//! Reads without the partition's lock: a reader takes the list of segments and the end under a lock of nanoseconds and
+//! looks at files on its own.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::disk::FileRegion;
+use crate::error::{LogError, ReadError};
+use crate::read_mode::ReadMode;
+use crate::segment::{BatchPlace, FileKind, Segment};
+use crate::transaction_index::AbortedTransaction;
+
+/// Places of the newest batches kept in memory: readers at the tail find their batch without a look at the disk.
+const RECENT_BATCHES: usize = 128;
+
+/// A position in one of a log's segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentPosition {
+    pub segment_base_offset: i64,
+    pub position: u64,
+}
+
+/// How far a reader may see: the high watermark, the last stable offset or the log end.
+///
+/// - Shape: `offset` is the first offset that must not be seen and begins a batch; its position saves a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    pub offset: i64,
+    pub position: Option<SegmentPosition>,
+}
+
+/// What a read found.
+#[derive(Clone, Debug)]
+pub enum Read {
+    Region(ReadRegion),
+    /// Nothing below the bound, or the first batch does not fit and need not.
+    Empty,
+    /// Only in `ReadMode::Resident`: the answer is on the device. Read again in `ReadMode::Blocking`, elsewhere.
+    WouldBlock,
+}
+
+/// Batches on their way out. The last one may be cut, as Kafka's clients expect.
+#[derive(Clone, Debug)]
+pub struct ReadRegion {
+    pub region: FileRegion,
+    /// Base offset of the first batch; at or below the offset asked for.
+    pub base_offset: i64,
+    /// Where the region begins, for the bookkeeping of lag in bytes.
+    pub at: SegmentPosition,
+}
+
+#[derive(Debug)]
+pub(crate) struct ReaderState {
+    pub segments: Arc<Vec<Arc<Segment>>>,
+    pub recent: VecDeque<BatchPlace>,
+    pub start_offset: i64,
+    pub end_offset: i64,
+    /// End of the last segment, in step with `end_offset`.
+    pub end_position: u64,
+}
+
+impl ReaderState {
+    pub fn note(&mut self, place: BatchPlace) {
+        if self.recent.len() == RECENT_BATCHES {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(place);
+        self.end_offset = place.last_offset + 1;
+        self.end_position = place.end();
+    }
+
+    /// The recent batch that holds `offset` or, in a gap, the next one.
+    fn recent_batch(&self, offset: i64) -> Option<BatchPlace> {
+        // In front of the oldest remembered batch there may be others.
+        if offset < self.recent.front()?.base_offset {
+            return None;
+        }
+        let index = self.recent.partition_point(|place| place.last_offset < offset);
+        self.recent.get(index).copied()
+    }
+}
+
+/// A handle for reading one log from any thread; always sees the newest segments.
+#[derive(Clone, Debug)]
+pub struct LogReader {
+    state: Arc<Mutex<ReaderState>>,
+}
+
+/// What a read needs from the state, taken at one moment.
+struct View {
+    segments: Arc<Vec<Arc<Segment>>>,
+    start_offset: i64,
+    end_offset: i64,
+    end_position: u64,
+    first: Option<BatchPlace>,
+    bound: Option<SegmentPosition>,
+}
+
+impl LogReader {
+    pub(crate) fn new(state: ReaderState) -> LogReader {
+        LogReader {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, ReaderState> {
+        // No critical section panics half-way, so a poisoned lock still guards a whole value.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn start_offset(&self) -> i64 {
+        self.state().start_offset
+    }
+
+    pub fn end_offset(&self) -> i64 {
+        self.state().end_offset
+    }
+
+    /// Finds the batches from the one that holds `offset` up to `bound`.
+    ///
+    /// - Units: at most `max_bytes`, unless the first batch is larger and `min_one_batch`.
+    /// - Shape: begins with a whole batch header; a last batch that `max_bytes` cuts stays cut.
+    /// - Errors: `OffsetOutOfRange` below the log's start or beyond its end.
+    pub fn read(
+        &self,
+        offset: i64,
+        max_bytes: u32,
+        min_one_batch: bool,
+        bound: Bound,
+        mode: ReadMode,
+    ) -> Result<Read, ReadError> {
+        let view = self.view(offset, bound);
+        if offset < view.start_offset || offset > view.end_offset {
+            return Err(ReadError::OffsetOutOfRange {
+                offset,
+                start_offset: view.start_offset,
+                end_offset: view.end_offset,
+            });
+        }
+        if offset >= bound.offset.min(view.end_offset) {
+            return Ok(Read::Empty);
+        }
+        match view.read(offset, max_bytes, min_one_batch, bound.offset, mode) {
+            Ok(read) => Ok(read),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && mode == ReadMode::Resident => {
+                Ok(Read::WouldBlock)
+            }
+            Err(error) => Err(ReadError::Log(view.describe(offset, error))),
+        }
+    }
+
+    fn view(&self, offset: i64, bound: Bound) -> View {
+        let state = self.state();
+        let bound_position = bound.position.or_else(|| {
+            let place = state.recent_batch(bound.offset)?;
+            (place.base_offset == bound.offset).then_some(SegmentPosition {
+                segment_base_offset: place.segment_base_offset,
+                position: place.position,
+            })
+        });
+        View {
+            segments: Arc::clone(&state.segments),
+            start_offset: state.start_offset,
+            end_offset: state.end_offset,
+            end_position: state.end_position,
+            first: state.recent_batch(offset),
+            bound: bound_position,
+        }
+    }
+
+    /// The aborted transactions that a reader of committed records in `offset..upper_offset` must know.
+    ///
+    /// - Source: KIP-98. A transaction concerns the reader if it reaches into the range.
+    pub fn aborted_transactions(&self, offset: i64, upper_offset: i64) -> Vec<AbortedTransaction> {
+        let segments = Arc::clone(&self.state().segments);
+        let first = segment_index(&segments, offset);
+        let mut found = Vec::new();
+        for segment in &segments[first..] {
+            let indexes = segment.indexes();
+            for aborted in &indexes.aborted {
+                if aborted.last_offset >= offset && aborted.first_offset < upper_offset {
+                    found.push(*aborted);
+                }
+                // Transactions that end behind this one began behind what was stable then.
+                if aborted.last_stable_offset >= upper_offset {
+                    return found;
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Index of the segment that would hold `offset`.
+pub(crate) fn segment_index(segments: &[Arc<Segment>], offset: i64) -> usize {
+    segments
+        .partition_point(|segment| segment.base_offset <= offset)
+        .saturating_sub(1)
+}
+
+impl View {
+    /// End of the readable bytes of a segment. The last segment's own count may be ahead of `end_offset`.
+    fn segment_end(&self, index: usize) -> u64 {
+        if index + 1 == self.segments.len() {
+            self.end_position
+        } else {
+            self.segments[index].bytes()
+        }
+    }
+
+    fn read(
+        &self,
+        offset: i64,
+        max_bytes: u32,
+        min_one_batch: bool,
+        bound_offset: i64,
+        mode: ReadMode,
+    ) -> io::Result<Read> {
+        let Some((index, first)) = self.locate(offset, self.first, mode)? else {
+            return Ok(Read::Empty);
+        };
+        if first.base_offset >= bound_offset {
+            // A compacted gap may reach from below to behind the bound.
+            return Ok(Read::Empty);
+        }
+        let end = self.bound_position(index, bound_offset, mode)?;
+        let segment = &self.segments[index];
+        let mut bytes = u64::from(max_bytes).min(end.saturating_sub(first.position));
+        if bytes < first.bytes {
+            if !min_one_batch {
+                return Ok(Read::Empty);
+            }
+            bytes = first.bytes;
+        }
+        let region = FileRegion {
+            file: Arc::clone(&segment.file),
+            position: first.position,
+            bytes,
+        };
+        match mode {
+            ReadMode::Resident if !region.file.is_resident(region.position, bytes) => {
+                return Ok(Read::WouldBlock);
+            }
+            ReadMode::Resident => {}
+            ReadMode::Blocking => warm(&region)?,
+        }
+        Ok(Read::Region(ReadRegion {
+            region,
+            base_offset: first.base_offset,
+            at: SegmentPosition {
+                segment_base_offset: segment.base_offset,
+                position: first.position,
+            },
+        }))
+    }
+
+    /// The batch that holds `offset` or, in a gap, the next one.
+    fn locate(
+        &self,
+        offset: i64,
+        recent: Option<BatchPlace>,
+        mode: ReadMode,
+    ) -> io::Result<Option<(usize, BatchPlace)>> {
+        if let Some(place) = recent {
+            let index = segment_index(&self.segments, place.base_offset);
+            if self.segments[index].base_offset == place.segment_base_offset {
+                return Ok(Some((index, place)));
+            }
+        }
+        for index in segment_index(&self.segments, offset)..self.segments.len() {
+            let segment = &self.segments[index];
+            let end = self.segment_end(index);
+            if let Some(place) = segment.search(offset, end, mode)? {
+                return Ok(Some((index, place)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where in segment `index` the bound lies.
+    fn bound_position(&self, index: usize, bound_offset: i64, mode: ReadMode) -> io::Result<u64> {
+        let segment = &self.segments[index];
+        let end = self.segment_end(index);
+        let next_base = self
+            .segments
+            .get(index + 1)
+            .map_or(self.end_offset, |next| next.base_offset);
+        if bound_offset >= next_base {
+            return Ok(end);
+        }
+        if let Some(bound) = self.bound
+            && bound.segment_base_offset == segment.base_offset
+        {
+            return Ok(bound.position.min(end));
+        }
+        Ok(segment
+            .search(bound_offset, end, mode)?
+            .map_or(end, |place| place.position))
+    }
+
+    fn describe(&self, offset: i64, error: io::Error) -> LogError {
+        let segment = &self.segments[segment_index(&self.segments, offset)];
+        LogError::io("read", &segment.path(FileKind::Log), error)
+    }
+}
+
+/// Brings the region into the page cache, so that sending it later does not wait for the device.
+fn warm(region: &FileRegion) -> io::Result<()> {
+    if region.file.is_resident(region.position, region.bytes) {
+        return Ok(());
+    }
+    let mut buffer = vec![0; 128 * 1024];
+    let mut done = 0;
+    while done < region.bytes {
+        let wanted = usize::try_from(region.bytes - done)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        match region
+            .file
+            .read_at(&mut buffer[..wanted], region.position + done)?
+        {
+            0 => break,
+            read => done += read as u64,
+        }
+    }
+    Ok(())
+}
