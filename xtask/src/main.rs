@@ -1,13 +1,15 @@
 //! The task runner: `cargo xtask <task>`.
 
 mod codegen;
+mod golden;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask <task>
 
 tasks:
-  codegen [--check]   write the wire messages from the schemas in Apache Kafka's jars (--check: compare only)";
+  codegen [--check]   write the wire messages from the schemas in Apache Kafka's jars (--check: compare only)
+  golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -17,6 +19,7 @@ fn main() -> ExitCode {
     };
     let outcome = match task {
         "codegen" => codegen::run(rest),
+        "golden" => golden::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -8,12 +8,36 @@ use anyhow::{Context, Result, bail};
 
 pub const KAFKA_VERSION: &str = "4.3.0";
 
-/// The artifacts that carry schemas, and where in each jar they lie.
-pub const SCHEMA_JARS: [(&str, &str); 4] = [
-    ("kafka-clients", "common/message"),
-    ("kafka-metadata", "common/metadata"),
-    ("kafka-group-coordinator", "common/message"),
-    ("kafka-transaction-coordinator", "common/message"),
+/// A jar that carries schemas.
+pub struct SchemaJar {
+    pub artifact: &'static str,
+    /// The schemas' folder inside the jar.
+    pub folder: &'static str,
+    /// Where the classes made from these schemas live.
+    pub java_package: &'static str,
+}
+
+pub const SCHEMA_JARS: [SchemaJar; 4] = [
+    SchemaJar {
+        artifact: "kafka-clients",
+        folder: "common/message",
+        java_package: "org.apache.kafka.common.message",
+    },
+    SchemaJar {
+        artifact: "kafka-metadata",
+        folder: "common/metadata",
+        java_package: "org.apache.kafka.common.metadata",
+    },
+    SchemaJar {
+        artifact: "kafka-group-coordinator",
+        folder: "common/message",
+        java_package: "org.apache.kafka.coordinator.group.generated",
+    },
+    SchemaJar {
+        artifact: "kafka-transaction-coordinator",
+        folder: "common/message",
+        java_package: "org.apache.kafka.coordinator.transaction.generated",
+    },
 ];
 
 /// The repository's root directory.
@@ -46,7 +70,7 @@ pub fn fetch() -> Result<PathBuf> {
     let directory = root().join("target/kafka-jars");
     let complete = SCHEMA_JARS
         .iter()
-        .all(|(artifact, _)| jar(&directory, artifact).is_file());
+        .all(|jar| path(&directory, jar.artifact).is_file());
     if complete {
         return Ok(directory);
     }
@@ -64,14 +88,14 @@ pub fn fetch() -> Result<PathBuf> {
     Ok(directory)
 }
 
-pub fn jar(directory: &Path, artifact: &str) -> PathBuf {
+fn path(directory: &Path, artifact: &str) -> PathBuf {
     directory.join(format!("{artifact}-{KAFKA_VERSION}.jar"))
 }
 
 fn pom() -> String {
     let dependencies: String = SCHEMA_JARS
         .iter()
-        .map(|(artifact, _)| {
+        .map(|SchemaJar { artifact, .. }| {
             format!(
                 "    <dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>\
                  <version>{KAFKA_VERSION}</version></dependency>\n"
@@ -85,30 +109,25 @@ fn pom() -> String {
     )
 }
 
-/// Unpacks every schema of one jar and returns their texts in file-name order.
-pub fn schemas(directory: &Path, artifact: &str, folder: &str) -> Result<Vec<(String, String)>> {
-    let unpacked = directory.join("schemas").join(artifact);
+/// Unpacks every schema of one jar and returns their paths in file-name order.
+pub fn schemas(directory: &Path, jar: &SchemaJar) -> Result<Vec<PathBuf>> {
+    let unpacked = directory.join("schemas").join(jar.artifact);
     fs::create_dir_all(&unpacked)?;
     run_tool(
         Command::new("jar")
             .current_dir(&unpacked)
             .arg("xf")
-            .arg(jar(directory, artifact))
-            .arg(folder),
+            .arg(path(directory, jar.artifact))
+            .arg(jar.folder),
         "unpacks Apache Kafka's jars",
     )?;
-    let mut texts = Vec::new();
-    for entry in fs::read_dir(unpacked.join(folder))? {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(unpacked.join(jar.folder))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "json") {
-            let name = path
-                .file_name()
-                .expect("a file has a name")
-                .to_string_lossy()
-                .into_owned();
-            texts.push((name, fs::read_to_string(&path)?));
+            paths.push(path);
         }
     }
-    texts.sort();
-    Ok(texts)
+    paths.sort();
+    Ok(paths)
 }

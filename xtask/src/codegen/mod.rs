@@ -1,19 +1,23 @@
 //! `cargo xtask codegen`: the wire messages, from the schemas that Apache Kafka publishes inside its jars.
 
-mod kafka_jars;
+pub mod kafka_jars;
 mod rust;
+mod samples;
 mod schema;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use self::kafka_jars::KAFKA_VERSION;
 use self::schema::{Kind, Message};
+
+/// The test file beside the golden bytes, below `crates/wire`.
+const SAMPLES: &str = "tests/golden/samples.rs";
 
 /// Messages a one-machine broker neither sends nor receives: the Raft quorum's own, share groups, streams groups.
 const LEFT_OUT: [&str; 9] = [
@@ -39,8 +43,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
         [flag] if flag == "--check" => true,
         _ => bail!("usage: cargo xtask codegen [--check]"),
     };
-    let files = generate()?;
-    let wire = kafka_jars::root().join("crates/wire/src");
+    let files = generate(&messages()?)?;
+    let wire = kafka_jars::root().join("crates/wire");
     let scratch = kafka_jars::root().join("target/codegen");
     let target = if is_check { &scratch } else { &wire };
     write_formatted(target, &files)?;
@@ -50,13 +54,22 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// All generated files by their path below `crates/wire/src`, not yet formatted.
-fn generate() -> Result<BTreeMap<String, String>> {
+/// A message, where its code goes, and where it came from.
+pub struct Source {
+    pub message: Message,
+    pub schema_path: PathBuf,
+    /// The class Apache Kafka generates from the same schema.
+    pub java_class: String,
+}
+
+/// Every message we generate, in the order of the jars and of the schemas' names.
+pub fn messages() -> Result<Vec<Source>> {
     let jars = kafka_jars::fetch()?;
-    let mut folders: BTreeMap<&str, BTreeMap<String, Vec<Message>>> = BTreeMap::new();
-    for (artifact, folder) in kafka_jars::SCHEMA_JARS {
-        for (name, text) in kafka_jars::schemas(&jars, artifact, folder)? {
-            let parsed = schema::parse(&text).with_context(|| format!("{artifact}: {name}"))?;
+    let mut sources = Vec::new();
+    for jar in &kafka_jars::SCHEMA_JARS {
+        for schema_path in kafka_jars::schemas(&jars, jar)? {
+            let text = fs::read_to_string(&schema_path)?;
+            let parsed = schema::parse(&text).with_context(|| schema_path.display().to_string())?;
             let Some(message) = parsed else { continue };
             if LEFT_OUT
                 .iter()
@@ -64,16 +77,38 @@ fn generate() -> Result<BTreeMap<String, String>> {
             {
                 continue;
             }
-            let (folder, file) = destination(&message);
-            folders
-                .entry(folder)
-                .or_default()
-                .entry(file)
-                .or_default()
-                .push(message);
+            let suffix = if matches!(message.kind, Kind::Request | Kind::Response) {
+                "Data"
+            } else {
+                ""
+            };
+            let java_class = format!("{}.{}{suffix}", jar.java_package, message.name);
+            sources.push(Source {
+                message,
+                schema_path,
+                java_class,
+            });
         }
     }
+    Ok(sources)
+}
+
+/// All generated files by their path below `crates/wire`, not yet formatted.
+fn generate(sources: &[Source]) -> Result<BTreeMap<String, String>> {
+    let mut folders: BTreeMap<&str, BTreeMap<String, Vec<Message>>> = BTreeMap::new();
+    for source in sources {
+        let (folder, file) = destination(&source.message);
+        folders
+            .entry(folder)
+            .or_default()
+            .entry(file)
+            .or_default()
+            .push(source.message.clone());
+    }
     let mut files = BTreeMap::new();
+    let mut samples = header("the schemas of all messages");
+    samples.push_str("use super::sample::*;\n\n");
+    let mut table = String::new();
     for (folder, modules) in folders {
         let mut index = header(&format!("the schemas of {}", index_subject(folder)));
         for (module, messages) in &modules {
@@ -84,8 +119,10 @@ fn generate() -> Result<BTreeMap<String, String>> {
             let mut source = header(&names.join(" and "));
             source.push_str("use crate::primitives::*;\n\n");
             source.push_str(&rust::file(messages).with_context(|| module.clone())?);
-            files.insert(format!("{folder}/{module}.rs"), source);
+            files.insert(format!("src/{folder}/{module}.rs"), source);
             writeln!(index, "pub mod {module};")?;
+            samples.push_str(&samples::module(folder, module, messages)?);
+            table.push_str(&samples::table(folder, module, messages)?);
         }
         index.push('\n');
         match folder {
@@ -93,8 +130,13 @@ fn generate() -> Result<BTreeMap<String, String>> {
             COORDINATOR_RECORDS => index.push_str(&coordinator_index(&modules)?),
             _ => {}
         }
-        files.insert(format!("{folder}/mod.rs"), index);
+        files.insert(format!("src/{folder}/mod.rs"), index);
     }
+    writeln!(
+        samples,
+        "/// Every message.\npub const MESSAGES: &[Entry] = &[{table}];"
+    )?;
+    files.insert(SAMPLES.to_owned(), samples);
     Ok(files)
 }
 
@@ -234,39 +276,42 @@ fn coordinator_index(modules: &BTreeMap<String, Vec<Message>>) -> Result<String>
 
 fn write_formatted(target: &Path, files: &BTreeMap<String, String>) -> Result<()> {
     for folder in [MESSAGES, METADATA_RECORDS, COORDINATOR_RECORDS] {
-        let directory = target.join(folder);
+        let directory = target.join("src").join(folder);
         if directory.exists() {
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory)?;
     }
+    fs::create_dir_all(target.join(SAMPLES).parent().expect("a file lies in a folder"))?;
     for (path, source) in files {
         fs::write(target.join(path), source)?;
     }
     // The index files lead rustfmt to all others.
-    let indexes = files.keys().filter(|path| path.ends_with("/mod.rs"));
+    let roots = files
+        .keys()
+        .filter(|path| path.ends_with("/mod.rs") || *path == SAMPLES);
     let mut rustfmt = Command::new("rustfmt");
     rustfmt
         .arg("--edition=2024")
         .arg("--config-path")
         .arg(kafka_jars::root());
-    rustfmt.args(indexes.map(|path| target.join(path)));
+    rustfmt.args(roots.map(|path| target.join(path)));
     kafka_jars::run_tool(&mut rustfmt, "formats generated code")?;
     Ok(())
 }
 
 fn check(wire: &Path, scratch: &Path, files: &BTreeMap<String, String>) -> Result<()> {
     for folder in [MESSAGES, METADATA_RECORDS, COORDINATOR_RECORDS] {
-        for entry in fs::read_dir(wire.join(folder))? {
-            let name = format!("{folder}/{}", entry?.file_name().to_string_lossy());
+        for entry in fs::read_dir(wire.join("src").join(folder))? {
+            let name = format!("src/{folder}/{}", entry?.file_name().to_string_lossy());
             if !files.contains_key(&name) {
-                bail!("crates/wire/src/{name} has no schema; run `cargo xtask codegen`");
+                bail!("crates/wire/{name} has no schema; run `cargo xtask codegen`");
             }
         }
     }
     for path in files.keys() {
         if fs::read(wire.join(path)).ok() != Some(fs::read(scratch.join(path))?) {
-            bail!("crates/wire/src/{path} is stale; run `cargo xtask codegen`");
+            bail!("crates/wire/{path} is stale; run `cargo xtask codegen`");
         }
     }
     Ok(())

@@ -9,20 +9,24 @@ use super::schema::{Field, Kind, Message, Struct, Type, Versions};
 
 /// The source of one file: all messages of one API, or one record.
 pub fn file(messages: &[Message]) -> Result<String> {
-    let mut seen = BTreeSet::new();
-    let mut clashing = BTreeSet::new();
-    for message in messages {
-        for nested in &message.structs {
-            if !seen.insert(nested.name.as_str()) {
-                clashing.insert(nested.name.as_str());
-            }
-        }
-    }
+    let clashing = clashing_names(messages);
     let mut source = String::new();
     for message in messages {
         Emitter::new(message, &clashing)?.message(&mut source)?;
     }
     Ok(source)
+}
+
+/// The struct names that more than one message of a file uses; they get their message's name in front.
+pub fn clashing_names(messages: &[Message]) -> BTreeSet<&str> {
+    let mut seen = BTreeSet::new();
+    let mut clashing = BTreeSet::new();
+    for nested in messages.iter().flat_map(|message| &message.structs) {
+        if !seen.insert(nested.name.as_str()) {
+            clashing.insert(nested.name.as_str());
+        }
+    }
+    clashing
 }
 
 /// `OffsetCommit` and `offsetCommit` become `offset_commit`.
@@ -42,7 +46,7 @@ pub fn snake(name: &str) -> String {
     text
 }
 
-fn field_name(name: &str) -> String {
+pub fn field_name(name: &str) -> String {
     let name = snake(name);
     match name.as_str() {
         "type" | "match" => format!("r#{name}"),
@@ -51,7 +55,7 @@ fn field_name(name: &str) -> String {
 }
 
 /// A condition on `version` that separates `versions` from the rest of `all`; `None` when it always holds.
-fn condition(versions: Versions, all: Versions) -> Option<String> {
+pub fn condition(versions: Versions, all: Versions) -> Option<String> {
     match (versions.min > all.min, versions.max < all.max) {
         (false, false) => None,
         (true, false) if versions.min == all.max => Some(format!("version == {}", versions.min)),
@@ -67,7 +71,7 @@ fn condition(versions: Versions, all: Versions) -> Option<String> {
 }
 
 /// Whether `source` mentions the variable `name`, alone and not as a part of another name.
-fn uses(source: &str, name: &str) -> bool {
+pub fn uses(source: &str, name: &str) -> bool {
     let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
     source.match_indices(name).any(|(at, _)| {
         let before = source[..at].chars().next_back();
@@ -76,14 +80,15 @@ fn uses(source: &str, name: &str) -> bool {
     })
 }
 
-struct Emitter<'m> {
-    message: &'m Message,
+/// Writes one message and its structs.
+pub struct Emitter<'m> {
+    pub message: &'m Message,
     structs: BTreeMap<&'m str, &'m Struct>,
     clashing: &'m BTreeSet<&'m str>,
 }
 
 impl<'m> Emitter<'m> {
-    fn new(message: &'m Message, clashing: &'m BTreeSet<&'m str>) -> Result<Emitter<'m>> {
+    pub fn new(message: &'m Message, clashing: &'m BTreeSet<&'m str>) -> Result<Emitter<'m>> {
         let mut structs = BTreeMap::new();
         for nested in &message.structs {
             if structs.insert(nested.name.as_str(), nested).is_some() {
@@ -104,7 +109,7 @@ impl<'m> Emitter<'m> {
             .ok_or_else(|| anyhow!("{}: unknown struct {name}", self.message.name))
     }
 
-    fn rust_name(&self, name: &str) -> String {
+    pub fn rust_name(&self, name: &str) -> String {
         if self.clashing.contains(name) {
             format!("{}{name}", self.message.name)
         } else {
@@ -121,7 +126,7 @@ impl<'m> Emitter<'m> {
         })
     }
 
-    fn struct_borrows(&self, of: &Struct) -> Result<bool> {
+    pub fn struct_borrows(&self, of: &Struct) -> Result<bool> {
         for field in &of.fields {
             if self.borrows(&field.field_type)? {
                 return Ok(true);
@@ -155,7 +160,7 @@ impl<'m> Emitter<'m> {
         })
     }
 
-    fn is_optional(field: &Field) -> bool {
+    pub fn is_optional(field: &Field) -> bool {
         field.nullable.is_some() || field.field_type == Type::Records
     }
 
@@ -169,7 +174,7 @@ impl<'m> Emitter<'m> {
     }
 
     /// The field's default as an expression, and whether it is what `Default` gives.
-    fn default(&self, field: &Field) -> Result<(String, bool)> {
+    pub fn default(&self, field: &Field) -> Result<(String, bool)> {
         let text = field.default.as_str();
         if Self::is_optional(field) && (text == "null" || field.field_type == Type::Records) {
             return Ok(("None".to_owned(), true));

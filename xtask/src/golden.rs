@@ -1,0 +1,95 @@
+//! `cargo xtask golden`: sample messages in Apache Kafka's own bytes, and ours read by Apache Kafka.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::codegen::{self, kafka_jars};
+
+/// The samples that `cargo test -p ottla-wire` compares with, below the root.
+const SAMPLES: &str = "crates/wire/tests/golden/samples.bin.gz";
+
+pub fn run(arguments: &[String]) -> Result<()> {
+    match arguments {
+        [] => write(),
+        [flag] if flag == "--verify" => verify(),
+        _ => bail!("usage: cargo xtask golden [--verify]"),
+    }
+}
+
+/// What Apache Kafka says about error codes and headers, below the root.
+const FACTS: &str = "crates/wire/tests/golden/facts.tsv";
+
+/// Has Apache Kafka's classes write a sample of every message in every version.
+fn write() -> Result<()> {
+    let plain = kafka_jars::root().join("target/golden-java.bin");
+    println!("{}", samples("write", &plain)?);
+    let mut packed = Vec::new();
+    let mut encoder = flate2::GzBuilder::new().write(&mut packed, flate2::Compression::best());
+    encoder.write_all(&fs::read(&plain)?)?;
+    encoder.finish()?;
+    fs::write(kafka_jars::root().join(SAMPLES), packed)?;
+    fs::write(kafka_jars::root().join(FACTS), java("Facts.java", &[])?)?;
+    Ok(())
+}
+
+/// Has our own code write the same samples, and Apache Kafka's classes read them and compare every value.
+pub fn verify() -> Result<()> {
+    let ours = kafka_jars::root().join("target/golden-ours.bin");
+    let mut test = Command::new(env!("CARGO"));
+    test.current_dir(kafka_jars::root())
+        .args([
+            "test",
+            "--quiet",
+            "--package",
+            "ottla-wire",
+            "--test",
+            "golden",
+            "every_sample_reads_and_writes",
+        ])
+        .env("OTTLA_GOLDEN_OUT", &ours);
+    kafka_jars::run_tool(&mut test, "writes our samples")?;
+    println!("{}", samples("verify", &ours)?);
+    Ok(())
+}
+
+fn samples(task: &str, file: &Path) -> Result<String> {
+    let manifest = manifest()?;
+    let output = java("Golden.java", &[task.as_ref(), manifest.as_ref(), file.as_ref()])?;
+    Ok(String::from_utf8_lossy(&output).trim_end().to_owned())
+}
+
+/// Runs a program of `xtask/java` with Apache Kafka's jars and returns what it printed.
+fn java(program: &str, arguments: &[&OsStr]) -> Result<Vec<u8>> {
+    let jars = kafka_jars::fetch()?;
+    let program = kafka_jars::root().join("xtask/java").join(program);
+    let mut command = Command::new("java");
+    command
+        .arg("--class-path")
+        .arg(jars.join("*"))
+        .arg(program)
+        .args(arguments);
+    kafka_jars::run_tool(&mut command, "runs Apache Kafka's message classes")
+}
+
+/// A line for each message: class, schema, lowest and highest version.
+fn manifest() -> Result<PathBuf> {
+    let mut lines = String::new();
+    for source in codegen::messages()? {
+        let schema = source.schema_path.to_str().context("a path that is not UTF-8")?;
+        let versions = source.message.versions;
+        writeln!(
+            lines,
+            "{}\t{schema}\t{}\t{}",
+            source.java_class, versions.min, versions.max
+        )?;
+    }
+    let path = kafka_jars::root().join("target/golden-manifest.tsv");
+    fs::write(&path, lines)?;
+    Ok(path)
+}
