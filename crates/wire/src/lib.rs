@@ -8,6 +8,7 @@ pub mod primitives;
 pub mod frame;
 pub mod api_key;
 pub mod error_code;
+pub mod config_keys;
 pub mod messages;
 pub mod metadata_records;
 pub mod coordinator_records;

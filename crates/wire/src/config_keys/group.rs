@@ -1,0 +1,184 @@
+//! The keys of groups and of client-metrics subscriptions.
+
+use super::key::{ConfigKey, Update, boolean, int, list, same, string};
+
+const NO_CONSUMER_PROTOCOL: &str = "only the classic group protocol is served";
+const NO_SHARE_GROUPS: &str = "there are no share groups";
+const NO_STREAMS_GROUPS: &str = "there are no Streams groups";
+
+/// The keys of groups, in the order of their names.
+pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
+    int(
+        "consumer.assignment.interval.ms",
+        "1000",
+        "The shortest time between two assignments of a consumer group.",
+    )
+    .ms()
+    .at_least(0)
+    .no_effect(NO_CONSUMER_PROTOCOL)
+    .from(&[same("group.consumer.assignment.interval.ms")]),
+    int(
+        "consumer.heartbeat.interval.ms",
+        "5000",
+        "How often members of a consumer group report.",
+    )
+    .ms()
+    .at_least(1)
+    .no_effect(NO_CONSUMER_PROTOCOL)
+    .from(&[same("group.consumer.heartbeat.interval.ms")]),
+    int(
+        "consumer.session.timeout.ms",
+        "45000",
+        "After how long without a report a member is dropped.",
+    )
+    .ms()
+    .at_least(1)
+    .no_effect(NO_CONSUMER_PROTOCOL)
+    .from(&[same("group.consumer.session.timeout.ms")]),
+    int(
+        "share.assignment.interval.ms",
+        "1000",
+        "The shortest time between two assignments of a share group.",
+    )
+    .ms()
+    .at_least(0)
+    .no_effect(NO_SHARE_GROUPS)
+    .from(&[same("group.share.assignment.interval.ms")]),
+    string(
+        "share.auto.offset.reset",
+        "latest",
+        "Where a share group starts in a partition.",
+    )
+    .no_effect(NO_SHARE_GROUPS),
+    int(
+        "share.delivery.count.limit",
+        "5",
+        "How often a record is delivered to a share group at most.",
+    )
+    .at_least(2)
+    .no_effect(NO_SHARE_GROUPS)
+    .from(&[same("group.share.delivery.count.limit")]),
+    int(
+        "share.heartbeat.interval.ms",
+        "5000",
+        "How often members of a share group report.",
+    )
+    .ms()
+    .at_least(1)
+    .no_effect(NO_SHARE_GROUPS)
+    .from(&[same("group.share.heartbeat.interval.ms")]),
+    string(
+        "share.isolation.level",
+        "read_uncommitted",
+        "Whether a share group sees records of open transactions.",
+    )
+    .one_of(&["read_committed", "read_uncommitted"])
+    .no_effect(NO_SHARE_GROUPS),
+    int(
+        "share.partition.max.record.locks",
+        "2000",
+        "How many records of a partition may be out for delivery at once.",
+    )
+    .at_least(100)
+    .no_effect(NO_SHARE_GROUPS)
+    .from(&[same("group.share.partition.max.record.locks")]),
+    int(
+        "share.record.lock.duration.ms",
+        "30000",
+        "How long a delivered record waits for its acknowledgement.",
+    )
+    .ms()
+    .at_least(1_000)
+    .no_effect(NO_SHARE_GROUPS)
+    .from(&[same("group.share.record.lock.duration.ms")]),
+    boolean(
+        "share.renew.acknowledge.enable",
+        "true",
+        "Whether members may prolong that wait.",
+    )
+    .no_effect(NO_SHARE_GROUPS),
+    int(
+        "share.session.timeout.ms",
+        "45000",
+        "After how long without a report a member is dropped.",
+    )
+    .ms()
+    .at_least(1)
+    .no_effect(NO_SHARE_GROUPS)
+    .from(&[same("group.share.session.timeout.ms")]),
+    int(
+        "streams.assignment.interval.ms",
+        "1000",
+        "The shortest time between two assignments of a Streams group.",
+    )
+    .ms()
+    .at_least(0)
+    .no_effect(NO_STREAMS_GROUPS)
+    .from(&[same("group.streams.assignment.interval.ms")]),
+    int(
+        "streams.heartbeat.interval.ms",
+        "5000",
+        "How often members of a Streams group report.",
+    )
+    .ms()
+    .at_least(1)
+    .no_effect(NO_STREAMS_GROUPS)
+    .from(&[same("group.streams.heartbeat.interval.ms")]),
+    int(
+        "streams.initial.rebalance.delay.ms",
+        "3000",
+        "How long a new Streams group waits for more members.",
+    )
+    .ms()
+    .at_least(0)
+    .no_effect(NO_STREAMS_GROUPS)
+    .from(&[same("group.streams.initial.rebalance.delay.ms")]),
+    int(
+        "streams.num.standby.replicas",
+        "0",
+        "How many standby copies each task of a Streams group has.",
+    )
+    .at_least(0)
+    .no_effect(NO_STREAMS_GROUPS)
+    .from(&[same("group.streams.num.standby.replicas")]),
+    int(
+        "streams.session.timeout.ms",
+        "45000",
+        "After how long without a report a member is dropped.",
+    )
+    .ms()
+    .at_least(1)
+    .no_effect(NO_STREAMS_GROUPS)
+    .from(&[same("group.streams.session.timeout.ms")]),
+]);
+
+const NO_TELEMETRY: &str = "client telemetry is not collected so far";
+
+/// The keys of client-metrics subscriptions (KIP-714), in the order of their names.
+pub const CLIENT_METRICS_KEYS: &[ConfigKey] = &dynamic([
+    int("interval.ms", "300000", "How often clients push their metrics.")
+        .ms()
+        .between(100, 3_600_000)
+        .no_effect(NO_TELEMETRY),
+    list(
+        "match",
+        "",
+        "Which clients the subscription is for, as selector=pattern.",
+    )
+    .no_effect(NO_TELEMETRY),
+    list(
+        "metrics",
+        "",
+        "The prefixes of the metrics that clients push; * is all.",
+    )
+    .no_effect(NO_TELEMETRY),
+]);
+
+const fn dynamic<const N: usize>(mut keys: [ConfigKey; N]) -> [ConfigKey; N] {
+    let mut index = 0;
+    while index < N {
+        keys[index] = keys[index].update(Update::Dynamic);
+        index += 1;
+    }
+    keys
+}

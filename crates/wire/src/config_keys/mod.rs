@@ -1,0 +1,98 @@
+//! Every configuration key: name, unit, default, range, meaning, cost, and whether Ottla honours it. One table per scope.
+//!
+//! From it come the parser, `docs/configuration.md`, what DescribeConfigs answers, and the hint for a misspelt key. Names,
+//! types, defaults and ranges are those of Apache Kafka 4.3; keys that start with `ottla.` are ours.
+
+mod key;
+mod value;
+mod topic;
+mod broker;
+mod group;
+mod kafka_names;
+mod nearest;
+mod document;
+
+#[cfg(test)]
+mod tests;
+
+pub use broker::BROKER_KEYS;
+pub use document::render;
+pub use group::{CLIENT_METRICS_KEYS, GROUP_KEYS};
+pub use kafka_names::KAFKA_BROKER_NAMES;
+pub use key::{Allowed, ConfigKey, Scope, Support, Synonym, Unit, Update, ValueType};
+pub use nearest::nearest;
+pub use topic::TOPIC_KEYS;
+pub use value::{ConfigError, ConfigValue, parse_value};
+
+/// The keys of one scope, in the order of their names.
+pub fn keys(scope: Scope) -> &'static [ConfigKey] {
+    match scope {
+        Scope::Broker => BROKER_KEYS,
+        Scope::Topic => TOPIC_KEYS,
+        Scope::Group => GROUP_KEYS,
+        Scope::ClientMetrics => CLIENT_METRICS_KEYS,
+    }
+}
+
+/// The row of a key.
+pub fn find(scope: Scope, name: &str) -> Option<&'static ConfigKey> {
+    let keys = keys(scope);
+    keys.binary_search_by(|key| key.name.cmp(name))
+        .ok()
+        .map(|index| &keys[index])
+}
+
+pub fn topic_key(name: &str) -> Option<&'static ConfigKey> {
+    find(Scope::Topic, name)
+}
+
+pub fn broker_key(name: &str) -> Option<&'static ConfigKey> {
+    find(Scope::Broker, name)
+}
+
+/// What a line of `server.properties` means to us.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BrokerKeyStatus {
+    /// In the table; its `support` tells whether it has an effect.
+    Listed(&'static ConfigKey),
+    /// A key of Apache Kafka that has no row here and no effect: security, tiered storage, share groups and the like.
+    KafkaOnly,
+    /// Nobody's key. The nearest one is the hint for a typing error.
+    Unknown { nearest: Option<&'static str> },
+}
+
+/// Tells a key that is not honoured from one that is misspelt.
+pub fn broker_key_status(name: &str) -> BrokerKeyStatus {
+    if let Some(key) = broker_key(name) {
+        return BrokerKeyStatus::Listed(key);
+    }
+    if is_kafka_only(name) {
+        return BrokerKeyStatus::KafkaOnly;
+    }
+    BrokerKeyStatus::Unknown {
+        nearest: nearest_broker_key(name),
+    }
+}
+
+/// The known broker key that looks most like `name`; ours and Kafka's are both candidates.
+pub fn nearest_broker_key(name: &str) -> Option<&'static str> {
+    let listed = BROKER_KEYS.iter().map(|key| key.name);
+    nearest(name, listed.chain(KAFKA_BROKER_NAMES.iter().copied()))
+}
+
+/// The key of `scope` that looks most like `name`.
+pub fn nearest_key(scope: Scope, name: &str) -> Option<&'static str> {
+    nearest(name, keys(scope).iter().map(|key| key.name))
+}
+
+fn is_kafka_only(name: &str) -> bool {
+    let is_name = |name: &str| KAFKA_BROKER_NAMES.binary_search(&name).is_ok();
+    // Settings of plug-ins are passed on by prefix; a listener's own settings carry its name, and its SASL mechanism.
+    is_name(name)
+        || ["rsm.config.", "rlmm.config."]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        || name
+            .strip_prefix("listener.name.")
+            .is_some_and(|rest| rest.match_indices('.').any(|(dot, _)| is_name(&rest[dot + 1..])))
+}
