@@ -6,6 +6,7 @@
 //! Reading order: the modules below, top to bottom.
 
 pub mod executor;
+pub mod group;
 pub mod node;
 pub mod partition;
 pub mod reply;

@@ -1,0 +1,326 @@
+//! OffsetCommit, OffsetFetch, OffsetDelete and the expiry of offsets.
+
+use std::sync::Arc;
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::Uuid;
+
+use crate::time::Timestamp;
+
+use super::group::{Group, GroupState};
+use super::offsets::CommittedOffset;
+use super::record::GroupRecord;
+use super::reply::{CommittedTopic, FetchedPartition, FetchedTopic, OffsetDeleteReply};
+use super::request::{
+    OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, OffsetDeleteRequest, OffsetFetchRequest,
+};
+use super::turn::Turn;
+
+/// Bytes an offset record takes beside its strings: batch framing, key and value fields.
+const OFFSET_RECORD_BYTES: usize = 96;
+
+impl Group {
+    pub(super) fn commit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &OffsetCommitRequest<'_>,
+    ) -> Vec<CommittedTopic> {
+        if let Err(error) = self.check_commit(turn, request) {
+            return refuse(request, error);
+        }
+        if record_bytes(request) > turn.config.batch_bytes_max {
+            return refuse(request, ErrorCode::InvalidCommitOffsetSize);
+        }
+        request
+            .topics
+            .iter()
+            .map(|topic| self.commit_topic(turn, request, topic))
+            .collect()
+    }
+
+    fn check_commit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &OffsetCommitRequest<'_>,
+    ) -> Result<(), ErrorCode> {
+        let member = &request.member;
+        if self.is_void() && member.generation_id >= 0 {
+            return Err(unknown_group(request));
+        }
+        if member.generation_id < 0 && self.state == GroupState::Empty {
+            // An administrator, or a consumer that manages its partitions itself.
+            return if self.foreign.has_members() {
+                Err(ErrorCode::UnknownMemberId)
+            } else {
+                Ok(())
+            };
+        }
+        if member.generation_id < 0 && member.member_id.is_empty() && member.group_instance_id.is_none() {
+            return Err(ErrorCode::UnknownMemberId);
+        }
+        self.check_member(member.member_id, member.group_instance_id)?;
+        if member.generation_id != self.generation {
+            return Err(ErrorCode::IllegalGeneration);
+        }
+        if self.state == GroupState::CompletingRebalance {
+            // The member knows the new generation but not its assignment yet.
+            return Err(ErrorCode::RebalanceInProgress);
+        }
+        self.renew_session(turn, &member.member_id.into());
+        Ok(())
+    }
+
+    fn commit_topic(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &OffsetCommitRequest<'_>,
+        topic: &OffsetCommitTopic<'_>,
+    ) -> CommittedTopic {
+        let name = self
+            .offsets
+            .topic_name(topic.name)
+            .unwrap_or_else(|| topic.name.into());
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for partition in &topic.partitions {
+            let error = check_partition(turn, partition);
+            if error == ErrorCode::None {
+                let value = CommittedOffset {
+                    offset: partition.offset,
+                    leader_epoch: partition.leader_epoch,
+                    metadata: partition.metadata.into(),
+                    commit_timestamp: turn.now.timestamp,
+                    expire_timestamp: request
+                        .retention_ms
+                        .map(|retention_ms| Timestamp(turn.now.timestamp.0.saturating_add(retention_ms))),
+                    topic_id: topic.topic_id,
+                };
+                let record = GroupRecord::Offset {
+                    group: self.group_id.clone(),
+                    topic: name.clone(),
+                    partition: partition.partition,
+                    value: Some(value),
+                };
+                turn.record(self, record);
+            }
+            partitions.push((partition.partition, error));
+        }
+        CommittedTopic {
+            name: topic.name.to_owned(),
+            topic_id: topic.topic_id,
+            partitions,
+        }
+    }
+
+    /// `is_unstable` tells whether an open transaction may still change a partition's offset.
+    pub(super) fn fetch_offsets(
+        &self,
+        request: &OffsetFetchRequest<'_>,
+        is_unstable: impl Fn(&str, i32) -> bool,
+    ) -> Vec<FetchedTopic> {
+        let answer = |topic: &str, topic_id: Uuid, partition: i32, committed: Option<&CommittedOffset>| {
+            if request.require_stable && is_unstable(topic, partition) {
+                return FetchedPartition::error(partition, ErrorCode::UnstableOffsetCommit);
+            }
+            match committed {
+                Some(committed) if is_same_topic(committed.topic_id, topic_id) => FetchedPartition {
+                    partition,
+                    offset: committed.offset,
+                    leader_epoch: committed.leader_epoch,
+                    metadata: committed.metadata.clone(),
+                    error: ErrorCode::None,
+                },
+                _ => FetchedPartition::error(partition, ErrorCode::None),
+            }
+        };
+        let Some(topics) = &request.topics else {
+            return self
+                .offsets
+                .topics()
+                .map(|(name, partitions)| FetchedTopic {
+                    name: name.to_string(),
+                    topic_id: Uuid::ZERO,
+                    partitions: partitions
+                        .map(|(partition, committed)| answer(name, Uuid::ZERO, partition, Some(committed)))
+                        .collect(),
+                })
+                .collect();
+        };
+        topics
+            .iter()
+            .map(|topic| FetchedTopic {
+                name: topic.name.to_owned(),
+                topic_id: topic.topic_id,
+                partitions: topic
+                    .partitions
+                    .iter()
+                    .map(|partition| match topic.error {
+                        ErrorCode::None => {
+                            let committed = self.offsets.get(topic.name, *partition);
+                            answer(topic.name, topic.topic_id, *partition, committed)
+                        }
+                        error => FetchedPartition::error(*partition, error),
+                    })
+                    .collect(),
+            })
+            .collect()
+    }
+
+    pub(super) fn delete_offsets(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &OffsetDeleteRequest<'_>,
+    ) -> OffsetDeleteReply {
+        if self.state != GroupState::Empty && !self.uses_consumer_protocol() {
+            return OffsetDeleteReply {
+                error: ErrorCode::NonEmptyGroup,
+                topics: Vec::new(),
+            };
+        }
+        let mut topics = Vec::with_capacity(request.topics.len());
+        for topic in &request.topics {
+            let is_subscribed = self.is_subscribed_to(topic.name);
+            let mut partitions = Vec::with_capacity(topic.partitions.len());
+            for (partition, error) in &topic.partitions {
+                let error = match error {
+                    ErrorCode::None if is_subscribed => ErrorCode::GroupSubscribedToTopic,
+                    error => *error,
+                };
+                if error == ErrorCode::None && self.offsets.get(topic.name, *partition).is_some() {
+                    self.record_offset_tombstone(turn, topic.name.into(), *partition);
+                }
+                partitions.push((*partition, error));
+            }
+            topics.push((topic.name.to_owned(), partitions));
+        }
+        OffsetDeleteReply {
+            error: ErrorCode::None,
+            topics,
+        }
+    }
+
+    pub(super) fn record_offset_tombstone(&mut self, turn: &mut Turn<'_>, topic: Arc<str>, partition: i32) {
+        let record = GroupRecord::Offset {
+            group: self.group_id.clone(),
+            topic,
+            partition,
+            value: None,
+        };
+        turn.record(self, record);
+    }
+
+    /// Tombstones what the predicate picks; returns whether anything is left.
+    pub(super) fn remove_offsets(
+        &mut self,
+        turn: &mut Turn<'_>,
+        mut is_doomed: impl FnMut(&str, i32, &CommittedOffset) -> bool,
+    ) -> bool {
+        let doomed: Vec<(Arc<str>, i32)> = self
+            .offsets
+            .iter()
+            .filter(|(topic, partition, committed)| is_doomed(topic, *partition, committed))
+            .map(|(topic, partition, _)| (topic.clone(), partition))
+            .collect();
+        for (topic, partition) in doomed {
+            self.record_offset_tombstone(turn, topic, partition);
+        }
+        !self.offsets.is_empty()
+    }
+
+    /// KIP-211: the clock starts when the group became empty; for a consumer without group, at its last commit; for a
+    /// living group, at the last commit of a topic nobody is subscribed to any more.
+    pub(super) fn expire_offsets(&mut self, turn: &mut Turn<'_>, is_unstable: impl Fn(&str, i32) -> bool) {
+        if !self.foreign.is_empty() || self.state != GroupState::Empty && !self.can_expire_in_use() {
+            return;
+        }
+        let now = turn.now.timestamp;
+        let retention_ms = turn.config.offsets_retention_ms;
+        let empty_since = match (&self.protocol_type, self.state) {
+            (Some(_), GroupState::Empty) => self.stored.as_ref().and_then(|stored| stored.state_timestamp),
+            _ => None,
+        };
+        let subscribed = self.subscribed_topics.clone().unwrap_or_default();
+        let has_offsets = self.remove_offsets(turn, |topic, partition, committed| {
+            let is_expired = match committed.expire_timestamp {
+                Some(expire_timestamp) => now >= expire_timestamp,
+                None => {
+                    let start = empty_since.unwrap_or(committed.commit_timestamp);
+                    now.0.saturating_sub(start.0) >= retention_ms
+                }
+            };
+            is_expired && !subscribed.contains(topic) && !is_unstable(topic, partition)
+        });
+        let is_idle = self.state == GroupState::Empty && self.pending_join.is_empty();
+        if !has_offsets && is_idle && self.stored.is_some() {
+            turn.record(
+                self,
+                GroupRecord::Group {
+                    group: self.group_id.clone(),
+                    value: None,
+                },
+            );
+        }
+    }
+
+    fn can_expire_in_use(&self) -> bool {
+        self.state == GroupState::Stable && self.uses_consumer_protocol() && self.subscribed_topics.is_some()
+    }
+}
+
+/// KIP-848 gave old and new clients one answer, from version 9 on.
+pub(super) fn unknown_group(request: &OffsetCommitRequest<'_>) -> ErrorCode {
+    if request.knows_group_id_not_found {
+        ErrorCode::GroupIdNotFound
+    } else {
+        ErrorCode::IllegalGeneration
+    }
+}
+
+/// The same answer for every partition that was not refused before.
+pub fn refuse(request: &OffsetCommitRequest<'_>, error: ErrorCode) -> Vec<CommittedTopic> {
+    request
+        .topics
+        .iter()
+        .map(|topic| CommittedTopic {
+            name: topic.name.to_owned(),
+            topic_id: topic.topic_id,
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|partition| match partition.error {
+                    ErrorCode::None => (partition.partition, error),
+                    earlier => (partition.partition, earlier),
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+fn check_partition(turn: &Turn<'_>, partition: &OffsetCommitPartition<'_>) -> ErrorCode {
+    let length_max = turn.config.offset_metadata_length_max;
+    let is_too_large =
+        partition.metadata.len() > length_max && partition.metadata.encode_utf16().count() > length_max;
+    match partition.error {
+        ErrorCode::None if is_too_large => ErrorCode::OffsetMetadataTooLarge,
+        error => error,
+    }
+}
+
+fn record_bytes(request: &OffsetCommitRequest<'_>) -> usize {
+    let names = |topic: &OffsetCommitTopic<'_>| request.member.group_id.len() + topic.name.len();
+    request
+        .topics
+        .iter()
+        .flat_map(|topic| {
+            topic
+                .partitions
+                .iter()
+                .map(move |partition| (names(topic), partition))
+        })
+        .map(|(names, partition)| OFFSET_RECORD_BYTES + names + partition.metadata.len())
+        .sum()
+}
+
+/// A topic that was deleted and created again has another id; an unknown id matches every id.
+fn is_same_topic(committed: Uuid, asked: Uuid) -> bool {
+    committed == Uuid::ZERO || asked == Uuid::ZERO || committed == asked
+}

@@ -1,0 +1,40 @@
+//! What an operator may set about groups, parsed.
+
+/// Limits and times of the group coordinator. Defaults are Apache Kafka 4.3's.
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// `group.min.session.timeout.ms`.
+    pub session_timeout_ms_min: i32,
+    /// `group.max.session.timeout.ms`.
+    pub session_timeout_ms_max: i32,
+    /// `group.initial.rebalance.delay.ms`: how long an empty group waits for more members.
+    pub initial_rebalance_delay_ms: i32,
+    /// `group.max.size`.
+    pub group_size_max: usize,
+    /// `offset.metadata.max.bytes`, counted as Java counts: in UTF-16 units.
+    pub offset_metadata_length_max: usize,
+    /// `offsets.retention.minutes`.
+    pub offsets_retention_ms: i64,
+    /// `offsets.retention.check.interval.ms`.
+    pub offsets_retention_check_interval_ms: u64,
+    /// `offset.commit.timeout.ms`: how long an answer waits for its records to be durable.
+    pub offset_commit_timeout_ms: u64,
+    /// `message.max.bytes`: the largest batch a coordinator may append.
+    pub batch_bytes_max: usize,
+}
+
+impl Default for GroupConfig {
+    fn default() -> Self {
+        GroupConfig {
+            session_timeout_ms_min: 6_000,
+            session_timeout_ms_max: 1_800_000,
+            initial_rebalance_delay_ms: 3_000,
+            group_size_max: i32::MAX as usize,
+            offset_metadata_length_max: 4_096,
+            offsets_retention_ms: 7 * 24 * 60 * 60 * 1_000,
+            offsets_retention_check_interval_ms: 600_000,
+            offset_commit_timeout_ms: 5_000,
+            batch_bytes_max: 1_048_588,
+        }
+    }
+}

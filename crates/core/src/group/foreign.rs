@@ -1,0 +1,122 @@
+//! What the log holds of groups that speak a protocol this coordinator does not: KIP-848 consumer groups, share groups
+//! and streams groups. Their records stay in the log untouched, so that Apache Kafka finds them again.
+
+use std::collections::BTreeSet;
+
+/// Record types of the keys, from Apache Kafka's `CoordinatorRecordType`.
+const CONSUMER_TYPES: &[i16] = &[3, 4, 5, 6, 7, 8, 16];
+const CONSUMER_MEMBER_TYPE: i16 = 5;
+const SHARE_TYPES: std::ops::RangeInclusive<i16> = 10..=15;
+const STREAMS_TYPES: std::ops::RangeInclusive<i16> = 17..=23;
+/// The group's own record goes last, so that a half-written removal still has a group to remove.
+const CONSUMER_REMOVAL_ORDER: &[i16] = &[8, 7, 6, 16, 5, 4, 3];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignKind {
+    Consumer,
+    Share,
+    Streams,
+}
+
+impl ForeignKind {
+    /// `None`: not a record of a group this module keeps.
+    pub fn of_record_type(record_type: i16) -> Option<ForeignKind> {
+        if CONSUMER_TYPES.contains(&record_type) {
+            Some(ForeignKind::Consumer)
+        } else if SHARE_TYPES.contains(&record_type) {
+            Some(ForeignKind::Share)
+        } else if STREAMS_TYPES.contains(&record_type) {
+            Some(ForeignKind::Streams)
+        } else {
+            None
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            ForeignKind::Consumer => "consumer",
+            ForeignKind::Share => "share",
+            ForeignKind::Streams => "streams",
+        }
+    }
+}
+
+/// The keys of a group's living foreign records, as bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Foreign {
+    keys: BTreeSet<Box<[u8]>>,
+}
+
+impl Foreign {
+    pub fn apply(&mut self, key: &[u8], is_present: bool) {
+        if is_present {
+            self.keys.insert(key.into());
+        } else {
+            self.keys.remove(key);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    pub fn kind(&self) -> Option<ForeignKind> {
+        self.types().find_map(ForeignKind::of_record_type)
+    }
+
+    pub fn has_members(&self) -> bool {
+        self.types()
+            .any(|record_type| record_type == CONSUMER_MEMBER_TYPE)
+    }
+
+    /// The keys to write tombstones for when a KIP-848 group gives way to a classic one.
+    pub fn removal_keys(&self) -> Vec<Vec<u8>> {
+        let rank = |key: &[u8]| {
+            CONSUMER_REMOVAL_ORDER
+                .iter()
+                .position(|record_type| Some(*record_type) == record_type_of(key))
+        };
+        let mut keys: Vec<Vec<u8>> = self.keys.iter().map(|key| key.to_vec()).collect();
+        keys.sort_by_key(|key| rank(key));
+        keys
+    }
+
+    fn types(&self) -> impl Iterator<Item = i16> + '_ {
+        self.keys.iter().filter_map(|key| record_type_of(key))
+    }
+}
+
+fn record_type_of(key: &[u8]) -> Option<i16> {
+    key.first_chunk::<2>().map(|bytes| i16::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_with_a_member_record_has_members_until_its_tombstone() {
+        let mut foreign = Foreign::default();
+        foreign.apply(b"\0\x03\0\x01g", true);
+        assert_eq!(
+            (foreign.kind(), foreign.has_members()),
+            (Some(ForeignKind::Consumer), false)
+        );
+        foreign.apply(b"\0\x05\0\x01g\0\x01m", true);
+        assert!(foreign.has_members());
+        foreign.apply(b"\0\x05\0\x01g\0\x01m", false);
+        assert!(!foreign.has_members());
+    }
+
+    #[test]
+    fn the_record_of_the_group_is_removed_last() {
+        let mut foreign = Foreign::default();
+        for key in [&b"\0\x03g"[..], b"\0\x05g", b"\0\x08g"] {
+            foreign.apply(key, true);
+        }
+        assert_eq!(
+            foreign.removal_keys(),
+            [b"\0\x08g".to_vec(), b"\0\x05g".to_vec(), b"\0\x03g".to_vec()]
+        );
+    }
+}

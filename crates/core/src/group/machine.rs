@@ -1,0 +1,558 @@
+//! The coordinator of one partition of `__consumer_offsets`, as a machine.
+//!
+//! `handle` decides, `apply` changes what the log says, the caller makes the records durable and then sends the
+//! replies. If it cannot, it drops the machine and makes a new one from the log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::Uuid;
+
+use crate::time::Moment;
+
+use super::commits;
+use super::config::GroupConfig;
+use super::foreign::ForeignKind;
+use super::group::{Group, GroupState};
+use super::join;
+use super::record::GroupRecord;
+use super::reply::{
+    DescribedGroup, DescribedMember, GroupReply, JoinReply, LeftMember, ListedGroup, OffsetDeleteReply, Step,
+    SyncReply,
+};
+use super::request::{GroupRequest, JoinRequest, ListRequest, SyncRequest, Ticket};
+use super::timer::{Timer, Timers};
+use super::turn::{MemberIds, Now, Turn};
+
+/// A KIP-848 member that has not been heard of for this long is gone: `group.consumer.session.timeout.ms`'s default.
+/// It cannot be heard of at all here, so the clock starts when the log has been replayed.
+const FOREIGN_SESSION_TIMEOUT_MS: u64 = 45_000;
+
+pub struct Machine {
+    config: Arc<GroupConfig>,
+    groups: BTreeMap<Arc<str>, Group>,
+    timers: Timers,
+    ids: MemberIds,
+    /// Counts applied records.
+    order: u64,
+    armed: Moment,
+    /// Offsets of transactions without a marker, by producer id; only Apache Kafka's directories have them.
+    open_transactions: BTreeMap<i64, Vec<(u64, GroupRecord)>>,
+}
+
+impl Machine {
+    /// `seed` makes the member ids.
+    pub fn new(config: Arc<GroupConfig>, seed: u64) -> Machine {
+        Machine {
+            config,
+            groups: BTreeMap::new(),
+            timers: Timers::default(),
+            ids: MemberIds::new(seed),
+            order: 0,
+            armed: Moment::default(),
+            open_transactions: BTreeMap::new(),
+        }
+    }
+
+    /// Replays a record that stands in no transaction.
+    pub fn apply(&mut self, record: &GroupRecord) {
+        self.order += 1;
+        self.apply_at(self.order, record);
+    }
+
+    /// Replays a record that counts only if its transaction commits. Only offsets are written that way.
+    pub fn apply_transactional(&mut self, producer_id: i64, record: GroupRecord) {
+        self.order += 1;
+        self.open_transactions
+            .entry(producer_id)
+            .or_default()
+            .push((self.order, record));
+    }
+
+    /// Replays the end of a transaction. Of two commits the later one in the log wins, whenever its marker came.
+    pub fn apply_marker(&mut self, producer_id: i64, is_commit: bool) {
+        for (order, record) in self.open_transactions.remove(&producer_id).unwrap_or_default() {
+            let is_newest = match &record {
+                GroupRecord::Offset {
+                    group,
+                    topic,
+                    partition,
+                    ..
+                } => self
+                    .groups
+                    .get(group)
+                    .and_then(|group| group.offsets.order(topic, *partition))
+                    .is_none_or(|existing| existing < order),
+                _ => true,
+            };
+            if is_commit && is_newest {
+                self.apply_at(order, &record);
+            }
+        }
+    }
+
+    fn apply_at(&mut self, order: u64, record: &GroupRecord) {
+        let group_id = record.group();
+        let group = self
+            .groups
+            .entry(group_id.clone())
+            .or_insert_with(|| Group::new(group_id.clone()));
+        group.apply(order, record);
+        if group.is_void() {
+            self.groups.remove(group_id);
+        }
+        self.forget_transactional(record);
+    }
+
+    /// A tombstone also ends what open transactions hold for the partition.
+    fn forget_transactional(&mut self, record: &GroupRecord) {
+        if let GroupRecord::Offset {
+            group,
+            topic,
+            partition,
+            value: None,
+        } = record
+        {
+            for pending in self.open_transactions.values_mut() {
+                pending.retain(|(_, other)| !other.is_offset_of(group, topic, *partition));
+            }
+        }
+    }
+
+    /// Starts the clocks of everybody the log knows. Call once, when the replay is complete.
+    pub fn arm(&mut self, now: Now) -> Step {
+        self.armed = now.moment;
+        let interval_ms = self.config.offsets_retention_check_interval_ms;
+        self.timers
+            .schedule(Timer::Retention, now.moment.after_ms(interval_ms));
+        let size_max = self.config.group_size_max;
+        self.turn(now, |groups, turn| {
+            for group in groups.values_mut() {
+                let member_ids: Vec<Arc<str>> = group.members.keys().cloned().collect();
+                for member_id in &member_ids {
+                    group.renew_session(turn, member_id);
+                }
+                if group.members.len() > size_max {
+                    // `group.max.size` was lowered: those who come back first stay.
+                    group.prepare_rebalance(turn);
+                }
+            }
+        })
+    }
+
+    pub fn handle(&mut self, now: Now, ticket: Ticket, request: GroupRequest<'_>) -> Step {
+        match request {
+            GroupRequest::Join(request) => self.join(now, ticket, &request),
+            GroupRequest::Sync(request) => self.sync(now, ticket, &request),
+            GroupRequest::Heartbeat(request) => {
+                self.reply_from(now, ticket, request.group_id, |group, turn| {
+                    GroupReply::Heartbeat(match group {
+                        Some(group) => group.heartbeat(turn, &request),
+                        None => ErrorCode::UnknownMemberId,
+                    })
+                })
+            }
+            GroupRequest::Leave(request) => self.reply_from(now, ticket, request.group_id, |group, turn| {
+                GroupReply::Leave(match group {
+                    Some(group) => group.leave(turn, &request),
+                    None => nobody_left(&request.members),
+                })
+            }),
+            GroupRequest::OffsetCommit(request) => self.commit(now, ticket, &request),
+            GroupRequest::OffsetDelete(request) => {
+                self.reply_from(now, ticket, request.group_id, |group, turn| {
+                    GroupReply::OffsetDelete(match group {
+                        Some(group) => group.delete_offsets(turn, &request),
+                        None => OffsetDeleteReply {
+                            error: ErrorCode::GroupIdNotFound,
+                            topics: Vec::new(),
+                        },
+                    })
+                })
+            }
+            GroupRequest::OffsetFetch(request) => {
+                let nothing = Group::new(request.group_id.into());
+                let group = self.groups.get(request.group_id).unwrap_or(&nothing);
+                let topics = group.fetch_offsets(&request, |topic, partition| {
+                    self.is_unstable(request.group_id, topic, partition)
+                });
+                read(ticket, GroupReply::OffsetFetch(topics))
+            }
+            GroupRequest::List(request) => read(ticket, GroupReply::List(self.list(&request))),
+            GroupRequest::Describe(group_ids) => {
+                let groups = group_ids.iter().map(|group_id| self.describe(group_id)).collect();
+                read(ticket, GroupReply::Describe(groups))
+            }
+            GroupRequest::Delete(group_ids) => self.delete(now, ticket, &group_ids),
+        }
+    }
+
+    /// The connection behind a parked answer is closed.
+    pub fn abandon(&mut self, now: Now, group_id: &str, ticket: Ticket) {
+        self.turn(now, |groups, turn| {
+            if let Some(group) = groups.get_mut(group_id) {
+                group.abandon(turn, ticket);
+            }
+        });
+    }
+
+    /// Removes the offsets of topics that are gone: names and ids.
+    pub fn on_topics_deleted(&mut self, now: Now, topics: &[(&str, Uuid)]) -> Step {
+        let group_ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
+        let step = self.turn(now, |groups, turn| {
+            for group in groups.values_mut() {
+                group.remove_offsets(turn, |topic, _, committed| {
+                    topics.iter().any(|(name, topic_id)| {
+                        *name == topic
+                            && (committed.topic_id == Uuid::ZERO || committed.topic_id == *topic_id)
+                    })
+                });
+            }
+        });
+        self.after(step, &group_ids)
+    }
+
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.timers.next()
+    }
+
+    pub fn on_deadline(&mut self, now: Now) -> Step {
+        let mut step = Step::default();
+        while let Some(timer) = self.timers.pop(now.moment) {
+            let next = match timer {
+                Timer::Retention => self.expire_offsets(now),
+                Timer::Join(group_id) => {
+                    self.on_group(now, &group_id, |group, turn| group.on_join_deadline(turn))
+                }
+                Timer::Sync(group_id) => {
+                    self.on_group(now, &group_id, |group, turn| group.on_sync_deadline(turn))
+                }
+                Timer::Session(group_id, member_id) => self.on_group(now, &group_id, |group, turn| {
+                    group.on_session_deadline(turn, &member_id)
+                }),
+            };
+            step.records.extend(next.records);
+            step.replies.extend(next.replies);
+        }
+        step
+    }
+
+    fn join(&mut self, now: Now, ticket: Ticket, request: &JoinRequest<'_>) -> Step {
+        let has_group = self.groups.contains_key(request.group_id);
+        let has_foreign_members = self.has_foreign_members(now, request.group_id);
+        let group_id: Arc<str> = request.group_id.into();
+        let step = self.turn(now, |groups, turn| {
+            let refuse = |turn: &mut Turn<'_>, error| {
+                let reply = JoinReply::error(error, request.member_id.into());
+                turn.reply(ticket, GroupReply::Join(reply));
+            };
+            if let Err(error) = join::check_request(request, turn) {
+                return refuse(turn, error);
+            }
+            if has_foreign_members {
+                return refuse(turn, ErrorCode::InconsistentGroupProtocol);
+            }
+            if !has_group && !request.member_id.is_empty() {
+                return refuse(turn, ErrorCode::UnknownMemberId);
+            }
+            let group = groups
+                .entry(group_id.clone())
+                .or_insert_with(|| Group::new(group_id.clone()));
+            for key in group.foreign.removal_keys() {
+                // A deserted KIP-848 group gives way, as it does in Apache Kafka.
+                let record = GroupRecord::Foreign {
+                    group: group_id.clone(),
+                    key,
+                    is_present: false,
+                };
+                turn.record(group, record);
+            }
+            group.join(turn, ticket, request);
+        });
+        self.after(step, &[group_id])
+    }
+
+    fn sync(&mut self, now: Now, ticket: Ticket, request: &SyncRequest<'_>) -> Step {
+        let group_id: Arc<str> = request.member.group_id.into();
+        self.turn(now, |groups, turn| match groups.get_mut(&group_id) {
+            Some(group) => group.sync(turn, ticket, request),
+            None => turn.reply(
+                ticket,
+                GroupReply::Sync(SyncReply::error(ErrorCode::UnknownMemberId)),
+            ),
+        })
+    }
+
+    fn commit(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        request: &super::request::OffsetCommitRequest<'_>,
+    ) -> Step {
+        let group_id: Arc<str> = match self.groups.get_key_value(request.member.group_id) {
+            Some((group_id, _)) => group_id.clone(),
+            None if request.member.generation_id >= 0 => {
+                let topics = commits::refuse(request, commits::unknown_group(request));
+                return read(ticket, GroupReply::OffsetCommit(topics));
+            }
+            None => request.member.group_id.into(),
+        };
+        let step = self.turn(now, |groups, turn| {
+            let group = groups
+                .entry(group_id.clone())
+                .or_insert_with(|| Group::new(group_id.clone()));
+            let topics = group.commit(turn, request);
+            turn.reply(ticket, GroupReply::OffsetCommit(topics));
+        });
+        self.after(step, &[group_id])
+    }
+
+    fn delete(&mut self, now: Now, ticket: Ticket, group_ids: &[&str]) -> Step {
+        let group_ids: Vec<Arc<str>> = group_ids.iter().map(|group_id| Arc::from(*group_id)).collect();
+        let has_foreign_members: Vec<bool> = group_ids
+            .iter()
+            .map(|group_id| self.has_foreign_members(now, group_id))
+            .collect();
+        let step = self.turn(now, |groups, turn| {
+            let mut results = Vec::with_capacity(group_ids.len());
+            for (group_id, has_foreign_members) in group_ids.iter().zip(&has_foreign_members) {
+                let error = match groups.get_mut(group_id) {
+                    None => ErrorCode::GroupIdNotFound,
+                    Some(group) if group.is_void() => ErrorCode::GroupIdNotFound,
+                    Some(group) if group.state != GroupState::Empty || *has_foreign_members => {
+                        ErrorCode::NonEmptyGroup
+                    }
+                    Some(group) => {
+                        delete_group(turn, group);
+                        ErrorCode::None
+                    }
+                };
+                results.push((group_id.clone(), error));
+            }
+            turn.reply(ticket, GroupReply::Delete(results));
+        });
+        self.after(step, &group_ids)
+    }
+
+    fn expire_offsets(&mut self, now: Now) -> Step {
+        let interval_ms = self.config.offsets_retention_check_interval_ms;
+        self.timers
+            .schedule(Timer::Retention, now.moment.after_ms(interval_ms));
+        let group_ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
+        let open_transactions = std::mem::take(&mut self.open_transactions);
+        let step = self.turn(now, |groups, turn| {
+            for (group_id, group) in groups.iter_mut() {
+                group.expire_offsets(turn, |topic, partition| {
+                    is_unstable(&open_transactions, group_id, topic, partition)
+                });
+            }
+        });
+        self.open_transactions = open_transactions;
+        self.after(step, &group_ids)
+    }
+
+    fn list(&self, request: &ListRequest) -> Vec<ListedGroup> {
+        let is_wanted = |wanted: &[String], value: &str| {
+            wanted.is_empty() || wanted.iter().any(|wanted| wanted.eq_ignore_ascii_case(value))
+        };
+        self.groups
+            .values()
+            .filter(|group| !group.is_void())
+            .map(listed)
+            .filter(|group| {
+                is_wanted(&request.states, group.state) && is_wanted(&request.types, group.group_type)
+            })
+            .collect()
+    }
+
+    fn describe(&self, group_id: &str) -> DescribedGroup {
+        match self.groups.get(group_id) {
+            Some(group) if group.is_classic() => described(group),
+            _ => DescribedGroup {
+                error: ErrorCode::GroupIdNotFound,
+                group_id: group_id.into(),
+                state: "Dead",
+                protocol_type: "".into(),
+                protocol: "".into(),
+                members: Vec::new(),
+            },
+        }
+    }
+
+    fn has_foreign_members(&self, now: Now, group_id: &str) -> bool {
+        let Some(foreign) = self.groups.get(group_id).map(|group| &group.foreign) else {
+            return false;
+        };
+        match foreign.kind() {
+            None => false,
+            Some(ForeignKind::Consumer) => {
+                foreign.has_members() && now.moment < self.armed.after_ms(FOREIGN_SESSION_TIMEOUT_MS)
+            }
+            // Their records say too little about who is in.
+            Some(ForeignKind::Share | ForeignKind::Streams) => true,
+        }
+    }
+
+    fn is_unstable(&self, group_id: &str, topic: &str, partition: i32) -> bool {
+        is_unstable(&self.open_transactions, group_id, topic, partition)
+    }
+
+    fn turn(&mut self, now: Now, act: impl FnOnce(&mut BTreeMap<Arc<str>, Group>, &mut Turn<'_>)) -> Step {
+        let mut turn = Turn {
+            now,
+            config: &self.config,
+            timers: &mut self.timers,
+            order: &mut self.order,
+            ids: &mut self.ids,
+            step: Step::default(),
+        };
+        act(&mut self.groups, &mut turn);
+        turn.step
+    }
+
+    fn on_group(
+        &mut self,
+        now: Now,
+        group_id: &Arc<str>,
+        act: impl FnOnce(&mut Group, &mut Turn<'_>),
+    ) -> Step {
+        let step = self.turn(now, |groups, turn| {
+            if let Some(group) = groups.get_mut(group_id) {
+                act(group, turn);
+            }
+        });
+        self.after(step, std::slice::from_ref(group_id))
+    }
+
+    /// For requests that one group answers at once.
+    fn reply_from(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        group_id: &str,
+        act: impl FnOnce(Option<&mut Group>, &mut Turn<'_>) -> GroupReply,
+    ) -> Step {
+        let group_id: Arc<str> = group_id.into();
+        let step = self.turn(now, |groups, turn| {
+            let reply = act(groups.get_mut(&group_id), turn);
+            turn.reply(ticket, reply);
+        });
+        self.after(step, &[group_id])
+    }
+
+    /// Lets go of what a step emptied.
+    fn after(&mut self, step: Step, group_ids: &[Arc<str>]) -> Step {
+        for record in &step.records {
+            self.forget_transactional(record);
+        }
+        for group_id in group_ids {
+            if self.groups.get(group_id).is_some_and(Group::is_void) {
+                self.groups.remove(group_id);
+            }
+        }
+        step
+    }
+}
+
+fn read(ticket: Ticket, reply: GroupReply) -> Step {
+    Step {
+        records: Vec::new(),
+        replies: vec![(ticket, reply)],
+    }
+}
+
+fn nobody_left(members: &[(&str, Option<&str>)]) -> Vec<LeftMember> {
+    members
+        .iter()
+        .map(|(member_id, instance_id)| LeftMember {
+            member_id: (*member_id).to_owned(),
+            group_instance_id: instance_id.map(str::to_owned),
+            error: ErrorCode::UnknownMemberId,
+        })
+        .collect()
+}
+
+fn delete_group(turn: &mut Turn<'_>, group: &mut Group) {
+    group.remove_offsets(turn, |_, _, _| true);
+    for key in group.foreign.removal_keys() {
+        turn.record(
+            group,
+            GroupRecord::Foreign {
+                group: group.group_id.clone(),
+                key,
+                is_present: false,
+            },
+        );
+    }
+    for member_id in std::mem::take(&mut group.pending_join) {
+        turn.timers
+            .cancel(Timer::Session(group.group_id.clone(), member_id));
+    }
+    turn.record(
+        group,
+        GroupRecord::Group {
+            group: group.group_id.clone(),
+            value: None,
+        },
+    );
+}
+
+fn listed(group: &Group) -> ListedGroup {
+    let (state, protocol_type, group_type) = match group.foreign.kind() {
+        None => {
+            let protocol_type = group.protocol_type.clone().unwrap_or_else(|| "".into());
+            (group.state.name(), protocol_type, "classic")
+        }
+        Some(kind) => {
+            let state = if group.foreign.has_members() {
+                "Unknown"
+            } else {
+                "Empty"
+            };
+            (state, Arc::from(kind.name()), kind.name())
+        }
+    };
+    ListedGroup {
+        group_id: group.group_id.clone(),
+        protocol_type,
+        state,
+        group_type,
+    }
+}
+
+fn described(group: &Group) -> DescribedGroup {
+    let protocol = match group.state {
+        GroupState::Stable => group.protocol.clone(),
+        _ => None,
+    };
+    DescribedGroup {
+        error: ErrorCode::None,
+        group_id: group.group_id.clone(),
+        state: group.state.name(),
+        protocol_type: group.protocol_type.clone().unwrap_or_else(|| "".into()),
+        members: group
+            .members
+            .values()
+            .map(|member| DescribedMember {
+                member_id: member.member_id.clone(),
+                group_instance_id: member.group_instance_id.clone(),
+                client_id: member.client_id.clone(),
+                client_host: member.client_host.clone(),
+                metadata: member.metadata(protocol.as_deref()),
+                assignment: member.assignment.clone(),
+            })
+            .collect(),
+        protocol: protocol.unwrap_or_else(|| "".into()),
+    }
+}
+
+fn is_unstable(
+    open_transactions: &BTreeMap<i64, Vec<(u64, GroupRecord)>>,
+    group_id: &str,
+    topic: &str,
+    partition: i32,
+) -> bool {
+    let mut pending = open_transactions.values().flatten();
+    pending.any(|(_, record)| record.is_offset_of(group_id, topic, partition))
+}

@@ -1,0 +1,132 @@
+//! One member of a classic group.
+
+use std::sync::Arc;
+
+use super::record::StoredMember;
+use super::request::{JoinRequest, Ticket};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Protocol {
+    pub name: Arc<str>,
+    /// What the assignor needs to know about the member; opaque to the broker.
+    pub metadata: Arc<[u8]>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Member {
+    pub member_id: Arc<str>,
+    pub group_instance_id: Option<Arc<str>>,
+    pub client_id: Arc<str>,
+    pub client_host: Arc<str>,
+    pub rebalance_timeout_ms: i32,
+    pub session_timeout_ms: i32,
+    /// The member's favourite first. After a replay only the chosen one is known.
+    pub protocols: Vec<Protocol>,
+    pub assignment: Arc<[u8]>,
+    /// Has not seen the answer to its first join, so nobody can be expected to send heartbeats.
+    pub is_new: bool,
+    pub awaiting_join: Option<Ticket>,
+    pub awaiting_sync: Option<Ticket>,
+    /// The connection that waited is closed: waiting no longer counts as a sign of life.
+    pub is_abandoned: bool,
+}
+
+impl Member {
+    pub fn new(member_id: Arc<str>, request: &JoinRequest<'_>) -> Member {
+        Member {
+            member_id,
+            group_instance_id: request.group_instance_id.map(Arc::from),
+            client_id: request.client_id.into(),
+            client_host: request.client_host.into(),
+            rebalance_timeout_ms: request.rebalance_timeout_ms,
+            session_timeout_ms: request.session_timeout_ms,
+            protocols: protocols_of(request),
+            assignment: Arc::from([]),
+            is_new: true,
+            awaiting_join: None,
+            awaiting_sync: None,
+            is_abandoned: false,
+        }
+    }
+
+    pub fn from_stored(stored: &StoredMember, protocol: Option<&Arc<str>>) -> Member {
+        Member {
+            member_id: stored.member_id.clone(),
+            group_instance_id: stored.group_instance_id.clone(),
+            client_id: stored.client_id.clone(),
+            client_host: stored.client_host.clone(),
+            rebalance_timeout_ms: stored.rebalance_timeout_ms,
+            session_timeout_ms: stored.session_timeout_ms,
+            protocols: protocol
+                .map(|name| Protocol {
+                    name: name.clone(),
+                    metadata: stored.subscription.clone(),
+                })
+                .into_iter()
+                .collect(),
+            assignment: stored.assignment.clone(),
+            is_new: false,
+            awaiting_join: None,
+            awaiting_sync: None,
+            is_abandoned: false,
+        }
+    }
+
+    /// Takes over what a member says when it joins again.
+    pub fn update(&mut self, request: &JoinRequest<'_>) {
+        self.protocols = protocols_of(request);
+        self.rebalance_timeout_ms = request.rebalance_timeout_ms;
+        self.session_timeout_ms = request.session_timeout_ms;
+        self.is_abandoned = false;
+    }
+
+    pub fn is_static(&self) -> bool {
+        self.group_instance_id.is_some()
+    }
+
+    pub fn supports(&self, protocol: &str) -> bool {
+        self.protocols.iter().any(|own| &*own.name == protocol)
+    }
+
+    /// Whether a join with `request` would change nothing.
+    pub fn matches(&self, request: &JoinRequest<'_>) -> bool {
+        self.protocols.len() == request.protocols.len()
+            && self
+                .protocols
+                .iter()
+                .zip(&request.protocols)
+                .all(|(own, (name, metadata))| *own.name == **name && *own.metadata == **metadata)
+    }
+
+    pub fn metadata(&self, protocol: Option<&str>) -> Arc<[u8]> {
+        self.protocols
+            .iter()
+            .find(|own| Some(&*own.name) == protocol)
+            .map_or_else(|| Arc::from([]), |own| own.metadata.clone())
+    }
+
+    /// The most one of its protocols would take in a group record.
+    pub fn subscription_bytes_max(&self) -> usize {
+        self.protocols
+            .iter()
+            .map(|protocol| protocol.metadata.len())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// A member that waits for the others cannot send heartbeats and need not.
+    pub fn is_excused(&self) -> bool {
+        !self.is_new && !self.is_abandoned && (self.awaiting_join.is_some() || self.awaiting_sync.is_some())
+    }
+}
+
+fn protocols_of(request: &JoinRequest<'_>) -> Vec<Protocol> {
+    request
+        .protocols
+        .iter()
+        .map(|(name, metadata)| Protocol {
+            name: (*name).into(),
+            metadata: (*metadata).into(),
+        })
+        .collect()
+}

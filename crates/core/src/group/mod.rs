@@ -1,0 +1,24 @@
+//! Consumer groups: who reads what, and how far.
+//!
+//! One machine per partition of `__consumer_offsets` speaks the classic group protocol as Apache Kafka 4.3 does. The
+//! machine owns no thread, no clock and no file: requests and deadlines come in, records and replies go out.
+//!
+//! Reading order: the modules below, top to bottom.
+
+pub mod config;
+pub mod request;
+pub mod reply;
+pub mod record;
+pub mod offsets;
+pub mod foreign;
+pub mod timer;
+mod turn;
+mod member;
+mod group;
+mod join;
+mod membership;
+mod rebalance;
+mod commits;
+pub mod machine;
+
+pub use turn::Now;

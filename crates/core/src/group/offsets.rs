@@ -1,0 +1,81 @@
+//! The committed offsets of one group.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_wire::primitives::Uuid;
+
+use crate::time::Timestamp;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommittedOffset {
+    pub offset: i64,
+    /// -1: unknown.
+    pub leader_epoch: i32,
+    pub metadata: Box<str>,
+    pub commit_timestamp: Timestamp,
+    /// Set by clients of OffsetCommit 2 to 4 only; later the broker's retention counts.
+    pub expire_timestamp: Option<Timestamp>,
+    /// Zero: unknown.
+    pub topic_id: Uuid,
+}
+
+/// By topic and partition. `order` tells which of two records was applied later.
+#[derive(Clone, Debug, Default)]
+pub struct Offsets {
+    by_topic: BTreeMap<Arc<str>, BTreeMap<i32, (u64, CommittedOffset)>>,
+}
+
+impl Offsets {
+    pub fn insert(&mut self, topic: Arc<str>, partition: i32, order: u64, value: CommittedOffset) {
+        self.by_topic
+            .entry(topic)
+            .or_default()
+            .insert(partition, (order, value));
+    }
+
+    pub fn remove(&mut self, topic: &str, partition: i32) {
+        if let Some(partitions) = self.by_topic.get_mut(topic) {
+            partitions.remove(&partition);
+            if partitions.is_empty() {
+                self.by_topic.remove(topic);
+            }
+        }
+    }
+
+    pub fn get(&self, topic: &str, partition: i32) -> Option<&CommittedOffset> {
+        self.by_topic.get(topic)?.get(&partition).map(|(_, value)| value)
+    }
+
+    pub fn order(&self, topic: &str, partition: i32) -> Option<u64> {
+        self.by_topic.get(topic)?.get(&partition).map(|(order, _)| *order)
+    }
+
+    /// The topic's name as it is kept here, to share it.
+    pub fn topic_name(&self, topic: &str) -> Option<Arc<str>> {
+        self.by_topic.get_key_value(topic).map(|(name, _)| name.clone())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_topic.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i32, &CommittedOffset)> {
+        self.by_topic.iter().flat_map(|(topic, partitions)| {
+            partitions
+                .iter()
+                .map(move |(partition, (_, value))| (topic, *partition, value))
+        })
+    }
+
+    pub fn topics(&self) -> impl Iterator<Item = (&Arc<str>, impl Iterator<Item = (i32, &CommittedOffset)>)> {
+        self.by_topic.iter().map(|(topic, partitions)| {
+            (
+                topic,
+                partitions
+                    .iter()
+                    .map(|(partition, (_, value))| (*partition, value)),
+            )
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! The deadlines of one machine, at most one per purpose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::time::Moment;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// Looks for expired offsets.
+    Retention,
+    /// The end of a group's join phase.
+    Join(Arc<str>),
+    /// The end of a group's sync phase.
+    Sync(Arc<str>),
+    /// The end of a member's session: group id, member id.
+    Session(Arc<str>, Arc<str>),
+}
+
+/// Two views of one set: by purpose, to move a deadline, and by time, to find the next.
+#[derive(Debug, Default)]
+pub struct Timers {
+    deadlines: BTreeMap<Timer, Moment>,
+    queue: BTreeSet<(Moment, Timer)>,
+}
+
+impl Timers {
+    /// Arms `timer`, or moves it.
+    pub fn schedule(&mut self, timer: Timer, deadline: Moment) {
+        if let Some(old) = self.deadlines.insert(timer.clone(), deadline) {
+            if old == deadline {
+                return;
+            }
+            self.queue.remove(&(old, timer.clone()));
+        }
+        self.queue.insert((deadline, timer));
+    }
+
+    pub fn cancel(&mut self, timer: Timer) {
+        if let Some(deadline) = self.deadlines.remove(&timer) {
+            self.queue.remove(&(deadline, timer));
+        }
+    }
+
+    pub fn next(&self) -> Option<Moment> {
+        self.queue.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Takes one timer whose deadline has come.
+    pub fn pop(&mut self, now: Moment) -> Option<Timer> {
+        if self.next()? > now {
+            return None;
+        }
+        let (_, timer) = self.queue.pop_first()?;
+        self.deadlines.remove(&timer);
+        Some(timer)
+    }
+
+    pub fn count(&self) -> usize {
+        self.deadlines.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moved_deadline_fires_once_and_late() {
+        let mut timers = Timers::default();
+        timers.schedule(Timer::Retention, Moment(5));
+        timers.schedule(Timer::Retention, Moment(9));
+        assert_eq!(timers.pop(Moment(8)), None);
+        assert_eq!(timers.pop(Moment(9)), Some(Timer::Retention));
+        assert_eq!(timers.pop(Moment(9)), None);
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn timers_fire_in_the_order_of_their_deadlines() {
+        let mut timers = Timers::default();
+        timers.schedule(Timer::Join("b".into()), Moment(2));
+        timers.schedule(Timer::Sync("a".into()), Moment(1));
+        timers.schedule(Timer::Join("c".into()), Moment(3));
+        timers.cancel(Timer::Join("b".into()));
+        assert_eq!(timers.pop(Moment(7)), Some(Timer::Sync("a".into())));
+        assert_eq!(timers.pop(Moment(7)), Some(Timer::Join("c".into())));
+        assert_eq!(timers.count(), 0);
+    }
+}

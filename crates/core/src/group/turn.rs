@@ -1,0 +1,93 @@
+//! What a group needs while it answers one request or one timer.
+
+use std::sync::Arc;
+
+use crate::time::{Moment, Timestamp};
+
+use super::config::GroupConfig;
+use super::group::Group;
+use super::record::{GroupRecord, StoredGroup};
+use super::reply::{GroupReply, Step};
+use super::request::Ticket;
+use super::timer::{Timer, Timers};
+
+/// Both clocks at one instant: deadlines come from the first, records carry the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    pub moment: Moment,
+    pub timestamp: Timestamp,
+}
+
+pub(super) struct Turn<'m> {
+    pub now: Now,
+    pub config: &'m GroupConfig,
+    pub timers: &'m mut Timers,
+    pub order: &'m mut u64,
+    pub ids: &'m mut MemberIds,
+    pub step: Step,
+}
+
+impl Turn<'_> {
+    /// Applies a record and asks the caller to make it durable.
+    pub fn record(&mut self, group: &mut Group, record: GroupRecord) {
+        *self.order += 1;
+        group.apply(*self.order, &record);
+        self.step.records.push(record);
+    }
+
+    pub fn record_group(&mut self, group: &mut Group, stored: StoredGroup) {
+        let record = GroupRecord::Group {
+            group: group.group_id.clone(),
+            value: Some(Arc::new(stored)),
+        };
+        self.record(group, record);
+    }
+
+    pub fn reply(&mut self, ticket: Ticket, reply: GroupReply) {
+        self.step.replies.push((ticket, reply));
+    }
+
+    /// Negative times count as none.
+    pub fn schedule(&mut self, timer: Timer, in_ms: i32) {
+        let in_ms = u64::try_from(in_ms).unwrap_or(0);
+        self.timers.schedule(timer, self.now.moment.after_ms(in_ms));
+    }
+}
+
+/// Member ids in the form Apache Kafka gives them: a readable prefix and a random UUID.
+#[derive(Clone, Debug)]
+pub struct MemberIds {
+    state: u64,
+}
+
+impl MemberIds {
+    /// Two coordinators, or two lives of one, must not share a seed.
+    pub fn new(seed: u64) -> MemberIds {
+        MemberIds { state: seed }
+    }
+
+    pub fn next(&mut self, prefix: &str) -> Arc<str> {
+        let (high, low) = (self.next_u64(), self.next_u64());
+        // RFC 9562: version 4 in the high nibble of byte 6, variant 10 in the top bits of byte 8.
+        let high = (high & !0xf000) | 0x4000;
+        let low = (low & !(0b11 << 62)) | (0b10 << 62);
+        format!(
+            "{prefix}-{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xffff,
+            low >> 48,
+            low & 0xffff_ffff_ffff
+        )
+        .into()
+    }
+
+    /// SplitMix64 (Steele, Lea and Flood, 2014).
+    fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
