@@ -5,10 +5,14 @@
 //!
 //! Reading order: the modules below, top to bottom.
 
+pub mod config;
+pub mod controller;
 pub mod executor;
+pub mod image;
 pub mod group;
 pub mod node;
 pub mod partition;
+pub mod random;
 pub mod reply;
 pub mod request;
 pub mod slot;

@@ -1,0 +1,253 @@
+//! Decisions about configurations: who may set what to which value, and the records that do it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::metadata_records::{MetadataRecord, config::ConfigRecord};
+
+use super::Decider;
+use super::topics::{Refusal, topic_name_problem};
+use crate::config::{self, ValueKind};
+use crate::image::record::RecordList;
+use crate::image::{ConfigResource, ConfigResourceType, ConfigValues};
+
+/// What IncrementalAlterConfigs does with one value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigOperation {
+    Set(String),
+    Delete,
+    /// Adds elements to a list, in the client's spelling: `a,b`.
+    Append(String),
+    Subtract(String),
+}
+
+/// All changes that one request makes to one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigChange {
+    pub resource: ConfigResource,
+    pub operations: Vec<(String, ConfigOperation)>,
+}
+
+/// The values that AlterConfigs leaves a resource with: everything not named is removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigReplacement {
+    pub resource: ConfigResource,
+    pub values: Vec<(String, Option<String>)>,
+}
+
+// Kafka's limit: the length of a string in the older encodings is an i16.
+const VALUE_BYTES_MAX: usize = i16::MAX as usize;
+
+impl Decider<'_> {
+    /// Decides about every resource of an IncrementalAlterConfigs request, in the request's order.
+    pub fn alter_configs_incrementally(&self, changes: &[ConfigChange]) -> (RecordList, Vec<Result<(), Refusal>>) {
+        let mut records = RecordList::default();
+        let results = changes.iter().map(|change| self.alter_resource(change, &mut records)).collect();
+        (records, results)
+    }
+
+    /// Decides about every resource of an AlterConfigs request, in the request's order.
+    pub fn replace_configs(&self, replacements: &[ConfigReplacement]) -> (RecordList, Vec<Result<(), Refusal>>) {
+        let mut records = RecordList::default();
+        let results = replacements.iter().map(|change| self.replace_resource(change, &mut records)).collect();
+        (records, results)
+    }
+
+    fn current_values(&self, resource: &ConfigResource) -> Arc<ConfigValues> {
+        self.image.config(resource).cloned().unwrap_or_default()
+    }
+
+    fn alter_resource(&self, change: &ConfigChange, records: &mut RecordList) -> Result<(), Refusal> {
+        let current = self.current_values(&change.resource);
+        let mut next = ConfigValues::clone(&current);
+        let mut touched = BTreeMap::<Arc<str>, Option<Arc<str>>>::new();
+        for (key, operation) in &change.operations {
+            let key: Arc<str> = key.as_str().into();
+            if touched.contains_key(&key) {
+                return Err(Refusal::new(
+                    ErrorCode::InvalidRequest,
+                    format!("Error due to duplicate config keys: {key}"),
+                ));
+            }
+            let value = match operation {
+                ConfigOperation::Set(value) => Some(Arc::from(value.as_str())),
+                ConfigOperation::Delete => None,
+                ConfigOperation::Append(elements) => Some(self.edit_list(change, &current, &key, elements, true)?),
+                ConfigOperation::Subtract(elements) => Some(self.edit_list(change, &current, &key, elements, false)?),
+            };
+            match &value {
+                Some(value) => next.insert(key.clone(), value.clone()),
+                None => next.remove(&key),
+            };
+            touched.insert(key, value);
+        }
+        self.check_resource(&change.resource, &touched, &next)?;
+        self.push_changes(&change.resource, &current, &touched, records);
+        Ok(())
+    }
+
+    fn edit_list(
+        &self,
+        change: &ConfigChange,
+        current: &ConfigValues,
+        key: &Arc<str>,
+        elements: &str,
+        append: bool,
+    ) -> Result<Arc<str>, Refusal> {
+        if config::value_kind(change.resource.resource_type, key) != Some(ValueKind::List) {
+            let operation = if append { "APPEND" } else { "SUBTRACT" };
+            return Err(Refusal::new(
+                ErrorCode::InvalidConfig,
+                format!("Can't {operation} to key {key} because its type is not LIST."),
+            ));
+        }
+        let default = config::default_value(change.resource.resource_type, key).unwrap_or_default();
+        let start = current.get(key).map_or(default, |value| value);
+        let mut list: Vec<&str> = start.split(',').map(str::trim).filter(|element| !element.is_empty()).collect();
+        for element in elements.split(',').map(str::trim) {
+            match (append, list.iter().position(|known| *known == element)) {
+                (true, None) => list.push(element),
+                (false, Some(index)) => {
+                    list.remove(index);
+                }
+                (true, Some(_)) | (false, None) => {}
+            }
+        }
+        Ok(list.join(",").into())
+    }
+
+    fn replace_resource(&self, change: &ConfigReplacement, records: &mut RecordList) -> Result<(), Refusal> {
+        let current = self.current_values(&change.resource);
+        let mut next = ConfigValues::new();
+        let mut touched: BTreeMap<Arc<str>, Option<Arc<str>>> =
+            current.keys().map(|key| (key.clone(), None)).collect();
+        for (key, value) in &change.values {
+            let Some(value) = value else {
+                return Err(Refusal::new(
+                    ErrorCode::InvalidRequest,
+                    format!("Null value not supported for : {key}"),
+                ));
+            };
+            let (key, value): (Arc<str>, Arc<str>) = (key.as_str().into(), value.as_str().into());
+            next.insert(key.clone(), value.clone());
+            touched.insert(key, Some(value));
+        }
+        self.check_resource(&change.resource, &touched, &next)?;
+        self.push_changes(&change.resource, &current, &touched, records);
+        Ok(())
+    }
+
+    fn push_changes(
+        &self,
+        resource: &ConfigResource,
+        current: &ConfigValues,
+        touched: &BTreeMap<Arc<str>, Option<Arc<str>>>,
+        records: &mut RecordList,
+    ) {
+        for (key, value) in touched {
+            if current.get(key) == value.as_ref() {
+                continue;
+            }
+            let record = ConfigRecord {
+                resource_type: resource.resource_type.code(),
+                resource_name: &resource.name,
+                name: key,
+                value: value.as_deref(),
+            };
+            records.push(MetadataRecord::Config(record), 0);
+        }
+    }
+
+    fn check_resource(
+        &self,
+        resource: &ConfigResource,
+        touched: &BTreeMap<Arc<str>, Option<Arc<str>>>,
+        next: &ConfigValues,
+    ) -> Result<(), Refusal> {
+        let invalid = |message: String| Err(Refusal::new(ErrorCode::InvalidConfig, message));
+        if let Some((key, value)) =
+            touched.iter().find_map(|(key, value)| Some((key, value.as_ref()?)).filter(|(_, v)| v.len() > VALUE_BYTES_MAX))
+        {
+            return invalid(format!(
+                "value of {key} has {} bytes, {VALUE_BYTES_MAX} are allowed",
+                value.len()
+            ));
+        }
+        match resource.resource_type {
+            ConfigResourceType::Topic => self.check_topic(&resource.name, next),
+            ConfigResourceType::Broker => self.check_broker(resource, touched, next),
+            ConfigResourceType::Group => {
+                if resource.name.is_empty() {
+                    return Err(Refusal::new(ErrorCode::InvalidRequest, "Default group resources are not allowed."));
+                }
+                match config::group_values_error(next) {
+                    Some(problem) => invalid(problem),
+                    None => Ok(()),
+                }
+            }
+            ConfigResourceType::ClientMetrics => {
+                if resource.name.is_empty() {
+                    return Err(Refusal::new(
+                        ErrorCode::InvalidRequest,
+                        "Default client metrics resources are not allowed.",
+                    ));
+                }
+                match config::client_metrics_values_error(next) {
+                    Some(problem) => invalid(problem),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn check_topic(&self, name: &str, next: &ConfigValues) -> Result<(), Refusal> {
+        if name.is_empty() {
+            return Err(Refusal::new(ErrorCode::InvalidRequest, "Default topic resources are not allowed."));
+        }
+        if let Some(problem) = topic_name_problem(name) {
+            return Err(Refusal::new(ErrorCode::InvalidTopicException, problem));
+        }
+        if let Some(problem) = config::topic_values_error(next) {
+            return Err(Refusal::new(ErrorCode::InvalidConfig, problem));
+        }
+        if self.image.topic(name).is_none() {
+            return Err(Refusal::new(
+                ErrorCode::UnknownTopicOrPartition,
+                format!("The topic '{name}' does not exist."),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_broker(
+        &self,
+        resource: &ConfigResource,
+        touched: &BTreeMap<Arc<str>, Option<Arc<str>>>,
+        next: &ConfigValues,
+    ) -> Result<(), Refusal> {
+        if !resource.name.is_empty() {
+            let Ok(node_id) = resource.name.parse::<i32>() else {
+                return Err(Refusal::new(
+                    ErrorCode::InvalidRequest,
+                    format!("Node id must be an integer, but it is: {}", resource.name),
+                ));
+            };
+            if node_id != self.config.node_id {
+                return Err(Refusal::new(
+                    ErrorCode::BrokerIdNotRegistered,
+                    format!("No node with id {node_id} found."),
+                ));
+            }
+        }
+        for key in touched.keys() {
+            if let Some(problem) = config::broker_update_problem(key, resource.name.is_empty()) {
+                return Err(Refusal::new(ErrorCode::InvalidRequest, problem));
+            }
+        }
+        match config::broker_values_error(next) {
+            Some(problem) => Err(Refusal::new(ErrorCode::InvalidConfig, problem)),
+            None => Ok(()),
+        }
+    }
+}

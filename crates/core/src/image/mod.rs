@@ -1,0 +1,174 @@
+//! What the cluster is: topics, brokers, configurations, as one immutable value.
+//!
+//! A [`MetadataImage`] comes into being in one way only: records of the metadata log are applied to an
+//! [`delta::ImageDelta`], which becomes the next image. Nothing else creates a topic or changes a configuration, so an
+//! image that is replayed from the log, or from a snapshot, is the image that was published before.
+//!
+//! Reading order: the modules below, top to bottom.
+
+pub mod access;
+pub mod cluster;
+pub mod features;
+pub mod topics;
+
+pub mod delta;
+pub mod record;
+pub mod replay;
+pub mod snapshot;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_wire::primitives::Uuid;
+
+use crate::config::{StaticConfig, TopicConfig};
+use access::{AclImage, ClientQuotaEntity, DelegationTokenImage, ScramCredential, ScramKey};
+use cluster::{BrokerImage, ControllerImage};
+use features::FeaturesImage;
+use topics::{TopicImage, TopicsImage};
+
+/// A resource that carries configurations: its type as on the wire, and its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConfigResource {
+    pub resource_type: ConfigResourceType,
+    /// Empty for the cluster-wide default of a broker resource.
+    pub name: Arc<str>,
+}
+
+impl ConfigResource {
+    pub fn topic(name: &str) -> ConfigResource {
+        ConfigResource { resource_type: ConfigResourceType::Topic, name: name.into() }
+    }
+
+    pub fn broker(node_id: i32) -> ConfigResource {
+        ConfigResource { resource_type: ConfigResourceType::Broker, name: node_id.to_string().into() }
+    }
+
+    /// The defaults of all brokers.
+    pub fn cluster_default() -> ConfigResource {
+        ConfigResource { resource_type: ConfigResourceType::Broker, name: "".into() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConfigResourceType {
+    Topic,
+    Broker,
+    ClientMetrics,
+    Group,
+}
+
+impl ConfigResourceType {
+    pub fn from_code(code: i8) -> Option<ConfigResourceType> {
+        match code {
+            2 => Some(ConfigResourceType::Topic),
+            4 => Some(ConfigResourceType::Broker),
+            16 => Some(ConfigResourceType::ClientMetrics),
+            32 => Some(ConfigResourceType::Group),
+            _ => None,
+        }
+    }
+
+    pub fn code(self) -> i8 {
+        match self {
+            ConfigResourceType::Topic => 2,
+            ConfigResourceType::Broker => 4,
+            ConfigResourceType::ClientMetrics => 16,
+            ConfigResourceType::Group => 32,
+        }
+    }
+}
+
+/// The values set for one resource.
+pub type ConfigValues = BTreeMap<Arc<str>, Arc<str>>;
+
+/// Up to where in the metadata log an image knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Provenance {
+    /// Offset of the last record applied, -1 before the first.
+    pub last_offset: i64,
+    pub last_epoch: i32,
+    /// Append time of the last batch applied, in milliseconds.
+    pub last_timestamp_ms: i64,
+}
+
+impl Provenance {
+    pub const EMPTY: Provenance = Provenance { last_offset: -1, last_epoch: 0, last_timestamp_ms: 0 };
+}
+
+/// The state of the cluster as of one offset of the metadata log.
+///
+/// Cloning copies a dozen pointers; parts that a change leaves alone are shared.
+#[derive(Clone, Debug)]
+pub struct MetadataImage {
+    pub provenance: Provenance,
+    pub features: Arc<FeaturesImage>,
+    pub brokers: Arc<BTreeMap<i32, BrokerImage>>,
+    pub controllers: Arc<BTreeMap<i32, ControllerImage>>,
+    pub topics: Arc<TopicsImage>,
+    pub configs: Arc<BTreeMap<ConfigResource, Arc<ConfigValues>>>,
+    pub client_quotas: Arc<BTreeMap<ClientQuotaEntity, BTreeMap<Arc<str>, f64>>>,
+    pub scram_credentials: Arc<BTreeMap<ScramKey, ScramCredential>>,
+    pub acls: Arc<BTreeMap<Uuid, AclImage>>,
+    pub delegation_tokens: Arc<BTreeMap<Arc<str>, DelegationTokenImage>>,
+    /// The first producer id that has not been handed out in a block, -1 before the first block.
+    pub next_producer_id: i64,
+    /// What holds for topics without settings of their own.
+    pub topic_defaults: Arc<TopicConfig>,
+    /// What the configuration file says: the ground below all dynamic configurations.
+    pub static_config: Arc<StaticConfig>,
+}
+
+impl MetadataImage {
+    pub fn empty(static_config: Arc<StaticConfig>) -> MetadataImage {
+        let mut image = MetadataImage {
+            provenance: Provenance::EMPTY,
+            features: Arc::default(),
+            brokers: Arc::default(),
+            controllers: Arc::default(),
+            topics: Arc::default(),
+            configs: Arc::default(),
+            client_quotas: Arc::default(),
+            scram_credentials: Arc::default(),
+            acls: Arc::default(),
+            delegation_tokens: Arc::default(),
+            next_producer_id: -1,
+            topic_defaults: Arc::default(),
+            static_config,
+        };
+        image.topic_defaults = Arc::new(TopicConfig::defaults(&image));
+        image
+    }
+
+    pub fn topic(&self, name: &str) -> Option<&Arc<TopicImage>> {
+        self.topics.by_name(name)
+    }
+
+    pub fn topic_by_id(&self, id: Uuid) -> Option<&Arc<TopicImage>> {
+        self.topics.by_id(id)
+    }
+
+    /// What was set for `resource` itself, without defaults.
+    pub fn config(&self, resource: &ConfigResource) -> Option<&Arc<ConfigValues>> {
+        self.configs.get(resource)
+    }
+
+    /// What was set for one group with `kafka-configs --entity-type groups`.
+    pub fn group_config(&self, group_id: &str) -> Option<&Arc<ConfigValues>> {
+        // Most clusters configure no group, and then nothing is allocated here.
+        if self.configs.is_empty() {
+            return None;
+        }
+        self.configs.get(&ConfigResource { resource_type: ConfigResourceType::Group, name: group_id.into() })
+    }
+
+    /// The value of a broker setting that may change at run time: this broker's, else the cluster's, else `None`.
+    pub fn dynamic_broker_value(&self, node_id: i32, key: &str) -> Option<&Arc<str>> {
+        [ConfigResource::broker(node_id), ConfigResource::cluster_default()]
+            .iter()
+            .find_map(|resource| self.configs.get(resource)?.get(key))
+    }
+}

@@ -1,0 +1,203 @@
+//! The metadata log turned into images, batch by batch.
+
+use std::sync::Arc;
+
+use ottla_wire::metadata_records::{MetadataRecord, decode_frame};
+use ottla_wire::primitives::Uuid;
+use ottla_wire::records::batch::{Batch, batches};
+use ottla_wire::records::compression::Codec;
+use ottla_wire::records::control::ControlRecord;
+
+use super::delta::{ImageChanges, ImageDelta, ImageError};
+use super::features::{KRAFT_VERSION, supported_range};
+use super::{MetadataImage, Provenance};
+
+/// Who votes about the metadata log, from its control records (KIP-853).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QuorumImage {
+    /// 0: voters are those of `controller.quorum.voters`; 1: voters are in the log.
+    pub kraft_version: i16,
+    /// Node and directory ids; empty at kraft version 0.
+    pub voters: Vec<(i32, Uuid)>,
+}
+
+/// Applies batches in log order. Records inside a metadata transaction (KIP-866) take effect at its end, or never.
+#[derive(Debug)]
+pub struct Replay {
+    image: Arc<MetadataImage>,
+    quorum: QuorumImage,
+    /// Records of the open transaction, in an image nobody else sees yet.
+    transaction: Option<ImageDelta>,
+    /// What the image learned since `take_changes`.
+    changes: ImageChanges,
+}
+
+impl Replay {
+    pub fn new(image: Arc<MetadataImage>) -> Replay {
+        Replay { image, quorum: QuorumImage::default(), transaction: None, changes: ImageChanges::default() }
+    }
+
+    /// The image as of the last complete batch outside a transaction.
+    pub fn image(&self) -> &Arc<MetadataImage> {
+        &self.image
+    }
+
+    pub fn quorum(&self) -> &QuorumImage {
+        &self.quorum
+    }
+
+    pub fn in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// What happened since the last call.
+    pub fn take_changes(&mut self) -> ImageChanges {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Applies the data records of one batch, given as their values.
+    ///
+    /// - Errors: the batch left no trace, and the broker must not go on.
+    pub fn apply<'a>(
+        &mut self,
+        provenance: Provenance,
+        values: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(), ImageError> {
+        let mut image = self.image.clone();
+        let mut changes = Vec::new();
+        let mut transaction = self.transaction.take();
+        let mut delta = ImageDelta::new(&image);
+        for value in values {
+            let (record, _version) = decode_frame(value)?;
+            match (&record, &mut transaction) {
+                (MetadataRecord::BeginTransaction(_), Some(_)) => {
+                    return Err(ImageError::Transaction { reason: "begin inside a transaction" });
+                }
+                (MetadataRecord::BeginTransaction(_), None) => {
+                    let (next, change) = delta.finish(provenance)?;
+                    changes.push(change);
+                    image = Arc::new(next);
+                    delta = ImageDelta::new(&image);
+                    transaction = Some(ImageDelta::new(&image));
+                }
+                (MetadataRecord::EndTransaction(_), open) => {
+                    let Some(done) = open.take() else {
+                        return Err(ImageError::Transaction { reason: "end without begin" });
+                    };
+                    let (next, change) = done.finish(provenance)?;
+                    changes.push(change);
+                    image = Arc::new(next);
+                    delta = ImageDelta::new(&image);
+                }
+                (MetadataRecord::AbortTransaction(_), open) => {
+                    if open.take().is_none() {
+                        return Err(ImageError::Transaction { reason: "abort without begin" });
+                    }
+                    delta = ImageDelta::new(&image);
+                }
+                (record, Some(open)) => open.apply(record)?,
+                (record, None) => delta.apply(record)?,
+            }
+        }
+        // Inside a transaction the image moves on in time, not in content.
+        let (next, change) = delta.finish(provenance)?;
+        changes.push(change);
+        self.image = Arc::new(next);
+        self.transaction = transaction;
+        for change in changes {
+            self.changes.merge(change);
+        }
+        Ok(())
+    }
+
+    /// Applies whole batches that lie back to back, as in a segment or a snapshot; returns how many bytes that were.
+    ///
+    /// - Errors: a batch that is cut, damaged or not understood; those before it have been applied.
+    pub fn apply_batches(&mut self, bytes: &[u8]) -> Result<usize, ImageError> {
+        let mut iter = batches(bytes);
+        while let Some(batch) = iter.next() {
+            let batch = batch.map_err(batch_error)?;
+            batch.verify_checksum().map_err(batch_error)?;
+            self.apply_batch(&batch)?;
+        }
+        Ok(iter.position())
+    }
+
+    /// Applies one batch whose checksum was verified.
+    pub fn apply_batch(&mut self, batch: &Batch<'_>) -> Result<(), ImageError> {
+        let header = &batch.header;
+        if header.compression() != Some(Codec::None) {
+            return Err(ImageError::Batch { reason: format!("batch at offset {} is compressed", header.base_offset) });
+        }
+        let provenance = Provenance {
+            last_offset: header.last_offset(),
+            last_epoch: header.leader_epoch,
+            last_timestamp_ms: header.max_timestamp,
+        };
+        if header.is_control() {
+            for record in batch.records() {
+                let record = record.map_err(batch_error)?;
+                self.apply_control(&ControlRecord::decode(&record).map_err(batch_error)?)?;
+            }
+            let mut image = MetadataImage::clone(&self.image);
+            image.provenance = provenance;
+            self.image = Arc::new(image);
+            return Ok(());
+        }
+        let mut values = Vec::with_capacity(header.record_count.clamp(0, 1024) as usize);
+        for record in batch.records() {
+            let record = record.map_err(batch_error)?;
+            let value = record.value.ok_or_else(|| ImageError::Batch {
+                reason: format!("record at offset {} has no value", record.offset),
+            })?;
+            values.push(value);
+        }
+        self.apply(provenance, values)
+    }
+
+    fn apply_control(&mut self, record: &ControlRecord<'_>) -> Result<(), ImageError> {
+        match record {
+            ControlRecord::KRaftVersion { kraft_version } => {
+                let (min, max) = supported_range(KRAFT_VERSION);
+                let level = *kraft_version;
+                if !(min..=max).contains(&level) {
+                    return Err(ImageError::UnsupportedFeature { name: KRAFT_VERSION.to_owned(), level, min, max });
+                }
+                self.quorum.kraft_version = level;
+            }
+            ControlRecord::Voters(record) => {
+                self.quorum.voters =
+                    record.voters.iter().map(|voter| (voter.voter_id, voter.voter_directory_id)).collect();
+            }
+            ControlRecord::LeaderChange(_) | ControlRecord::SnapshotHeader { .. } | ControlRecord::SnapshotFooter => {}
+            ControlRecord::EndTransaction { .. } | ControlRecord::Unknown { .. } => {
+                return Err(ImageError::Batch {
+                    reason: format!("control record of type {} has no place here", record.record_type()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces where the image comes from: records of a snapshot stand for another offset than their own.
+    pub fn set_provenance(&mut self, provenance: Provenance) {
+        let mut image = MetadataImage::clone(&self.image);
+        image.provenance = provenance;
+        self.image = Arc::new(image);
+    }
+}
+
+fn batch_error(error: impl std::fmt::Display) -> ImageError {
+    ImageError::Batch { reason: error.to_string() }
+}
+
+impl ImageChanges {
+    fn merge(&mut self, later: ImageChanges) {
+        for topic in &later.topics_removed {
+            self.topics_changed.remove(&topic.id);
+        }
+        self.topics_changed.extend(later.topics_changed);
+        self.topics_removed.extend(later.topics_removed);
+        self.configs_changed.extend(later.configs_changed);
+    }
+}
