@@ -52,7 +52,7 @@ pub(crate) fn last_where<E: IndexEntry>(
     Ok(last)
 }
 
-pub(crate) fn read_entry<E: IndexEntry>(file: &dyn DiskFile, index: u32, mode: ReadMode) -> io::Result<E> {
+fn read_entry<E: IndexEntry>(file: &dyn DiskFile, index: u32, mode: ReadMode) -> io::Result<E> {
     let mut buffer = [0; 32];
     let bytes = &mut buffer[..E::BYTES];
     read_whole(file, bytes, u64::from(index) * E::BYTES as u64, mode)?;

@@ -10,8 +10,12 @@ mod error;
 mod partition_log;
 mod reader;
 mod read_mode;
+mod timestamp_search;
 mod sync;
+mod retention;
+mod truncation;
 mod segment;
+mod stored_batch;
 mod index_file;
 mod offset_index;
 mod time_index;
@@ -21,6 +25,7 @@ mod leader_epoch;
 mod recovery;
 mod batch_scanner;
 pub mod checkpoint;
+pub mod directory;
 pub mod disk;
 
 pub use config::LogConfig;
@@ -31,7 +36,9 @@ pub use producer_state::ActiveProducer;
 pub use read_mode::ReadMode;
 pub use reader::{Bound, LogReader, Read, ReadRegion, SegmentPosition};
 pub use recovery::{OpenOptions, RecoveryReport};
+pub use retention::SegmentRemoval;
 pub use sync::{CheckpointJob, SyncJob, WritebackJob};
+pub use timestamp_search::{Lookup, TimestampOffset};
 pub use transaction_index::AbortedTransaction;
 
 /// The file of a partition's leader epochs.

@@ -5,9 +5,11 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 
+use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, MAGIC};
 
 use crate::config::LogConfig;
+use crate::directory::write_partition_metadata;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{AppendError, LogError};
 use crate::leader_epoch::LeaderEpochs;
@@ -89,6 +91,8 @@ pub struct PartitionLog {
     pub(crate) poison: Option<Arc<str>>,
     pub(crate) unsynced: Unsynced,
     pub(crate) checkpoints: Checkpoints,
+    /// How often the log was truncated: a job from before says nothing about the log after.
+    pub(crate) truncations: u64,
     /// Headers of an append of several batches; kept for its capacity.
     scratch: Vec<u8>,
 }
@@ -151,6 +155,32 @@ impl PartitionLog {
         crate::recovery::open(disk, directory, config, options)
     }
 
+    /// Makes the directory of a new partition: first `partition.metadata`, which tells whose it is, then an empty log that
+    /// begins at `start_offset`. Waits for the device.
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        topic_id: Uuid,
+        config: LogConfig,
+        start_offset: i64,
+        now_ms: i64,
+    ) -> Result<PartitionLog, LogError> {
+        disk.create_directories(directory)
+            .map_err(|source| LogError::io("create", directory, source))?;
+        write_partition_metadata(&*disk, directory, topic_id)?;
+        if let Some(parent) = directory.parent() {
+            disk.sync_directory(parent)
+                .map_err(|source| LogError::io("sync", parent, source))?;
+        }
+        let options = OpenOptions {
+            clean_shutdown: true,
+            recovery_point: 0,
+            log_start_offset: start_offset,
+            now_ms,
+        };
+        PartitionLog::open(disk, directory, config, options).map(|(log, _)| log)
+    }
+
     pub(crate) fn assemble(opened: OpenedLog) -> PartitionLog {
         PartitionLog {
             disk: opened.disk,
@@ -172,6 +202,7 @@ impl PartitionLog {
                 sealed: opened.resealed,
                 ..Checkpoints::default()
             },
+            truncations: 0,
             scratch: Vec::new(),
         }
     }
@@ -496,7 +527,7 @@ impl PartitionLog {
     }
 
     /// Closes the active segment and begins the next. Does not sync: the next sync job covers the closed file too.
-    fn roll(&mut self, now_ms: i64) -> Result<(), LogError> {
+    pub(crate) fn roll(&mut self, now_ms: i64) -> Result<(), LogError> {
         let base_offset = self.end_offset;
         let segment = create_segment(&self.disk, &self.directory, base_offset)?;
         self.seal_active();
@@ -536,11 +567,15 @@ impl PartitionLog {
             directory,
             end: self.end(),
             checkpoint: self.capture_checkpoint(),
+            truncations: self.truncations,
         })
     }
 
     /// Takes the outcome of a sync: on success everything it covered is durable, on failure the log is poisoned.
     pub fn finish_sync(&mut self, job: SyncJob, result: io::Result<()>) -> Result<Bound, LogError> {
+        if job.truncations != self.truncations {
+            return Ok(self.durable);
+        }
         self.unsynced.in_flight = false;
         if let Err(error) = result {
             return Err(self.poison_with(format!("sync of {} failed: {error}", self.directory.display())));
@@ -550,10 +585,7 @@ impl PartitionLog {
                 reason: Arc::clone(reason),
             });
         }
-        // A truncation may have come in between.
-        if job.end.offset <= self.end_offset && job.end.offset > self.durable.offset {
-            self.durable = job.end;
-        }
+        self.durable = job.end;
         self.active.written_back = self.active.written_back.max(match job.end.position {
             Some(end) if end.segment_base_offset == self.active.segment.base_offset => end.position,
             _ => 0,
@@ -625,6 +657,7 @@ impl PartitionLog {
             stale_snapshots,
             leader_epochs: std::mem::take(&mut self.leader_epochs_dirty).then(|| self.leader_epochs.encode()),
             recovery_point: self.end_offset,
+            truncations: self.truncations,
         }))
     }
 
@@ -649,6 +682,9 @@ impl PartitionLog {
         job: CheckpointJob,
         result: Result<(), LogError>,
     ) -> Result<i64, LogError> {
+        if job.truncations != self.truncations {
+            return Ok(self.recovery_point);
+        }
         self.checkpoints.in_flight = false;
         if let Err(error) = result {
             // The next checkpoint writes the same entries again; only memory and recovery time were lost.
@@ -664,7 +700,7 @@ impl PartitionLog {
             return Err(error);
         }
         job.segments.iter().for_each(IndexWrite::finish);
-        self.recovery_point = self.recovery_point.max(job.recovery_point.min(self.end_offset));
+        self.recovery_point = self.recovery_point.max(job.recovery_point);
         Ok(self.recovery_point)
     }
 

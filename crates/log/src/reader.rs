@@ -88,9 +88,9 @@ pub struct LogReader {
 }
 
 /// What a read needs from the state, taken at one moment.
-struct View {
-    segments: Arc<Vec<Arc<Segment>>>,
-    start_offset: i64,
+pub(crate) struct View {
+    pub segments: Arc<Vec<Arc<Segment>>>,
+    pub start_offset: i64,
     end_offset: i64,
     end_position: u64,
     first: Option<BatchPlace>,
@@ -150,7 +150,7 @@ impl LogReader {
         }
     }
 
-    fn view(&self, offset: i64, bound: Bound) -> View {
+    pub(crate) fn view(&self, offset: i64, bound: Bound) -> View {
         let state = self.state();
         let bound_position = bound.position.or_else(|| {
             let place = state.recent_batch(bound.offset)?;
@@ -279,7 +279,7 @@ impl View {
     }
 
     /// Where in segment `index` the bound lies.
-    fn bound_position(&self, index: usize, bound_offset: i64, mode: ReadMode) -> io::Result<u64> {
+    pub fn bound_position(&self, index: usize, bound_offset: i64, mode: ReadMode) -> io::Result<u64> {
         let segment = &self.segments[index];
         let end = self.segment_end(index);
         let next_base = self
@@ -299,7 +299,7 @@ impl View {
             .map_or(end, |place| place.position))
     }
 
-    fn describe(&self, offset: i64, error: io::Error) -> LogError {
+    pub fn describe(&self, offset: i64, error: io::Error) -> LogError {
         let segment = &self.segments[segment_index(&self.segments, offset)];
         LogError::io("read", &segment.path(FileKind::Log), error)
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
 
 use crate::disk::{Disk, DiskFile, OpenMode};
-use crate::index_file::{Floor, IndexEntry, SparseIndex, last_where, read_entry};
+use crate::index_file::{Floor, SparseIndex, last_where};
 use crate::offset_index::OffsetEntry;
 use crate::read_mode::{ReadMode, read_up_to};
 use crate::time_index::TimeEntry;
@@ -116,9 +116,10 @@ impl Default for IndexProgress {
     fn default() -> IndexProgress {
         IndexProgress {
             bytes_since_entry: 0,
-            largest_timestamp: UNKNOWN_TIMESTAMP,
+            // As in Kafka: -1 is no time, and only larger ones are worth an entry.
+            largest_timestamp: -1,
             offset_of_largest_timestamp: -1,
-            last_time_entry: UNKNOWN_TIMESTAMP,
+            last_time_entry: -1,
         }
     }
 }
@@ -251,8 +252,15 @@ impl Segment {
 
     /// The last time index entry with a timestamp below `timestamp`.
     pub fn time_floor(&self, timestamp: i64, mode: ReadMode) -> io::Result<Option<TimeEntry>> {
-        let precedes = |entry: &TimeEntry| entry.timestamp < timestamp;
-        let floor = self.indexes().times.floor(precedes);
+        self.time_entry_where(mode, |entry| entry.timestamp < timestamp)
+    }
+
+    fn time_entry_where(
+        &self,
+        mode: ReadMode,
+        precedes: impl Fn(&TimeEntry) -> bool,
+    ) -> io::Result<Option<TimeEntry>> {
+        let floor = self.indexes().times.floor(&precedes);
         match floor {
             Floor::Nothing => Ok(None),
             Floor::Memory(entry) => Ok(Some(entry)),
@@ -261,6 +269,13 @@ impl Segment {
                 Ok(last_where(&*file, count, mode, precedes)?.map(|(_, entry)| entry))
             }
         }
+    }
+
+    /// The last time index entry that speaks of an offset below `offset`.
+    pub fn time_floor_by_offset(&self, offset: i64, mode: ReadMode) -> io::Result<Option<TimeEntry>> {
+        self.time_entry_where(mode, |entry| {
+            self.base_offset + i64::from(entry.relative_offset) < offset
+        })
     }
 
     /// The last entry of the time index as a closed segment's file holds it.
@@ -304,27 +319,38 @@ impl Segment {
         end: u64,
         mode: ReadMode,
     ) -> io::Result<Option<BatchPlace>> {
+        self.find_batch_where(from, end, mode, |place| place.last_offset >= offset)
+    }
+
+    /// The first batch at or behind `from` and below `end` that is `wanted`; only headers are read.
+    pub fn find_batch_where(
+        &self,
+        from: u64,
+        end: u64,
+        mode: ReadMode,
+        wanted: impl Fn(&BatchPlace) -> bool,
+    ) -> io::Result<Option<BatchPlace>> {
         let mut buffer = [0; 4096];
         let mut position = from;
         while position + HEADER_BYTES as u64 <= end {
-            let wanted = usize::try_from(end - position)
+            let wanted_bytes = usize::try_from(end - position)
                 .unwrap_or(usize::MAX)
                 .min(buffer.len());
-            let read = read_up_to(&*self.file, &mut buffer[..wanted], position, mode)?;
+            let read = read_up_to(&*self.file, &mut buffer[..wanted_bytes], position, mode)?;
             let chunk_start = position;
             while let Some(bytes) = buffer[..read].get((position - chunk_start) as usize..)
                 && bytes.len() >= HEADER_BYTES
             {
                 let header =
                     BatchHeader::parse(bytes).map_err(|error| self.corrupt(position, &error.to_string()))?;
-                if header.last_offset() >= offset {
-                    let place = BatchPlace::new(&header, self.base_offset, position);
-                    if place.end() > end {
-                        return Err(self.corrupt(position, "batch reaches beyond the segment's end"));
-                    }
+                let place = BatchPlace::new(&header, self.base_offset, position);
+                if place.end() > end {
+                    return Err(self.corrupt(position, "batch reaches beyond the segment's end"));
+                }
+                if wanted(&place) {
                     return Ok(Some(place));
                 }
-                position += header.total_bytes() as u64;
+                position = place.end();
             }
             if position == chunk_start {
                 return Err(self.corrupt(position, "file is shorter than its batches"));
@@ -358,10 +384,5 @@ impl Segment {
                 && offset <= header.last_offset()
                 && position + header.total_bytes() as u64 <= end
         }))
-    }
-
-    pub fn read_index_entry<E: IndexEntry>(&self, kind: FileKind, index: u32) -> io::Result<E> {
-        let file = self.index_file(kind, ReadMode::Blocking)?;
-        read_entry(&*file, index, ReadMode::Blocking)
     }
 }

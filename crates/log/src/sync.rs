@@ -23,6 +23,7 @@ pub struct SyncJob {
     pub(crate) directory: Option<(Arc<dyn Disk>, Arc<Path>)>,
     pub(crate) end: Bound,
     pub(crate) checkpoint: Option<Box<CheckpointJob>>,
+    pub(crate) truncations: u64,
 }
 
 impl SyncJob {
@@ -56,6 +57,7 @@ pub struct CheckpointJob {
     pub(crate) stale_snapshots: Vec<i64>,
     pub(crate) leader_epochs: Option<Vec<u8>>,
     pub(crate) recovery_point: i64,
+    pub(crate) truncations: u64,
 }
 
 /// The index entries of one segment that its files lack.

@@ -1,0 +1,356 @@
+//! What lies in a log directory beside the partitions, and how partitions' directories are named.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ottla_wire::primitives::Uuid;
+
+use crate::checkpoint::{read_file, write_file};
+use crate::disk::Disk;
+use crate::error::LogError;
+
+pub const LOCK_FILE: &str = ".lock";
+pub const META_PROPERTIES_FILE: &str = "meta.properties";
+pub const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
+pub const PARTITION_METADATA_FILE: &str = "partition.metadata";
+
+/// A directory name is at most this long on all file systems in use.
+const DIRECTORY_NAME_BYTES_MAX: usize = 255;
+const TOPIC_NAME_BYTES_MAX: usize = 249;
+
+/// Kafka's rule for topic names. It also keeps a topic from leaving its directory.
+pub fn is_topic_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= TOPIC_NAME_BYTES_MAX
+        && name != "."
+        && name != ".."
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+/// What a directory is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionDirectoryKind {
+    Live,
+    /// Renamed for removal; whatever it holds is gone for clients.
+    Deleted,
+    /// Its topic was not known; kept for people to look at.
+    Stray,
+    /// A copy on its way from another directory.
+    Future,
+}
+
+/// The parsed name of a partition's directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionDirectory {
+    pub topic: String,
+    pub partition: i32,
+    pub kind: PartitionDirectoryKind,
+}
+
+impl PartitionDirectory {
+    /// `None`: not the name of a partition's directory.
+    pub fn parse(name: &str) -> Option<PartitionDirectory> {
+        let suffixed = [
+            ("-delete", PartitionDirectoryKind::Deleted),
+            ("-stray", PartitionDirectoryKind::Stray),
+            ("-future", PartitionDirectoryKind::Future),
+        ];
+        for (suffix, kind) in suffixed {
+            // `orders-0.<32 hex digits>-delete`
+            if let Some((live, unique)) = name.strip_suffix(suffix).and_then(|rest| rest.rsplit_once('.'))
+                && unique.len() == 32
+                && unique.bytes().all(|byte| byte.is_ascii_hexdigit())
+            {
+                return PartitionDirectory::parse_live(live, kind);
+            }
+        }
+        PartitionDirectory::parse_live(name, PartitionDirectoryKind::Live)
+    }
+
+    fn parse_live(name: &str, kind: PartitionDirectoryKind) -> Option<PartitionDirectory> {
+        let (topic, partition) = name.rsplit_once('-')?;
+        let digits = !partition.is_empty() && partition.bytes().all(|byte| byte.is_ascii_digit());
+        let partition = partition.parse().ok().filter(|_| digits)?;
+        is_topic_name(topic).then(|| PartitionDirectory {
+            topic: topic.to_string(),
+            partition,
+            kind,
+        })
+    }
+}
+
+/// `orders-0`
+pub fn partition_directory_name(topic: &str, partition: i32) -> String {
+    format!("{topic}-{partition}")
+}
+
+/// `orders-0.<unique>-delete`, the topic shortened if need be. `unique` makes the name free.
+pub fn deleted_directory_name(topic: &str, partition: i32, unique: Uuid) -> String {
+    suffixed_directory_name(topic, partition, unique, "-delete")
+}
+
+/// `orders-0.<unique>-stray`
+pub fn stray_directory_name(topic: &str, partition: i32, unique: Uuid) -> String {
+    suffixed_directory_name(topic, partition, unique, "-stray")
+}
+
+fn suffixed_directory_name(topic: &str, partition: i32, unique: Uuid, suffix: &str) -> String {
+    let unique: String = unique.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let tail = format!("-{partition}.{unique}{suffix}");
+    let topic_bytes = topic.len().min(DIRECTORY_NAME_BYTES_MAX - tail.len());
+    // Topic names are ASCII; a name that is not is cut where a character ends.
+    let mut end = topic_bytes;
+    while !topic.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{tail}", &topic[..end])
+}
+
+/// Removes a directory and the files in it, one level deep. What is gone already is no error.
+pub fn remove_partition_directory(disk: &dyn Disk, directory: &Path) -> Result<(), LogError> {
+    let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let entries = match disk.list(directory) {
+        Err(error) if gone(&error) => return Ok(()),
+        entries => entries.map_err(|source| LogError::io("list", directory, source))?,
+    };
+    for entry in entries {
+        match disk.remove_file(&entry.path) {
+            Err(error) if !gone(&error) => return Err(LogError::io("remove", &entry.path, error)),
+            _ => {}
+        }
+    }
+    match disk.remove_directory(directory) {
+        Err(error) if !gone(&error) => Err(LogError::io("remove", directory, error)),
+        _ => Ok(()),
+    }
+}
+
+/// The topic id that a partition's directory belongs to; `None` without the file.
+pub fn read_partition_metadata(disk: &dyn Disk, directory: &Path) -> Result<Option<Uuid>, LogError> {
+    let path = directory.join(PARTITION_METADATA_FILE);
+    let Some(bytes) = read_file(disk, &path)? else {
+        return Ok(None);
+    };
+    let corrupt = |reason: &str| LogError::corrupt(&path, 0, reason);
+    let text = std::str::from_utf8(&bytes).map_err(|_| corrupt("not text"))?;
+    let mut topic_id = None;
+    let mut version = None;
+    for line in text.lines() {
+        match line
+            .split_once(':')
+            .map(|(key, value)| (key.trim(), value.trim()))
+        {
+            Some(("version", value)) => version = Some(value),
+            Some(("topic_id", value)) => topic_id = value.parse::<Uuid>().ok(),
+            _ => return Err(corrupt("line without a key")),
+        }
+    }
+    if version != Some("0") {
+        return Err(corrupt("version is not 0"));
+    }
+    topic_id.map(Some).ok_or_else(|| corrupt("no topic id"))
+}
+
+/// Writes `partition.metadata` and makes it durable: without it a log counts as stray.
+pub fn write_partition_metadata(disk: &dyn Disk, directory: &Path, topic_id: Uuid) -> Result<(), LogError> {
+    let text = format!("version: 0\ntopic_id: {topic_id}");
+    write_file(disk, &directory.join(PARTITION_METADATA_FILE), text.as_bytes())
+}
+
+/// The file that marks a clean stop, and the broker epoch it names (-1 when unknown).
+pub fn read_clean_shutdown(disk: &dyn Disk, log_directory: &Path) -> Result<Option<i64>, LogError> {
+    let Some(bytes) = read_file(disk, &log_directory.join(CLEAN_SHUTDOWN_FILE))? else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let epoch = text.split_once("\"brokerEpoch\":").and_then(|(_, rest)| {
+        let digits = rest.trim_start();
+        let end = digits
+            .find(|c: char| c != '-' && !c.is_ascii_digit())
+            .unwrap_or(digits.len());
+        digits[..end].parse().ok()
+    });
+    Ok(Some(epoch.unwrap_or(-1)))
+}
+
+/// Marks a clean stop. Everything else must be durable before.
+pub fn write_clean_shutdown(
+    disk: &dyn Disk,
+    log_directory: &Path,
+    broker_epoch: i64,
+) -> Result<(), LogError> {
+    let text = format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch}}}");
+    write_file(disk, &log_directory.join(CLEAN_SHUTDOWN_FILE), text.as_bytes())
+}
+
+/// Takes the mark away, durably: must be done before the first write after a start.
+pub fn remove_clean_shutdown(disk: &dyn Disk, log_directory: &Path) -> Result<(), LogError> {
+    let path = log_directory.join(CLEAN_SHUTDOWN_FILE);
+    match disk.remove_file(&path) {
+        Ok(()) => disk
+            .sync_directory(log_directory)
+            .map_err(|source| LogError::io("sync", log_directory, source)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(LogError::io("remove", &path, source)),
+    }
+}
+
+/// `meta.properties`, version 1: whose directory this is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetaProperties {
+    pub cluster_id: String,
+    pub node_id: i32,
+    /// Kafka before 3.7 wrote none.
+    pub directory_id: Option<Uuid>,
+}
+
+impl fmt::Display for MetaProperties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "#")?;
+        writeln!(f, "cluster.id={}", self.cluster_id)?;
+        if let Some(directory_id) = self.directory_id {
+            writeln!(f, "directory.id={directory_id}")?;
+        }
+        writeln!(f, "node.id={}", self.node_id)?;
+        writeln!(f, "version=1")
+    }
+}
+
+impl MetaProperties {
+    /// `None` without the file: the directory was never used.
+    pub fn read(disk: &dyn Disk, log_directory: &Path) -> Result<Option<MetaProperties>, LogError> {
+        let path = log_directory.join(META_PROPERTIES_FILE);
+        let Some(bytes) = read_file(disk, &path)? else {
+            return Ok(None);
+        };
+        MetaProperties::parse(&String::from_utf8_lossy(&bytes))
+            .map(Some)
+            .map_err(|reason| LogError::corrupt(&path, 0, reason))
+    }
+
+    pub fn write(&self, disk: &dyn Disk, log_directory: &Path) -> Result<(), LogError> {
+        write_file(
+            disk,
+            &log_directory.join(META_PROPERTIES_FILE),
+            self.to_string().as_bytes(),
+        )
+    }
+
+    fn parse(text: &str) -> Result<MetaProperties, String> {
+        let value = |key: &str| {
+            text.lines()
+                .map(str::trim)
+                .filter(|line| !line.starts_with('#'))
+                .filter_map(|line| line.split_once('='))
+                .find(|(name, _)| name.trim() == key)
+                .map(|(_, value)| value.trim())
+        };
+        match value("version") {
+            Some("1") => {}
+            Some(version) => return Err(format!("version {version} is not 1")),
+            None => return Err("no version".to_string()),
+        }
+        let node_id = value("node.id").ok_or("no node.id")?;
+        Ok(MetaProperties {
+            cluster_id: value("cluster.id").ok_or("no cluster.id")?.to_string(),
+            node_id: node_id
+                .parse()
+                .map_err(|_| format!("node.id '{node_id}' is not a number"))?,
+            directory_id: value("directory.id").and_then(|id| id.parse().ok()),
+        })
+    }
+}
+
+/// Where a partition lives.
+pub fn partition_directory(log_directory: &Path, topic: &str, partition: i32) -> PathBuf {
+    log_directory.join(partition_directory_name(topic, partition))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_name(name: &str, expected: Option<(&str, i32, PartitionDirectoryKind)>) {
+        let parsed = PartitionDirectory::parse(name);
+        let parsed = parsed
+            .as_ref()
+            .map(|parsed| (parsed.topic.as_str(), parsed.partition, parsed.kind));
+        assert_eq!(parsed, expected, "{name}");
+    }
+
+    #[test]
+    fn directory_names_are_parsed_from_the_right() {
+        use PartitionDirectoryKind::*;
+        check_name("orders-0", Some(("orders", 0, Live)));
+        check_name("a-b-12", Some(("a-b", 12, Live)));
+        check_name(
+            "orders-0.0123456789abcdef0123456789abcdef-delete",
+            Some(("orders", 0, Deleted)),
+        );
+        check_name(
+            "a.b-7.0123456789abcdef0123456789abcdef-stray",
+            Some(("a.b", 7, Stray)),
+        );
+        check_name(
+            "a.b-7.0123456789abcdef0123456789abcdef-future",
+            Some(("a.b", 7, Future)),
+        );
+        for name in [
+            "",
+            "orders",
+            "-0",
+            "orders-",
+            "orders-x",
+            "orders-+1",
+            "..-0",
+            ".lock",
+            "or ders-0",
+            "a/b-0",
+        ] {
+            check_name(name, None);
+        }
+    }
+
+    #[test]
+    fn a_long_topic_is_shortened_when_it_is_deleted() {
+        let topic = "t".repeat(249);
+        let name = deleted_directory_name(&topic, 10, Uuid([0xab; 16]));
+        assert_eq!(name.len(), 255);
+        assert!(name.ends_with(&format!("t-10.{}-delete", "ab".repeat(16))));
+        check_name(
+            &name,
+            Some((&name[..name.len() - 43], 10, PartitionDirectoryKind::Deleted)),
+        );
+    }
+
+    #[test]
+    fn topic_names_cannot_leave_the_directory() {
+        for name in ["a", "A.b_c-9", &"x".repeat(249)] {
+            assert!(is_topic_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "../x", "a/b", "a b", "ä", "a\0", &"x".repeat(250)] {
+            assert!(!is_topic_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn meta_properties_are_read_back_and_javas_are_understood() {
+        let properties = MetaProperties {
+            cluster_id: "abc".to_string(),
+            node_id: 1,
+            directory_id: Some(Uuid([7; 16])),
+        };
+        assert_eq!(MetaProperties::parse(&properties.to_string()), Ok(properties));
+        let java = "#\n#Sat Nov 21 03:00:00 UTC 2026\ncluster.id=x\nnode.id=3\nversion=1\n";
+        let parsed = MetaProperties::parse(java).expect("Kafka's form");
+        assert_eq!(
+            (parsed.cluster_id.as_str(), parsed.node_id, parsed.directory_id),
+            ("x", 3, None)
+        );
+        assert!(MetaProperties::parse("version=0\nbroker.id=1\n").is_err());
+        assert!(MetaProperties::parse("cluster.id=x\nversion=1\n").is_err());
+    }
+}

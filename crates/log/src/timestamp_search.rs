@@ -1,0 +1,189 @@
+//! Offsets by time: what ListOffsets asks for.
+
+use std::io;
+
+use crate::error::ReadError;
+use crate::read_mode::ReadMode;
+use crate::reader::{Bound, LogReader, View};
+use crate::segment::{BatchPlace, Segment, UNKNOWN_TIMESTAMP};
+use crate::stored_batch::StoredBatch;
+
+/// A record's place in time and in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimestampOffset {
+    pub timestamp: i64,
+    pub offset: i64,
+    pub leader_epoch: i32,
+}
+
+/// Outcome of a look-up that may need the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    Found(TimestampOffset),
+    Nothing,
+    /// Only in `ReadMode::Resident`: ask again in `ReadMode::Blocking`, elsewhere.
+    WouldBlock,
+}
+
+impl LogReader {
+    /// The first record below `bound` whose timestamp is at least `timestamp`.
+    pub fn offset_for_timestamp(
+        &self,
+        timestamp: i64,
+        bound: Bound,
+        mode: ReadMode,
+    ) -> Result<Lookup, ReadError> {
+        let view = self.view(i64::MAX, bound);
+        finish(&view, view.first_at_or_after(timestamp, bound.offset, mode))
+    }
+
+    /// The first record below `bound` that has the largest timestamp of all (KIP-734).
+    pub fn offset_for_max_timestamp(&self, bound: Bound, mode: ReadMode) -> Result<Lookup, ReadError> {
+        let view = self.view(i64::MAX, bound);
+        finish(&view, view.max_timestamp(bound.offset, mode))
+    }
+
+    /// Reads what is missing of the segments' largest timestamps. Waits for the device; retention by time needs it.
+    pub fn load_timestamps(&self) -> Result<(), ReadError> {
+        let segments = std::sync::Arc::clone(&self.state().segments);
+        let sealed = segments.len() - 1;
+        for segment in &segments[..sealed] {
+            largest_timestamp(segment, ReadMode::Blocking).map_err(|error| {
+                crate::LogError::io("read", &segment.path(crate::segment::FileKind::TimeIndex), error)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn finish(view: &View, found: io::Result<Option<TimestampOffset>>) -> Result<Lookup, ReadError> {
+    match found {
+        Ok(Some(found)) => Ok(Lookup::Found(found)),
+        Ok(None) => Ok(Lookup::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Lookup::WouldBlock),
+        Err(error) => Err(ReadError::Log(view.describe(view.start_offset, error))),
+    }
+}
+
+/// A closed segment's largest timestamp, from memory or from the last entry of its time index.
+fn largest_timestamp(segment: &Segment, mode: ReadMode) -> io::Result<i64> {
+    let known = segment.largest_timestamp();
+    if known != UNKNOWN_TIMESTAMP {
+        return Ok(known);
+    }
+    // Without an entry no record carries a time (Kafka writes none for timestamp -1).
+    let timestamp = segment.last_time_entry(mode)?.map_or(-1, |entry| entry.timestamp);
+    segment.set_largest_timestamp(timestamp);
+    Ok(timestamp)
+}
+
+impl View {
+    fn first_at_or_after(
+        &self,
+        timestamp: i64,
+        bound_offset: i64,
+        mode: ReadMode,
+    ) -> io::Result<Option<TimestampOffset>> {
+        let first = self.first_segment();
+        for index in first..self.segments.len() {
+            let segment = &self.segments[index];
+            let is_last = index + 1 == self.segments.len();
+            if segment.base_offset >= bound_offset {
+                return Ok(None);
+            }
+            if !is_last && largest_timestamp(segment, mode)? < timestamp {
+                continue;
+            }
+            let end = self.bound_position(index, bound_offset, mode)?;
+            let from = self.position_before(segment, timestamp, mode)?;
+            let wanted = |place: &BatchPlace| {
+                place.max_timestamp >= timestamp && place.last_offset >= self.start_offset
+            };
+            let mut batch = StoredBatch::default();
+            let mut at = from;
+            while let Some(place) = segment.find_batch_where(at, end, mode, wanted)? {
+                batch.load(segment, &place, mode)?;
+                let record = batch
+                    .records()
+                    .map_while(Result::ok)
+                    .find(|record| record.timestamp >= timestamp && record.offset >= self.start_offset);
+                if let Some(record) = record {
+                    return Ok(Some(TimestampOffset {
+                        timestamp: record.timestamp,
+                        offset: record.offset,
+                        leader_epoch: batch.header().leader_epoch,
+                    }));
+                }
+                at = place.end();
+            }
+        }
+        Ok(None)
+    }
+
+    /// Every batch below this position is older than `timestamp`, or lies before the log's start.
+    fn position_before(&self, segment: &Segment, timestamp: i64, mode: ReadMode) -> io::Result<u64> {
+        let by_time = match segment.time_floor(timestamp, mode)? {
+            Some(entry) => {
+                segment.position_floor(segment.base_offset + i64::from(entry.relative_offset), mode)?
+            }
+            None => 0,
+        };
+        let by_start = if self.start_offset > segment.base_offset {
+            segment.position_floor(self.start_offset, mode)?
+        } else {
+            0
+        };
+        Ok(by_time.max(by_start))
+    }
+
+    fn first_segment(&self) -> usize {
+        crate::reader::segment_index(&self.segments, self.start_offset)
+    }
+
+    fn max_timestamp(&self, bound_offset: i64, mode: ReadMode) -> io::Result<Option<TimestampOffset>> {
+        let mut best: Option<(usize, i64)> = None;
+        for index in self.first_segment()..self.segments.len() {
+            let segment = &self.segments[index];
+            if segment.base_offset >= bound_offset {
+                break;
+            }
+            let next_base = self
+                .segments
+                .get(index + 1)
+                .map_or(i64::MAX, |next| next.base_offset);
+            let largest = if next_base <= bound_offset {
+                largest_timestamp(segment, mode)?
+            } else {
+                self.largest_below(index, bound_offset, mode)?
+            };
+            if best.is_none_or(|(_, timestamp)| largest > timestamp) {
+                best = Some((index, largest));
+            }
+        }
+        let Some((_, timestamp)) = best.filter(|(_, timestamp)| *timestamp >= 0) else {
+            return Ok(None);
+        };
+        self.first_at_or_after(timestamp, bound_offset, mode)
+    }
+
+    /// Largest timestamp of a segment's batches below the bound.
+    fn largest_below(&self, index: usize, bound_offset: i64, mode: ReadMode) -> io::Result<i64> {
+        let segment = &self.segments[index];
+        let end = self.bound_position(index, bound_offset, mode)?;
+        // The newest time entry that lies below the bound tells the largest up to its batch; the rest is scanned.
+        let entry = segment.time_floor_by_offset(bound_offset, mode)?;
+        let (mut largest, from) = match entry {
+            Some(entry) => {
+                let offset = segment.base_offset + i64::from(entry.relative_offset);
+                (entry.timestamp, segment.position_floor(offset, mode)?)
+            }
+            None => (UNKNOWN_TIMESTAMP, 0),
+        };
+        let mut at = from;
+        while let Some(place) = segment.find_batch_where(at, end, mode, |_| true)? {
+            largest = largest.max(place.max_timestamp);
+            at = place.end();
+        }
+        Ok(largest)
+    }
+}
