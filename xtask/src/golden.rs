@@ -25,6 +25,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// What Apache Kafka says about error codes and headers, below the root.
 const FACTS: &str = "crates/wire/tests/golden/facts.tsv";
 
+/// Record batches in Apache Kafka's own bytes, below the root.
+const BATCHES: &str = "crates/wire/tests/batches";
+
 /// Has Apache Kafka's classes write a sample of every message in every version.
 fn write() -> Result<()> {
     let plain = kafka_jars::root().join("target/golden-java.bin");
@@ -35,6 +38,7 @@ fn write() -> Result<()> {
     encoder.finish()?;
     fs::write(kafka_jars::root().join(SAMPLES), packed)?;
     fs::write(kafka_jars::root().join(FACTS), java("Facts.java", &[])?)?;
+    java("Batches.java", &["write".as_ref(), kafka_jars::root().join(BATCHES).as_ref()])?;
     Ok(())
 }
 
@@ -55,6 +59,20 @@ pub fn verify() -> Result<()> {
         .env("OTTLA_GOLDEN_OUT", &ours);
     kafka_jars::run_tool(&mut test, "writes our samples")?;
     println!("{}", samples("verify", &ours)?);
+    verify_batches()
+}
+
+/// Has our builder write batches in every codec, and Apache Kafka's classes read them.
+fn verify_batches() -> Result<()> {
+    let ours = kafka_jars::root().join("target/batches-ours");
+    fs::create_dir_all(&ours)?;
+    let mut test = Command::new(env!("CARGO"));
+    test.current_dir(kafka_jars::root())
+        .args(["test", "--quiet", "--package", "ottla-wire", "--test", "batches"])
+        .env("OTTLA_BATCHES_OUT", &ours);
+    kafka_jars::run_tool(&mut test, "writes our batches")?;
+    let output = java("Batches.java", &["verify".as_ref(), ours.as_ref()])?;
+    println!("{}", String::from_utf8_lossy(&output).trim_end());
     Ok(())
 }
 
