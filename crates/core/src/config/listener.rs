@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::values::words;
-use super::{ConfigError, DEFAULT_LISTENERS, Properties};
+use super::{ConfigError, Properties, default_text, words};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecurityProtocol {
@@ -71,10 +70,10 @@ impl Listeners {
         let controller_names: Vec<&str> = read.text("controller.listener.names").map(words).into_iter().flatten().collect();
         let controller_name = controller_names.first().copied().unwrap_or(DEFAULT_CONTROLLER_NAME);
         let protocols = protocol_map(read, &controller_names)?;
-        let all = parse_list(read, LISTENERS, DEFAULT_LISTENERS, &protocols)?;
+        let all = parse_list(read, LISTENERS, default_text(LISTENERS), &protocols)?;
         let is_controller = |listener: &Listener| controller_names.contains(&&*listener.name);
         let (controllers, served): (Vec<Listener>, Vec<Listener>) = all.into_iter().partition(is_controller);
-        let value = read.text(LISTENERS).unwrap_or(DEFAULT_LISTENERS);
+        let value = read.text(LISTENERS).unwrap_or(default_text(LISTENERS));
         if served.is_empty() {
             return Err(ConfigError::new(LISTENERS, value, "names no listener for clients"));
         }

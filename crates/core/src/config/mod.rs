@@ -3,7 +3,6 @@
 mod dynamic;
 mod listener;
 mod topic;
-mod values;
 
 #[cfg(test)]
 mod tests;
@@ -13,17 +12,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use dynamic::{
-    ValueKind, broker_update_problem, broker_values_error, client_metrics_values_error, default_value,
-    group_values_error, value_kind,
-};
+use ottla_wire::config_keys::{self, ConfigValue};
+
+pub use dynamic::{broker_update_problem, key_of, scope_of, values_error};
 pub use listener::{Listener, SecurityProtocol};
-pub(crate) use topic::{TOPIC_SYNONYMS, synonym_factor};
 pub use topic::{TopicCompression, TopicConfig, topic_values_error};
-pub use values::ValueError;
 
 use crate::random::Seed;
-use values::{boolean, choice, integer, ratio, words};
 
 /// A line of the configuration that makes a start impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +134,10 @@ pub struct NodeConfig {
     pub admin_listener: Option<(Arc<str>, u16)>,
     pub partition_count_default: i32,
     pub replication_factor_default: i16,
+    /// With less space left than this, writes are refused and reads go on.
+    pub disk_reserve_bytes: i64,
+    /// -1: no line in the log however slow.
+    pub slow_request_ms: i64,
     pub auto_create_topics: bool,
     pub delete_topics: bool,
     pub group: GroupConfig,
@@ -158,34 +157,37 @@ struct Properties<'a> {
 }
 
 impl<'a> Properties<'a> {
+    /// What is given, without the blanks around it; nothing given is nothing set.
     fn text(&self, key: &str) -> Option<&'a str> {
         self.values.get(key).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
 
-    fn read<T>(&self, key: &str, default: T, read: impl Fn(&str) -> Result<T, ValueError>) -> Result<T, ConfigError> {
-        match self.text(key) {
-            None => Ok(default),
-            Some(value) => read(value).map_err(|problem| ConfigError::new(key, value, problem)),
-        }
+    /// The value or the default. The key has one of them.
+    fn value(&self, name: &str) -> Result<ConfigValue, ConfigError> {
+        let key = config_keys::broker_key(name).expect("every key read here is in the table");
+        let text = self.text(name).or(key.default).expect("a key without default is not read as a value");
+        config_keys::parse_value(key, text).map_err(|problem| ConfigError::new(name, text, problem))
     }
 
-    fn int(&self, key: &str, default: i32, min: i32) -> Result<i32, ConfigError> {
-        self.read(key, default, |value| integer(value, min.into(), i32::MAX.into()).map(|number| number as i32))
+    fn long(&self, name: &str) -> Result<i64, ConfigError> {
+        Ok(self.value(name)?.as_i64().expect("the table says that it is a number"))
     }
 
-    fn long(&self, key: &str, default: i64, min: i64) -> Result<i64, ConfigError> {
-        self.read(key, default, |value| integer(value, min, i64::MAX))
+    fn int(&self, name: &str) -> Result<i32, ConfigError> {
+        Ok(i32::try_from(self.long(name)?).expect("the table says that it is an int"))
     }
 
-    fn boolean(&self, key: &str, default: bool) -> Result<bool, ConfigError> {
-        self.read(key, default, boolean)
+    fn boolean(&self, name: &str) -> Result<bool, ConfigError> {
+        Ok(self.value(name)?.as_bool().expect("the table says that it is a boolean"))
     }
 }
 
+/// Comma-separated words without the blanks around them.
+fn words(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim).filter(|word| !word.is_empty())
+}
+
 const MINUTE_MS: i64 = 60 * 1000;
-const DEFAULT_DATA_DIRECTORY: &str = "./ottla-data";
-const DEFAULT_LISTENERS: &str = "PLAINTEXT://127.0.0.1:9092";
-const DEFAULT_ADMIN_LISTENER: &str = "127.0.0.1:9644";
 
 impl NodeConfig {
     /// Reads a configuration in the form of Apache Kafka's server.properties.
@@ -193,6 +195,7 @@ impl NodeConfig {
     /// - `seed`: from the operating system's random numbers, or from a simulation.
     /// - Errors: the first line that makes a start impossible.
     pub fn from_properties(properties: &BTreeMap<String, String>, seed: Seed) -> Result<NodeConfig, ConfigError> {
+        check_known_keys(properties)?;
         let read = Properties { values: properties };
         let node_id = node_id(&read)?;
         let listeners = listener::Listeners::read(&read)?;
@@ -203,7 +206,6 @@ impl NodeConfig {
             node_id,
             values: properties.iter().map(|(key, value)| (key.as_str().into(), value.trim().into())).collect(),
         };
-        check_topic_defaults(&static_config)?;
         let mut config = NodeConfig {
             node_id,
             rack: read.text("broker.rack").map(Arc::from),
@@ -213,23 +215,23 @@ impl NodeConfig {
             inter_broker_listener_name: listeners.inter_broker_name,
             log_directories,
             metadata_directory,
-            durability: read.read("ottla.durability", Durability::Disk, |value| {
-                Ok(match choice(value, &["disk", "page-cache"])? {
-                    "disk" => Durability::Disk,
-                    _ => Durability::PageCache,
-                })
-            })?,
+            durability: match read.value("ottla.durability")?.as_str() {
+                Some("page-cache") => Durability::PageCache,
+                _ => Durability::Disk,
+            },
             admin_listener: admin_listener(properties)?,
-            partition_count_default: read.int("num.partitions", 1, 1)?,
-            replication_factor_default: read
-                .read("default.replication.factor", 1, |value| integer(value, 1, i16::MAX.into()).map(|n| n as i16))?,
-            auto_create_topics: read.boolean("auto.create.topics.enable", true)?,
-            delete_topics: read.boolean("delete.topic.enable", true)?,
+            partition_count_default: read.int("num.partitions")?,
+            replication_factor_default: i16::try_from(read.int("default.replication.factor")?)
+                .expect("the table limits it to a short"),
+            disk_reserve_bytes: read.long("ottla.disk.reserve.bytes")?,
+            slow_request_ms: read.long("ottla.slow.request.ms")?,
+            auto_create_topics: read.boolean("auto.create.topics.enable")?,
+            delete_topics: read.boolean("delete.topic.enable")?,
             group: group_config(&read)?,
             offsets_topic: OffsetsTopicConfig {
-                partition_count: read.int("offsets.topic.num.partitions", 50, 1)?,
-                segment_bytes: read.int("offsets.topic.segment.bytes", 100 * 1024 * 1024, 1)?,
-                compression_codec: read.int("offsets.topic.compression.codec", 0, 0)?,
+                partition_count: read.int("offsets.topic.num.partitions")?,
+                segment_bytes: read.int("offsets.topic.segment.bytes")?,
+                compression_codec: read.int("offsets.topic.compression.codec")?,
             },
             storage: storage_config(&read)?,
             network: network_config(&read)?,
@@ -237,7 +239,6 @@ impl NodeConfig {
             seed,
             warnings: Vec::new(),
         };
-        read.read("log.cleaner.min.cleanable.ratio", 0.5, ratio)?;
         config.warnings = dynamic::warnings(properties, &config);
         Ok(config)
     }
@@ -268,30 +269,32 @@ impl NodeConfig {
 }
 
 fn node_id(read: &Properties<'_>) -> Result<i32, ConfigError> {
-    let node_id = read.int("node.id", 1, 0)?;
+    let node_id = read.int("node.id")?;
     // The older name; Kafka takes either, but not two answers.
-    let broker_id = read.int("broker.id", node_id, 0)?;
-    match (read.text("node.id"), read.text("broker.id")) {
-        (None, Some(_)) => Ok(broker_id),
-        (Some(_), Some(value)) if broker_id != node_id => {
-            Err(ConfigError::new("broker.id", value, format!("contradicts node.id={node_id}")))
-        }
-        _ => Ok(node_id),
+    let Some(value) = read.text("broker.id") else { return Ok(node_id) };
+    match read.int("broker.id")? {
+        broker_id if read.text("node.id").is_none() => Ok(broker_id),
+        broker_id if broker_id == node_id => Ok(node_id),
+        _ => Err(ConfigError::new("broker.id", value, format!("contradicts node.id={node_id}"))),
     }
 }
 
+fn default_text(name: &str) -> &'static str {
+    config_keys::broker_key(name).and_then(|key| key.default).expect("the table has a default for it")
+}
+
 fn log_directories(read: &Properties<'_>) -> Vec<PathBuf> {
-    let given = read.text("log.dirs").or_else(|| read.text("log.dir")).unwrap_or(DEFAULT_DATA_DIRECTORY);
+    let default = default_text("log.dir");
+    let given = read.text("log.dirs").or_else(|| read.text("log.dir")).unwrap_or(default);
     words(given).map(PathBuf::from).collect()
 }
 
-fn check_topic_defaults(static_config: &StaticConfig) -> Result<(), ConfigError> {
-    for (key, synonyms) in TOPIC_SYNONYMS {
-        for name in *synonyms {
-            let Some(value) = static_config.values.get(*name) else { continue };
-            TopicConfig::default()
-                .set_scaled(key, value, synonym_factor(name))
-                .map_err(|problem| ConfigError::new(name, value, problem))?;
+/// Every line about a key that we know must make sense, whether the key has an effect here or not.
+fn check_known_keys(properties: &BTreeMap<String, String>) -> Result<(), ConfigError> {
+    for (name, value) in properties {
+        let Some(key) = config_keys::broker_key(name) else { continue };
+        if !value.trim().is_empty() {
+            config_keys::parse_value(key, value).map_err(|problem| ConfigError::new(name, value, problem))?;
         }
     }
     Ok(())
@@ -299,7 +302,7 @@ fn check_topic_defaults(static_config: &StaticConfig) -> Result<(), ConfigError>
 
 fn admin_listener(properties: &BTreeMap<String, String>) -> Result<Option<(Arc<str>, u16)>, ConfigError> {
     const KEY: &str = "ottla.admin.listener";
-    let value = properties.get(KEY).map_or(DEFAULT_ADMIN_LISTENER, |value| value.trim());
+    let value = properties.get(KEY).map_or(default_text(KEY), |value| value.trim());
     if value.is_empty() {
         return Ok(None);
     }
@@ -312,50 +315,45 @@ fn admin_listener(properties: &BTreeMap<String, String>) -> Result<Option<(Arc<s
 
 fn group_config(read: &Properties<'_>) -> Result<GroupConfig, ConfigError> {
     Ok(GroupConfig {
-        session_timeout_ms_min: read.int("group.min.session.timeout.ms", 6_000, 0)?,
-        session_timeout_ms_max: read.int("group.max.session.timeout.ms", 1_800_000, 0)?,
-        initial_rebalance_delay_ms: read.int("group.initial.rebalance.delay.ms", 3_000, 0)?,
-        members_max: read.int("group.max.size", i32::MAX, 1)?,
-        offset_metadata_bytes_max: read.int("offset.metadata.max.bytes", 4_096, 0)?,
-        offsets_retention_ms: i64::from(read.int("offsets.retention.minutes", 7 * 24 * 60, 1)?) * MINUTE_MS,
-        offsets_retention_check_interval_ms: read.long("offsets.retention.check.interval.ms", 10 * MINUTE_MS, 1)?,
-        offset_commit_timeout_ms: read.int("offsets.commit.timeout.ms", 5_000, 1)?,
+        session_timeout_ms_min: read.int("group.min.session.timeout.ms")?,
+        session_timeout_ms_max: read.int("group.max.session.timeout.ms")?,
+        initial_rebalance_delay_ms: read.int("group.initial.rebalance.delay.ms")?,
+        members_max: read.int("group.max.size")?,
+        offset_metadata_bytes_max: read.int("offset.metadata.max.bytes")?,
+        offsets_retention_ms: i64::from(read.int("offsets.retention.minutes")?) * MINUTE_MS,
+        offsets_retention_check_interval_ms: read.long("offsets.retention.check.interval.ms")?,
+        offset_commit_timeout_ms: read.int("offsets.commit.timeout.ms")?,
     })
 }
 
 fn storage_config(read: &Properties<'_>) -> Result<StorageConfig, ConfigError> {
     Ok(StorageConfig {
-        retention_check_interval_ms: read.long("log.retention.check.interval.ms", 5 * MINUTE_MS, 1)?,
-        cleaner_enabled: read.boolean("log.cleaner.enable", true)?,
-        cleaner_backoff_ms: read.long("log.cleaner.backoff.ms", 15_000, 0)?,
-        cleaner_dedupe_buffer_bytes: read.long("log.cleaner.dedupe.buffer.size", 128 * 1024 * 1024, 1)?,
-        recovery_point_checkpoint_interval_ms: read
-            .int("log.flush.offset.checkpoint.interval.ms", 60_000, 0)?
-            .into(),
-        log_start_offset_checkpoint_interval_ms: read
-            .int("log.flush.start.offset.checkpoint.interval.ms", 60_000, 0)?
-            .into(),
-        high_watermark_checkpoint_interval_ms: read.long("replica.high.watermark.checkpoint.interval.ms", 5_000, 1)?,
-        producer_id_expiration_ms: read.int("producer.id.expiration.ms", 24 * 60 * 60 * 1000, 1)?,
-        producer_id_expiration_check_interval_ms: read.int("producer.id.expiration.check.interval.ms", 600_000, 1)?,
-        metadata_bytes_between_snapshots: read
-            .long("metadata.log.max.record.bytes.between.snapshots", 20 * 1024 * 1024, 1)?,
-        metadata_segment_bytes: read.int("metadata.log.segment.bytes", 1024 * 1024 * 1024, 12)?,
+        retention_check_interval_ms: read.long("log.retention.check.interval.ms")?,
+        cleaner_enabled: read.boolean("log.cleaner.enable")?,
+        cleaner_backoff_ms: read.long("log.cleaner.backoff.ms")?,
+        cleaner_dedupe_buffer_bytes: read.long("log.cleaner.dedupe.buffer.size")?,
+        recovery_point_checkpoint_interval_ms: read.int("log.flush.offset.checkpoint.interval.ms")?.into(),
+        log_start_offset_checkpoint_interval_ms: read.int("log.flush.start.offset.checkpoint.interval.ms")?.into(),
+        high_watermark_checkpoint_interval_ms: read.long("replica.high.watermark.checkpoint.interval.ms")?,
+        producer_id_expiration_ms: read.int("producer.id.expiration.ms")?,
+        producer_id_expiration_check_interval_ms: read.int("producer.id.expiration.check.interval.ms")?,
+        metadata_bytes_between_snapshots: read.long("metadata.log.max.record.bytes.between.snapshots")?,
+        metadata_segment_bytes: read.int("metadata.log.segment.bytes")?,
     })
 }
 
 fn network_config(read: &Properties<'_>) -> Result<NetworkConfig, ConfigError> {
     Ok(NetworkConfig {
-        network_threads: read.int("num.network.threads", 3, 1)?,
-        request_bytes_max: read.int("socket.request.max.bytes", 100 * 1024 * 1024, 1)?,
-        queued_request_bytes_max: read.long("queued.max.request.bytes", -1, -1)?,
-        send_buffer_bytes: read.int("socket.send.buffer.bytes", 100 * 1024, -1)?,
-        receive_buffer_bytes: read.int("socket.receive.buffer.bytes", 100 * 1024, -1)?,
-        listen_backlog: read.int("socket.listen.backlog.size", 50, 1)?,
-        connections_max: read.int("max.connections", i32::MAX, 0)?,
-        connections_per_ip_max: read.int("max.connections.per.ip", i32::MAX, 0)?,
-        connection_idle_ms_max: read.long("connections.max.idle.ms", 10 * MINUTE_MS, -1)?,
-        fetch_bytes_max: read.int("fetch.max.bytes", 55 * 1024 * 1024, 1024)?,
-        fetch_sessions_max: read.int("max.incremental.fetch.session.cache.slots", 1_000, 0)?,
+        network_threads: read.int("num.network.threads")?,
+        request_bytes_max: read.int("socket.request.max.bytes")?,
+        queued_request_bytes_max: read.long("queued.max.request.bytes")?,
+        send_buffer_bytes: read.int("socket.send.buffer.bytes")?,
+        receive_buffer_bytes: read.int("socket.receive.buffer.bytes")?,
+        listen_backlog: read.int("socket.listen.backlog.size")?,
+        connections_max: read.int("max.connections")?,
+        connections_per_ip_max: read.int("max.connections.per.ip")?,
+        connection_idle_ms_max: read.long("connections.max.idle.ms")?,
+        fetch_bytes_max: read.int("fetch.max.bytes")?,
+        fetch_sessions_max: read.int("max.incremental.fetch.session.cache.slots")?,
     })
 }

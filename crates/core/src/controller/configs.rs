@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ottla_wire::config_keys::ValueType;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::metadata_records::{MetadataRecord, config::ConfigRecord};
 
 use super::Decider;
 use super::topics::{Refusal, topic_name_problem};
-use crate::config::{self, ValueKind};
+use crate::config;
 use crate::image::record::RecordList;
 use crate::image::{ConfigResource, ConfigResourceType, ConfigValues};
 
@@ -95,14 +96,15 @@ impl Decider<'_> {
         elements: &str,
         append: bool,
     ) -> Result<Arc<str>, Refusal> {
-        if config::value_kind(change.resource.resource_type, key) != Some(ValueKind::List) {
+        let row = config::key_of(change.resource.resource_type, key);
+        if row.map(|row| row.value_type) != Some(ValueType::List) {
             let operation = if append { "APPEND" } else { "SUBTRACT" };
             return Err(Refusal::new(
                 ErrorCode::InvalidConfig,
                 format!("Can't {operation} to key {key} because its type is not LIST."),
             ));
         }
-        let default = config::default_value(change.resource.resource_type, key).unwrap_or_default();
+        let default = row.and_then(|row| row.default).unwrap_or_default();
         let start = current.get(key).map_or(default, |value| value);
         let mut list: Vec<&str> = start.split(',').map(str::trim).filter(|element| !element.is_empty()).collect();
         for element in elements.split(',').map(str::trim) {
@@ -181,7 +183,7 @@ impl Decider<'_> {
                 if resource.name.is_empty() {
                     return Err(Refusal::new(ErrorCode::InvalidRequest, "Default group resources are not allowed."));
                 }
-                match config::group_values_error(next) {
+                match config::values_error(resource.resource_type, next) {
                     Some(problem) => invalid(problem),
                     None => Ok(()),
                 }
@@ -193,7 +195,7 @@ impl Decider<'_> {
                         "Default client metrics resources are not allowed.",
                     ));
                 }
-                match config::client_metrics_values_error(next) {
+                match config::values_error(resource.resource_type, next) {
                     Some(problem) => invalid(problem),
                     None => Ok(()),
                 }
@@ -235,8 +237,8 @@ impl Decider<'_> {
             };
             if node_id != self.config.node_id {
                 return Err(Refusal::new(
-                    ErrorCode::BrokerIdNotRegistered,
-                    format!("No node with id {node_id} found."),
+                    ErrorCode::InvalidRequest,
+                    format!("Unexpected broker id, expected {}, but received {node_id}", self.config.node_id),
                 ));
             }
         }
@@ -245,8 +247,9 @@ impl Decider<'_> {
                 return Err(Refusal::new(ErrorCode::InvalidRequest, problem));
             }
         }
-        match config::broker_values_error(next) {
-            Some(problem) => Err(Refusal::new(ErrorCode::InvalidConfig, problem)),
+        match config::values_error(resource.resource_type, next) {
+            // KAFKA-13609: Kafka's brokers call this an invalid request, too.
+            Some(problem) => Err(Refusal::new(ErrorCode::InvalidRequest, problem)),
             None => Ok(()),
         }
     }
