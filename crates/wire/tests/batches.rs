@@ -1,5 +1,7 @@
 //! Record batches against bytes that Apache Kafka's own classes wrote; see `batches/README.md`.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
