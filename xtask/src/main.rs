@@ -1,6 +1,7 @@
 //! The task runner: `cargo xtask <task>`.
 
 mod codegen;
+mod docs;
 mod golden;
 
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ const USAGE: &str = "usage: cargo xtask <task>
 
 tasks:
   codegen [--check]   write the wire messages from the schemas in Apache Kafka's jars (--check: compare only)
+  docs [--check]      write the pages of docs/ that follow from tables in the code
   golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)";
 
 fn main() -> ExitCode {
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     };
     let outcome = match task {
         "codegen" => codegen::run(rest),
+        "docs" => docs::run(rest),
         "golden" => golden::run(rest),
         _ => {
             eprintln!("{USAGE}");
