@@ -5,15 +5,21 @@
 //!
 //! Reading order: the modules below, top to bottom.
 
-pub mod config;
-pub mod controller;
-pub mod executor;
-pub mod image;
-pub mod group;
-pub mod node;
-pub mod partition;
-pub mod random;
-pub mod reply;
-pub mod request;
-pub mod slot;
 pub mod time;
+pub mod request;
+pub mod reply;
+pub mod slot;
+pub mod executor;
+pub mod config;
+pub mod random;
+pub mod image;
+pub mod controller;
+pub mod partition;
+pub mod log_directory;
+pub mod partitions;
+pub mod node;
+mod dispatch;
+mod handlers;
+pub mod fetch;
+pub mod group;
+mod maintenance;

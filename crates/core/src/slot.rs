@@ -17,7 +17,12 @@ struct Inner<T> {
 
 impl<T> Default for Slot<T> {
     fn default() -> Self {
-        Slot { inner: Mutex::new(Inner { value: None, waker: None }) }
+        Slot {
+            inner: Mutex::new(Inner {
+                value: None,
+                waker: None,
+            }),
+        }
     }
 }
 

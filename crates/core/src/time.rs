@@ -8,7 +8,10 @@ pub struct Moment(pub u64);
 
 impl Moment {
     pub fn after(self, duration: Duration) -> Moment {
-        Moment(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
+        Moment(
+            self.0
+                .saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)),
+        )
     }
 
     pub fn after_ms(self, ms: u64) -> Moment {

@@ -27,7 +27,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> LogError {
+    pub fn io(doing: &'static str, path: &Path, source: io::Error) -> LogError {
         LogError::Io {
             doing,
             path: path.to_path_buf(),

@@ -704,6 +704,16 @@ impl PartitionLog {
         Ok(self.recovery_point)
     }
 
+    /// A checkpoint was asked for and waits for a sync.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.checkpoints.wanted && !self.checkpoints.in_flight && self.checkpoints.ready.is_none()
+    }
+
+    /// `begin_writeback` would find something to do.
+    pub fn wants_writeback(&self) -> bool {
+        self.active.position / PAGE_BYTES * PAGE_BYTES >= self.active.written_back + WRITEBACK_BYTES
+    }
+
     /// Dirty pages worth handing to the device now; never the last page, which the next append changes.
     pub fn begin_writeback(&mut self) -> Option<WritebackJob> {
         let active = &mut self.active;

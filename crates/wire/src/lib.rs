@@ -10,6 +10,7 @@ pub mod api_key;
 pub mod error_code;
 pub mod config_keys;
 pub mod messages;
+pub mod produce;
 pub mod metadata_records;
 pub mod coordinator_records;
 pub mod records;

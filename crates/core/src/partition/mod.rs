@@ -1,4 +1,484 @@
-//! One partition of one topic.
+//! Life of a produce, 4 of 6. Before: handlers/produce.rs. After: log/src/partition_log.rs.
+//! Life of a fetch, 4 of 6. Before: fetch/read.rs. After: log/src/reader.rs.
+//!
+//! One partition: appends under its lock, moves the high watermark, wakes who waits for that.
+//!
+//! The lock is held for an append to the page cache, never across a sync or a disk read.
+
+mod waiters;
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
+
+use ottla_log::{AppendError, LogError};
+use ottla_log::{BatchToAppend, PartitionLog};
+use ottla_log::{Bound, LogReader};
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::Uuid;
+use ottla_wire::records::batch;
+use tracing::warn;
+
+use crate::config::Durability;
+use crate::node::Node;
+
+use waiters::Waiters;
+pub use waiters::{Threshold, WaitToken};
 
 /// A partition that this broker leads.
-pub struct Partition {}
+#[derive(Debug)]
+pub struct Partition {
+    pub topic_id: Uuid,
+    pub topic: Arc<str>,
+    pub index: i32,
+    durability: Durability,
+    /// Copy of `State::high_watermark` for readers without the lock.
+    high_watermark: AtomicI64,
+    /// Set once: the log no longer takes writes, or the topic is gone.
+    ended: AtomicBool,
+    bytes_out: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    log: PartitionLog,
+    leader_epoch: i32,
+    /// The high watermark with its position, for readers.
+    bound: Bound,
+    records_in: u64,
+    /// Bytes appended since the partition was opened, and how many of them lie below the high watermark.
+    appended_bytes: u64,
+    visible_bytes: u64,
+    sync: SyncState,
+    waiters: Waiters,
+    failure: Option<Failure>,
+}
+
+/// At most one sync of a partition runs at a time; what is appended meanwhile is covered by the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SyncState {
+    Idle,
+    /// `Executor::sync` was called, `run_sync` has not begun.
+    Requested,
+    Running {
+        again: bool,
+    },
+}
+
+/// Which partition it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub topic_id: Uuid,
+    pub topic: Arc<str>,
+    pub index: i32,
+}
+
+/// Why a partition takes no more writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A write or sync failed; reads go on. Carries the reason for the answer.
+    Storage(Arc<str>),
+    /// The topic was deleted.
+    Deleted,
+}
+
+/// What an append did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub base_offset: i64,
+    pub last_offset: i64,
+    pub log_start_offset: i64,
+}
+
+/// What went through a partition since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub records_in: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+/// Where a partition's log begins and ends, taken at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offsets {
+    pub start: i64,
+    pub last_stable: i64,
+    pub high_watermark: i64,
+    pub end: i64,
+}
+
+/// The end of one leader's reign: the first offset that is not its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochEnd {
+    pub leader_epoch: i32,
+    pub end_offset: i64,
+}
+
+/// A partition as its readers see it.
+#[derive(Debug)]
+pub struct View {
+    pub reader: LogReader,
+    pub offsets: Offsets,
+    /// The high watermark with its position.
+    pub bound: Bound,
+}
+
+impl Partition {
+    /// Takes over an open log as its leader.
+    pub fn new(
+        identity: Identity,
+        leader_epoch: i32,
+        durability: Durability,
+        mut log: PartitionLog,
+    ) -> Partition {
+        log.assign_leader_epoch(leader_epoch);
+        // Whatever recovery kept is intact; the first sync makes durable what a killed process left in the page cache.
+        let bound = log.end();
+        Partition {
+            topic_id: identity.topic_id,
+            topic: identity.topic,
+            index: identity.index,
+            durability,
+            high_watermark: AtomicI64::new(bound.offset),
+            ended: AtomicBool::new(false),
+            bytes_out: AtomicU64::new(0),
+            state: Mutex::new(State {
+                log,
+                leader_epoch,
+                bound,
+                records_in: 0,
+                appended_bytes: 0,
+                visible_bytes: 0,
+                sync: SyncState::Idle,
+                waiters: Waiters::default(),
+                failure: None,
+            }),
+        }
+    }
+
+    /// Appends validated batches as the leader and asks for a sync.
+    ///
+    /// - Units: offsets count records.
+    /// - Errors: see `AppendError`; the log is unchanged, and takes no more writes after `Poisoned`.
+    pub fn append(
+        self: &Arc<Self>,
+        node: &Node,
+        batches: &[BatchToAppend<'_>],
+    ) -> Result<Appended, AppendError> {
+        let mut state = self.lock();
+        if let Some(failure) = &state.failure {
+            return Err(failure.refusal());
+        }
+        let leader_epoch = state.leader_epoch;
+        let outcome = state.log.append(batches, leader_epoch, node.clock.timestamp().0);
+        let log_start_offset = state.log.start_offset();
+        let mut woken = Vec::new();
+        let mut wants_thread = false;
+        match &outcome {
+            Ok(appended) if !appended.duplicate => {
+                state.count(batches);
+                if self.durability == Durability::PageCache {
+                    let (end, bytes) = (state.log.end(), state.appended_bytes);
+                    woken = self.move_high_watermark(&mut state, end, bytes);
+                }
+                // Without syncs somebody must see to it that dirty pages do not pile up until the kernel stalls writers.
+                if self.durability == Durability::Disk || state.log.wants_writeback() {
+                    wants_thread = state.sync.request();
+                }
+            }
+            Ok(_) => {}
+            Err(_) => woken = self.fail_if_poisoned(&mut state),
+        }
+        drop(state);
+        if wants_thread {
+            node.executor().sync(self.clone());
+        }
+        wake(woken);
+        let appended = outcome?;
+        Ok(Appended {
+            base_offset: appended.base_offset,
+            last_offset: appended.last_offset,
+            log_start_offset,
+        })
+    }
+
+    /// Appends batches that the broker built itself: coordinator records.
+    pub fn append_internal(self: &Arc<Self>, node: &Node, batches: &[u8]) -> Result<Appended, AppendError> {
+        let batches = batch::batches(batches)
+            .map(|batch| batch.map(BatchToAppend::from))
+            .collect::<Result<Vec<_>, _>>()
+            .expect("the broker builds whole batches");
+        self.append(node, &batches)
+    }
+
+    /// One group commit: makes all that was appended before it durable, then moves the high watermark. With
+    /// `Durability::PageCache` it only starts write-back, unless a checkpoint asked for a sync. May wait for the disk;
+    /// called on a sync thread.
+    pub fn run_sync(self: &Arc<Self>, node: &Node) {
+        let mut state = self.lock();
+        state.sync = SyncState::Running { again: false };
+        let bytes = state.appended_bytes;
+        let syncs = self.durability == Durability::Disk || state.log.wants_checkpoint();
+        let job = if syncs { state.log.begin_sync() } else { None };
+        let writeback = if syncs { None } else { state.log.begin_writeback() };
+        drop(state);
+
+        if let Some(writeback) = writeback
+            && let Err(error) = writeback.run()
+        {
+            // Only a hint failed; the next sync tells what is the matter.
+            warn!(topic = &*self.topic, partition = self.index, %error, "write-back failed");
+        }
+        let result = job.as_ref().map(|job| job.run());
+
+        let mut state = self.lock();
+        let mut woken = Vec::new();
+        if let (Some(job), Some(result)) = (job, result) {
+            match state.log.finish_sync(job, result) {
+                Ok(durable) if self.durability == Durability::Disk => {
+                    woken = self.move_high_watermark(&mut state, durable, bytes);
+                }
+                Ok(_) => {}
+                Err(_) => woken = self.fail_if_poisoned(&mut state),
+            }
+        }
+        let again = state.sync == SyncState::Running { again: true };
+        state.sync = if again {
+            SyncState::Requested
+        } else {
+            SyncState::Idle
+        };
+        drop(state);
+        wake(woken);
+        if again {
+            node.executor().sync(self.clone());
+        }
+    }
+
+    /// Housekeeping that a checkpoint is made of; waits for the disk, but not under the lock.
+    ///
+    /// - Returns whether the recovery point moved.
+    pub fn run_checkpoint(self: &Arc<Self>, node: &Node) -> bool {
+        let mut state = self.lock();
+        state.log.request_checkpoint();
+        let job = state.log.take_checkpoint();
+        let wants_sync = state.log.wants_checkpoint() && state.sync.request();
+        drop(state);
+        if wants_sync {
+            node.executor().sync(self.clone());
+        }
+        let Some(job) = job else { return false };
+        let result = job.run();
+        let finished = self.with_log(|log| log.finish_checkpoint(job, result));
+        if let Err(error) = &finished {
+            warn!(topic = &*self.topic, partition = self.index, %error, "checkpoint failed");
+        }
+        finished.is_ok()
+    }
+
+    pub fn high_watermark(&self) -> i64 {
+        self.high_watermark.load(Ordering::Acquire)
+    }
+
+    pub fn offsets(&self) -> Offsets {
+        let state = self.lock();
+        state.offsets()
+    }
+
+    pub fn leader_epoch(&self) -> i32 {
+        self.lock().leader_epoch
+    }
+
+    /// What a read needs, taken at one instant; the read itself goes on without the lock.
+    pub fn view(&self) -> View {
+        let state = self.lock();
+        View {
+            reader: state.log.reader(),
+            offsets: state.offsets(),
+            bound: state.bound,
+        }
+    }
+
+    /// Registers `waker` for the moment `threshold` is reached or the partition ends. Check again after registering.
+    pub fn wait(self: &Arc<Self>, threshold: Threshold, waker: &Waker) -> WaitToken {
+        let id = self.lock().waiters.add(threshold, waker.clone());
+        WaitToken {
+            partition: Arc::downgrade(self),
+            id,
+        }
+    }
+
+    pub fn wait_for_high_watermark(self: &Arc<Self>, offset: i64, waker: &Waker) -> WaitToken {
+        self.wait(
+            Threshold {
+                high_watermark: offset,
+                visible_bytes: 0,
+            },
+            waker,
+        )
+    }
+
+    /// Bytes that became readable since the partition was opened: what `Threshold::visible_bytes` is counted in.
+    pub fn visible_bytes(&self) -> u64 {
+        self.lock().visible_bytes
+    }
+
+    /// Why the partition takes no more writes, if so.
+    pub fn failure(&self) -> Option<Failure> {
+        if !self.ended.load(Ordering::Acquire) {
+            return None;
+        }
+        self.lock().failure.clone()
+    }
+
+    pub fn traffic(&self) -> Traffic {
+        let state = self.lock();
+        Traffic {
+            records_in: state.records_in,
+            bytes_in: state.appended_bytes,
+            bytes_out: self.bytes_out.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn count_bytes_out(&self, bytes: u64) {
+        self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The epoch in which the record at `offset` was (or will be) written; −1 when the log does not know.
+    pub fn epoch_at(&self, offset: i64) -> i32 {
+        self.lock().log.leader_epochs().epoch_at(offset).unwrap_or(-1)
+    }
+
+    /// KIP-320: a client that names another leader epoch than ours looks at another history; −1 names none.
+    pub fn check_leader_epoch(&self, asked: i32) -> Result<(), ErrorCode> {
+        if asked < 0 {
+            return Ok(());
+        }
+        match asked.cmp(&self.leader_epoch()) {
+            std::cmp::Ordering::Less => Err(ErrorCode::FencedLeaderEpoch),
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Greater => Err(ErrorCode::UnknownLeaderEpoch),
+        }
+    }
+
+    /// Where the largest epoch up to `leader_epoch` ended; `None` when the log knows none.
+    pub fn end_of_epoch(&self, leader_epoch: i32) -> Option<EpochEnd> {
+        let state = self.lock();
+        let found = state
+            .log
+            .leader_epochs()
+            .end_offset_for(leader_epoch, state.log.end_offset());
+        found.map(|(leader_epoch, end_offset)| EpochEnd {
+            leader_epoch,
+            end_offset,
+        })
+    }
+
+    pub fn is_deleted(&self) -> bool {
+        self.failure() == Some(Failure::Deleted)
+    }
+
+    /// The topic is gone: refuses everything from now on and wakes everybody.
+    pub fn delete(&self) {
+        let woken = {
+            let mut state = self.lock();
+            self.end(&mut state, Failure::Deleted)
+        };
+        wake(woken);
+    }
+
+    /// Work on the log that no request needs: settings, retention, checkpoints. `work` must not wait for the disk
+    /// longer than a metadata operation takes.
+    pub fn with_log<T>(&self, work: impl FnOnce(&mut PartitionLog) -> T) -> T {
+        work(&mut self.lock().log)
+    }
+
+    fn move_high_watermark(&self, state: &mut State, bound: Bound, visible_bytes: u64) -> Vec<Waker> {
+        if bound.offset <= state.bound.offset {
+            return Vec::new();
+        }
+        state.bound = bound;
+        state.visible_bytes = visible_bytes;
+        self.high_watermark.store(bound.offset, Ordering::Release);
+        state.waiters.take_reached(bound.offset, visible_bytes)
+    }
+
+    fn fail_if_poisoned(&self, state: &mut State) -> Vec<Waker> {
+        match state.log.poison() {
+            Some(reason) if state.failure.is_none() => {
+                let failure = Failure::Storage(reason.into());
+                self.end(state, failure)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn end(&self, state: &mut State, failure: Failure) -> Vec<Waker> {
+        state.failure = Some(failure);
+        self.ended.store(true, Ordering::Release);
+        state.waiters.take_all()
+    }
+
+    fn forget_waiter(&self, id: u64) {
+        self.lock().waiters.remove(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock may leave the log half changed: nobody may go on with it.
+        self.state
+            .lock()
+            .expect("no panic happened while a partition was locked")
+    }
+}
+
+impl Failure {
+    fn refusal(&self) -> AppendError {
+        let reason = match self {
+            Failure::Storage(reason) => reason.clone(),
+            Failure::Deleted => "the topic was deleted".into(),
+        };
+        AppendError::Log(LogError::Poisoned { reason })
+    }
+}
+
+impl State {
+    fn count(&mut self, batches: &[BatchToAppend<'_>]) {
+        for batch in batches {
+            self.records_in += u64::from(batch.header.record_count.unsigned_abs());
+            self.appended_bytes += batch.header.total_bytes() as u64;
+        }
+    }
+
+    fn offsets(&self) -> Offsets {
+        Offsets {
+            start: self.log.start_offset(),
+            last_stable: self.log.last_stable_offset(self.bound.offset),
+            high_watermark: self.bound.offset,
+            end: self.log.end_offset(),
+        }
+    }
+}
+
+impl SyncState {
+    /// True when `Executor::sync` must be called.
+    fn request(&mut self) -> bool {
+        match self {
+            SyncState::Idle => {
+                *self = SyncState::Requested;
+                true
+            }
+            SyncState::Requested => false,
+            SyncState::Running { again } => {
+                *again = true;
+                false
+            }
+        }
+    }
+}
+
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        waker.wake();
+    }
+}

@@ -29,6 +29,13 @@ pub struct DirectoryEntry {
     pub bytes: u64,
 }
 
+/// How large a file system is, and how much of it an unprivileged writer may still allocate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+}
+
 /// A file system.
 ///
 /// - Durability: a created, renamed or removed name survives a power cut only after `sync_directory` on its parent.
@@ -41,8 +48,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     fn remove_directory(&self, directory: &Path) -> io::Result<()>;
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
-    /// Bytes an unprivileged writer may still allocate on the file system that holds `path`.
-    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// The file system that holds `path`.
+    fn space(&self, path: &Path) -> io::Result<Space>;
     /// Takes the exclusive lock that Kafka keeps on `.lock` while a broker uses a directory.
     /// Fails with `ResourceBusy` when another process holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirectoryLock>>;

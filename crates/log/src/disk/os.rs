@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode};
+use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode, Space};
 
 /// The operating system's files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,9 +73,12 @@ impl Disk for OsDisk {
         fs::File::open(directory)?.sync_all()
     }
 
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+    fn space(&self, path: &Path) -> io::Result<Space> {
         let status = rustix::fs::statvfs(path)?;
-        Ok(status.f_bavail.saturating_mul(status.f_frsize))
+        Ok(Space {
+            total_bytes: status.f_blocks.saturating_mul(status.f_frsize),
+            free_bytes: status.f_bavail.saturating_mul(status.f_frsize),
+        })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirectoryLock>> {

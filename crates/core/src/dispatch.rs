@@ -1,0 +1,68 @@
+//! Life of a produce, 2 of 6. Before: broker/src/net/connection.rs. After: handlers/produce.rs.
+//!
+//! From API key to handler: one line per API. The API's name is the file's name, in `ottla_wire::messages` and in
+//! `handlers`.
+
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::messages;
+use ottla_wire::primitives::{DecodeError, Reader};
+
+use crate::handlers;
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+macro_rules! table {
+    ($($api:ident => $module:ident::$message:ident,)*) => {
+        /// Serves one request whose version is known to be served.
+        ///
+        /// - Errors: the body is not the message it should be; nothing of it had an effect.
+        pub(crate) fn dispatch(
+            node: &Node,
+            api_key: ApiKey,
+            request: &Request<'_>,
+            reply: &mut ReplyBuffer,
+        ) -> Result<Handled, DecodeError> {
+            match api_key {
+                // Reads its body itself: record bytes stay where they are.
+                ApiKey::Produce => handlers::produce::handle(node, request, reply),
+                $(ApiKey::$api => {
+                    let mut reader = Reader::new(request.body);
+                    let body = messages::$module::$message::decode(&mut reader, request.api_version)?;
+                    reader.finish()?;
+                    Ok(handlers::$module::handle(node, request, body, reply))
+                })*
+                _ => Ok(Handled::Close(format!("{api_key} is not served"))),
+            }
+        }
+
+        #[cfg(test)]
+        const ROUTED: &[ApiKey] = &[ApiKey::Produce, $(ApiKey::$api),*];
+    };
+}
+
+table! {
+    ApiVersions => api_versions::ApiVersionsRequest,
+    DeleteRecords => delete_records::DeleteRecordsRequest,
+    DescribeLogDirs => describe_log_dirs::DescribeLogDirsRequest,
+    DescribeProducers => describe_producers::DescribeProducersRequest,
+    Fetch => fetch::FetchRequest,
+    ListOffsets => list_offsets::ListOffsetsRequest,
+    OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochRequest,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_served_api_has_a_handler_and_every_handler_is_served() {
+        for api_key in ApiKey::ALL {
+            assert_eq!(
+                api_key.served_versions().is_some(),
+                ROUTED.contains(api_key),
+                "{api_key}"
+            );
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Life of a fetch, 3 of 6. Before: handlers/fetch.rs. After: partition/mod.rs.
+//!
+//! One pass over the partitions of a fetch: finds, for each, the range of a file that answers it.
+
+use std::sync::Arc;
+
+use ottla_log::AbortedTransaction;
+use ottla_log::ReadError;
+use ottla_log::ReadMode;
+use ottla_log::disk::FileRegion;
+use ottla_log::{Bound, Read};
+use ottla_wire::error_code::ErrorCode;
+
+use super::session::{FetchPartition, Sent};
+use crate::partition::{EpochEnd, Partition};
+
+/// Which records a consumer may see (KIP-98).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsolationLevel {
+    ReadUncommitted,
+    ReadCommitted,
+}
+
+impl IsolationLevel {
+    pub fn from_wire(level: i8) -> IsolationLevel {
+        if level == 1 {
+            IsolationLevel::ReadCommitted
+        } else {
+            IsolationLevel::ReadUncommitted
+        }
+    }
+}
+
+/// A partition of the fetch and what its name stands for at the moment.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub asked: FetchPartition,
+    pub partition: Result<Arc<Partition>, ErrorCode>,
+}
+
+impl Target {
+    /// Bytes that became readable so far; 0 where there is no partition.
+    pub fn visible_bytes(&self) -> u64 {
+        self.partition
+            .as_ref()
+            .map_or(0, |partition| partition.visible_bytes())
+    }
+
+    pub fn is_deleted(&self) -> bool {
+        self.partition
+            .as_ref()
+            .is_ok_and(|partition| partition.is_deleted())
+    }
+}
+
+/// Limits of the whole answer.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerLimits {
+    pub bytes_max: u64,
+    pub isolation_level: IsolationLevel,
+}
+
+/// What one partition has to say.
+#[derive(Clone, Debug)]
+pub struct PartitionRead {
+    pub error: ErrorCode,
+    pub offsets: Sent,
+    pub region: Option<FileRegion>,
+    pub aborted_transactions: Option<Vec<AbortedTransaction>>,
+    /// KIP-320: where the client's copy of the log leaves ours.
+    pub diverging: Option<EpochEnd>,
+    /// Nothing could be said without waiting for the device.
+    pub is_cold: bool,
+}
+
+impl PartitionRead {
+    pub fn bytes(&self) -> u64 {
+        self.region.as_ref().map_or(0, |region| region.bytes)
+    }
+
+    pub fn has_error(&self) -> bool {
+        self.error != ErrorCode::None
+    }
+
+    fn error(error: ErrorCode) -> PartitionRead {
+        PartitionRead {
+            error,
+            ..PartitionRead::empty(Sent::default())
+        }
+    }
+
+    fn empty(offsets: Sent) -> PartitionRead {
+        PartitionRead {
+            error: ErrorCode::None,
+            offsets,
+            region: None,
+            aborted_transactions: None,
+            diverging: None,
+            is_cold: false,
+        }
+    }
+}
+
+/// The result of one pass.
+#[derive(Debug, Default)]
+pub struct ReadPass {
+    /// Parallel to the targets.
+    pub reads: Vec<PartitionRead>,
+    pub bytes: u64,
+    /// An error or a diverging epoch: the client must hear of it without delay.
+    pub is_urgent: bool,
+    pub has_cold: bool,
+}
+
+/// Reads all targets in order until `limits` is used up; the first batch found is returned whole, however large.
+pub fn read_all(targets: &[Target], limits: AnswerLimits, mode: ReadMode) -> ReadPass {
+    let mut pass = ReadPass::default();
+    for target in targets {
+        let read = match &target.partition {
+            Ok(partition) => {
+                let left = u32::try_from(limits.bytes_max.saturating_sub(pass.bytes)).unwrap_or(u32::MAX);
+                let share = Share {
+                    bytes_max: left.min(u32::try_from(target.asked.bytes_max).unwrap_or(0)),
+                    // KIP-74: the first batch is returned whole, however large, or its reader would never get past it.
+                    whole_first_batch: pass.bytes == 0,
+                };
+                read_one(&target.asked, partition, share, limits.isolation_level, mode)
+            }
+            Err(error) => PartitionRead::error(*error),
+        };
+        pass.bytes += read.bytes();
+        pass.is_urgent |= read.has_error() || read.diverging.is_some();
+        pass.has_cold |= read.is_cold;
+        pass.reads.push(read);
+    }
+    pass
+}
+
+/// What is left of the answer's limits for one partition.
+#[derive(Clone, Copy)]
+struct Share {
+    bytes_max: u32,
+    whole_first_batch: bool,
+}
+
+fn read_one(
+    asked: &FetchPartition,
+    partition: &Partition,
+    share: Share,
+    isolation_level: IsolationLevel,
+    mode: ReadMode,
+) -> PartitionRead {
+    if partition.is_deleted() {
+        return PartitionRead::error(ErrorCode::UnknownTopicOrPartition);
+    }
+    if let Err(error) = partition.check_leader_epoch(asked.current_leader_epoch) {
+        return PartitionRead::error(error);
+    }
+    let view = partition.view();
+    let sent = Sent {
+        high_watermark: view.offsets.high_watermark,
+        last_stable_offset: view.offsets.last_stable,
+        log_start_offset: view.offsets.start,
+    };
+    if let Some(diverging) = divergence(asked, partition) {
+        return PartitionRead {
+            diverging: Some(diverging),
+            ..PartitionRead::empty(sent)
+        };
+    }
+    let bound = match isolation_level {
+        IsolationLevel::ReadCommitted if view.offsets.last_stable < view.offsets.high_watermark => Bound {
+            offset: view.offsets.last_stable,
+            position: None,
+        },
+        _ => view.bound,
+    };
+    let mut answer = PartitionRead::empty(sent);
+    match view.reader.read(
+        asked.fetch_offset,
+        share.bytes_max,
+        share.whole_first_batch,
+        bound,
+        mode,
+    ) {
+        Ok(Read::Region(found)) => answer.region = Some(found.region),
+        Ok(Read::Empty) => {}
+        Ok(Read::WouldBlock) => answer.is_cold = true,
+        Err(error) => {
+            return PartitionRead {
+                error: error_code(&error),
+                ..answer
+            };
+        }
+    }
+    if isolation_level == IsolationLevel::ReadCommitted {
+        let aborted = if answer.region.is_some() {
+            view.reader.aborted_transactions(asked.fetch_offset, bound.offset)
+        } else {
+            Vec::new()
+        };
+        answer.aborted_transactions = Some(aborted);
+    }
+    answer
+}
+
+/// KIP-320: a client that names the epoch of its last record is told where that epoch ended if it has more of it.
+fn divergence(asked: &FetchPartition, partition: &Partition) -> Option<EpochEnd> {
+    if asked.last_fetched_epoch < 0 {
+        return None;
+    }
+    let end = partition.end_of_epoch(asked.last_fetched_epoch)?;
+    let diverges = end.leader_epoch < asked.last_fetched_epoch || end.end_offset < asked.fetch_offset;
+    diverges.then_some(end)
+}
+
+fn error_code(error: &ReadError) -> ErrorCode {
+    match error {
+        ReadError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+        ReadError::Log(_) => ErrorCode::KafkaStorageError,
+    }
+}

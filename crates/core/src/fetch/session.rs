@@ -1,0 +1,462 @@
+//! Incremental fetch sessions (KIP-227): the broker remembers what a consumer reads, so that a request names only
+//! what changed and an answer only what is new.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::Uuid;
+
+use crate::time::Moment;
+
+/// How a request names a topic: by name up to version 12, by id from version 13.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TopicRef {
+    Name(Arc<str>),
+    Id(Uuid),
+}
+
+/// One partition of a fetch, as the client asked for it.
+#[derive(Clone, Debug)]
+pub struct FetchPartition {
+    pub topic: TopicRef,
+    pub index: i32,
+    pub current_leader_epoch: i32,
+    pub fetch_offset: i64,
+    pub last_fetched_epoch: i32,
+    pub bytes_max: i32,
+    /// What the last answer said, when a session remembers it.
+    pub(crate) sent: Sent,
+}
+
+impl FetchPartition {
+    pub fn new(topic: TopicRef, index: i32, fetch_offset: i64, bytes_max: i32) -> FetchPartition {
+        FetchPartition {
+            topic,
+            index,
+            current_leader_epoch: -1,
+            fetch_offset,
+            last_fetched_epoch: -1,
+            bytes_max,
+            sent: Sent::default(),
+        }
+    }
+}
+
+/// What an answer says about a partition; an incremental answer leaves out partitions about which nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub high_watermark: i64,
+    pub last_stable_offset: i64,
+    pub log_start_offset: i64,
+}
+
+impl Default for Sent {
+    fn default() -> Self {
+        Sent {
+            high_watermark: -1,
+            last_stable_offset: -1,
+            log_start_offset: -1,
+        }
+    }
+}
+
+/// The session part of a fetch request.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionRequest {
+    pub session_id: i32,
+    /// 0 opens a session, −1 closes it, anything else continues it.
+    pub session_epoch: i32,
+    pub uses_topic_ids: bool,
+}
+
+/// The partitions a request is about, after its session was consulted.
+#[derive(Debug)]
+pub struct SessionFetch {
+    /// Goes into the answer; 0 when there is no session.
+    pub session_id: i32,
+    /// False for an incremental answer, which leaves out what did not change.
+    pub is_full: bool,
+    pub partitions: Vec<FetchPartition>,
+    session: Option<Arc<Mutex<Session>>>,
+}
+
+#[derive(Debug)]
+struct Session {
+    epoch: i32,
+    uses_topic_ids: bool,
+    used: Moment,
+    /// In serving order: whoever got data last goes to the end, so that no partition starves the others.
+    order: BTreeMap<u64, FetchPartition>,
+    places: BTreeMap<(TopicRef, i32), u64>,
+    next_place: u64,
+}
+
+/// All sessions of the broker, at most `slots`.
+///
+/// - Memory: proportional to the partitions named by the sessions.
+#[derive(Debug)]
+pub struct FetchSessions {
+    slots: usize,
+    cache: Mutex<Cache>,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    sessions: BTreeMap<i32, Arc<Mutex<Session>>>,
+    ids_given: u64,
+}
+
+/// A session that was not used for this long gives way to a new one when all slots are taken.
+const EVICTION_IDLE_MS: u64 = 120_000;
+const EPOCH_INITIAL: i32 = 0;
+const EPOCH_FINAL: i32 = -1;
+
+impl FetchSessions {
+    pub fn new(slots: usize) -> FetchSessions {
+        FetchSessions {
+            slots,
+            cache: Mutex::default(),
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        lock(&self.cache).sessions.len()
+    }
+
+    /// Turns a request into the list of partitions to read.
+    ///
+    /// - Errors: `FetchSessionIdNotFound`, `InvalidFetchSessionEpoch`, `FetchSessionTopicIdError`: the client opens a
+    ///   new session.
+    /// - Source: KIP-227, KIP-516.
+    pub fn begin(
+        &self,
+        request: SessionRequest,
+        partitions: Vec<FetchPartition>,
+        forgotten: &[(TopicRef, i32)],
+        now: Moment,
+    ) -> Result<SessionFetch, ErrorCode> {
+        match request.session_epoch {
+            EPOCH_INITIAL | EPOCH_FINAL => {
+                let mut cache = lock(&self.cache);
+                if request.session_id != 0 {
+                    cache.sessions.remove(&request.session_id);
+                }
+                let opens = request.session_epoch == EPOCH_INITIAL && !partitions.is_empty();
+                let opened = if opens {
+                    cache.open(self.slots, request, &partitions, now)
+                } else {
+                    None
+                };
+                let (session_id, session) = opened.map_or((0, None), |(id, session)| (id, Some(session)));
+                Ok(SessionFetch {
+                    session_id,
+                    is_full: true,
+                    partitions,
+                    session,
+                })
+            }
+            _ => self.resume(request, partitions, forgotten, now),
+        }
+    }
+
+    fn resume(
+        &self,
+        request: SessionRequest,
+        partitions: Vec<FetchPartition>,
+        forgotten: &[(TopicRef, i32)],
+        now: Moment,
+    ) -> Result<SessionFetch, ErrorCode> {
+        let mut cache = lock(&self.cache);
+        let found = cache.sessions.get(&request.session_id).cloned();
+        let shared = found.ok_or(ErrorCode::FetchSessionIdNotFound)?;
+        let mut session = lock(&shared);
+        if session.epoch != request.session_epoch {
+            return Err(ErrorCode::InvalidFetchSessionEpoch);
+        }
+        if session.uses_topic_ids != request.uses_topic_ids {
+            return Err(ErrorCode::FetchSessionTopicIdError);
+        }
+        for partition in partitions {
+            session.put(partition);
+        }
+        for key in forgotten {
+            session.forget(key);
+        }
+        session.epoch = next_epoch(session.epoch);
+        session.used = now;
+        let partitions: Vec<FetchPartition> = session.order.values().cloned().collect();
+        drop(session);
+        if partitions.is_empty() {
+            cache.sessions.remove(&request.session_id);
+            return Ok(SessionFetch {
+                session_id: 0,
+                is_full: true,
+                partitions,
+                session: None,
+            });
+        }
+        Ok(SessionFetch {
+            session_id: request.session_id,
+            is_full: false,
+            partitions,
+            session: Some(shared),
+        })
+    }
+}
+
+impl SessionFetch {
+    /// Decides whether an answer mentions a partition, and remembers that it did.
+    pub fn mentions(&self, partition: &FetchPartition, has_error: bool, bytes: u64, sent: Sent) -> bool {
+        let Some(shared) = &self.session else { return true };
+        let mut session = lock(shared);
+        let key = (partition.topic.clone(), partition.index);
+        let Some(place) = session.places.get(&key).copied() else {
+            return true;
+        };
+        let Some(cached) = session.order.get_mut(&place) else {
+            return true;
+        };
+        let mentioned = self.is_full || has_error || bytes > 0 || cached.sent != sent;
+        // After an error the next answer mentions the partition again, even if its offsets did not move.
+        cached.sent = if has_error { Sent::default() } else { sent };
+        if bytes > 0 {
+            session.move_to_end(&key, place);
+        }
+        mentioned
+    }
+}
+
+impl Session {
+    fn put(&mut self, mut partition: FetchPartition) {
+        let key = (partition.topic.clone(), partition.index);
+        if let Some(existing) = self.places.get(&key).and_then(|place| self.order.get_mut(place)) {
+            partition.sent = existing.sent;
+            *existing = partition;
+            return;
+        }
+        self.places.insert(key, self.next_place);
+        self.order.insert(self.next_place, partition);
+        self.next_place += 1;
+    }
+
+    fn forget(&mut self, key: &(TopicRef, i32)) {
+        if let Some(place) = self.places.remove(key) {
+            self.order.remove(&place);
+        }
+    }
+
+    fn move_to_end(&mut self, key: &(TopicRef, i32), place: u64) {
+        if let Some(partition) = self.order.remove(&place) {
+            self.order.insert(self.next_place, partition);
+            self.places.insert(key.clone(), self.next_place);
+            self.next_place += 1;
+        }
+    }
+}
+
+impl Cache {
+    fn open(
+        &mut self,
+        slots: usize,
+        request: SessionRequest,
+        partitions: &[FetchPartition],
+        now: Moment,
+    ) -> Option<(i32, Arc<Mutex<Session>>)> {
+        if self.sessions.len() >= slots && !self.evict_idle(now) {
+            return None;
+        }
+        let mut session = Session {
+            epoch: next_epoch(EPOCH_INITIAL),
+            uses_topic_ids: request.uses_topic_ids,
+            used: now,
+            order: BTreeMap::new(),
+            places: BTreeMap::new(),
+            next_place: 0,
+        };
+        for partition in partitions {
+            session.put(partition.clone());
+        }
+        let id = self.unused_id(now);
+        let session = Arc::new(Mutex::new(session));
+        self.sessions.insert(id, session.clone());
+        Some((id, session))
+    }
+
+    fn evict_idle(&mut self, now: Moment) -> bool {
+        let oldest = self
+            .sessions
+            .iter()
+            .map(|(id, session)| (lock(session).used, *id))
+            .min();
+        match oldest {
+            Some((used, id)) if now.micros_since(used) >= EVICTION_IDLE_MS * 1_000 => {
+                self.sessions.remove(&id);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Ids must not repeat after a restart, or an old client would continue a stranger's session: they are drawn from
+    /// the clock and a counter, not counted up from 1.
+    fn unused_id(&mut self, now: Moment) -> i32 {
+        loop {
+            self.ids_given += 1;
+            let mixed = mix(now.0 ^ self.ids_given.rotate_left(40));
+            let id = (mixed >> 33) as i32;
+            if id != 0 && !self.sessions.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+/// The finalizer of splitmix64: spreads neighbouring inputs over all 64 bits.
+fn mix(input: u64) -> u64 {
+    let mut z = input.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+fn next_epoch(epoch: i32) -> i32 {
+    if epoch == i32::MAX { 1 } else { epoch + 1 }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(name: &str, index: i32, fetch_offset: i64) -> FetchPartition {
+        FetchPartition::new(TopicRef::Name(name.into()), index, fetch_offset, 1024)
+    }
+
+    fn request(session_id: i32, session_epoch: i32) -> SessionRequest {
+        SessionRequest {
+            session_id,
+            session_epoch,
+            uses_topic_ids: false,
+        }
+    }
+
+    fn open(sessions: &FetchSessions, names: &[&str]) -> SessionFetch {
+        let partitions = names.iter().map(|name| partition(name, 0, 0)).collect();
+        sessions.begin(request(0, 0), partitions, &[], Moment(5)).unwrap()
+    }
+
+    fn names(fetch: &SessionFetch) -> Vec<String> {
+        fetch
+            .partitions
+            .iter()
+            .map(|partition| format!("{:?}", partition.topic))
+            .collect()
+    }
+
+    fn sent(high_watermark: i64) -> Sent {
+        Sent {
+            high_watermark,
+            last_stable_offset: high_watermark,
+            log_start_offset: 0,
+        }
+    }
+
+    #[test]
+    fn an_incremental_fetch_reads_what_the_session_remembers() {
+        let sessions = FetchSessions::new(10);
+        let opened = open(&sessions, &["a", "b"]);
+        assert!(opened.is_full && opened.session_id != 0);
+        let next = sessions
+            .begin(request(opened.session_id, 1), vec![], &[], Moment(6))
+            .unwrap();
+        assert!(!next.is_full);
+        assert_eq!(names(&next), names(&opened));
+    }
+
+    #[test]
+    fn a_partition_is_mentioned_only_when_something_changed() {
+        let sessions = FetchSessions::new(10);
+        let opened = open(&sessions, &["a"]);
+        assert!(opened.mentions(&opened.partitions[0], false, 0, sent(3)));
+        let next = sessions
+            .begin(request(opened.session_id, 1), vec![], &[], Moment(6))
+            .unwrap();
+        assert!(!next.mentions(&next.partitions[0], false, 0, sent(3)));
+        assert!(next.mentions(&next.partitions[0], false, 0, sent(4)));
+        assert!(next.mentions(&next.partitions[0], true, 0, sent(4)));
+        assert!(
+            next.mentions(&next.partitions[0], false, 0, sent(4)),
+            "mentioned again after an error"
+        );
+    }
+
+    #[test]
+    fn whoever_got_data_goes_to_the_end() {
+        let sessions = FetchSessions::new(10);
+        let opened = open(&sessions, &["a", "b"]);
+        opened.mentions(&opened.partitions[0], false, 100, sent(1));
+        let next = sessions
+            .begin(request(opened.session_id, 1), vec![], &[], Moment(6))
+            .unwrap();
+        assert_eq!(next.partitions[0].topic, TopicRef::Name("b".into()));
+    }
+
+    #[test]
+    fn wrong_epochs_and_ids_are_refused() {
+        let sessions = FetchSessions::new(10);
+        let opened = open(&sessions, &["a"]);
+        let begin = |id, epoch| {
+            sessions
+                .begin(request(id, epoch), vec![], &[], Moment(6))
+                .map(|_| ())
+        };
+        assert_eq!(
+            begin(opened.session_id, 2),
+            Err(ErrorCode::InvalidFetchSessionEpoch)
+        );
+        assert_eq!(
+            begin(opened.session_id ^ 1, 1),
+            Err(ErrorCode::FetchSessionIdNotFound)
+        );
+        let by_id = SessionRequest {
+            session_id: opened.session_id,
+            session_epoch: 1,
+            uses_topic_ids: true,
+        };
+        let refused = sessions.begin(by_id, vec![], &[], Moment(6)).map(|_| ());
+        assert_eq!(refused, Err(ErrorCode::FetchSessionTopicIdError));
+    }
+
+    #[test]
+    fn a_session_without_partitions_ends() {
+        let sessions = FetchSessions::new(10);
+        let opened = open(&sessions, &["a"]);
+        let forgotten = [(TopicRef::Name("a".into()), 0)];
+        let next = sessions
+            .begin(request(opened.session_id, 1), vec![], &forgotten, Moment(6))
+            .unwrap();
+        assert_eq!(next.session_id, 0);
+        assert_eq!(sessions.count(), 0);
+    }
+
+    #[test]
+    fn sessions_are_bounded_and_idle_ones_give_way() {
+        let sessions = FetchSessions::new(1);
+        assert_ne!(open(&sessions, &["a"]).session_id, 0);
+        assert_eq!(
+            open(&sessions, &["b"]).session_id,
+            0,
+            "no slot: served without a session"
+        );
+        let later = Moment(5 + EVICTION_IDLE_MS * 1_000);
+        let opened = sessions
+            .begin(request(0, 0), vec![partition("c", 0, 0)], &[], later)
+            .unwrap();
+        assert_ne!(opened.session_id, 0);
+        assert_eq!(sessions.count(), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584): what this broker serves and which feature levels hold.
+//!
+//! A version we do not know is answered at version 0 with UNSUPPORTED_VERSION and the whole table, so that the client
+//! can ask again (KIP-511); see `handle_unknown_version`.
+
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::api_versions::{
+    ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey,
+};
+
+use crate::image::features::SUPPORTED_FEATURES;
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+/// Up to version 3 a feature whose range begins at 0 breaks clients that do not expect it (KAFKA-17011).
+const FIRST_VERSION_WITH_ZERO_MINIMUM: i16 = 4;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: ApiVersionsRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let is_named = |text: &str| {
+        let mut bytes = text.bytes();
+        bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+    };
+    // KIP-511: names of client software become metric labels, so they are restricted.
+    if request.api_version >= 3
+        && !(is_named(body.client_software_name) && is_named(body.client_software_version))
+    {
+        let refusal = ApiVersionsResponse {
+            error_code: ErrorCode::InvalidRequest.code(),
+            ..Default::default()
+        };
+        refusal.encode(&mut reply.bytes, request.api_version);
+        return Handled::Replied;
+    }
+    let image = node.image();
+    let shows_zero = request.api_version >= FIRST_VERSION_WITH_ZERO_MINIMUM;
+    let supported_features = SUPPORTED_FEATURES
+        .iter()
+        .filter(|feature| shows_zero || feature.min > 0)
+        .map(|feature| SupportedFeatureKey {
+            name: feature.name,
+            min_version: feature.min,
+            max_version: feature.max,
+        });
+    let finalized_features = image
+        .features
+        .levels
+        .iter()
+        .map(|(name, level)| FinalizedFeatureKey {
+            name,
+            max_version_level: *level,
+            min_version_level: *level,
+        });
+    let response = ApiVersionsResponse {
+        api_keys: table(),
+        supported_features: supported_features.collect(),
+        finalized_features_epoch: image.provenance.last_offset,
+        finalized_features: finalized_features.collect(),
+        ..Default::default()
+    };
+    response.encode(&mut reply.bytes, request.api_version);
+    Handled::Replied
+}
+
+/// The answer to a version of ApiVersions that we do not know; its response header and body are version 0.
+pub(crate) fn handle_unknown_version(reply: &mut ReplyBuffer) {
+    let response = ApiVersionsResponse {
+        error_code: ErrorCode::UnsupportedVersion.code(),
+        api_keys: table(),
+        ..Default::default()
+    };
+    response.encode(&mut reply.bytes, 0);
+}
+
+fn table() -> Vec<ApiVersion> {
+    let announced = |api_key: &ApiKey| {
+        let versions = api_key.announced_versions()?;
+        Some(ApiVersion {
+            api_key: api_key.code(),
+            min_version: versions.min,
+            max_version: versions.max,
+        })
+    };
+    ApiKey::ALL.iter().filter_map(announced).collect()
+}

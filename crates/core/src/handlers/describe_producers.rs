@@ -1,0 +1,61 @@
+//! DescribeProducers, version 0 (KIP-664): which producers wrote to a partition lately.
+
+use ottla_wire::messages::describe_producers::{
+    DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
+};
+
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: DescribeProducersRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let topics = body
+        .topics
+        .iter()
+        .map(|topic| TopicResponse {
+            name: topic.name,
+            partitions: topic
+                .partition_indexes
+                .iter()
+                .map(|index| describe(node, topic.name, *index))
+                .collect(),
+        })
+        .collect();
+    let response = DescribeProducersResponse {
+        topics,
+        ..Default::default()
+    };
+    response.encode(&mut reply.bytes, request.api_version);
+    Handled::Replied
+}
+
+fn describe(node: &Node, topic: &str, partition_index: i32) -> PartitionResponse<'static> {
+    match node.partition_by_name(topic, partition_index) {
+        Ok(partition) => PartitionResponse {
+            partition_index,
+            active_producers: partition.with_log(|log| log.active_producers().map(state).collect()),
+            ..Default::default()
+        },
+        Err(error) => PartitionResponse {
+            partition_index,
+            error_code: error.code(),
+            ..Default::default()
+        },
+    }
+}
+
+fn state(producer: ottla_log::ActiveProducer) -> ProducerState {
+    ProducerState {
+        producer_id: producer.producer_id,
+        producer_epoch: i32::from(producer.producer_epoch),
+        last_sequence: producer.last_sequence,
+        last_timestamp: producer.last_timestamp,
+        coordinator_epoch: producer.coordinator_epoch,
+        current_txn_start_offset: producer.transaction_first_offset,
+    }
+}

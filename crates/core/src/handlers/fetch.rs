@@ -1,0 +1,338 @@
+//! Life of a fetch, 2 of 6. Before: core/src/dispatch.rs. After: fetch/read.rs.
+//!
+//! Fetch, versions 4 to 18: reads what is there, or waits until `min_bytes` are or `max_wait_ms` is over.
+//!
+//! - 7 (KIP-227) sessions; 9 (KIP-320) leader epochs; 12 (KIP-482) flexible; 13 (KIP-516) topics by id.
+//! - Deviation: replicas are not served; a fetch with a replica id is answered as a consumer's.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use ottla_log::ReadMode;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::fetch::{FetchRequest, FetchTopic};
+
+use crate::fetch::read::{AnswerLimits, IsolationLevel, ReadPass, Target, read_all};
+use crate::fetch::response::{FetchAnswer, PartitionAnswer};
+use crate::fetch::session::{FetchPartition, SessionFetch, SessionRequest, TopicRef};
+use crate::node::Node;
+use crate::partition::{Threshold, WaitToken};
+use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
+use crate::request::Request;
+use crate::slot::Slot;
+use crate::time::Moment;
+
+/// From this version on topics are named by id.
+const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 13;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: FetchRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let uses_topic_ids = request.api_version >= FIRST_VERSION_WITH_TOPIC_IDS;
+    let session_request = SessionRequest {
+        session_id: body.session_id,
+        session_epoch: body.session_epoch,
+        uses_topic_ids,
+    };
+    let asked = body
+        .topics
+        .iter()
+        .flat_map(|topic| asked_partitions(topic, uses_topic_ids))
+        .collect();
+    let forgotten: Vec<_> = body
+        .forgotten_topics_data
+        .iter()
+        .flat_map(|topic| {
+            let name = topic_ref(topic.topic, topic.topic_id, uses_topic_ids);
+            topic.partitions.iter().map(move |index| (name.clone(), *index))
+        })
+        .collect();
+    let session = match node
+        .fetch_sessions
+        .begin(session_request, asked, &forgotten, request.received)
+    {
+        Ok(session) => session,
+        Err(error) => {
+            FetchAnswer {
+                version: request.api_version,
+                error,
+                session_id: 0,
+            }
+            .encode(&[], reply);
+            return Handled::Replied;
+        }
+    };
+    let fetch = Fetch {
+        version: request.api_version,
+        limits: AnswerLimits {
+            bytes_max: u64::try_from(body.max_bytes)
+                .unwrap_or(0)
+                .min(u64::try_from(node.config.network.fetch_bytes_max).unwrap_or(0)),
+            isolation_level: IsolationLevel::from_wire(body.isolation_level),
+        },
+        bytes_min: u64::try_from(body.min_bytes).unwrap_or(0),
+        session,
+    };
+    let max_wait_ms = u64::try_from(body.max_wait_ms).unwrap_or(0);
+    fetch.serve(
+        node,
+        request.received.after_ms(max_wait_ms),
+        max_wait_ms > 0,
+        reply,
+    )
+}
+
+fn topic_ref(name: &str, id: ottla_wire::primitives::Uuid, uses_topic_ids: bool) -> TopicRef {
+    if uses_topic_ids {
+        TopicRef::Id(id)
+    } else {
+        TopicRef::Name(name.into())
+    }
+}
+
+fn asked_partitions(topic: &FetchTopic<'_>, uses_topic_ids: bool) -> impl Iterator<Item = FetchPartition> {
+    let name = topic_ref(topic.topic, topic.topic_id, uses_topic_ids);
+    topic.partitions.iter().map(move |asked| FetchPartition {
+        current_leader_epoch: asked.current_leader_epoch,
+        last_fetched_epoch: asked.last_fetched_epoch,
+        ..FetchPartition::new(
+            name.clone(),
+            asked.partition,
+            asked.fetch_offset,
+            asked.partition_max_bytes,
+        )
+    })
+}
+
+/// One fetch request, decoded and joined with its session.
+struct Fetch {
+    version: i16,
+    limits: AnswerLimits,
+    bytes_min: u64,
+    session: SessionFetch,
+}
+
+impl Fetch {
+    fn serve(self, node: &Node, deadline: Moment, may_wait: bool, reply: &mut ReplyBuffer) -> Handled {
+        let look = self.look(node);
+        let is_cold = look.pass.has_cold && !self.is_enough(&look.pass);
+        if !is_cold && (!may_wait || look.targets.is_empty() || self.is_enough(&look.pass)) {
+            self.answer(&look.targets, &look.pass, reply);
+            return Handled::Replied;
+        }
+        let wait = if is_cold {
+            Wait::Cold(ColdRead::start(node, look.targets, self.limits))
+        } else {
+            Wait::After(look)
+        };
+        Handled::Pending(Box::new(PendingFetch {
+            fetch: self,
+            deadline,
+            wait,
+        }))
+    }
+
+    fn look(&self, node: &Node) -> Look {
+        let targets = self.targets(node);
+        // Taken before reading: what becomes visible in between counts as new.
+        let visible_bytes = targets.iter().map(Target::visible_bytes).collect();
+        let pass = read_all(&targets, self.limits, ReadMode::Resident);
+        Look {
+            targets,
+            visible_bytes,
+            pass,
+        }
+    }
+
+    fn is_enough(&self, pass: &ReadPass) -> bool {
+        pass.is_urgent || (pass.bytes >= self.bytes_min && (pass.bytes > 0 || !pass.has_cold))
+    }
+
+    fn targets(&self, node: &Node) -> Vec<Target> {
+        let image = node.image();
+        let find = |asked: &FetchPartition| {
+            let (topic, unknown) = match &asked.topic {
+                TopicRef::Name(name) => (image.topic(name), ErrorCode::UnknownTopicOrPartition),
+                TopicRef::Id(id) => (image.topic_by_id(*id), ErrorCode::UnknownTopicId),
+            };
+            let topic = topic.ok_or(unknown)?;
+            node.partition(topic.id, asked.index)
+                .ok_or(ErrorCode::UnknownTopicOrPartition)
+        };
+        self.session
+            .partitions
+            .iter()
+            .map(|asked| Target {
+                asked: asked.clone(),
+                partition: find(asked),
+            })
+            .collect()
+    }
+
+    fn answer(&self, targets: &[Target], pass: &ReadPass, reply: &mut ReplyBuffer) {
+        let mut answers = Vec::new();
+        for (target, read) in targets.iter().zip(&pass.reads) {
+            if self
+                .session
+                .mentions(&target.asked, read.has_error(), read.bytes(), read.offsets)
+            {
+                answers.push(PartitionAnswer {
+                    topic: &target.asked.topic,
+                    index: target.asked.index,
+                    read,
+                });
+                if let Ok(partition) = &target.partition {
+                    partition.count_bytes_out(read.bytes());
+                }
+            }
+        }
+        let head = FetchAnswer {
+            version: self.version,
+            error: ErrorCode::None,
+            session_id: self.session.session_id,
+        };
+        head.encode(&answers, reply);
+    }
+
+    /// For each target, the visible bytes at which this fetch is worth another look.
+    fn thresholds(&self, look: &Look) -> Vec<u64> {
+        let count = look.targets.len().max(1) as u64;
+        // When the missing bytes have arrived in all, at least one of the partitions got its share of them.
+        let share = self
+            .bytes_min
+            .saturating_sub(look.pass.bytes)
+            .div_ceil(count)
+            .max(1);
+        look.visible_bytes.iter().map(|bytes| bytes + share).collect()
+    }
+}
+
+/// What one look at the partitions found.
+struct Look {
+    targets: Vec<Target>,
+    /// Parallel to the targets, see `Partition::visible_bytes`.
+    visible_bytes: Vec<u64>,
+    pass: ReadPass,
+}
+
+/// A fetch that waits for data or for the device.
+struct PendingFetch {
+    fetch: Fetch,
+    deadline: Moment,
+    wait: Wait,
+}
+
+enum Wait {
+    /// Not registered yet.
+    After(Look),
+    Data {
+        targets: Vec<Target>,
+        thresholds: Vec<u64>,
+        #[expect(dead_code, reason = "held for its drop, which takes the registrations back")]
+        tokens: Vec<WaitToken>,
+    },
+    Cold(ColdRead),
+}
+
+impl Wait {
+    fn register(targets: Vec<Target>, thresholds: Vec<u64>, waker: &Waker) -> Wait {
+        let register = |(target, visible_bytes): (&Target, &u64)| {
+            let partition = target.partition.as_ref().ok()?;
+            Some(partition.wait(
+                Threshold {
+                    high_watermark: 0,
+                    visible_bytes: *visible_bytes,
+                },
+                waker,
+            ))
+        };
+        let tokens = targets.iter().zip(&thresholds).filter_map(register).collect();
+        Wait::Data {
+            targets,
+            thresholds,
+            tokens,
+        }
+    }
+
+    fn is_worth_a_look(&self) -> bool {
+        match self {
+            Wait::Data {
+                targets, thresholds, ..
+            } => targets
+                .iter()
+                .zip(thresholds)
+                .any(|(target, bytes)| target.is_deleted() || target.visible_bytes() >= *bytes),
+            Wait::After(_) | Wait::Cold(_) => false,
+        }
+    }
+}
+
+/// A pass that may wait for the device, on its way through the cold-read pool.
+struct ColdRead {
+    slot: Arc<Slot<(Vec<Target>, ReadPass)>>,
+}
+
+impl ColdRead {
+    fn start(node: &Node, targets: Vec<Target>, limits: AnswerLimits) -> ColdRead {
+        let slot = Arc::new(Slot::default());
+        let job_slot = slot.clone();
+        node.executor().cold_read(Box::new(move |_| {
+            // Nobody else holds the slot: the connection is gone, and with it the reason to read.
+            if Arc::strong_count(&job_slot) > 1 {
+                let pass = read_all(&targets, limits, ReadMode::Blocking);
+                job_slot.fill((targets, pass));
+            }
+        }));
+        ColdRead { slot }
+    }
+}
+
+impl PendingReply for PendingFetch {
+    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        loop {
+            if let Wait::Cold(cold) = &self.wait {
+                let Some((targets, pass)) = cold.slot.take_or_register(waker) else {
+                    return Poll::Pending;
+                };
+                self.fetch.answer(&targets, &pass, reply);
+                return Poll::Ready(());
+            }
+            if let Wait::After(look) = &mut self.wait {
+                let thresholds = self.fetch.thresholds(look);
+                let targets = std::mem::take(&mut look.targets);
+                self.wait = Wait::register(targets, thresholds, waker);
+            }
+            let is_late = node.clock.moment() >= self.deadline;
+            // Asked after registering, so that data arriving just before is not missed.
+            if !is_late && !self.wait.is_worth_a_look() {
+                return Poll::Pending;
+            }
+            let look = self.fetch.look(node);
+            if is_late || self.fetch.is_enough(&look.pass) {
+                self.fetch.answer(&look.targets, &look.pass, reply);
+                return Poll::Ready(());
+            }
+            self.wait = match look.pass.has_cold {
+                true => Wait::Cold(ColdRead::start(node, look.targets, self.fetch.limits)),
+                false => Wait::After(look),
+            };
+        }
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        match self.wait {
+            Wait::Cold(_) => None,
+            _ => Some(self.deadline),
+        }
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        match self.wait {
+            Wait::Cold(_) => WaitKind::ColdRead,
+            _ => WaitKind::Data,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! ListOffsets, versions 1 to 11: offsets by position (earliest, latest) and by time.
+//!
+//! - 2 (KIP-98) isolation level; 4 (KIP-320) leader epochs; 7 (KIP-734) max timestamp; 8 (KIP-405) earliest local;
+//!   9 (KIP-1005) latest tiered: there is no tiered storage, so its answer is "none".
+//!
+//! A search by time may have to read the device; then the whole request moves to the cold-read pool.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use ottla_log::{Bound, Lookup, ReadError, ReadMode};
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::list_offsets::{
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+};
+
+use crate::fetch::read::IsolationLevel;
+use crate::node::Node;
+use crate::partition::Partition;
+use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
+use crate::request::Request;
+use crate::slot::Slot;
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+const EARLIEST_LOCAL: i64 = -4;
+const LATEST_TIERED: i64 = -5;
+const EARLIEST_PENDING_UPLOAD: i64 = -6;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: ListOffsetsRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let isolation_level = IsolationLevel::from_wire(body.isolation_level);
+    let topics = body
+        .topics
+        .iter()
+        .map(|topic| (topic.name.to_string(), topic.partitions.clone()))
+        .collect();
+    let search = Search {
+        isolation_level,
+        topics,
+    };
+    if let Some(found) = search.run(node, ReadMode::Resident) {
+        encode(&found, request.api_version, reply);
+        return Handled::Replied;
+    }
+    let slot = Arc::new(Slot::default());
+    let job_slot = slot.clone();
+    node.executor().cold_read(Box::new(move |node| {
+        let found = search.run(node, ReadMode::Blocking);
+        job_slot.fill(found.expect("a blocking read never asks to be repeated"));
+    }));
+    Handled::Pending(Box::new(PendingLookup {
+        slot,
+        api_version: request.api_version,
+    }))
+}
+
+type Found = Vec<(String, Vec<ListOffsetsPartitionResponse>)>;
+
+struct Search {
+    isolation_level: IsolationLevel,
+    topics: Vec<(String, Vec<ListOffsetsPartition>)>,
+}
+
+impl Search {
+    /// `None`: the device must be asked, and `mode` forbids it.
+    fn run(&self, node: &Node, mode: ReadMode) -> Option<Found> {
+        let find_all = |(topic, partitions): &(String, Vec<ListOffsetsPartition>)| {
+            let found: Option<Vec<_>> = partitions
+                .iter()
+                .map(|asked| self.find(node, topic, asked, mode))
+                .collect();
+            Some((topic.clone(), found?))
+        };
+        self.topics.iter().map(find_all).collect()
+    }
+
+    fn find(
+        &self,
+        node: &Node,
+        topic: &str,
+        asked: &ListOffsetsPartition,
+        mode: ReadMode,
+    ) -> Option<ListOffsetsPartitionResponse> {
+        let answer = node
+            .partition_by_name(topic, asked.partition_index)
+            .and_then(|partition| {
+                partition.check_leader_epoch(asked.current_leader_epoch)?;
+                self.find_in(&partition, asked.timestamp, mode)
+            });
+        let none = ListOffsetsPartitionResponse {
+            partition_index: asked.partition_index,
+            timestamp: -1,
+            offset: -1,
+            leader_epoch: -1,
+            ..Default::default()
+        };
+        Some(match answer {
+            Ok(Place::Found {
+                timestamp,
+                offset,
+                leader_epoch,
+            }) => ListOffsetsPartitionResponse {
+                timestamp,
+                offset,
+                leader_epoch,
+                ..none
+            },
+            Ok(Place::Nowhere) => none,
+            Ok(Place::WouldBlock) => return None,
+            Err(error) => ListOffsetsPartitionResponse {
+                error_code: error.code(),
+                ..none
+            },
+        })
+    }
+
+    fn find_in(&self, partition: &Partition, timestamp: i64, mode: ReadMode) -> Result<Place, ErrorCode> {
+        let view = partition.view();
+        let offsets = view.offsets;
+        let bound = match self.isolation_level {
+            IsolationLevel::ReadCommitted if offsets.last_stable < offsets.high_watermark => Bound {
+                offset: offsets.last_stable,
+                position: None,
+            },
+            _ => view.bound,
+        };
+        let at = |offset| {
+            Ok(Place::Found {
+                timestamp: -1,
+                offset,
+                leader_epoch: partition.epoch_at(offset),
+            })
+        };
+        match timestamp {
+            LATEST => at(bound.offset),
+            EARLIEST | EARLIEST_LOCAL => at(offsets.start),
+            LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(Place::Nowhere),
+            MAX_TIMESTAMP => place(view.reader.offset_for_max_timestamp(bound, mode)),
+            0.. => place(view.reader.offset_for_timestamp(timestamp, bound, mode)),
+            _ => Err(ErrorCode::UnsupportedVersion),
+        }
+    }
+}
+
+enum Place {
+    Found {
+        timestamp: i64,
+        offset: i64,
+        leader_epoch: i32,
+    },
+    Nowhere,
+    WouldBlock,
+}
+
+fn place(found: Result<Lookup, ReadError>) -> Result<Place, ErrorCode> {
+    match found {
+        Ok(Lookup::Found(found)) => Ok(Place::Found {
+            timestamp: found.timestamp,
+            offset: found.offset,
+            leader_epoch: found.leader_epoch,
+        }),
+        Ok(Lookup::Nothing) => Ok(Place::Nowhere),
+        Ok(Lookup::WouldBlock) => Ok(Place::WouldBlock),
+        Err(_) => Err(ErrorCode::KafkaStorageError),
+    }
+}
+
+fn encode(found: &Found, api_version: i16, reply: &mut ReplyBuffer) {
+    let topics = found
+        .iter()
+        .map(|(name, partitions)| ListOffsetsTopicResponse {
+            name,
+            partitions: partitions.clone(),
+        })
+        .collect();
+    let response = ListOffsetsResponse {
+        topics,
+        ..Default::default()
+    };
+    response.encode(&mut reply.bytes, api_version);
+}
+
+struct PendingLookup {
+    slot: Arc<Slot<Found>>,
+    api_version: i16,
+}
+
+impl PendingReply for PendingLookup {
+    fn poll(&mut self, _node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        let Some(found) = self.slot.take_or_register(waker) else {
+            return Poll::Pending;
+        };
+        encode(&found, self.api_version, reply);
+        Poll::Ready(())
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        WaitKind::ColdRead
+    }
+}

@@ -1,0 +1,67 @@
+//! OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-320): where an epoch of the log ended.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::offset_for_leader_epoch::{
+    EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+};
+
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: OffsetForLeaderEpochRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let topics = body
+        .topics
+        .iter()
+        .map(|topic| OffsetForLeaderTopicResult {
+            topic: topic.topic,
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|asked| answer(node, topic.topic, asked))
+                .collect(),
+        })
+        .collect();
+    let response = OffsetForLeaderEpochResponse {
+        topics,
+        ..Default::default()
+    };
+    response.encode(&mut reply.bytes, request.api_version);
+    Handled::Replied
+}
+
+fn answer(node: &Node, topic: &str, asked: &OffsetForLeaderPartition) -> EpochEndOffset {
+    let unknown = EpochEndOffset {
+        partition: asked.partition,
+        leader_epoch: -1,
+        end_offset: -1,
+        ..Default::default()
+    };
+    let found = node
+        .partition_by_name(topic, asked.partition)
+        .and_then(|partition| {
+            partition
+                .check_leader_epoch(asked.current_leader_epoch)
+                .map(|()| partition)
+        });
+    match found {
+        Ok(partition) => match partition.end_of_epoch(asked.leader_epoch) {
+            Some(end) => EpochEndOffset {
+                leader_epoch: end.leader_epoch,
+                end_offset: end.end_offset,
+                ..unknown
+            },
+            None => unknown,
+        },
+        Err(error) => EpochEndOffset {
+            error_code: ErrorCode::code(error),
+            ..unknown
+        },
+    }
+}

@@ -1,0 +1,197 @@
+//! One log directory: the files in it that concern all of its partitions, and the partitions' own directories.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ottla_log::checkpoint::{
+    self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_FILE,
+};
+use ottla_log::directory::{
+    PartitionDirectory, PartitionDirectoryKind, deleted_directory_name, partition_directory,
+    partition_directory_name, read_clean_shutdown, read_partition_metadata, remove_clean_shutdown,
+    remove_partition_directory, stray_directory_name, write_partition_metadata,
+};
+use ottla_log::disk::Disk;
+use ottla_log::{LogConfig, LogError, OpenOptions, PartitionLog};
+use ottla_wire::primitives::Uuid;
+use tracing::{info, warn};
+
+use crate::partition::Identity;
+use crate::time::Timestamp;
+
+/// What the last owner of the directory left behind, read once at start.
+#[derive(Debug)]
+pub struct LogDirectory {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    was_stopped_cleanly: bool,
+    recovery_points: OffsetCheckpoint,
+    log_starts: OffsetCheckpoint,
+}
+
+impl LogDirectory {
+    /// Reads what concerns all partitions and takes the clean-stop mark away, before anything is written.
+    pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<LogDirectory, LogError> {
+        let was_stopped_cleanly = read_clean_shutdown(&*disk, path)?.is_some();
+        remove_clean_shutdown(&*disk, path)?;
+        let directory = LogDirectory {
+            was_stopped_cleanly,
+            // A checkpoint that cannot be read costs a longer recovery, not records.
+            recovery_points: read_or_empty(&*disk, &path.join(RECOVERY_POINT_FILE)),
+            log_starts: read_or_empty(&*disk, &path.join(LOG_START_FILE)),
+            path: path.to_path_buf(),
+            disk,
+        };
+        directory.remove_deleted()?;
+        Ok(directory)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a partition's log, creating its directory if there is none.
+    pub fn open_log(
+        &self,
+        identity: &Identity,
+        config: LogConfig,
+        now: Timestamp,
+    ) -> Result<PartitionLog, LogError> {
+        let directory = partition_directory(&self.path, &identity.topic, identity.index);
+        if self.disk.exists(&directory) {
+            match read_partition_metadata(&*self.disk, &directory)? {
+                Some(topic_id) if topic_id == identity.topic_id => {}
+                _ => self.set_aside(&identity.topic, identity.index)?,
+            }
+        }
+        let mut options = OpenOptions {
+            clean_shutdown: self.was_stopped_cleanly,
+            recovery_point: 0,
+            log_start_offset: 0,
+            now_ms: now.0,
+        };
+        if self.disk.exists(&directory) {
+            let key = (identity.topic.to_string(), identity.index);
+            options.recovery_point = self.recovery_points.get(&key).copied().unwrap_or(0);
+            options.log_start_offset = self.log_starts.get(&key).copied().unwrap_or(0);
+        } else {
+            // What the checkpoints say concerns an earlier topic of this name.
+            self.create(&directory, identity.topic_id)?;
+        }
+        let (log, report) = PartitionLog::open(self.disk.clone(), &directory, config, options)?;
+        if let Some(reason) = &report.cut_reason {
+            let (bytes, partition) = (report.cut_bytes, identity.index);
+            warn!(
+                topic = &*identity.topic,
+                partition, bytes, reason, "cut an unfinished end off a log"
+            );
+        }
+        Ok(log)
+    }
+
+    fn create(&self, directory: &Path, topic_id: Uuid) -> Result<(), LogError> {
+        let create = || {
+            self.disk.create_directories(directory)?;
+            self.disk.sync_directory(&self.path)
+        };
+        create().map_err(|source| LogError::io("create", directory, source))?;
+        write_partition_metadata(&*self.disk, directory, topic_id)
+    }
+
+    /// Renames a partition's directory so that its name is free, and removes it later with `remove_deleted`.
+    pub fn mark_deleted(&self, topic: &str, index: i32, unique: Uuid) -> Result<(), LogError> {
+        self.rename(topic, index, &deleted_directory_name(topic, index, unique))
+    }
+
+    /// Keeps a log that belongs to no known topic, under another name, for people to look at.
+    fn set_aside(&self, topic: &str, index: i32) -> Result<(), LogError> {
+        let directory = partition_directory(&self.path, topic, index);
+        let unique = read_partition_metadata(&*self.disk, &directory)?.unwrap_or(Uuid::ZERO);
+        info!(
+            topic,
+            partition = index,
+            "set aside a log that belongs to no known topic"
+        );
+        self.rename(topic, index, &stray_directory_name(topic, index, unique))
+    }
+
+    fn rename(&self, topic: &str, index: i32, name: &str) -> Result<(), LogError> {
+        let from = partition_directory(&self.path, topic, index);
+        let rename = || {
+            self.disk.rename(&from, &self.path.join(name))?;
+            self.disk.sync_directory(&self.path)
+        };
+        rename().map_err(|source| LogError::io("rename", &from, source))
+    }
+
+    /// Sets aside every partition directory that is not in `known`: directory names like `orders-0`.
+    pub fn set_strays_aside(&self, known: &BTreeSet<String>) -> Result<(), LogError> {
+        for (name, parsed) in self.partition_directories()? {
+            if parsed.kind == PartitionDirectoryKind::Live && !known.contains(&name) {
+                self.set_aside(&parsed.topic, parsed.partition)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what was deleted earlier. May take long for large logs.
+    pub fn remove_deleted(&self) -> Result<(), LogError> {
+        for (name, parsed) in self.partition_directories()? {
+            if parsed.kind == PartitionDirectoryKind::Deleted {
+                remove_partition_directory(&*self.disk, &self.path.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn partition_directories(&self) -> Result<Vec<(String, PartitionDirectory)>, LogError> {
+        let entries = self
+            .disk
+            .list(&self.path)
+            .map_err(|source| LogError::io("list", &self.path, source))?;
+        let parse = |path: &Path| {
+            let name = path.file_name()?.to_str()?.to_string();
+            let parsed = PartitionDirectory::parse(&name)?;
+            Some((name, parsed))
+        };
+        Ok(entries
+            .iter()
+            .filter(|entry| entry.is_directory)
+            .filter_map(|entry| parse(&entry.path))
+            .collect())
+    }
+
+    pub fn write_checkpoints(&self, offsets: &CheckpointOffsets) -> Result<(), LogError> {
+        let write = |file, offsets| checkpoint::write_offsets(&*self.disk, &self.path.join(file), offsets);
+        write(RECOVERY_POINT_FILE, &offsets.recovery_points)?;
+        write(HIGH_WATERMARK_FILE, &offsets.high_watermarks)?;
+        write(LOG_START_FILE, &offsets.log_starts)?;
+        write(CLEANER_FILE, &offsets.cleaned)
+    }
+
+    pub fn write_log_starts(&self, log_starts: &OffsetCheckpoint) -> Result<(), LogError> {
+        checkpoint::write_offsets(&*self.disk, &self.path.join(LOG_START_FILE), log_starts)
+    }
+}
+
+/// The contents of the four `*-offset-checkpoint` files.
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointOffsets {
+    pub recovery_points: OffsetCheckpoint,
+    pub high_watermarks: OffsetCheckpoint,
+    pub log_starts: OffsetCheckpoint,
+    pub cleaned: OffsetCheckpoint,
+}
+
+/// The directory name of a partition, as `set_strays_aside` wants it.
+pub fn directory_name(topic: &str, index: i32) -> String {
+    partition_directory_name(topic, index)
+}
+
+fn read_or_empty(disk: &dyn Disk, path: &Path) -> OffsetCheckpoint {
+    checkpoint::read_offsets(disk, path).unwrap_or_else(|error| {
+        warn!(%error, "checkpoint is unreadable, recovery will read more");
+        OffsetCheckpoint::default()
+    })
+}

@@ -1,0 +1,100 @@
+//! What no request waits for: retention, checkpoints, silent producers. One call a second on the maintenance thread.
+
+use std::sync::Arc;
+
+use ottla_log::{LogError, SegmentRemoval};
+use tracing::warn;
+
+use crate::node::Node;
+use crate::partition::Partition;
+use crate::time::{Moment, Timestamp};
+
+/// When each kind of work was done last, and what is left to do.
+#[derive(Debug, Default)]
+pub(crate) struct Maintenance {
+    checkpoint: Moment,
+    retention: Moment,
+    producers: Moment,
+    removals: Vec<SegmentRemoval>,
+}
+
+/// After a crash about this many bytes of a partition are read again at most.
+const RECOVERY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+impl Maintenance {
+    pub(crate) fn run(&mut self, node: &Node) {
+        let (now, timestamp) = (node.clock.moment(), node.clock.timestamp());
+        let storage = &node.config.storage;
+        let partitions = node.partitions.all();
+        let all_are_due = is_due(
+            &mut self.checkpoint,
+            now,
+            storage.recovery_point_checkpoint_interval_ms,
+        );
+        let mut moved = false;
+        for partition in &partitions {
+            let behind = partition.with_log(|log| log.bytes_behind_recovery_point());
+            if behind > RECOVERY_BYTES_MAX || (all_are_due && behind > 0) {
+                moved |= partition.run_checkpoint(node);
+            }
+        }
+        if moved && let Err(error) = node.write_checkpoints() {
+            warn!(%error, "cannot write the offset checkpoints");
+        }
+        if is_due(
+            &mut self.producers,
+            now,
+            i64::from(storage.producer_id_expiration_check_interval_ms),
+        ) {
+            for partition in &partitions {
+                partition.with_log(|log| log.expire_producers(timestamp.0));
+            }
+        }
+        if is_due(&mut self.retention, now, storage.retention_check_interval_ms) {
+            for partition in &partitions {
+                self.retain(partition, timestamp);
+            }
+        }
+        self.removals.retain(|removal| {
+            let is_due = timestamp.0 >= removal.purge_at_ms;
+            if is_due && let Err(error) = removal.purge() {
+                warn!(%error, "cannot remove the files of old segments");
+            }
+            !is_due
+        });
+    }
+
+    fn retain(&mut self, partition: &Arc<Partition>, now: Timestamp) {
+        match remove_old_segments(partition, now) {
+            Ok(removal) => self.removals.extend(removal),
+            Err(error) => {
+                let (topic, index) = (&*partition.topic, partition.index);
+                warn!(topic, partition = index, %error, "cannot remove old segments");
+            }
+        }
+    }
+}
+
+fn remove_old_segments(partition: &Partition, now: Timestamp) -> Result<Option<SegmentRemoval>, LogError> {
+    let view = partition.view();
+    // Read without the partition's lock; what cannot be read keeps its segment.
+    if let Err(error) = view.reader.load_timestamps() {
+        warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot read timestamps for retention");
+    }
+    let removal = partition.with_log(|log| log.retain(now.0, view.offsets.high_watermark))?;
+    let Some(mut removal) = removal else {
+        return Ok(None);
+    };
+    removal.rename()?;
+    Ok(Some(removal))
+}
+
+/// True when `interval_ms` have passed; then the next turn counts from now.
+fn is_due(last: &mut Moment, now: Moment, interval_ms: i64) -> bool {
+    let interval = u64::try_from(interval_ms).unwrap_or(0) * 1_000;
+    let is_due = now.micros_since(*last) >= interval;
+    if is_due {
+        *last = now;
+    }
+    is_due
+}

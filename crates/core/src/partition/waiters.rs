@@ -1,0 +1,80 @@
+//! Who waits for a partition to move: acks=all produces, coordinator writes and long polls.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::task::Waker;
+
+use super::Partition;
+
+/// What a waiter waits for; both must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// The high watermark is at least this offset.
+    pub high_watermark: i64,
+    /// At least this many bytes have become visible since the partition was opened (`Partition::visible_bytes`).
+    pub visible_bytes: u64,
+}
+
+impl Threshold {
+    fn reached(self, high_watermark: i64, visible_bytes: u64) -> bool {
+        high_watermark >= self.high_watermark && visible_bytes >= self.visible_bytes
+    }
+}
+
+/// The registered waiters of one partition, in order of registration.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    next_id: u64,
+    entries: BTreeMap<u64, (Threshold, Waker)>,
+}
+
+impl Waiters {
+    pub(super) fn add(&mut self, threshold: Threshold, waker: Waker) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.entries.insert(id, (threshold, waker));
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: u64) {
+        self.entries.remove(&id);
+    }
+
+    /// Takes out the waiters whose threshold is reached. Wake them after the partition's lock is released.
+    pub(super) fn take_reached(&mut self, high_watermark: i64, visible_bytes: u64) -> Vec<Waker> {
+        self.entries
+            .extract_if(.., |_, (threshold, _)| {
+                threshold.reached(high_watermark, visible_bytes)
+            })
+            .map(|(_, (_, waker))| waker)
+            .collect()
+    }
+
+    /// Takes out everybody: the partition is poisoned or gone.
+    pub(super) fn take_all(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.entries)
+            .into_values()
+            .map(|(_, waker)| waker)
+            .collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// A registration; dropping it takes it back.
+#[derive(Debug)]
+pub struct WaitToken {
+    pub(super) partition: Weak<Partition>,
+    pub(super) id: u64,
+}
+
+impl Drop for WaitToken {
+    fn drop(&mut self) {
+        if let Some(partition) = self.partition.upgrade() {
+            partition.forget_waiter(self.id);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! All partitions of the broker: found by topic id on the hot path, opened and deleted when the image changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use ottla_log::LogError;
+use ottla_wire::primitives::Uuid;
+use tracing::{error, warn};
+
+use crate::image::MetadataImage;
+use crate::image::topics::TopicImage;
+use crate::log_directory::directory_name;
+use crate::node::Node;
+use crate::partition::{Identity, Partition};
+
+/// Indexed by partition number; `None` where the log could not be opened.
+type TopicPartitions = Arc<[Option<Arc<Partition>>]>;
+
+/// - Readers take no lock; a change copies the map of topics (16 + 16 bytes each) and is made on the controller thread.
+#[derive(Debug, Default)]
+pub struct Partitions {
+    by_topic: ArcSwap<BTreeMap<Uuid, TopicPartitions>>,
+}
+
+impl Partitions {
+    pub fn get(&self, topic_id: Uuid, index: i32) -> Option<Arc<Partition>> {
+        let by_topic = self.by_topic.load();
+        by_topic
+            .get(&topic_id)?
+            .get(usize::try_from(index).ok()?)?
+            .clone()
+    }
+
+    pub fn all(&self) -> Vec<Arc<Partition>> {
+        self.by_topic
+            .load()
+            .values()
+            .flat_map(|topic| topic.iter().flatten().cloned())
+            .collect()
+    }
+
+    pub fn of_topic(&self, topic_id: Uuid) -> Vec<Arc<Partition>> {
+        self.by_topic
+            .load()
+            .get(&topic_id)
+            .map_or(Vec::new(), |topic| topic.iter().flatten().cloned().collect())
+    }
+
+    /// Makes partitions known, in addition to those of the same topic that are known already.
+    pub fn insert(&self, partitions: Vec<Arc<Partition>>) {
+        let mut by_topic = BTreeMap::clone(&self.by_topic.load());
+        let mut grown: BTreeMap<Uuid, Vec<Option<Arc<Partition>>>> = BTreeMap::new();
+        for partition in partitions {
+            let topic = grown.entry(partition.topic_id).or_insert_with(|| {
+                by_topic
+                    .get(&partition.topic_id)
+                    .map_or(Vec::new(), |topic| topic.to_vec())
+            });
+            let place = usize::try_from(partition.index).expect("partition numbers are not negative");
+            if topic.len() <= place {
+                topic.resize(place + 1, None);
+            }
+            topic[place] = Some(partition);
+        }
+        by_topic.extend(grown.into_iter().map(|(id, topic)| (id, topic.into())));
+        self.by_topic.store(Arc::new(by_topic));
+    }
+
+    /// Forgets a topic and returns its partitions.
+    pub fn remove(&self, topic_id: Uuid) -> Vec<Arc<Partition>> {
+        let removed = self.of_topic(topic_id);
+        let mut by_topic = BTreeMap::clone(&self.by_topic.load());
+        by_topic.remove(&topic_id);
+        self.by_topic.store(Arc::new(by_topic));
+        removed
+    }
+}
+
+/// Sets aside what the image does not know and opens what it does. Waits for the disk; called once, at start.
+///
+/// - Errors: the directory itself cannot be listed or renamed in. A partition whose log cannot be opened is reported
+///   and stays unavailable; the others are served.
+pub(crate) fn open_all(node: &Node, image: &MetadataImage) -> Result<(), LogError> {
+    let known: BTreeSet<String> = image
+        .topics
+        .iter()
+        .flat_map(|topic| (0..topic.partitions.len()).map(|index| directory_name(&topic.name, index as i32)))
+        .collect();
+    node.log_directory.set_strays_aside(&known)?;
+    for topic in image.topics.iter() {
+        open_partitions(node, topic, 0);
+    }
+    Ok(())
+}
+
+/// Makes the partitions what `new` says, given that they are what `old` says. Waits for the disk; called on the
+/// controller thread after `new` was written to the metadata log.
+pub(crate) fn follow(node: &Node, old: &MetadataImage, new: &MetadataImage) {
+    // Deletions first: a name may be used again with a new topic id.
+    for topic in old
+        .topics
+        .iter()
+        .filter(|topic| new.topic_by_id(topic.id).is_none())
+    {
+        delete(node, topic);
+    }
+    for topic in new.topics.iter() {
+        let before = old.topic_by_id(topic.id);
+        let partitions_before = before.map_or(0, |before| before.partitions.len());
+        if topic.partitions.len() > partitions_before {
+            open_partitions(node, topic, partitions_before);
+        }
+        if before.is_some_and(|before| before.config.log != topic.config.log) {
+            for partition in node.partitions.of_topic(topic.id) {
+                partition.with_log(|log| log.set_config(topic.config.log.clone()));
+            }
+        }
+    }
+}
+
+fn open_partitions(node: &Node, topic: &TopicImage, first: usize) {
+    let mut opened = Vec::new();
+    for (index, partition) in topic.partitions.iter().enumerate().skip(first) {
+        let index = i32::try_from(index).expect("partition numbers are i32");
+        let identity = Identity {
+            topic_id: topic.id,
+            topic: topic.name.clone(),
+            index,
+        };
+        match node
+            .log_directory
+            .open_log(&identity, topic.config.log.clone(), node.clock.timestamp())
+        {
+            Ok(log) => {
+                let partition = Partition::new(identity, partition.leader_epoch, node.config.durability, log);
+                opened.push(Arc::new(partition));
+            }
+            Err(error) => error!(topic = &*topic.name, partition = index, %error, "cannot open a log"),
+        }
+    }
+    node.partitions.insert(opened);
+}
+
+fn delete(node: &Node, topic: &TopicImage) {
+    for partition in node.partitions.remove(topic.id) {
+        partition.delete();
+        if let Err(error) = node
+            .log_directory
+            .mark_deleted(&topic.name, partition.index, topic.id)
+        {
+            warn!(topic = &*topic.name, partition = partition.index, %error, "cannot rename a deleted log");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The rules of the house that a compiler does not know. Each is a function from the repository to complaints.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Who may depend on whom, complete. A new edge is a design decision: draw it first, in docs/decisions.
+const EDGES: &[(&str, &[&str])] = &[
+    ("wire", &[]),
+    ("log", &["wire"]),
+    ("core", &["log", "wire"]),
+    ("broker", &["core", "log", "wire"]),
+    ("ottla", &["broker"]),
+    ("sim", &["core", "log", "wire"]),
+];
+
+/// Words that say that something is not done.
+const UNFINISHED: &[&str] = &["FIXME", "TODO", "XXX", "todo!(", "unimplemented!(", "#[ignore"];
+
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// A finding; `Warning`s are printed and do not fail.
+#[derive(Debug)]
+pub enum Complaint {
+    Error(String),
+    Warning(String),
+}
+
+pub fn run(root: &Path) -> Result<()> {
+    let complaints = check(root)?;
+    let mut errors = 0;
+    for complaint in &complaints {
+        match complaint {
+            Complaint::Error(text) => {
+                errors += 1;
+                println!("error: {text}");
+            }
+            Complaint::Warning(text) => println!("warning: {text}"),
+        }
+    }
+    if errors > 0 {
+        bail!("{errors} rules of the house are broken");
+    }
+    println!("tidy: nothing to complain about");
+    Ok(())
+}
+
+pub fn check(root: &Path) -> Result<Vec<Complaint>> {
+    let sources = sources(root)?;
+    let mut complaints = edges(root)?;
+    complaints.extend(trail(&sources, "produce"));
+    complaints.extend(trail(&sources, "fetch"));
+    complaints.extend(unfinished(&sources));
+    complaints.extend(heads(&sources));
+    complaints.extend(long_functions(&sources));
+    complaints.extend(machine_paths(root)?);
+    Ok(complaints)
+}
+
+struct Source {
+    /// Relative to the repository.
+    path: String,
+    text: String,
+}
+
+fn sources(root: &Path) -> Result<Vec<Source>> {
+    let mut found = Vec::new();
+    for folder in ["crates", "xtask"] {
+        collect(root, &root.join(folder), "rs", &mut found)?;
+    }
+    Ok(found)
+}
+
+fn collect(root: &Path, folder: &Path, extension: &str, found: &mut Vec<Source>) -> Result<()> {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder)
+        .with_context(|| format!("cannot list {}", folder.display()))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<std::io::Result<_>>()?;
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !matches!(name.as_str(), "target" | ".git" | "node_modules" | "venv") {
+                collect(root, &path, extension, found)?;
+            }
+        } else if path.extension().is_some_and(|found| found == extension) {
+            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let relative = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+            found.push(Source { path: relative, text });
+        }
+    }
+    Ok(())
+}
+
+fn edges(root: &Path) -> Result<Vec<Complaint>> {
+    let allowed: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
+    let mut complaints = Vec::new();
+    for (name, may_use) in &allowed {
+        let manifest = root.join("crates").join(name).join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
+        for used in ottla_dependencies(&text) {
+            if !may_use.contains(&used.as_str()) {
+                complaints.push(Complaint::Error(format!(
+                    "crate {name} depends on {used}; allowed: {may_use:?} (a new edge is a design decision)"
+                )));
+            }
+        }
+    }
+    for entry in fs::read_dir(root.join("crates"))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !allowed.contains_key(name.as_str()) {
+            complaints.push(Complaint::Error(format!("crate {name} is not in the picture (xtask/src/tidy.rs, EDGES)")));
+        }
+    }
+    Ok(complaints)
+}
+
+/// The `ottla-*` names in a manifest's `[dependencies]`; development dependencies are free.
+fn ottla_dependencies(manifest: &str) -> Vec<String> {
+    let mut in_dependencies = false;
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            in_dependencies = line.trim() == "[dependencies]" || line.starts_with("[target");
+        } else if in_dependencies && let Some(rest) = line.strip_prefix("ottla-") {
+            names.push(rest.split(['.', ' ', '=']).next().unwrap_or_default().to_string());
+        }
+    }
+    names
+}
+
+/// Every file on the way of a request opens with `//! Life of a <what>, 2 of 6. …`; the numbers must be complete.
+fn trail(sources: &[Source], what: &str) -> Vec<Complaint> {
+    let marker = format!("//! Life of a {what}, ");
+    let mut stops: BTreeMap<usize, &str> = BTreeMap::new();
+    let mut lengths = Vec::new();
+    for source in sources {
+        for line in source.text.lines().take_while(|line| line.starts_with("//!")) {
+            let Some(rest) = line.strip_prefix(&marker) else { continue };
+            let numbers = rest.split('.').next().unwrap_or_default();
+            let Some((at, of)) = numbers.split_once(" of ") else { continue };
+            if let (Ok(at), Ok(of)) = (at.parse(), of.parse::<usize>()) {
+                stops.insert(at, &source.path);
+                lengths.push(of);
+            }
+        }
+    }
+    let expected = lengths.first().copied().unwrap_or(0);
+    let complete = expected > 0
+        && lengths.iter().all(|length| *length == expected)
+        && stops.keys().copied().eq(1..=expected)
+        && lengths.len() == expected;
+    if complete {
+        return Vec::new();
+    }
+    vec![Complaint::Error(format!("the trail «Life of a {what}» is not complete: {stops:?}"))]
+}
+
+fn unfinished(sources: &[Source]) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for source in sources.iter().filter(|source| source.path != "xtask/src/tidy.rs") {
+        for (number, line) in source.text.lines().enumerate() {
+            if let Some(word) = UNFINISHED.iter().find(|word| line.contains(**word)) {
+                complaints.push(Complaint::Error(format!("{}:{}: {word}", source.path, number + 1)));
+            }
+        }
+    }
+    complaints
+}
+
+fn heads(sources: &[Source]) -> Vec<Complaint> {
+    sources
+        .iter()
+        .filter(|source| !source.text.starts_with("//"))
+        .map(|source| Complaint::Error(format!("{} does not say what it is in its first line", source.path)))
+        .collect()
+}
+
+fn long_functions(sources: &[Source]) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for source in sources.iter().filter(|source| !source.text.starts_with("// Generated")) {
+        let mut open: Option<(usize, &str, String)> = None;
+        for (number, line) in source.text.lines().enumerate() {
+            let indent = line.len() - line.trim_start().len();
+            if let Some((start, name, closing)) = &open {
+                if line == closing {
+                    if number - start > FUNCTION_LINES_MAX {
+                        complaints.push(Complaint::Warning(format!(
+                            "{}:{}: {} has {} lines",
+                            source.path,
+                            start + 1,
+                            name,
+                            number - start
+                        )));
+                    }
+                    open = None;
+                }
+            } else if line.contains("fn ") && line.ends_with('{') {
+                let name = line.split("fn ").nth(1).and_then(|rest| rest.split(['(', '<']).next());
+                open = Some((number, name.unwrap_or("?"), format!("{}}}", " ".repeat(indent))));
+            }
+        }
+    }
+    complaints
+}
+
+/// Paths of a developer's machine do not belong into the repository.
+fn machine_paths(root: &Path) -> Result<Vec<Complaint>> {
+    let mut found = Vec::new();
+    for extension in ["rs", "md", "toml", "sh", "py", "go", "java", "xml", "yml"] {
+        for folder in ["crates", "xtask", "docs", "tests", "fuzz"] {
+            let folder = root.join(folder);
+            if folder.is_dir() {
+                collect(root, &folder, extension, &mut found)?;
+            }
+        }
+    }
+    let needles = [["/wo", "rk/"].concat(), ["/ro", "ot/"].concat(), ["/ho", "me/"].concat()];
+    let mut complaints = Vec::new();
+    for source in &found {
+        for (number, line) in source.text.lines().enumerate() {
+            if let Some(needle) = needles.iter().find(|needle| line.contains(needle.as_str())) {
+                complaints.push(Complaint::Error(format!("{}:{}: {needle}…", source.path, number + 1)));
+            }
+        }
+    }
+    Ok(complaints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        Source { path: path.into(), text: text.into() }
+    }
+
+    #[test]
+    fn the_repository_keeps_its_own_rules() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository");
+        let complaints = check(root).unwrap();
+        let errors: Vec<_> = complaints.iter().filter(|found| matches!(found, Complaint::Error(_))).collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+    }
+
+    #[test]
+    fn a_trail_with_a_gap_is_found() {
+        let whole = [source("a", "//! Life of a walk, 1 of 2. x"), source("b", "//! Life of a walk, 2 of 2. x")];
+        assert!(trail(&whole, "walk").is_empty());
+        assert_eq!(trail(&whole[..1], "walk").len(), 1);
+        assert_eq!(trail(&[], "walk").len(), 1);
+    }
+
+    #[test]
+    fn edges_are_read_from_dependencies_only() {
+        let manifest = "[dependencies]\nottla-wire.workspace = true\n[dev-dependencies]\nottla-core = \"1\"\n";
+        assert_eq!(ottla_dependencies(manifest), ["wire"]);
+    }
+
+    #[test]
+    fn unfinished_work_is_found() {
+        assert_eq!(unfinished(&[source("a", "// TODO later")]).len(), 1);
+    }
+}
