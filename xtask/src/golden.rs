@@ -38,7 +38,10 @@ fn write() -> Result<()> {
     encoder.finish()?;
     fs::write(kafka_jars::root().join(SAMPLES), packed)?;
     fs::write(kafka_jars::root().join(FACTS), java("Facts.java", &[])?)?;
-    java("Batches.java", &["write".as_ref(), kafka_jars::root().join(BATCHES).as_ref()])?;
+    java(
+        "Batches.java",
+        &["write".as_ref(), kafka_jars::root().join(BATCHES).as_ref()],
+    )?;
     Ok(())
 }
 

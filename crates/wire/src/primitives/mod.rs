@@ -1,0 +1,18 @@
+//! Integers, strings, arrays, varints and tagged fields, as every Kafka message is made of them.
+
+mod error;
+mod uuid;
+mod reader;
+mod writer;
+
+pub use self::error::DecodeError;
+pub use self::reader::Reader;
+pub use self::uuid::{ParseUuidError, Uuid};
+pub use self::writer::*;
+
+/// The longest string in any version: a plain string's length is a signed 16-bit number, and Kafka holds compact
+/// strings to the same limit.
+pub const STRING_BYTES_MAX: usize = i16::MAX as usize;
+
+#[cfg(test)]
+mod tests;
