@@ -1,8 +1,11 @@
 //! The task runner: `cargo xtask <task>`.
 
 mod codegen;
+mod crash;
 mod docs;
 mod golden;
+mod interop;
+mod kafka;
 
 use std::process::ExitCode;
 
@@ -11,7 +14,11 @@ const USAGE: &str = "usage: cargo xtask <task>
 tasks:
   codegen [--check]   write the wire messages from the schemas in Apache Kafka's jars (--check: compare only)
   docs [--check]      write the pages of docs/ that follow from tables in the code
-  golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)";
+  golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)
+  interop [--target ottla|kafka] [--only records,clients,tools,takeover]
+                      foreign clients and Kafka's tools against a broker; takeover by Apache Kafka and back
+  crash [--rounds N] [--target ottla|kafka] [--seed N]
+                      kill -9 under load, then count what was acknowledged";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,6 +30,8 @@ fn main() -> ExitCode {
         "codegen" => codegen::run(rest),
         "docs" => docs::run(rest),
         "golden" => golden::run(rest),
+        "interop" => interop::run(rest),
+        "crash" => crash::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

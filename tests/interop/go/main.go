@@ -1,0 +1,48 @@
+// The franz-go half of the interop suite; prints `CASE<tab>name<tab>ok|fail<tab>detail` for each case.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+func main() {
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: interop PHASE BOOTSTRAP [ARGUMENT...]")
+		os.Exit(2)
+	}
+	phase, bootstrap, rest := os.Args[1], os.Args[2], os.Args[3:]
+	s := newSuite(bootstrap)
+	switch phase {
+	case "write":
+		for _, codec := range codecs {
+			s.run("write "+codec, func() { writeRecords(s, crossTopic("franz-go", codec), codec) })
+		}
+	case "read":
+		for _, writer := range rest {
+			for _, codec := range codecs {
+				s.run("read "+writer+" "+codec, func() { readRecords(s, crossTopic(writer, codec), writer) })
+			}
+		}
+	case "cases":
+		dataCases(s)
+		adminCases(s)
+		groupCases(s)
+	case "fill", "more", "again":
+		s.run(phase, func() { takeover(s, phase) })
+	case "crash-create", "crash-load", "crash-check":
+		crash(s, phase, rest)
+	default:
+		fmt.Fprintln(os.Stderr, "unknown phase "+phase)
+		os.Exit(2)
+	}
+	s.admin.Close()
+	if s.failures > 0 {
+		os.Exit(1)
+	}
+}
+
+func oneLine(text string) string {
+	return strings.NewReplacer("\t", " ", "\n", " ", "\r", " ").Replace(text)
+}

@@ -1,0 +1,32 @@
+package interop;
+
+import java.util.Arrays;
+import java.util.List;
+
+/** Runs one phase of the suite; prints `CASE<tab>name<tab>ok|fail<tab>detail` for each case. */
+public final class Main {
+    public static void main(String[] args) throws Exception {
+        if (args.length < 2) {
+            System.err.println("usage: Main write|read|cases|keep|check|crash-load BOOTSTRAP [ARGUMENT...]");
+            System.exit(2);
+        }
+        String bootstrap = args[1];
+        List<String> rest = Arrays.asList(args).subList(2, args.length);
+        Suite suite = new Suite(bootstrap);
+        switch (args[0]) {
+            case "write" -> Records.write(suite);
+            case "read" -> Records.read(suite, rest);
+            case "cases" -> {
+                DataCases.run(suite);
+                AdminCases.run(suite);
+                GroupCases.run(suite);
+            }
+            case "keep" -> Takeover.keep(suite, rest.get(0));
+            case "check" -> Takeover.check(suite, rest.get(0));
+            case "crash-load" -> Crash.load(suite, rest.get(0), Integer.parseInt(rest.get(1)), rest.get(2));
+            default -> throw new IllegalArgumentException("unknown phase " + args[0]);
+        }
+        System.out.flush();
+        System.exit(suite.failures() == 0 ? 0 : 1);
+    }
+}

@@ -1,0 +1,33 @@
+"""The librdkafka half of the interop suite (through confluent-kafka).
+
+Prints `CASE<tab>name<tab>ok|fail<tab>detail` for each case.
+"""
+
+import sys
+
+import admin
+import data
+import groups
+import records
+from suite import Suite
+
+
+def main() -> int:
+    phase, bootstrap, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
+    suite = Suite(bootstrap)
+    if phase == "write":
+        records.write_all(suite)
+    elif phase == "read":
+        records.read_all(suite, rest)
+    elif phase == "cases":
+        data.run(suite)
+        admin.run(suite)
+        groups.run(suite)
+    else:
+        print(f"unknown phase {phase}", file=sys.stderr)
+        return 2
+    return 1 if suite.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+//! `cargo xtask crash`: kill -9 under load, again and again, and then the count.
+//!
+//! Two idempotent producers write with acks=all while the broker is killed at random moments and started again on
+//! the same directory and port. Each keeps a list of what was acknowledged. At the end a reader holds the log against
+//! the lists: nothing acknowledged is missing, nothing is there twice, and the records of each key are in order.
+
+use crate::interop::clients::{Client, Clients};
+use crate::interop::server::{Programs, Site, Target};
+use crate::interop::toolchain;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+const PARTITIONS: &str = "4";
+
+struct Options {
+    rounds: u32,
+    target: Target,
+    seed: u64,
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let mut options = Options {
+        rounds: 50,
+        target: Target::Ottla,
+        seed: u64::from(now.subsec_nanos()),
+    };
+    for pair in arguments.chunks(2) {
+        let [name, value] = pair else {
+            bail!("{} wants a value", pair[0])
+        };
+        match name.as_str() {
+            "--rounds" => options.rounds = value.parse().context("--rounds")?,
+            "--target" => options.target = Target::parse(value)?,
+            "--seed" => options.seed = value.parse().context("--seed")?,
+            _ => bail!("unknown argument {name}"),
+        }
+    }
+    ensure!(options.rounds > 0, "--rounds must be at least 1");
+    Ok(options)
+}
+
+/// A producer that runs through all rounds, ended by closing its standard input.
+struct Load {
+    name: &'static str,
+    child: Child,
+    acknowledged: PathBuf,
+}
+
+impl Load {
+    fn start(programs: &Programs, clients: &Clients, client: Client, site: &Site) -> Result<Load> {
+        let name = client.name();
+        let file = |kind: &str| site.directory.with_file_name(format!("{name}.{kind}"));
+        let mut command = clients.command(&programs.kafka, client);
+        let topic = topic_of(client);
+        let acknowledged = file("acknowledged");
+        command
+            .args(["crash-load", &site.bootstrap(), &topic, PARTITIONS])
+            .arg(&acknowledged);
+        command
+            .stdin(Stdio::piped())
+            .stdout(File::create(file("out"))?)
+            .stderr(File::create(file("err"))?);
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start the {name} load"))?;
+        Ok(Load {
+            name,
+            child,
+            acknowledged,
+        })
+    }
+
+    fn check_running(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the {} load ended early with {status}", self.name),
+        }
+    }
+
+    /// How many lines it has written: one for each acknowledged record.
+    fn acknowledged_bytes(&self) -> u64 {
+        fs::metadata(&self.acknowledged).map_or(0, |metadata| metadata.len())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        drop(self.child.stdin.take());
+        let asked = Instant::now();
+        while asked.elapsed() < Duration::from_secs(120) {
+            if let Some(status) = self.child.try_wait()? {
+                ensure!(status.success(), "the {} load ended with {status}", self.name);
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bail!("the {} load does not end", self.name)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn topic_of(client: Client) -> String {
+    format!("crash-{}", client.name())
+}
+
+pub fn run(arguments: &[String]) -> Result<()> {
+    let options = parse(arguments)?;
+    let programs = Programs::prepare(options.target == Target::Ottla)?;
+    let clients = Clients::prepare()?;
+    // Small segments, so that the crashes also meet rolls and indexes of closed segments.
+    let site = Site::create(
+        "crash",
+        &[
+            ("log.segment.bytes", "2097152"),
+            ("auto.create.topics.enable", "false"),
+        ],
+    )?;
+    println!(
+        "{} rounds against {}, seed {}",
+        options.rounds,
+        options.target.name(),
+        options.seed
+    );
+
+    let producers = [Client::FranzGo, Client::Java];
+    let mut server = site.start(&programs, options.target)?;
+    for client in producers {
+        let create = ["crash-create", &server.bootstrap(), &topic_of(client), PARTITIONS];
+        let cases = clients.run(&programs.kafka, Client::FranzGo, &create, Duration::from_secs(60))?;
+        ensure!(
+            cases.values().all(|outcome| outcome.is_ok()) && !cases.is_empty(),
+            "creating topics: {cases:?}"
+        );
+    }
+    let mut loads = Vec::new();
+    for client in producers {
+        loads.push(Load::start(&programs, &clients, client, &site)?);
+    }
+    let mut random = options.seed | 1;
+    for round in 1..=options.rounds {
+        // The moment is random but the work is not empty: each round waits for new acknowledgements first.
+        for load in &mut loads {
+            wait_for_progress(load, &mut server)?;
+        }
+        random = xorshift(random);
+        std::thread::sleep(Duration::from_millis(random % 700));
+        server.kill()?;
+        let killed = Instant::now();
+        server = site
+            .start(&programs, options.target)
+            .with_context(|| format!("restart {round}"))?;
+        if round % 10 == 0 || round == options.rounds {
+            let bytes: Vec<u64> = loads.iter().map(Load::acknowledged_bytes).collect();
+            println!(
+                "round {round}: up again {} ms after kill -9; bytes of acknowledgement lists {bytes:?}",
+                killed.elapsed().as_millis()
+            );
+        }
+    }
+    for load in &mut loads {
+        wait_for_progress(load, &mut server)?;
+        load.finish()?;
+    }
+    let mut failed = false;
+    for (client, load) in producers.into_iter().zip(&loads) {
+        let list = load.acknowledged.to_str().context("a path that is not UTF-8")?;
+        let check = [
+            "crash-check",
+            &server.bootstrap(),
+            &topic_of(client),
+            PARTITIONS,
+            list,
+        ];
+        let cases = clients.run(&programs.kafka, Client::FranzGo, &check, Duration::from_secs(300))?;
+        ensure!(!cases.is_empty(), "the check reported nothing");
+        for (name, outcome) in cases {
+            failed |= outcome.is_err();
+            println!(
+                "{}: {name}: {}",
+                client.name(),
+                outcome.err().unwrap_or_else(|| "ok".to_string())
+            );
+        }
+        let details = toolchain::target_directory().join("logs/franz-go-crash-check.err");
+        print!("{}", fs::read_to_string(details).unwrap_or_default());
+    }
+    server.stop()?;
+    ensure!(
+        !failed,
+        "acknowledged records were lost, doubled or disordered (data: {})",
+        site.directory.display()
+    );
+    println!(
+        "{} rounds of kill -9: nothing acknowledged was lost, nothing is there twice",
+        options.rounds
+    );
+    Ok(())
+}
+
+fn wait_for_progress(load: &mut Load, server: &mut crate::interop::server::Server) -> Result<()> {
+    let before = load.acknowledged_bytes();
+    let started = Instant::now();
+    while load.acknowledged_bytes() < before + 2000 {
+        load.check_running()?;
+        server.check_alive()?;
+        ensure!(
+            started.elapsed() < Duration::from_secs(90),
+            "the {} load is not acknowledged any more",
+            load.name
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn xorshift(mut state: u64) -> u64 {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    state
+}

@@ -1,0 +1,182 @@
+//! The three foreign clients: how each is built and started, and the lines they answer with.
+
+use super::toolchain::{self, run_quietly};
+use crate::kafka::Kafka;
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Client {
+    Java,
+    Librdkafka,
+    FranzGo,
+}
+
+pub const CLIENTS: [Client; 3] = [Client::Java, Client::Librdkafka, Client::FranzGo];
+
+impl Client {
+    /// The name in topic names and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Client::Java => "java",
+            Client::Librdkafka => "librdkafka",
+            Client::FranzGo => "franz-go",
+        }
+    }
+}
+
+/// What a case came to: the text of the failure, if it failed.
+pub type Outcome = std::result::Result<(), String>;
+
+/// The clients, ready to run.
+pub struct Clients {
+    python: PathBuf,
+    go: PathBuf,
+}
+
+impl Clients {
+    pub fn prepare() -> Result<Clients> {
+        Ok(Clients {
+            python: prepare_python()?,
+            go: prepare_go()?,
+        })
+    }
+
+    /// The program of `client`, without arguments.
+    pub fn command(&self, kafka: &Kafka, client: Client) -> Command {
+        match client {
+            Client::Java => kafka.java(256, "interop.Main"),
+            Client::Librdkafka => {
+                let mut command = Command::new(&self.python);
+                command.arg(toolchain::root().join("tests/interop/python/main.py"));
+                command
+            }
+            Client::FranzGo => Command::new(&self.go),
+        }
+    }
+
+    /// Runs one phase and collects its cases; `Err` when the program itself cannot be started.
+    pub fn run(
+        &self,
+        kafka: &Kafka,
+        client: Client,
+        arguments: &[&str],
+        limit: Duration,
+    ) -> Result<BTreeMap<String, Outcome>> {
+        let logs = toolchain::target_directory().join("logs");
+        fs::create_dir_all(&logs)?;
+        let name = format!("{}-{}", client.name(), arguments.first().unwrap_or(&"run"));
+        let (out, err) = (logs.join(format!("{name}.out")), logs.join(format!("{name}.err")));
+        let mut command = self.command(kafka, client);
+        command.args(arguments).stdin(Stdio::null());
+        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot start the {} client", client.name()))?;
+        let started = Instant::now();
+        let ended = loop {
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            if started.elapsed() > limit {
+                let _ = child.kill();
+                child.wait()?;
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let mut cases = parse(&fs::read_to_string(&out)?);
+        let failed = cases.values().any(|outcome| outcome.is_err());
+        match ended {
+            None => {
+                let text = format!(
+                    "still running after {} s (log: {})",
+                    limit.as_secs(),
+                    err.display()
+                );
+                cases.insert(format!("(phase {})", arguments[0]), Err(text));
+            }
+            Some(status) if !status.success() && !failed => {
+                let text = format!("{status} (log: {})", err.display());
+                cases.insert(format!("(phase {})", arguments[0]), Err(text));
+            }
+            Some(_) => {}
+        }
+        Ok(cases)
+    }
+}
+
+/// Reads the lines `CASE<tab>name<tab>ok|fail<tab>detail`.
+fn parse(text: &str) -> BTreeMap<String, Outcome> {
+    let mut cases = BTreeMap::new();
+    for line in text.lines() {
+        let mut fields = line.splitn(4, '\t');
+        if fields.next() != Some("CASE") {
+            continue;
+        }
+        let (Some(name), Some(outcome)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let outcome = match outcome {
+            "ok" => Ok(()),
+            _ => Err(fields.next().unwrap_or("no reason given").to_string()),
+        };
+        cases.insert(name.to_string(), outcome);
+    }
+    cases
+}
+
+fn prepare_python() -> Result<PathBuf> {
+    toolchain::need(
+        "python3",
+        &["--version"],
+        "Python 3.9 or newer (Debian: python3, python3-venv)",
+    )?;
+    let home = toolchain::target_directory().join("python");
+    let requirements = toolchain::root().join("tests/interop/python/requirements.txt");
+    let python = home.join("bin/python");
+    let stamp = home.join("prepared");
+    if !toolchain::is_fresh(&stamp, &requirements)? {
+        println!("pip: confluent-kafka");
+        run_quietly(Command::new("python3").args(["-m", "venv"]).arg(&home))
+            .context("python3 -m venv failed (Debian: python3-venv)")?;
+        let mut install = Command::new(&python);
+        install.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "-r",
+        ]);
+        run_quietly(install.arg(&requirements)).context("pip could not install confluent-kafka")?;
+        fs::write(&stamp, "")?;
+    }
+    Ok(python)
+}
+
+fn prepare_go() -> Result<PathBuf> {
+    toolchain::need(
+        "go",
+        &["version"],
+        "Go, the version in tests/interop/go/go.mod or newer",
+    )?;
+    let source = toolchain::root().join("tests/interop/go");
+    let program = toolchain::target_directory().join("go/interop");
+    if !toolchain::is_fresh(&program, &source)? {
+        println!("go: franz-go");
+        let mut build = Command::new("go");
+        build
+            .args(["build", "-o"])
+            .arg(&program)
+            .arg(".")
+            .current_dir(&source);
+        run_quietly(&mut build).context("go could not build tests/interop/go")?;
+    }
+    ensure!(program.exists(), "go did not write {}", program.display());
+    Ok(program)
+}

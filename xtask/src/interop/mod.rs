@@ -1,0 +1,141 @@
+//! `cargo xtask interop`: unmodified clients and tools of others against a running broker.
+//!
+//! Against Ottla by default. With `--target kafka` the same cases run against Apache Kafka 4.3.0, which shows
+//! that they ask for Kafka's behaviour and not for ours.
+
+pub mod cases;
+pub mod clients;
+pub mod server;
+pub mod table;
+pub mod takeover;
+pub mod toolchain;
+pub mod tools;
+
+use anyhow::{Result, bail, ensure};
+use clients::{CLIENTS, Clients};
+use server::{Programs, Site, Target};
+use std::time::{Duration, Instant};
+use table::Table;
+
+const PARTS: [&str; 4] = ["clients", "tools", "takeover", "records"];
+
+struct Options {
+    target: Target,
+    parts: Vec<String>,
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let mut options = Options {
+        target: Target::Ottla,
+        parts: PARTS.map(String::from).to_vec(),
+    };
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let value = arguments.next();
+        match (argument.as_str(), value) {
+            ("--target", Some(name)) => options.target = Target::parse(name)?,
+            ("--only", Some(parts)) => {
+                options.parts = parts.split(',').map(String::from).collect();
+                for part in &options.parts {
+                    ensure!(
+                        PARTS.contains(&part.as_str()),
+                        "--only knows {}, not {part}",
+                        PARTS.join(", ")
+                    );
+                }
+            }
+            _ => bail!("unknown or incomplete argument {argument}"),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs the suite; an error when any case failed.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let options = parse(arguments)?;
+    let has = |part: &str| options.parts.iter().any(|named| named == part);
+    let started = Instant::now();
+    let programs = Programs::prepare(options.target == Target::Ottla)?;
+    let clients = Clients::prepare()?;
+    let mut table = Table::default();
+
+    if has("clients") || has("tools") || has("records") {
+        let site = Site::create("interop", &[])?;
+        let mut server = site.start(&programs, options.target)?;
+        println!("{} on {}", options.target.name(), server.bootstrap());
+        if has("records") || has("clients") {
+            exchange_records(&mut table, &programs, &clients, &server.bootstrap())?;
+        }
+        if has("clients") {
+            run_cases(&mut table, &programs, &clients, &server.bootstrap())?;
+        }
+        if has("records") || has("clients") {
+            table.expect_cases(has("clients"));
+        }
+        if has("tools") {
+            tools::run(&mut table, &programs.kafka, &site)?;
+        }
+        let alive = server.check_alive().and_then(|()| server.stop());
+        table.add_other("clean stop", alive.map_err(|error| format!("{error:#}")));
+    }
+    if has("takeover") {
+        takeover::run(&mut table, &programs, &clients, options.target)?;
+    }
+
+    let (text, failed) = table.render();
+    println!("\n{} against {}\n\n{text}", "interop", options.target.name());
+    println!("{failed} failed, {} s", started.elapsed().as_secs());
+    ensure!(
+        failed == 0,
+        "{failed} cases failed (logs: {})",
+        toolchain::target_directory().join("logs").display()
+    );
+    Ok(())
+}
+
+/// Each client writes with every codec, then each reads what all have written.
+fn exchange_records(
+    table: &mut Table,
+    programs: &Programs,
+    clients: &Clients,
+    bootstrap: &str,
+) -> Result<()> {
+    for client in CLIENTS {
+        println!("{}: write with every codec", client.name());
+        table.add(
+            client,
+            clients.run(
+                &programs.kafka,
+                client,
+                &["write", bootstrap],
+                Duration::from_secs(120),
+            )?,
+        );
+    }
+    let mut arguments = vec!["read", bootstrap];
+    arguments.extend(CLIENTS.map(|client| client.name()));
+    for client in CLIENTS {
+        println!("{}: read what all have written", client.name());
+        table.add(
+            client,
+            clients.run(&programs.kafka, client, &arguments, Duration::from_secs(180))?,
+        );
+    }
+    Ok(())
+}
+
+fn run_cases(table: &mut Table, programs: &Programs, clients: &Clients, bootstrap: &str) -> Result<()> {
+    for client in CLIENTS {
+        println!("{}: cases", client.name());
+        table.add(
+            client,
+            clients.run(
+                &programs.kafka,
+                client,
+                &["cases", bootstrap],
+                Duration::from_secs(400),
+            )?,
+        );
+    }
+    Ok(())
+}

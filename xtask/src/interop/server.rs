@@ -1,0 +1,274 @@
+//! One running broker, Ottla or Apache Kafka, started from the same `server.properties`.
+
+use super::toolchain;
+use crate::kafka::{self, Kafka};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    Ottla,
+    Kafka,
+}
+
+impl Target {
+    pub fn parse(name: &str) -> Result<Target> {
+        match name {
+            "ottla" => Ok(Target::Ottla),
+            "kafka" => Ok(Target::Kafka),
+            other => bail!("--target is ottla or kafka, not {other}"),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Ottla => "Ottla",
+            Target::Kafka => "Apache Kafka 4.3.0",
+        }
+    }
+}
+
+/// The programs of both brokers.
+pub struct Programs {
+    pub kafka: Kafka,
+    pub ottla: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Kafka always (its tools and its Java client are needed in every run), Ottla when asked for.
+    pub fn prepare(with_ottla: bool) -> Result<Programs> {
+        let ottla = if with_ottla {
+            Some(toolchain::build_ottla()?)
+        } else {
+            None
+        };
+        Ok(Programs {
+            kafka: Kafka::prepare()?,
+            ottla,
+        })
+    }
+}
+
+/// A data directory with its configuration file: what stays when a broker stops.
+pub struct Site {
+    pub directory: PathBuf,
+    pub port: u16,
+    properties: PathBuf,
+    log: PathBuf,
+}
+
+impl Site {
+    /// A fresh directory `name` under `target/interop/data`; what an earlier run left there is removed.
+    pub fn create(name: &str, more: &[(&str, &str)]) -> Result<Site> {
+        let home = toolchain::target_directory().join("data").join(name);
+        if home.exists() {
+            fs::remove_dir_all(&home).with_context(|| format!("removing {}", home.display()))?;
+        }
+        fs::create_dir_all(&home)?;
+        let (port, controller_port) = (toolchain::free_port()?, toolchain::free_port()?);
+        let site = Site {
+            directory: home.join("logs"),
+            port,
+            properties: home.join("server.properties"),
+            log: home.join("broker.log"),
+        };
+        fs::write(
+            &site.properties,
+            kafka::server_properties(&site.directory, port, controller_port, more),
+        )?;
+        Ok(site)
+    }
+
+    pub fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Starts `target` on this directory and returns when it answers requests.
+    pub fn start(&self, programs: &Programs, target: Target) -> Result<Server> {
+        self.start_with(programs, target, &[])
+    }
+
+    pub fn start_with(
+        &self,
+        programs: &Programs,
+        target: Target,
+        ottla_overrides: &[&str],
+    ) -> Result<Server> {
+        if target == Target::Kafka && !self.directory.join("meta.properties").exists() {
+            programs.kafka.format(&self.properties)?;
+        }
+        let mut server = self.spawn(programs, target, ottla_overrides)?;
+        server.wait_ready()?;
+        Ok(server)
+    }
+
+    /// Starts the process and returns at once.
+    pub fn spawn(&self, programs: &Programs, target: Target, ottla_overrides: &[&str]) -> Result<Server> {
+        let mut command = match target {
+            Target::Kafka => {
+                let mut command = programs.kafka.java(400, "kafka.Kafka");
+                command.arg(&self.properties);
+                command
+            }
+            Target::Ottla => {
+                let program = programs
+                    .ottla
+                    .as_ref()
+                    .context("the ottla binary was not built")?;
+                let mut command = Command::new(program);
+                command
+                    .arg("serve")
+                    .arg(&self.properties)
+                    .args(["--override", "ottla.admin.listener="]);
+                for setting in ottla_overrides {
+                    command.args(["--override", setting]);
+                }
+                command
+            }
+        };
+        let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", target.name()))?;
+        let log_from = fs::metadata(&self.log)?.len();
+        Ok(Server {
+            target,
+            child,
+            port: self.port,
+            log: self.log.clone(),
+            log_from,
+            started: Instant::now(),
+        })
+    }
+}
+
+/// A running broker; killed when dropped.
+pub struct Server {
+    target: Target,
+    child: Child,
+    port: u16,
+    log: PathBuf,
+    log_from: u64,
+    started: Instant,
+}
+
+impl Server {
+    pub fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Returns when an ApiVersions request is answered.
+    ///
+    /// - Errors: the process ended, or two minutes have passed; with the end of its log.
+    pub fn wait_ready(&mut self) -> Result<()> {
+        while !self.answers() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!(
+                    "{} ended with {status} while starting:\n{}",
+                    self.target.name(),
+                    self.log_tail()
+                );
+            }
+            let limit = Duration::from_secs(120);
+            ensure!(
+                self.started.elapsed() < limit,
+                "{} does not answer:\n{}",
+                self.target.name(),
+                self.log_tail()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    fn answers(&self) -> bool {
+        // Length 10, then ApiVersions (18) version 0, correlation id 1, a null client id.
+        const REQUEST: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff];
+        let exchange = || -> std::io::Result<()> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            stream.write_all(&REQUEST)?;
+            stream.read_exact(&mut [0; 8])
+        };
+        exchange().is_ok()
+    }
+
+    /// SIGTERM, then wait for the process to end by itself.
+    pub fn stop(mut self) -> Result<()> {
+        self.signal(Signal::TERM)?;
+        let asked = Instant::now();
+        while asked.elapsed() < Duration::from_secs(60) {
+            if let Some(status) = self.child.try_wait()? {
+                // A JVM that was asked to end says 143 (128 + SIGTERM) after a clean shutdown.
+                let clean = status.success() || (self.target == Target::Kafka && status.code() == Some(143));
+                ensure!(
+                    clean,
+                    "{} ended with {status}:\n{}",
+                    self.target.name(),
+                    self.log_tail()
+                );
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!(
+            "{} did not stop within a minute of SIGTERM:\n{}",
+            self.target.name(),
+            self.log_tail()
+        )
+    }
+
+    /// SIGKILL: what the process had in memory is gone.
+    pub fn kill(mut self) -> Result<ExitStatus> {
+        self.child.kill().context("kill -9")?;
+        Ok(self.child.wait()?)
+    }
+
+    /// Whether the process is still there; an early end is an error with its log.
+    pub fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended with {status}:\n{}", self.target.name(), self.log_tail()),
+        }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("a process id")?;
+        kill_process(pid, signal).context("sending a signal")
+    }
+
+    /// What this process has printed since it was started.
+    pub fn printed(&self) -> String {
+        let mut text = Vec::new();
+        if let Ok(mut file) = File::open(&self.log) {
+            let _ = file.read_to_end(&mut text);
+        }
+        let from = usize::try_from(self.log_from).unwrap_or(0).min(text.len());
+        String::from_utf8_lossy(&text[from..]).into_owned()
+    }
+
+    fn log_tail(&self) -> String {
+        let text = self.printed();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

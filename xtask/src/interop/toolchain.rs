@@ -1,0 +1,118 @@
+//! The foreign tool chains, and the directory under `target/` that they build in.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::SystemTime;
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest
+        .parent()
+        .expect("xtask lies in the repository's root")
+        .to_path_buf()
+}
+
+/// Where cargo builds.
+pub fn cargo_target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Where everything foreign is built and every broker of a test keeps its data.
+pub fn target_directory() -> PathBuf {
+    cargo_target().join("interop")
+}
+
+/// Fails with one line that names `program` when it cannot be started.
+pub fn need(program: &str, arguments: &[&str], what: &str) -> Result<()> {
+    let started = Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match started {
+        Ok(status) if status.success() => Ok(()),
+        _ => bail!("`{program}` is missing: this task needs {what}"),
+    }
+}
+
+/// Runs to the end, silent unless it fails; then its output is in the error.
+pub fn run_quietly(command: &mut Command) -> Result<()> {
+    output_of(command).map(drop)
+}
+
+/// Runs to the end and returns standard output; on failure the error holds both streams.
+pub fn output_of(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{}\n{}\n{}",
+        output.status,
+        end_of(&stdout),
+        end_of(&stderr)
+    );
+    Ok(stdout)
+}
+
+/// The last 2,000 bytes or so: an error names the end of what a program said, not megabytes of it.
+pub fn end_of(text: &str) -> &str {
+    let from = text.len().saturating_sub(2000);
+    let from = (from..text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(text.len());
+    &text[from..]
+}
+
+/// Whether `stamp` is newer than every file below `source`.
+pub fn is_fresh(stamp: &Path, source: &Path) -> Result<bool> {
+    let Ok(stamped) = fs::metadata(stamp).and_then(|metadata| metadata.modified()) else {
+        return Ok(false);
+    };
+    Ok(newest(source)? <= stamped)
+}
+
+fn newest(path: &Path) -> Result<SystemTime> {
+    let metadata = fs::metadata(path).with_context(|| format!("reading {}", path.display()))?;
+    let mut time = metadata.modified()?;
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path)? {
+            time = time.max(newest(&entry?.path())?);
+        }
+    }
+    Ok(time)
+}
+
+/// Builds the release binary of Ottla and returns its path.
+pub fn build_ottla() -> Result<PathBuf> {
+    println!("cargo: ottla (release)");
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(["build", "--quiet", "--release", "--package", "ottla"])
+        .current_dir(root());
+    let status = command.status().context("cannot start cargo")?;
+    ensure!(status.success(), "cargo build --release --package ottla failed");
+    Ok(cargo_target().join("release/ottla"))
+}
+
+/// A port that nobody listens on, below the ephemeral range (32,768 and up), where an outgoing
+/// connection could take it between this check and its use.
+pub fn free_port() -> Result<u16> {
+    let seed = u64::from(std::process::id()) * 7919
+        + SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)?
+            .subsec_nanos() as u64;
+    for attempt in 0..2000_u64 {
+        let port = 15_000 + u16::try_from((seed + attempt * 37) % 17_000)?;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no free port between 15,000 and 32,000")
+}

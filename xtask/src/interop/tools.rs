@@ -1,0 +1,326 @@
+//! Kafka's own command-line tools, as their shell scripts start them.
+
+use super::server::Site;
+use super::table::Table;
+use super::toolchain::target_directory;
+use crate::kafka::Kafka;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+const TOPICS: &str = "org.apache.kafka.tools.TopicCommand";
+const CONFIGS: &str = "kafka.admin.ConfigCommand";
+const GROUPS: &str = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
+const CONSOLE_PRODUCER: &str = "org.apache.kafka.tools.ConsoleProducer";
+const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
+const GET_OFFSETS: &str = "org.apache.kafka.tools.GetOffsetShell";
+const DELETE_RECORDS: &str = "org.apache.kafka.tools.DeleteRecordsCommand";
+const LOG_DIRS: &str = "org.apache.kafka.tools.LogDirsCommand";
+const PRODUCER_PERF: &str = "org.apache.kafka.tools.ProducerPerformance";
+const CONSUMER_PERF: &str = "org.apache.kafka.tools.ConsumerPerformance";
+const API_VERSIONS: &str = "org.apache.kafka.tools.BrokerApiVersionsCommand";
+
+struct Tools<'a> {
+    kafka: &'a Kafka,
+    bootstrap: String,
+}
+
+impl Tools<'_> {
+    /// Runs one tool with `--bootstrap-server`; its output, or an error with both streams.
+    fn run(&self, class: &str, arguments: &[&str], input: &str) -> Result<String> {
+        let mut command: Command = self.kafka.tool(class);
+        if class != PRODUCER_PERF {
+            command.args(["--bootstrap-server", &self.bootstrap]);
+        }
+        let mut child = command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("cannot start java")?;
+        child
+            .stdin
+            .take()
+            .expect("stdin is piped")
+            .write_all(input.as_bytes())?;
+        let output = child.wait_with_output()?;
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            output.status.success(),
+            "{} {stdout} {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(stdout)
+    }
+}
+
+fn contains(output: &str, wanted: &str) -> Result<()> {
+    ensure!(output.contains(wanted), "no `{wanted}` in: {}", output.trim());
+    Ok(())
+}
+
+type Step = fn(&Tools<'_>) -> Result<()>;
+
+const STEPS: &[(&str, Step)] = &[
+    ("kafka-broker-api-versions", api_versions),
+    ("kafka-topics --create, --describe, --list, --alter", topics),
+    ("kafka-configs --alter, --describe", configs),
+    ("kafka-console-producer", console_producer),
+    ("kafka-console-consumer --group", console_consumer),
+    ("kafka-get-offsets", get_offsets),
+    (
+        "kafka-consumer-groups --list, --describe, --reset-offsets, --delete",
+        groups,
+    ),
+    ("kafka-delete-records", delete_records),
+    ("kafka-log-dirs", log_dirs),
+    ("kafka-producer-perf-test", producer_perf),
+    ("kafka-consumer-perf-test", consumer_perf),
+    ("kafka-topics --delete", delete_topics),
+];
+
+/// Runs every tool in this order; later ones look at what earlier ones did.
+pub fn run(table: &mut Table, kafka: &Kafka, site: &Site) -> Result<()> {
+    let tools = Tools {
+        kafka,
+        bootstrap: site.bootstrap(),
+    };
+    for (name, step) in STEPS {
+        println!("{name}");
+        let outcome = step(&tools).map_err(|error| format!("{error:#}").replace('\n', " "));
+        table.add_other(*name, outcome);
+    }
+    Ok(())
+}
+
+fn api_versions(tools: &Tools<'_>) -> Result<()> {
+    let output = tools.run(API_VERSIONS, &[], "")?;
+    for name in [
+        "Produce(0)",
+        "Fetch(1)",
+        "ListOffsets(2)",
+        "Metadata(3)",
+        "OffsetCommit(8)",
+        "JoinGroup(11)",
+    ] {
+        contains(&output, name)?;
+    }
+    contains(&output, "(id: 1 rack: null")
+}
+
+fn topics(tools: &Tools<'_>) -> Result<()> {
+    let create = [
+        "--create",
+        "--topic",
+        "tool-topic",
+        "--partitions",
+        "2",
+        "--config",
+        "retention.ms=1000000",
+    ];
+    contains(&tools.run(TOPICS, &create, "")?, "Created topic tool-topic")?;
+    contains(&tools.run(TOPICS, &["--list"], "")?, "tool-topic\n")?;
+    tools.run(
+        TOPICS,
+        &["--alter", "--topic", "tool-topic", "--partitions", "3"],
+        "",
+    )?;
+    let output = tools.run(TOPICS, &["--describe", "--topic", "tool-topic"], "")?;
+    contains(&output, "PartitionCount: 3")?;
+    contains(&output, "retention.ms=1000000")?;
+    contains(&output, "Partition: 2\tLeader: 1\tReplicas: 1\tIsr: 1")
+}
+
+fn configs(tools: &Tools<'_>) -> Result<()> {
+    let topic = ["--entity-type", "topics", "--entity-name", "tool-topic"];
+    let run = |more: &[&str]| tools.run(CONFIGS, &[more, &topic].concat(), "");
+    contains(
+        &run(&["--alter", "--add-config", "max.message.bytes=2000000"])?,
+        "Completed updating config",
+    )?;
+    contains(&run(&["--describe"])?, "max.message.bytes=2000000")?;
+    run(&["--alter", "--delete-config", "max.message.bytes"])?;
+    let output = run(&["--describe"])?;
+    ensure!(
+        !output.contains("max.message.bytes"),
+        "max.message.bytes is still set: {output}"
+    );
+    let broker = [
+        "--describe",
+        "--all",
+        "--entity-type",
+        "brokers",
+        "--entity-name",
+        "1",
+    ];
+    contains(&tools.run(CONFIGS, &broker, "")?, "log.retention.ms=")
+}
+
+fn console_producer(tools: &Tools<'_>) -> Result<()> {
+    let lines: String = (0..50).map(|i| format!("key-{i}:value-{i}\n")).collect();
+    let arguments = [
+        "--topic",
+        "tool-topic",
+        "--reader-property",
+        "parse.key=true",
+        "--reader-property",
+        "key.separator=:",
+    ];
+    tools.run(CONSOLE_PRODUCER, &arguments, &lines).map(drop)
+}
+
+fn console_consumer(tools: &Tools<'_>) -> Result<()> {
+    let arguments = [
+        "--topic",
+        "tool-topic",
+        "--from-beginning",
+        "--group",
+        "tool-group",
+        "--max-messages",
+        "50",
+    ];
+    let output = tools.run(
+        CONSOLE_CONSUMER,
+        &[&arguments[..], &["--timeout-ms", "30000"]].concat(),
+        "",
+    )?;
+    for i in 0..50 {
+        ensure!(
+            output.lines().any(|line| line == format!("value-{i}")),
+            "value-{i} was not read: {output}"
+        );
+    }
+    Ok(())
+}
+
+fn get_offsets(tools: &Tools<'_>) -> Result<()> {
+    let output = tools.run(GET_OFFSETS, &["--topic", "tool-topic", "--time", "latest"], "")?;
+    let mut sum = 0;
+    for line in output.lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        let ["tool-topic", _, offset] = fields[..] else {
+            bail!("unexpected line {line}")
+        };
+        sum += offset.parse::<u64>()?;
+    }
+    ensure!(sum == 50, "the offsets sum up to {sum}, not 50: {output}");
+    let newest = tools.run(
+        GET_OFFSETS,
+        &["--topic", "tool-topic", "--time", "max-timestamp"],
+        "",
+    )?;
+    contains(&newest, "tool-topic:")
+}
+
+fn groups(tools: &Tools<'_>) -> Result<()> {
+    contains(&tools.run(GROUPS, &["--list"], "")?, "tool-group")?;
+    let output = tools.run(GROUPS, &["--describe", "--group", "tool-group"], "")?;
+    let lag: u64 = (output.lines().filter(|line| line.starts_with("tool-group")))
+        .map(|line| {
+            line.split_whitespace()
+                .nth(5)
+                .unwrap_or("x")
+                .parse::<u64>()
+                .unwrap_or(1000)
+        })
+        .sum();
+    ensure!(lag == 0, "the lag is {lag}, not 0: {output}");
+    let reset = [
+        "--reset-offsets",
+        "--group",
+        "tool-group",
+        "--topic",
+        "tool-topic:0",
+        "--to-earliest",
+        "--execute",
+    ];
+    contains(&tools.run(GROUPS, &reset, "")?, "tool-group")?;
+    contains(
+        &tools.run(GROUPS, &["--describe", "--group", "tool-group", "--state"], "")?,
+        "Empty",
+    )?;
+    contains(
+        &tools.run(GROUPS, &["--delete", "--group", "tool-group"], "")?,
+        "was successful",
+    )
+}
+
+fn delete_records(tools: &Tools<'_>) -> Result<()> {
+    let file = target_directory().join("delete-records.json");
+    fs::write(
+        &file,
+        r#"{"partitions":[{"topic":"tool-topic","partition":0,"offset":-1}],"version":1}"#,
+    )?;
+    let path = file.to_str().context("the target directory is not UTF-8")?;
+    contains(
+        &tools.run(DELETE_RECORDS, &["--offset-json-file", path], "")?,
+        "low_watermark",
+    )?;
+    let earliest = tools.run(
+        GET_OFFSETS,
+        &["--topic-partitions", "tool-topic:0", "--time", "earliest"],
+        "",
+    )?;
+    let latest = tools.run(
+        GET_OFFSETS,
+        &["--topic-partitions", "tool-topic:0", "--time", "latest"],
+        "",
+    )?;
+    ensure!(earliest == latest, "earliest {earliest}, latest {latest}");
+    Ok(())
+}
+
+fn log_dirs(tools: &Tools<'_>) -> Result<()> {
+    let output = tools.run(LOG_DIRS, &["--describe", "--topic-list", "tool-topic"], "")?;
+    contains(&output, "\"partition\":\"tool-topic-2\"")
+}
+
+fn producer_perf(tools: &Tools<'_>) -> Result<()> {
+    let servers = format!("bootstrap.servers={}", tools.bootstrap);
+    let arguments = [
+        "--topic",
+        "tool-topic",
+        "--num-records",
+        "50000",
+        "--record-size",
+        "200",
+        "--throughput",
+        "-1",
+    ];
+    let output = tools.run(
+        PRODUCER_PERF,
+        &[&arguments[..], &["--producer-props", &servers]].concat(),
+        "",
+    )?;
+    contains(&output, "50000 records sent")
+}
+
+fn consumer_perf(tools: &Tools<'_>) -> Result<()> {
+    let output = tools.run(
+        CONSUMER_PERF,
+        &["--topic", "tool-topic", "--num-records", "50000"],
+        "",
+    )?;
+    let last = output.lines().last().unwrap_or_default();
+    let records: u64 = last
+        .split(", ")
+        .nth(4)
+        .context("no fifth column")?
+        .parse()
+        .context(last.to_string())?;
+    ensure!(records >= 50_000, "{records} records consumed: {output}");
+    Ok(())
+}
+
+fn delete_topics(tools: &Tools<'_>) -> Result<()> {
+    tools.run(TOPICS, &["--delete", "--topic", "tool-topic"], "")?;
+    let output = tools.run(TOPICS, &["--list"], "")?;
+    ensure!(
+        !output.lines().any(|line| line == "tool-topic"),
+        "still listed: {output}"
+    );
+    Ok(())
+}

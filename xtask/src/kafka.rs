@@ -1,0 +1,126 @@
+//! Apache Kafka 4.3.0 as this repository uses it: the jars, a formatted directory, a node, the tools.
+
+use crate::interop::toolchain::{self, run_quietly};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub const VERSION: &str = "4.3.0";
+
+/// The jars of Apache Kafka, and the Java programs of `tests/interop/java` compiled against them.
+pub struct Kafka {
+    home: PathBuf,
+}
+
+impl Kafka {
+    /// Fetches and compiles with Maven, unless an earlier run did and no source is newer.
+    pub fn prepare() -> Result<Kafka> {
+        toolchain::need(
+            "java",
+            &["-version"],
+            "a Java runtime, 17 or newer (Debian: openjdk-17-jdk-headless)",
+        )?;
+        toolchain::need("mvn", &["--version"], "Maven (Debian: maven)")?;
+        let home = toolchain::target_directory().join("java");
+        let source = toolchain::root().join("tests/interop/java");
+        let stamp = home.join("prepared");
+        if !toolchain::is_fresh(&stamp, &source)? {
+            println!("maven: Apache Kafka {VERSION} and the Java client programs");
+            let mut command = Command::new("mvn");
+            command
+                .args(["-q", "-B", "package"])
+                .arg(format!("-Doutput.directory={}", home.display()));
+            run_quietly(command.current_dir(&source)).context("maven could not build tests/interop/java")?;
+            fs::write(home.join("log4j2.properties"), LOG4J).context("writing log4j2.properties")?;
+            fs::write(&stamp, VERSION).context("writing the stamp of the Java build")?;
+        }
+        let jar = home.join(format!("jars/kafka_2.13-{VERSION}.jar"));
+        ensure!(jar.exists(), "maven did not bring {}", jar.display());
+        Ok(Kafka { home })
+    }
+
+    /// A JVM that runs `class` with a heap of at most `heap_mib`.
+    pub fn java(&self, heap_mib: u32, class: &str) -> Command {
+        let mut command = Command::new("java");
+        command
+            .arg(format!("-Xmx{heap_mib}m"))
+            .arg(format!(
+                "-Dlog4j2.configurationFile={}",
+                self.home.join("log4j2.properties").display()
+            ))
+            .arg("-cp")
+            .arg(format!("{0}/classes:{0}/jars/*", self.home.display()))
+            .arg(class);
+        command
+    }
+
+    /// A short-lived tool: the first compiler tier is enough, and two cores are soon busy with the second.
+    pub fn tool(&self, class: &str) -> Command {
+        let mut command = Command::new("java");
+        command
+            .args([
+                "-Xmx256m",
+                "-XX:TieredStopAtLevel=1",
+                "-XX:+UseSerialGC",
+                "-Xshare:auto",
+            ])
+            .arg(format!(
+                "-Dlog4j2.configurationFile={}",
+                self.home.join("log4j2.properties").display()
+            ))
+            .arg("-cp")
+            .arg(format!("{0}/classes:{0}/jars/*", self.home.display()))
+            .arg(class);
+        command
+    }
+
+    /// Writes the identity and the first metadata records of a single dynamic voter into `log.dirs`.
+    pub fn format(&self, properties: &Path) -> Result<()> {
+        let mut command = self.tool("kafka.tools.StorageTool");
+        command.args([
+            "format",
+            "--standalone",
+            "--cluster-id",
+            "b3R0bGEtaW50ZXJvcC10ZQ",
+            "--config",
+        ]);
+        run_quietly(command.arg(properties)).context("kafka-storage format")
+    }
+}
+
+/// The `server.properties` of a combined node; both brokers read this same file.
+pub fn server_properties(directory: &Path, port: u16, controller_port: u16, more: &[(&str, &str)]) -> String {
+    let mut text = format!(
+        "process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+log.dirs={}
+num.partitions=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=5
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+",
+        directory.display()
+    );
+    for (key, value) in more {
+        text.push_str(&format!("{key}={value}\n"));
+    }
+    text
+}
+
+const LOG4J: &str = "rootLogger.level = WARN
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = [%d] %p %m (%c{1})%n
+";
