@@ -4,9 +4,9 @@ use super::{DecodeError, STRING_BYTES_MAX, Uuid};
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
-/// A part of the frame that decoding may turn into at most this much memory per byte.
+/// Memory that the arrays of a frame may take for each of its bytes.
 const MEMORY_PER_FRAME_BYTE: usize = 4;
-/// What even the smallest frame may take.
+/// Memory that the arrays of even the smallest frame may take.
 const MEMORY_FLOOR_BYTES: usize = 16 * 1024 * 1024;
 
 /// Reads one frame from front to back. Strings and bytes are borrowed from it.
