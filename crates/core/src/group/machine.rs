@@ -441,6 +441,29 @@ impl Machine {
         self.after(step, &[group_id])
     }
 
+    #[cfg(test)]
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values()
+    }
+
+    #[cfg(test)]
+    pub(super) fn group(&self, group_id: &str) -> Option<&Group> {
+        self.groups.get(group_id)
+    }
+
+    /// What a replay must reproduce.
+    #[cfg(test)]
+    pub(super) fn hard_state(&self) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
+        let hard = |group: &Group| {
+            let offsets: Vec<_> = group.offsets.iter().map(|(t, p, value)| (t.clone(), p, value.clone())).collect();
+            (group.group_id.clone(), group.stored.clone(), offsets, group.foreign.clone())
+        };
+        let is_stored = |group: &&Group| {
+            group.stored.is_some() || !group.offsets.is_empty() || !group.foreign.is_empty()
+        };
+        self.groups.values().filter(is_stored).map(hard).collect()
+    }
+
     /// Lets go of what a step emptied.
     fn after(&mut self, step: Step, group_ids: &[Arc<str>]) -> Step {
         for record in &step.records {

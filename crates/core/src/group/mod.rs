@@ -20,5 +20,9 @@ mod membership;
 mod rebalance;
 mod commits;
 pub mod machine;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
 
 pub use turn::Now;
