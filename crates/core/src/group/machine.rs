@@ -455,12 +455,20 @@ impl Machine {
     #[cfg(test)]
     pub(super) fn hard_state(&self) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
         let hard = |group: &Group| {
-            let offsets: Vec<_> = group.offsets.iter().map(|(t, p, value)| (t.clone(), p, value.clone())).collect();
-            (group.group_id.clone(), group.stored.clone(), offsets, group.foreign.clone())
+            let offsets: Vec<_> = group
+                .offsets
+                .iter()
+                .map(|(t, p, value)| (t.clone(), p, value.clone()))
+                .collect();
+            (
+                group.group_id.clone(),
+                group.stored.clone(),
+                offsets,
+                group.foreign.clone(),
+            )
         };
-        let is_stored = |group: &&Group| {
-            group.stored.is_some() || !group.offsets.is_empty() || !group.foreign.is_empty()
-        };
+        let is_stored =
+            |group: &&Group| group.stored.is_some() || !group.offsets.is_empty() || !group.foreign.is_empty();
         self.groups.values().filter(is_stored).map(hard).collect()
     }
 

@@ -122,12 +122,19 @@ impl World {
                 member_id: String::new(),
                 generation: -1,
                 is_modern: !dice.one_in(3),
-                protocols: if dice.one_in(3) { vec!["sticky", "range"] } else { vec!["range"] },
+                protocols: if dice.one_in(3) {
+                    vec!["sticky", "range"]
+                } else {
+                    vec!["range"]
+                },
                 phase: Phase::Out,
                 committing: None,
             })
             .collect();
-        let now = Now { moment: Moment(1_000_000), timestamp: Timestamp(1_700_000_000_000) };
+        let now = Now {
+            moment: Moment(1_000_000),
+            timestamp: Timestamp(1_700_000_000_000),
+        };
         let mut machine = Machine::new(config.clone(), seed);
         machine.arm(now);
         World {
@@ -177,9 +184,19 @@ impl World {
             let group = self.machine.group(&client.group_id).expect("somebody is in it");
             let has_room = self.config.group_size_max > CLIENTS as usize;
             if has_room {
-                assert_eq!(group.state, GroupState::Stable, "seed {}: {}", self.seed, client.group_id);
+                assert_eq!(
+                    group.state,
+                    GroupState::Stable,
+                    "seed {}: {}",
+                    self.seed,
+                    client.group_id
+                );
                 assert_eq!(client.phase, Phase::In, "seed {}: {client:?}", self.seed);
-                assert!(group.members.contains_key(&*client.member_id), "seed {}: {client:?}", self.seed);
+                assert!(
+                    group.members.contains_key(&*client.member_id),
+                    "seed {}: {client:?}",
+                    self.seed
+                );
             }
         }
         self.check_offsets();
@@ -232,7 +249,11 @@ impl World {
             session_timeout_ms: SESSION_TIMEOUT_MS,
             rebalance_timeout_ms: REBALANCE_TIMEOUT_MS,
             protocol_type: "consumer",
-            protocols: client.protocols.iter().map(|name| (*name, &b"\0\0\0\0\0\0"[..])).collect(),
+            protocols: client
+                .protocols
+                .iter()
+                .map(|name| (*name, &b"\0\0\0\0\0\0"[..]))
+                .collect(),
             requires_known_member_id: client.is_modern,
             supports_skipping_assignment: client.is_modern,
         };
@@ -245,12 +266,18 @@ impl World {
         self.clients[index].phase = Phase::Syncing(ticket);
         let text = |member_id: &Arc<str>| format!("{}/{}/{member_id}", ticket.0, client.generation);
         let texts: Vec<(Arc<str>, String)> = members.iter().map(|id| (id.clone(), text(id))).collect();
-        self.assigned.insert(ticket.0, members.iter().map(|member_id| identity(member_id)).collect());
+        self.assigned.insert(
+            ticket.0,
+            members.iter().map(|member_id| identity(member_id)).collect(),
+        );
         let request = SyncRequest {
             member: member_request(&client),
             protocol_type: Some("consumer"),
             protocol_name: None,
-            assignments: texts.iter().map(|(member_id, text)| (&**member_id, text.as_bytes())).collect(),
+            assignments: texts
+                .iter()
+                .map(|(member_id, text)| (&**member_id, text.as_bytes()))
+                .collect(),
         };
         self.submit(ticket, GroupRequest::Sync(request));
     }
@@ -258,14 +285,18 @@ impl World {
     fn heartbeat(&mut self, index: usize) {
         let ticket = self.ticket();
         let client = self.clients[index].clone();
-        let step = self.machine.handle(self.now, ticket, GroupRequest::Heartbeat(member_request(&client)));
+        let step = self
+            .machine
+            .handle(self.now, ticket, GroupRequest::Heartbeat(member_request(&client)));
         let Some((_, GroupReply::Heartbeat(error))) = step.replies.last().cloned() else {
             panic!("a heartbeat is answered at once")
         };
         assert!(step.records.is_empty());
         match error {
             ErrorCode::None => {}
-            ErrorCode::RebalanceInProgress | ErrorCode::IllegalGeneration => self.clients[index].phase = Phase::Out,
+            ErrorCode::RebalanceInProgress | ErrorCode::IllegalGeneration => {
+                self.clients[index].phase = Phase::Out
+            }
             ErrorCode::UnknownMemberId | ErrorCode::FencedInstanceId => {
                 self.clients[index].phase = Phase::Out;
                 self.clients[index].member_id.clear();
@@ -278,7 +309,13 @@ impl World {
         let ticket = self.ticket();
         let client = self.clients[index].clone();
         let members = vec![(&*client.member_id, client.instance_id.as_deref())];
-        self.submit(ticket, GroupRequest::Leave(LeaveRequest { group_id: &client.group_id, members }));
+        self.submit(
+            ticket,
+            GroupRequest::Leave(LeaveRequest {
+                group_id: &client.group_id,
+                members,
+            }),
+        );
         self.clients[index].phase = Phase::Out;
         self.clients[index].member_id.clear();
     }
@@ -290,7 +327,10 @@ impl World {
         let ticket = self.ticket();
         let client = self.clients[index].clone();
         let partition = self.dice.roll(4) as i32;
-        let commit = self.commits.entry((client.group_id.clone(), partition)).or_default();
+        let commit = self
+            .commits
+            .entry((client.group_id.clone(), partition))
+            .or_default();
         commit.submitted += 1;
         let offset = commit.submitted;
         self.clients[index].committing = Some((ticket, partition, offset));
@@ -303,7 +343,11 @@ impl World {
         }];
         let request = OffsetCommitRequest {
             member: member_request(&client),
-            topics: vec![OffsetCommitTopic { name: "t", topic_id: Uuid([1; 16]), partitions }],
+            topics: vec![OffsetCommitTopic {
+                name: "t",
+                topic_id: Uuid([1; 16]),
+                partitions,
+            }],
             ..OffsetCommitRequest::default()
         };
         self.submit(ticket, GroupRequest::OffsetCommit(request));
@@ -319,7 +363,11 @@ impl World {
         self.now.moment = self.now.moment.after_ms(passed_ms);
         self.now.timestamp.0 += passed_ms as i64;
         let step = self.machine.on_deadline(self.now);
-        assert!(self.machine.next_deadline().is_none_or(|deadline| deadline > self.now.moment));
+        assert!(
+            self.machine
+                .next_deadline()
+                .is_none_or(|deadline| deadline > self.now.moment)
+        );
         self.unsynced.push_back(step);
     }
 
@@ -352,7 +400,8 @@ impl World {
         self.life += 1;
         self.machine = Machine::new(self.config.clone(), self.seed ^ (u64::from(self.life) << 32));
         for (key, value) in &self.log {
-            self.machine.apply(&GroupRecord::decode(key, value.as_deref()).unwrap().unwrap());
+            self.machine
+                .apply(&GroupRecord::decode(key, value.as_deref()).unwrap().unwrap());
         }
         let step = self.machine.arm(self.now);
         self.unsynced.push_back(step);
@@ -369,7 +418,9 @@ impl World {
         let seed = self.seed;
         let found = self.clients.iter().position(|client| {
             [Phase::Joining(ticket), Phase::Syncing(ticket)].contains(&client.phase)
-                || client.committing.is_some_and(|(committing, ..)| committing == ticket)
+                || client
+                    .committing
+                    .is_some_and(|(committing, ..)| committing == ticket)
         });
         let Some(index) = found else { return };
         match reply {
@@ -409,7 +460,13 @@ impl World {
         let group_id = client.group_id.clone();
         client.phase = match reply.skip_assignment {
             true => Phase::MustSync(Vec::new()),
-            false => Phase::MustSync(reply.members.iter().map(|member| member.member_id.clone()).collect()),
+            false => Phase::MustSync(
+                reply
+                    .members
+                    .iter()
+                    .map(|member| member.member_id.clone())
+                    .collect(),
+            ),
         };
         assert!(reply.protocol_name.is_some(), "seed {seed}: {reply:?}");
         let leads = reply.leader == reply.member_id;
@@ -417,7 +474,10 @@ impl World {
         let leader = identity(&reply.leader);
         let key = (self.life, group_id, reply.generation_id);
         let known = self.leaders.entry(key).or_insert_with(|| leader.clone());
-        assert_eq!(*known, leader, "seed {seed}: two leaders in one generation: {reply:?}");
+        assert_eq!(
+            *known, leader,
+            "seed {seed}: two leaders in one generation: {reply:?}"
+        );
     }
 
     fn on_synced(&mut self, index: usize, reply: SyncReply) {
@@ -441,20 +501,36 @@ impl World {
         let generation = (client.group_id.clone(), client.generation);
         if reply.assignment.is_empty() {
             let is_left_out = |sync: &u64| !self.assigned[sync].contains(&own);
-            assert!(self.chosen.get(&generation).is_none_or(is_left_out), "seed {seed}: {client:?}");
+            assert!(
+                self.chosen.get(&generation).is_none_or(is_left_out),
+                "seed {seed}: {client:?}"
+            );
             return;
         }
         let text = std::str::from_utf8(&reply.assignment).unwrap();
         let mut parts = text.splitn(3, '/');
         let sync: u64 = parts.next().unwrap().parse().unwrap();
-        assert_eq!(*self.chosen.entry(generation).or_insert(sync), sync, "seed {seed}: {client:?}");
-        assert_eq!(parts.next().unwrap(), client.generation.to_string(), "seed {seed}: {client:?}");
+        assert_eq!(
+            *self.chosen.entry(generation).or_insert(sync),
+            sync,
+            "seed {seed}: {client:?}"
+        );
+        assert_eq!(
+            parts.next().unwrap(),
+            client.generation.to_string(),
+            "seed {seed}: {client:?}"
+        );
         assert_eq!(identity(parts.next().unwrap()), own, "seed {seed}: {client:?}");
     }
 
     fn check_machine(&self) {
         if self.unsynced.iter().all(|step| step.records.is_empty()) {
-            assert_eq!(self.machine.hard_state(), self.shadow.hard_state(), "seed {}", self.seed);
+            assert_eq!(
+                self.machine.hard_state(),
+                self.shadow.hard_state(),
+                "seed {}",
+                self.seed
+            );
         }
         for group in self.machine.groups() {
             self.check_group(group);
@@ -464,12 +540,39 @@ impl World {
     fn check_group(&self, group: &Group) {
         let seed = self.seed;
         let statics: BTreeSet<&Arc<str>> = group.static_members.values().collect();
-        assert!(statics.iter().all(|member_id| group.members.contains_key(*member_id)), "seed {seed}");
-        assert_eq!(group.leader.is_some(), !group.members.is_empty(), "seed {seed}: {group:?}");
-        assert!(group.leader.iter().all(|leader| group.members.contains_key(leader)), "seed {seed}");
-        assert!(group.awaiting_join_count() <= self.config.group_size_max, "seed {seed}: {group:?}");
-        assert!(group.pending_sync.iter().all(|id| group.members.contains_key(id)), "seed {seed}: {group:?}");
-        assert!(group.pending_join.iter().all(|id| !group.members.contains_key(id)), "seed {seed}: {group:?}");
+        assert!(
+            statics
+                .iter()
+                .all(|member_id| group.members.contains_key(*member_id)),
+            "seed {seed}"
+        );
+        assert_eq!(
+            group.leader.is_some(),
+            !group.members.is_empty(),
+            "seed {seed}: {group:?}"
+        );
+        assert!(
+            group
+                .leader
+                .iter()
+                .all(|leader| group.members.contains_key(leader)),
+            "seed {seed}"
+        );
+        assert!(
+            group.awaiting_join_count() <= self.config.group_size_max,
+            "seed {seed}: {group:?}"
+        );
+        assert!(
+            group.pending_sync.iter().all(|id| group.members.contains_key(id)),
+            "seed {seed}: {group:?}"
+        );
+        assert!(
+            group
+                .pending_join
+                .iter()
+                .all(|id| !group.members.contains_key(id)),
+            "seed {seed}: {group:?}"
+        );
         match group.state {
             GroupState::Empty => assert!(group.members.is_empty(), "seed {seed}"),
             GroupState::Stable => {
@@ -486,8 +589,14 @@ impl World {
     fn check_offsets(&mut self) {
         for ((group_id, partition), commit) in self.commits.clone() {
             let ticket = self.ticket();
-            let request = OffsetFetchRequest { group_id: &group_id, topics: None, require_stable: true };
-            let step = self.machine.handle(self.now, ticket, GroupRequest::OffsetFetch(request));
+            let request = OffsetFetchRequest {
+                group_id: &group_id,
+                topics: None,
+                require_stable: true,
+            };
+            let step = self
+                .machine
+                .handle(self.now, ticket, GroupRequest::OffsetFetch(request));
             let Some((_, GroupReply::OffsetFetch(topics))) = step.replies.into_iter().next() else {
                 panic!("an offset fetch is answered at once")
             };

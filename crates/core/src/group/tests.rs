@@ -1,1 +1,1201 @@
 //! One behaviour of the machine per test.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::Uuid;
+
+use crate::time::{Moment, Timestamp};
+
+use super::config::GroupConfig;
+use super::group::GroupState;
+use super::machine::Machine;
+use super::record::GroupRecord;
+use super::reply::{FetchedPartition, GroupReply, JoinReply, Step, SyncReply};
+use super::request::{
+    GroupRequest, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
+    OffsetCommitRequest, OffsetCommitTopic, OffsetDeleteRequest, OffsetDeleteTopic, OffsetFetchRequest,
+    SyncRequest, Ticket,
+};
+use super::turn::Now;
+
+const GROUP: &str = "g";
+const DELAY_MS: i32 = 3_000;
+const SESSION_MS: i32 = 10_000;
+const REBALANCE_MS: i32 = 60_000;
+/// An empty subscription of the consumer protocol, version 0.
+const SUBSCRIPTION: &[u8] = b"\0\0\0\0\0\0\xff\xff\xff\xff";
+const SUBSCRIBED_TO_T: &[u8] = b"\0\0\0\0\0\x01\0\x01t\xff\xff\xff\xff";
+
+struct Bench {
+    machine: Machine,
+    config: Arc<GroupConfig>,
+    now: Now,
+    tickets: u64,
+    replies: BTreeMap<Ticket, GroupReply>,
+    log: Vec<GroupRecord>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench::with(GroupConfig::default())
+    }
+
+    fn with(config: GroupConfig) -> Bench {
+        let config = Arc::new(config);
+        let now = Now {
+            moment: Moment(0),
+            timestamp: Timestamp(1_700_000_000_000),
+        };
+        let mut machine = Machine::new(config.clone(), 1);
+        machine.arm(now);
+        Bench {
+            machine,
+            config,
+            now,
+            tickets: 0,
+            replies: BTreeMap::new(),
+            log: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, request: GroupRequest<'_>) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let step = self.machine.handle(self.now, ticket, request);
+        self.take(step);
+        ticket
+    }
+
+    fn ask(&mut self, request: GroupRequest<'_>) -> GroupReply {
+        let ticket = self.send(request);
+        self.replies.remove(&ticket).expect("answered at once")
+    }
+
+    fn take(&mut self, step: Step) {
+        self.log.extend(step.records);
+        self.replies.extend(step.replies);
+    }
+
+    fn pass(&mut self, ms: i32) {
+        self.now.moment = self.now.moment.after_ms(ms as u64);
+        self.now.timestamp.0 += i64::from(ms);
+        let step = self.machine.on_deadline(self.now);
+        self.take(step);
+    }
+
+    fn replay(&mut self) {
+        self.machine = Machine::new(self.config.clone(), 2);
+        for record in &self.log {
+            self.machine.apply(record);
+        }
+        let step = self.machine.arm(self.now);
+        self.take(step);
+    }
+
+    fn join(&mut self, request: &JoinRequest<'_>) -> Ticket {
+        self.send(GroupRequest::Join(request.clone()))
+    }
+
+    fn joined(&mut self, ticket: Ticket) -> JoinReply {
+        match self.replies.remove(&ticket) {
+            Some(GroupReply::Join(reply)) => reply,
+            other => panic!("not joined: {other:?}"),
+        }
+    }
+
+    fn join_error(&mut self, request: &JoinRequest<'_>) -> ErrorCode {
+        let ticket = self.join(request);
+        self.joined(ticket).error
+    }
+
+    fn sync(&mut self, member: MemberRequest<'_>, assignments: Vec<(&str, &[u8])>) -> Ticket {
+        self.send(GroupRequest::Sync(SyncRequest {
+            member,
+            assignments,
+            ..SyncRequest::default()
+        }))
+    }
+
+    fn synced(&mut self, ticket: Ticket) -> SyncReply {
+        match self.replies.remove(&ticket) {
+            Some(GroupReply::Sync(reply)) => reply,
+            other => panic!("not synced: {other:?}"),
+        }
+    }
+
+    fn heartbeat(&mut self, member: MemberRequest<'_>) -> ErrorCode {
+        match self.ask(GroupRequest::Heartbeat(member)) {
+            GroupReply::Heartbeat(error) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn leave(&mut self, members: Vec<(&str, Option<&str>)>) -> Vec<ErrorCode> {
+        match self.ask(GroupRequest::Leave(LeaveRequest {
+            group_id: GROUP,
+            members,
+        })) {
+            GroupReply::Leave(left) => left.iter().map(|member| member.error).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn commit(&mut self, member: MemberRequest<'_>, topic: &str, offset: i64) -> ErrorCode {
+        let partition = OffsetCommitPartition {
+            partition: 0,
+            offset,
+            leader_epoch: 3,
+            metadata: "m",
+            error: ErrorCode::None,
+        };
+        self.commit_as(OffsetCommitRequest {
+            member,
+            topics: vec![OffsetCommitTopic {
+                name: topic,
+                topic_id: ID,
+                partitions: vec![partition],
+            }],
+            ..OffsetCommitRequest::default()
+        })
+    }
+
+    fn commit_as(&mut self, request: OffsetCommitRequest<'_>) -> ErrorCode {
+        match self.ask(GroupRequest::OffsetCommit(request)) {
+            GroupReply::OffsetCommit(topics) => topics[0].partitions[0].1,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn fetch(&mut self, topic: &str) -> Option<FetchedPartition> {
+        let fetch = OffsetFetchRequest {
+            group_id: GROUP,
+            topics: None,
+            require_stable: true,
+        };
+        match self.ask(GroupRequest::OffsetFetch(fetch)) {
+            GroupReply::OffsetFetch(topics) => topics
+                .into_iter()
+                .find(|found| found.name == topic)
+                .map(|mut found| found.partitions.remove(0)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn fetch_offset(&mut self, topic: &str) -> Option<i64> {
+        self.fetch(topic).map(|partition| partition.offset)
+    }
+
+    fn delete(&mut self) -> ErrorCode {
+        match self.ask(GroupRequest::Delete(vec![GROUP])) {
+            GroupReply::Delete(results) => results[0].1,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn state(&mut self) -> &'static str {
+        match self.ask(GroupRequest::Describe(vec![GROUP])) {
+            GroupReply::Describe(groups) => groups[0].state,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A stable group of `ids.len()` members without ids of their own; returns their member ids, the leader first.
+    fn stable(&mut self, requests: &[JoinRequest<'_>]) -> Vec<Arc<str>> {
+        let tickets: Vec<Ticket> = requests.iter().map(|request| self.join(request)).collect();
+        self.pass(DELAY_MS);
+        self.pass(DELAY_MS);
+        let replies: Vec<JoinReply> = tickets.into_iter().map(|ticket| self.joined(ticket)).collect();
+        let generation_id = replies[0].generation_id;
+        let leader = replies[0].leader.clone();
+        let mut ids: Vec<Arc<str>> = replies.iter().map(|reply| reply.member_id.clone()).collect();
+        ids.sort_by_key(|id| *id != leader);
+        let assignments = ids.iter().map(|id| (&**id, id.as_bytes())).collect();
+        let ticket = self.sync(of(&leader, generation_id), assignments);
+        self.synced(ticket);
+        for id in &ids[1..] {
+            let ticket = self.sync(of(id, generation_id), Vec::new());
+            assert_eq!(&*self.synced(ticket).assignment, id.as_bytes());
+        }
+        ids
+    }
+}
+
+const ID: Uuid = Uuid([7; 16]);
+const NOBODY: MemberRequest<'_> = MemberRequest {
+    group_id: GROUP,
+    generation_id: -1,
+    member_id: "",
+    group_instance_id: None,
+};
+
+fn of(member_id: &str, generation_id: i32) -> MemberRequest<'_> {
+    MemberRequest {
+        group_id: GROUP,
+        generation_id,
+        member_id,
+        group_instance_id: None,
+    }
+}
+
+fn member() -> JoinRequest<'static> {
+    JoinRequest {
+        group_id: GROUP,
+        client_id: "c",
+        client_host: "/127.0.0.1",
+        session_timeout_ms: SESSION_MS,
+        rebalance_timeout_ms: REBALANCE_MS,
+        protocol_type: "consumer",
+        protocols: vec![("range", SUBSCRIPTION)],
+        ..JoinRequest::default()
+    }
+}
+
+fn instance(instance_id: &str) -> JoinRequest<'_> {
+    JoinRequest {
+        group_instance_id: Some(instance_id),
+        ..member()
+    }
+}
+
+#[test]
+fn a_modern_member_is_given_an_id_and_must_come_back_with_it() {
+    let mut bench = Bench::new();
+    let request = JoinRequest {
+        requires_known_member_id: true,
+        ..member()
+    };
+    let ticket = bench.join(&request);
+    let reply = bench.joined(ticket);
+    assert_eq!(reply.error, ErrorCode::MemberIdRequired);
+    assert!(reply.member_id.starts_with("c-"));
+    assert!(bench.log.is_empty(), "an unused id leaves no trace");
+    let ticket = bench.join(&JoinRequest {
+        member_id: &reply.member_id,
+        ..request
+    });
+    bench.pass(DELAY_MS);
+    assert_eq!(bench.joined(ticket).member_id, reply.member_id);
+}
+
+#[test]
+fn an_id_that_is_not_used_within_its_session_is_forgotten_with_its_group() {
+    let mut bench = Bench::new();
+    let request = JoinRequest {
+        requires_known_member_id: true,
+        ..member()
+    };
+    let ticket = bench.join(&request);
+    let reply = bench.joined(ticket);
+    bench.pass(SESSION_MS);
+    assert!(bench.machine.group(GROUP).is_none());
+    let late = JoinRequest {
+        member_id: &reply.member_id,
+        ..request
+    };
+    assert_eq!(bench.join_error(&late), ErrorCode::UnknownMemberId);
+}
+
+#[test]
+fn the_first_rebalance_waits_for_more_members_but_not_beyond_the_rebalance_timeout() {
+    let mut bench = Bench::new();
+    let impatient = JoinRequest {
+        rebalance_timeout_ms: 2 * DELAY_MS,
+        ..member()
+    };
+    let first = bench.join(&impatient);
+    bench.pass(DELAY_MS - 1);
+    let second = bench.join(&impatient);
+    bench.pass(1);
+    assert!(bench.replies.is_empty(), "the second member extends the delay");
+    bench.pass(DELAY_MS - 1);
+    let third = bench.join(&impatient);
+    bench.pass(1);
+    for ticket in [first, second, third] {
+        assert_eq!(bench.joined(ticket).generation_id, 1);
+    }
+}
+
+#[test]
+fn the_leader_alone_learns_who_is_in_the_group() {
+    let mut bench = Bench::new();
+    let tickets = [bench.join(&member()), bench.join(&member())];
+    bench.pass(DELAY_MS);
+    bench.pass(DELAY_MS);
+    let replies = tickets.map(|ticket| bench.joined(ticket));
+    assert_eq!(replies[0].leader, replies[1].leader);
+    let counts = replies.map(|reply| (reply.member_id == reply.leader, reply.members.len()));
+    assert!(
+        counts.contains(&(true, 2)) && counts.contains(&(false, 0)),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn members_get_what_the_leader_assigned_and_whom_it_forgot_gets_nothing() {
+    let mut bench = Bench::new();
+    let tickets = [bench.join(&member()), bench.join(&member())];
+    bench.pass(DELAY_MS);
+    bench.pass(DELAY_MS);
+    let replies = tickets.map(|ticket| bench.joined(ticket));
+    let leader = replies[0].leader.clone();
+    let follower = replies
+        .iter()
+        .map(|reply| reply.member_id.clone())
+        .find(|id| *id != leader)
+        .unwrap();
+    let waiting = bench.sync(of(&follower, 1), Vec::new());
+    assert!(bench.replies.is_empty(), "the leader has not assigned yet");
+    let own = bench.sync(of(&leader, 1), vec![(&leader, b"mine"), ("stranger", b"?")]);
+    assert_eq!(&*bench.synced(own).assignment, b"mine");
+    assert_eq!(&*bench.synced(waiting).assignment, b"");
+    assert_eq!(bench.state(), "Stable");
+}
+
+#[test]
+fn a_stable_group_survives_a_replay_and_its_sessions_run_on() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    bench.replay();
+    assert_eq!(bench.heartbeat(of(&ids[0], 1)), ErrorCode::None);
+    let ticket = bench.sync(of(&ids[1], 1), Vec::new());
+    assert_eq!(&*bench.synced(ticket).assignment, ids[1].as_bytes());
+    bench.pass(SESSION_MS - 1);
+    assert_eq!(bench.heartbeat(of(&ids[0], 1)), ErrorCode::None);
+    bench.pass(1);
+    assert_eq!(
+        bench.heartbeat(of(&ids[0], 1)),
+        ErrorCode::RebalanceInProgress,
+        "the other one is gone"
+    );
+}
+
+#[test]
+fn a_member_that_falls_silent_is_removed_and_the_others_rebalance() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    bench.pass(SESSION_MS - 1);
+    assert_eq!(bench.heartbeat(of(&ids[0], 1)), ErrorCode::None);
+    bench.pass(1);
+    assert_eq!(bench.heartbeat(of(&ids[0], 1)), ErrorCode::RebalanceInProgress);
+    assert_eq!(bench.heartbeat(of(&ids[1], 1)), ErrorCode::UnknownMemberId);
+    let ticket = bench.join(&JoinRequest {
+        member_id: &ids[0],
+        ..member()
+    });
+    assert_eq!(
+        bench.joined(ticket).generation_id,
+        2,
+        "nobody is left to wait for"
+    );
+}
+
+#[test]
+fn a_rebalance_goes_on_without_members_that_do_not_join_again() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    let new = bench.join(&member());
+    let old = bench.join(&JoinRequest {
+        member_id: &ids[0],
+        ..member()
+    });
+    for _ in 0..REBALANCE_MS / 5_000 {
+        assert!(bench.replies.is_empty());
+        // Heartbeats keep the session, they do not replace joining.
+        assert_eq!(bench.heartbeat(of(&ids[1], 1)), ErrorCode::RebalanceInProgress);
+        bench.pass(5_000);
+    }
+    assert_eq!(bench.joined(new).generation_id, 2);
+    assert_eq!(bench.joined(old).generation_id, 2);
+    assert_eq!(bench.heartbeat(of(&ids[1], 2)), ErrorCode::UnknownMemberId);
+}
+
+#[test]
+fn members_that_never_sync_are_removed_when_the_rebalance_timeout_ends() {
+    let mut bench = Bench::new();
+    let patient = JoinRequest {
+        session_timeout_ms: 1_800_000,
+        ..member()
+    };
+    let tickets = [bench.join(&patient), bench.join(&patient)];
+    bench.pass(DELAY_MS);
+    bench.pass(DELAY_MS);
+    let replies = tickets.map(|ticket| bench.joined(ticket));
+    let leader = replies[0].leader.clone();
+    let ticket = bench.sync(of(&leader, 1), Vec::new());
+    bench.synced(ticket);
+    bench.pass(REBALANCE_MS);
+    assert_eq!(bench.heartbeat(of(&leader, 1)), ErrorCode::RebalanceInProgress);
+    assert_eq!(bench.machine.group(GROUP).unwrap().members.len(), 1);
+}
+
+#[test]
+fn a_leaving_member_starts_a_rebalance_and_the_last_one_empties_the_group() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    assert_eq!(
+        bench.leave(vec![(&ids[1], None), ("stranger", None)]),
+        [ErrorCode::None, ErrorCode::UnknownMemberId]
+    );
+    assert_eq!(bench.state(), "PreparingRebalance");
+    assert_eq!(bench.leave(vec![(&ids[0], None)]), [ErrorCode::None]);
+    assert_eq!(bench.state(), "Empty");
+    bench.replay();
+    assert_eq!(bench.state(), "Empty");
+    assert_eq!(bench.machine.group(GROUP).unwrap().generation, 2);
+}
+
+#[test]
+fn a_rejoining_member_whose_subscription_changed_starts_a_rebalance_and_another_does_not() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    let same = bench.join(&JoinRequest {
+        member_id: &ids[1],
+        ..member()
+    });
+    assert_eq!(bench.joined(same).generation_id, 1);
+    let changed = JoinRequest {
+        member_id: &ids[1],
+        protocols: vec![("range", SUBSCRIBED_TO_T)],
+        ..member()
+    };
+    bench.join(&changed);
+    assert_eq!(bench.heartbeat(of(&ids[0], 1)), ErrorCode::RebalanceInProgress);
+}
+
+#[test]
+fn a_rejoining_leader_always_starts_a_rebalance() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    bench.join(&JoinRequest {
+        member_id: &ids[0],
+        ..member()
+    });
+    assert_eq!(bench.heartbeat(of(&ids[1], 1)), ErrorCode::RebalanceInProgress);
+}
+
+#[test]
+fn a_static_member_that_restarts_gets_its_assignment_back_without_a_rebalance() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[instance("i0"), instance("i1")]);
+    let follower = ids[1].clone();
+    let instance_id = follower.split_once('-').unwrap().0;
+    let ticket = bench.join(&instance(instance_id));
+    let reply = bench.joined(ticket);
+    assert_eq!((reply.error, reply.generation_id), (ErrorCode::None, 1));
+    assert_ne!(reply.member_id, follower);
+    let member = MemberRequest {
+        group_instance_id: Some(instance_id),
+        ..of(&reply.member_id, 1)
+    };
+    let ticket = bench.sync(member, Vec::new());
+    assert_eq!(&*bench.synced(ticket).assignment, follower.as_bytes());
+    let fenced = MemberRequest {
+        group_instance_id: Some(instance_id),
+        ..of(&follower, 1)
+    };
+    assert_eq!(bench.heartbeat(fenced), ErrorCode::FencedInstanceId);
+    bench.replay();
+    assert_eq!(
+        bench.heartbeat(member),
+        ErrorCode::None,
+        "the new id is in the log"
+    );
+}
+
+#[test]
+fn a_static_leader_that_restarts_is_told_to_keep_the_assignment() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[instance("i0"), instance("i1")]);
+    let instance_id = ids[0].split_once('-').unwrap().0.to_owned();
+    let old = bench.join(&instance(&instance_id));
+    let old = bench.joined(old);
+    assert_eq!(
+        (old.leader, old.members.len()),
+        (ids[0].clone(), 0),
+        "an old client must not assign"
+    );
+    let modern = JoinRequest {
+        supports_skipping_assignment: true,
+        ..instance(&instance_id)
+    };
+    let ticket = bench.join(&modern);
+    let reply = bench.joined(ticket);
+    assert!(reply.skip_assignment);
+    assert_eq!((reply.leader, reply.members.len()), (reply.member_id, 2));
+}
+
+#[test]
+fn a_static_member_is_removed_by_its_instance_id() {
+    let mut bench = Bench::new();
+    bench.stable(&[instance("i0"), instance("i1")]);
+    assert_eq!(
+        bench.leave(vec![("", Some("i1")), ("", Some("i2"))]),
+        [ErrorCode::None, ErrorCode::UnknownMemberId]
+    );
+    assert_eq!(bench.machine.group(GROUP).unwrap().members.len(), 1);
+}
+
+#[test]
+fn a_parked_join_is_fenced_when_its_instance_joins_anew() {
+    let mut bench = Bench::new();
+    let first = bench.join(&instance("i0"));
+    let second = bench.join(&instance("i0"));
+    assert_eq!(bench.joined(first).error, ErrorCode::FencedInstanceId);
+    bench.pass(DELAY_MS);
+    assert_eq!(bench.joined(second).error, ErrorCode::None);
+}
+
+#[test]
+fn a_second_join_of_one_member_sends_the_first_away() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    let again = JoinRequest {
+        member_id: &ids[0],
+        ..member()
+    };
+    let first = bench.join(&again);
+    let second = bench.join(&again);
+    assert_eq!(bench.joined(first).error, ErrorCode::RebalanceInProgress);
+    assert!(!bench.replies.contains_key(&second));
+}
+
+#[test]
+fn a_member_whose_connection_closed_while_it_waited_expires_with_its_session() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    let ticket = bench.join(&JoinRequest {
+        member_id: &ids[0],
+        ..member()
+    });
+    bench.machine.abandon(bench.now, GROUP, ticket);
+    bench.pass(SESSION_MS - 1);
+    assert_eq!(
+        bench.machine.group(GROUP).unwrap().members.len(),
+        2,
+        "the other one has just been heard"
+    );
+    bench.heartbeat(of(&ids[1], 1));
+    bench.pass(1);
+    assert_eq!(bench.machine.group(GROUP).unwrap().members.len(), 1);
+}
+
+#[test]
+fn a_member_that_waits_for_a_rebalance_needs_no_heartbeat() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    let waiting = bench.join(&JoinRequest {
+        member_id: &ids[0],
+        ..member()
+    });
+    for _ in 0..5 {
+        bench.heartbeat(of(&ids[1], 1));
+        bench.pass(SESSION_MS - 1);
+    }
+    assert!(!bench.replies.contains_key(&waiting));
+    assert!(bench.machine.group(GROUP).unwrap().members.contains_key(&ids[0]));
+}
+
+#[test]
+fn who_shares_no_protocol_with_the_group_stays_out() {
+    let mut bench = Bench::new();
+    bench.stable(&[member()]);
+    let other = JoinRequest {
+        protocols: vec![("sticky", SUBSCRIPTION)],
+        ..member()
+    };
+    assert_eq!(bench.join_error(&other), ErrorCode::InconsistentGroupProtocol);
+    let connect = JoinRequest {
+        protocol_type: "connect",
+        ..member()
+    };
+    assert_eq!(bench.join_error(&connect), ErrorCode::InconsistentGroupProtocol);
+    assert_eq!(bench.state(), "Stable");
+}
+
+#[test]
+fn malformed_joins_are_refused_and_leave_nothing_behind() {
+    let mut bench = Bench::new();
+    let huge = vec![0; 300_000];
+    let cases = [
+        (
+            JoinRequest {
+                group_id: "",
+                ..member()
+            },
+            ErrorCode::InvalidGroupId,
+        ),
+        (
+            JoinRequest {
+                session_timeout_ms: 5_999,
+                ..member()
+            },
+            ErrorCode::InvalidSessionTimeout,
+        ),
+        (
+            JoinRequest {
+                session_timeout_ms: i32::MAX,
+                ..member()
+            },
+            ErrorCode::InvalidSessionTimeout,
+        ),
+        (
+            JoinRequest {
+                session_timeout_ms: -1,
+                ..member()
+            },
+            ErrorCode::InvalidSessionTimeout,
+        ),
+        (
+            JoinRequest {
+                protocols: vec![],
+                ..member()
+            },
+            ErrorCode::InconsistentGroupProtocol,
+        ),
+        (
+            JoinRequest {
+                protocol_type: "",
+                ..member()
+            },
+            ErrorCode::InconsistentGroupProtocol,
+        ),
+        (
+            JoinRequest {
+                protocols: vec![("a", SUBSCRIPTION), ("a", SUBSCRIPTION)],
+                ..member()
+            },
+            ErrorCode::InconsistentGroupProtocol,
+        ),
+        (
+            JoinRequest {
+                protocols: vec![("a", &huge)],
+                ..member()
+            },
+            ErrorCode::InvalidRequest,
+        ),
+        (
+            JoinRequest {
+                member_id: "stranger",
+                ..member()
+            },
+            ErrorCode::UnknownMemberId,
+        ),
+    ];
+    for (request, error) in cases {
+        assert_eq!(bench.join_error(&request), error);
+        assert!(bench.log.is_empty());
+        assert_eq!(bench.machine.groups().count(), 0);
+    }
+}
+
+#[test]
+fn a_malformed_join_disturbs_no_stable_group() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    let huge = vec![0; 300_000];
+    for request in [
+        JoinRequest {
+            member_id: &ids[0],
+            protocols: vec![],
+            ..member()
+        },
+        JoinRequest {
+            member_id: &ids[0],
+            protocols: vec![("range", &huge)],
+            ..member()
+        },
+        JoinRequest {
+            member_id: &ids[0],
+            session_timeout_ms: -1,
+            ..member()
+        },
+        JoinRequest {
+            member_id: &ids[0],
+            group_instance_id: Some("i"),
+            ..member()
+        },
+        JoinRequest {
+            member_id: "stranger",
+            ..member()
+        },
+    ] {
+        assert_ne!(bench.join_error(&request), ErrorCode::None);
+        assert_eq!(bench.heartbeat(of(&ids[0], 1)), ErrorCode::None);
+        assert_eq!(bench.heartbeat(of(&ids[1], 1)), ErrorCode::None);
+    }
+}
+
+#[test]
+fn a_group_takes_no_more_subscriptions_than_fit_into_its_record() {
+    let mut bench = Bench::new();
+    let large = vec![0; 250_000];
+    let request = JoinRequest {
+        protocols: vec![("range", &large)],
+        ..member()
+    };
+    let accepted: Vec<Ticket> = (0..3).map(|_| bench.join(&request)).collect();
+    assert_eq!(bench.join_error(&request), ErrorCode::GroupMaxSizeReached);
+    bench.pass(DELAY_MS);
+    bench.pass(DELAY_MS);
+    for ticket in accepted {
+        assert_eq!(bench.joined(ticket).error, ErrorCode::None);
+    }
+}
+
+#[test]
+fn assignments_that_do_not_fit_into_one_record_are_refused_and_the_group_goes_on() {
+    let mut bench = Bench::new();
+    let ticket = bench.join(&member());
+    bench.pass(DELAY_MS);
+    let leader = bench.joined(ticket).leader;
+    let huge = vec![0; 2_000_000];
+    let ticket = bench.sync(of(&leader, 1), vec![(&leader, &huge)]);
+    assert_eq!(bench.synced(ticket).error, ErrorCode::UnknownServerError);
+    let ticket = bench.join(&JoinRequest {
+        member_id: &leader,
+        ..member()
+    });
+    assert_eq!(bench.joined(ticket).generation_id, 2);
+}
+
+#[test]
+fn a_full_group_keeps_its_members_and_refuses_others() {
+    let mut bench = Bench::with(GroupConfig {
+        group_size_max: 2,
+        ..GroupConfig::default()
+    });
+    let ids = bench.stable(&[member(), member()]);
+    assert_eq!(bench.join_error(&member()), ErrorCode::GroupMaxSizeReached);
+    assert_eq!(bench.heartbeat(of(&ids[0], 1)), ErrorCode::None);
+}
+
+#[test]
+fn a_flood_of_joins_without_ids_is_stopped_before_it_fills_the_memory() {
+    let mut bench = Bench::new();
+    let request = JoinRequest {
+        requires_known_member_id: true,
+        ..member()
+    };
+    let errors: Vec<ErrorCode> = (0..5_001).map(|_| bench.join_error(&request)).collect();
+    assert!(
+        errors[..5_000]
+            .iter()
+            .all(|error| *error == ErrorCode::MemberIdRequired)
+    );
+    assert_eq!(errors[5_000], ErrorCode::CoordinatorNotAvailable);
+}
+
+#[test]
+fn only_members_of_the_current_generation_may_commit() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.commit(of("m", 1), "t", 5), ErrorCode::IllegalGeneration);
+    let ids = bench.stable(&[member()]);
+    assert_eq!(bench.commit(of(&ids[0], 1), "t", 5), ErrorCode::None);
+    assert_eq!(bench.commit(of(&ids[0], 2), "t", 6), ErrorCode::IllegalGeneration);
+    assert_eq!(
+        bench.commit(of("stranger", 1), "t", 6),
+        ErrorCode::UnknownMemberId
+    );
+    assert_eq!(bench.commit(NOBODY, "t", 6), ErrorCode::UnknownMemberId);
+    assert_eq!(bench.fetch_offset("t"), Some(5));
+}
+
+#[test]
+fn an_unknown_group_is_named_as_such_to_clients_that_know_the_code() {
+    let mut bench = Bench::new();
+    let partition = OffsetCommitPartition {
+        partition: 0,
+        offset: 1,
+        leader_epoch: -1,
+        metadata: "",
+        error: ErrorCode::None,
+    };
+    let error = bench.commit_as(OffsetCommitRequest {
+        member: of("m", 1),
+        knows_group_id_not_found: true,
+        topics: vec![OffsetCommitTopic {
+            name: "t",
+            topic_id: ID,
+            partitions: vec![partition],
+        }],
+        ..OffsetCommitRequest::default()
+    });
+    assert_eq!(error, ErrorCode::GroupIdNotFound);
+}
+
+#[test]
+fn no_commit_is_taken_between_join_and_sync() {
+    let mut bench = Bench::new();
+    let ticket = bench.join(&member());
+    bench.pass(DELAY_MS);
+    let id = bench.joined(ticket).member_id;
+    assert_eq!(bench.commit(of(&id, 1), "t", 5), ErrorCode::RebalanceInProgress);
+}
+
+#[test]
+fn a_consumer_without_a_group_commits_and_finds_its_offset_after_a_replay() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.commit(NOBODY, "t", 5), ErrorCode::None);
+    assert_eq!(bench.commit(NOBODY, "t", 6), ErrorCode::None);
+    bench.replay();
+    let found = bench.fetch("t").unwrap();
+    assert_eq!((found.offset, found.leader_epoch, &*found.metadata), (6, 3, "m"));
+    assert_eq!(bench.state(), "Empty");
+}
+
+#[test]
+fn a_partition_with_too_much_metadata_is_refused_alone() {
+    let mut bench = Bench::new();
+    let long = "x".repeat(4_097);
+    let partition = |partition, metadata| OffsetCommitPartition {
+        partition,
+        offset: 1,
+        leader_epoch: -1,
+        metadata,
+        error: ErrorCode::None,
+    };
+    let partitions = vec![partition(0, "fine"), partition(1, long.as_str())];
+    let reply = bench.ask(GroupRequest::OffsetCommit(OffsetCommitRequest {
+        member: NOBODY,
+        topics: vec![OffsetCommitTopic {
+            name: "t",
+            topic_id: ID,
+            partitions,
+        }],
+        ..OffsetCommitRequest::default()
+    }));
+    let GroupReply::OffsetCommit(topics) = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(
+        topics[0].partitions,
+        [(0, ErrorCode::None), (1, ErrorCode::OffsetMetadataTooLarge)]
+    );
+    assert_eq!(bench.log.len(), 1);
+}
+
+#[test]
+fn a_commit_that_does_not_fit_into_one_batch_is_refused_whole() {
+    let mut bench = Bench::new();
+    let metadata = "x".repeat(4_000);
+    let partitions = (0..300).map(|partition| OffsetCommitPartition {
+        partition,
+        offset: 1,
+        leader_epoch: -1,
+        metadata: &metadata,
+        error: ErrorCode::None,
+    });
+    let error = bench.commit_as(OffsetCommitRequest {
+        member: NOBODY,
+        topics: vec![OffsetCommitTopic {
+            name: "t",
+            topic_id: ID,
+            partitions: partitions.collect(),
+        }],
+        ..OffsetCommitRequest::default()
+    });
+    assert_eq!(error, ErrorCode::InvalidCommitOffsetSize);
+    assert!(bench.log.is_empty());
+}
+
+#[test]
+fn offsets_of_a_deleted_topic_go_with_it_and_those_of_its_successor_stay() {
+    let mut bench = Bench::new();
+    bench.commit(NOBODY, "t", 5);
+    bench.commit(NOBODY, "u", 5);
+    let step = bench
+        .machine
+        .on_topics_deleted(bench.now, &[("t", ID), ("u", Uuid([8; 16]))]);
+    bench.take(step);
+    bench.replay();
+    assert_eq!(bench.fetch_offset("t"), None);
+    assert_eq!(
+        bench.fetch_offset("u"),
+        Some(5),
+        "it was committed for another topic of that name"
+    );
+}
+
+#[test]
+fn offsets_expire_when_the_group_has_been_empty_for_long_enough() {
+    let retention_ms = 3_600_000;
+    let mut bench = Bench::with(GroupConfig {
+        offsets_retention_ms: retention_ms,
+        ..GroupConfig::default()
+    });
+    let ids = bench.stable(&[member()]);
+    bench.commit(of(&ids[0], 1), "t", 5);
+    for _ in 0..retention_ms / 5_000 + 1_000 {
+        bench.heartbeat(of(&ids[0], 1));
+        bench.pass(5_000);
+    }
+    bench.heartbeat(of(&ids[0], 1));
+    // The group is subscribed to nothing, so the topic's offset is nobody's any more.
+    assert_eq!(bench.fetch_offset("t"), None);
+    bench.commit(of(&ids[0], 1), "t", 6);
+    bench.leave(vec![(&ids[0], None)]);
+    bench.pass(retention_ms as i32 - 1_000);
+    assert_eq!(bench.fetch_offset("t"), Some(6));
+    bench.pass(1_200_000);
+    assert_eq!(bench.fetch_offset("t"), None);
+    bench.replay();
+    assert_eq!(
+        bench.state(),
+        "Dead",
+        "an empty group without offsets is removed, too"
+    );
+}
+
+#[test]
+fn offsets_of_subscribed_topics_do_not_expire() {
+    let mut bench = Bench::with(GroupConfig {
+        offsets_retention_ms: 60_000,
+        ..GroupConfig::default()
+    });
+    let request = JoinRequest {
+        protocols: vec![("range", SUBSCRIBED_TO_T)],
+        ..member()
+    };
+    let ids = bench.stable(&[request]);
+    bench.commit(of(&ids[0], 1), "t", 5);
+    for _ in 0..1_000 {
+        bench.heartbeat(of(&ids[0], 1));
+        bench.pass(5_000);
+    }
+    assert_eq!(bench.fetch_offset("t"), Some(5));
+}
+
+#[test]
+fn a_commit_with_its_own_retention_expires_by_that() {
+    let mut bench = Bench::new();
+    let partition = OffsetCommitPartition {
+        partition: 0,
+        offset: 1,
+        leader_epoch: -1,
+        metadata: "",
+        error: ErrorCode::None,
+    };
+    bench.commit_as(OffsetCommitRequest {
+        member: NOBODY,
+        retention_ms: Some(1_000),
+        topics: vec![OffsetCommitTopic {
+            name: "t",
+            topic_id: ID,
+            partitions: vec![partition],
+        }],
+        ..OffsetCommitRequest::default()
+    });
+    bench.replay();
+    bench.pass(600_000);
+    assert_eq!(bench.fetch_offset("t"), None);
+}
+
+#[test]
+fn an_offset_is_deleted_unless_its_topic_is_in_use() {
+    let mut bench = Bench::new();
+    let request = JoinRequest {
+        protocols: vec![("range", SUBSCRIBED_TO_T)],
+        ..member()
+    };
+    let ids = bench.stable(&[request]);
+    bench.commit(of(&ids[0], 1), "t", 5);
+    bench.commit(of(&ids[0], 1), "u", 5);
+    let topic = |name| OffsetDeleteTopic {
+        name,
+        partitions: vec![(0, ErrorCode::None)],
+    };
+    let request = OffsetDeleteRequest {
+        group_id: GROUP,
+        topics: vec![topic("t"), topic("u")],
+    };
+    let GroupReply::OffsetDelete(reply) = bench.ask(GroupRequest::OffsetDelete(request)) else {
+        panic!()
+    };
+    assert_eq!(reply.topics[0].1, [(0, ErrorCode::GroupSubscribedToTopic)]);
+    assert_eq!(reply.topics[1].1, [(0, ErrorCode::None)]);
+    bench.replay();
+    assert_eq!(
+        (bench.fetch_offset("t"), bench.fetch_offset("u")),
+        (Some(5), None)
+    );
+}
+
+#[test]
+fn a_group_is_deleted_only_when_nobody_is_in_it() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.delete(), ErrorCode::GroupIdNotFound);
+    let ids = bench.stable(&[member()]);
+    bench.commit(of(&ids[0], 1), "t", 5);
+    assert_eq!(bench.delete(), ErrorCode::NonEmptyGroup);
+    bench.leave(vec![(&ids[0], None)]);
+    assert_eq!(bench.delete(), ErrorCode::None);
+    bench.replay();
+    assert_eq!(bench.fetch_offset("t"), None);
+    assert_eq!(bench.delete(), ErrorCode::GroupIdNotFound);
+}
+
+#[test]
+fn groups_are_listed_by_state_and_type() {
+    let mut bench = Bench::new();
+    bench.stable(&[member()]);
+    bench.machine.apply(&GroupRecord::Foreign {
+        group: "k".into(),
+        key: b"\0\x03\0\x01k".to_vec(),
+        is_present: true,
+    });
+    let mut list = |states: &[&str], types: &[&str]| {
+        let own = |filter: &[&str]| filter.iter().map(|wanted| (*wanted).to_owned()).collect();
+        let request = ListRequest {
+            states: own(states),
+            types: own(types),
+        };
+        let GroupReply::List(groups) = bench.ask(GroupRequest::List(request)) else {
+            panic!()
+        };
+        groups
+            .iter()
+            .map(|group| format!("{} {} {}", group.group_id, group.state, group.group_type))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(list(&[], &[]), ["g Stable classic", "k Empty consumer"]);
+    assert_eq!(list(&["stable"], &[]), ["g Stable classic"]);
+    assert_eq!(list(&[], &["consumer"]), ["k Empty consumer"]);
+    assert_eq!(list(&["dead"], &["classic"]), [""; 0]);
+}
+
+#[test]
+fn a_group_of_another_protocol_keeps_its_records_and_its_offsets_are_served() {
+    let mut bench = Bench::new();
+    bench.commit(NOBODY, "t", 5);
+    for key in [&b"\0\x03\0\x01g"[..], b"\0\x05\0\x01g\0\x01m"] {
+        bench.log.push(GroupRecord::Foreign {
+            group: GROUP.into(),
+            key: key.to_vec(),
+            is_present: true,
+        });
+    }
+    bench.log.remove(0);
+    let offset = GroupRecord::Offset {
+        group: GROUP.into(),
+        topic: "t".into(),
+        partition: 0,
+        value: Some(super::offsets::CommittedOffset {
+            offset: 5,
+            leader_epoch: -1,
+            metadata: "".into(),
+            commit_timestamp: Timestamp(0),
+            expire_timestamp: None,
+            topic_id: Uuid::ZERO,
+        }),
+    };
+    bench.log.push(offset);
+    let record_count = bench.log.len();
+    bench.replay();
+    assert_eq!(bench.fetch_offset("t"), Some(5));
+    assert_eq!(bench.state(), "Dead", "it is no classic group");
+    assert_eq!(bench.join_error(&member()), ErrorCode::InconsistentGroupProtocol);
+    assert_eq!(bench.commit(NOBODY, "t", 6), ErrorCode::UnknownMemberId);
+    assert_eq!(bench.delete(), ErrorCode::NonEmptyGroup);
+    assert_eq!(bench.log.len(), record_count);
+}
+
+#[test]
+fn a_deserted_group_of_the_new_protocol_gives_way_to_a_classic_one() {
+    let mut bench = Bench::new();
+    for key in [&b"\0\x03\0\x01g"[..], b"\0\x05\0\x01g\0\x01m"] {
+        bench.log.push(GroupRecord::Foreign {
+            group: GROUP.into(),
+            key: key.to_vec(),
+            is_present: true,
+        });
+    }
+    bench.replay();
+    bench.pass(45_000);
+    let ids = bench.stable(&[member()]);
+    bench.replay();
+    assert_eq!(bench.heartbeat(of(&ids[0], 1)), ErrorCode::None);
+    assert!(bench.machine.group(GROUP).unwrap().foreign.is_empty());
+}
+
+#[test]
+fn offsets_of_an_open_transaction_are_unstable_until_its_marker() {
+    let mut bench = Bench::new();
+    bench.commit(NOBODY, "t", 5);
+    let GroupRecord::Offset {
+        value: Some(committed),
+        ..
+    } = bench.log[0].clone()
+    else {
+        panic!()
+    };
+    let pending = |offset| GroupRecord::Offset {
+        group: GROUP.into(),
+        topic: "t".into(),
+        partition: 0,
+        value: Some(super::offsets::CommittedOffset {
+            offset,
+            ..committed.clone()
+        }),
+    };
+    bench.machine.apply_transactional(1, pending(7));
+    bench.machine.apply_transactional(2, pending(8));
+    assert_eq!(bench.fetch("t").unwrap().error, ErrorCode::UnstableOffsetCommit);
+    bench.machine.apply_marker(2, true);
+    bench.machine.apply_marker(1, true);
+    assert_eq!(
+        bench.fetch_offset("t"),
+        Some(8),
+        "the commit that was written last wins"
+    );
+}
+
+#[test]
+fn an_aborted_transaction_changes_no_offset() {
+    let mut bench = Bench::new();
+    bench.commit(NOBODY, "t", 5);
+    let GroupRecord::Offset { value, .. } = bench.log[0].clone() else {
+        panic!()
+    };
+    let pending = GroupRecord::Offset {
+        group: GROUP.into(),
+        topic: "u".into(),
+        partition: 0,
+        value,
+    };
+    bench.machine.apply_transactional(1, pending);
+    bench.machine.apply_marker(1, false);
+    assert_eq!(
+        (bench.fetch_offset("t"), bench.fetch_offset("u")),
+        (Some(5), None)
+    );
+}
+
+#[test]
+fn a_group_over_capacity_after_a_replay_rebalances() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member(), member()]);
+    bench.config = Arc::new(GroupConfig {
+        group_size_max: 2,
+        ..GroupConfig::default()
+    });
+    bench.replay();
+    let tickets: Vec<Ticket> = ids
+        .iter()
+        .map(|id| {
+            bench.join(&JoinRequest {
+                member_id: id,
+                ..member()
+            })
+        })
+        .collect();
+    assert_eq!(bench.joined(tickets[2]).error, ErrorCode::GroupMaxSizeReached);
+    assert_eq!(
+        bench.machine.group(GROUP).unwrap().state,
+        GroupState::PreparingRebalance
+    );
+    bench.pass(REBALANCE_MS);
+    assert_eq!(bench.joined(tickets[0]).generation_id, 2);
+    assert_eq!(bench.joined(tickets[1]).generation_id, 2);
+}
