@@ -23,7 +23,7 @@ pub enum DecodeError {
     NotUtf8 { valid_bytes: usize },
     /// A varint that does not fit its type.
     VarintTooLong,
-    /// Decoded, the message would exceed [`Reader`]'s memory budget.
+    /// Decoded, the message would exceed [`Reader`](super::Reader)'s memory budget.
     MemoryBudget { needed: usize, left: usize },
     /// A tagged field whose value does not fill its announced size; `excess` is negative when it is larger.
     TaggedFieldSize { excess: isize },
