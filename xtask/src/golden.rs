@@ -25,6 +25,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// What Apache Kafka says about error codes and headers, below the root.
 const FACTS: &str = "crates/wire/tests/golden/facts.tsv";
 
+/// Apache Kafka's definitions of configuration keys, below the root.
+const CONFIG_KEYS: &str = "crates/wire/tests/golden/config_keys.tsv";
+
 /// Record batches in Apache Kafka's own bytes, below the root.
 const BATCHES: &str = "crates/wire/tests/batches";
 
@@ -38,6 +41,10 @@ fn write() -> Result<()> {
     encoder.finish()?;
     fs::write(kafka_jars::root().join(SAMPLES), packed)?;
     fs::write(kafka_jars::root().join(FACTS), java("Facts.java", &[])?)?;
+    fs::write(
+        kafka_jars::root().join(CONFIG_KEYS),
+        java("ConfigKeys.java", &[])?,
+    )?;
     java(
         "Batches.java",
         &["write".as_ref(), kafka_jars::root().join(BATCHES).as_ref()],

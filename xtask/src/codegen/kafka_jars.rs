@@ -40,6 +40,16 @@ pub const SCHEMA_JARS: [SchemaJar; 4] = [
     },
 ];
 
+/// No schemas, but the definitions of the broker's configuration keys.
+const CONFIGURATION_ARTIFACT: &str = "kafka-server";
+
+fn artifacts() -> impl Iterator<Item = &'static str> {
+    SCHEMA_JARS
+        .iter()
+        .map(|jar| jar.artifact)
+        .chain([CONFIGURATION_ARTIFACT])
+}
+
 /// The repository's root directory.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -68,9 +78,7 @@ pub fn run_tool(command: &mut Command, why: &str) -> Result<Vec<u8>> {
 /// Downloads the jars with their dependencies unless they are there, and returns their directory.
 pub fn fetch() -> Result<PathBuf> {
     let directory = root().join("target/kafka-jars");
-    let complete = SCHEMA_JARS
-        .iter()
-        .all(|jar| path(&directory, jar.artifact).is_file());
+    let complete = artifacts().all(|artifact| path(&directory, artifact).is_file());
     if complete {
         return Ok(directory);
     }
@@ -93,9 +101,8 @@ fn path(directory: &Path, artifact: &str) -> PathBuf {
 }
 
 fn pom() -> String {
-    let dependencies: String = SCHEMA_JARS
-        .iter()
-        .map(|SchemaJar { artifact, .. }| {
+    let dependencies: String = artifacts()
+        .map(|artifact| {
             format!(
                 "    <dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>\
                  <version>{KAFKA_VERSION}</version></dependency>\n"

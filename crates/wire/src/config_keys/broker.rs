@@ -14,7 +14,7 @@ const ONE_PASS: &str =
 
 /// The keys of the broker, in the order of their names.
 pub const BROKER_KEYS: &[ConfigKey] = &[
-    list("advertised.listeners", "", "Where clients are told to connect, one entry per listener; without it, where they did connect: the listeners.")
+    list("advertised.listeners", "", "Where clients are told to connect, one entry per listener; without it, the listeners themselves.")
         .unset(),
     boolean("auto.create.topics.enable", "true", "Whether a client that asks for a topic that does not exist gets it created."),
     boolean("auto.leader.rebalance.enable", "true", "Whether leadership returns to preferred replicas by itself.")

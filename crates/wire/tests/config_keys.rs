@@ -1,0 +1,188 @@
+//! The tables of configuration keys against Apache Kafka's own definitions; `cargo xtask golden` fetches those.
+
+use std::collections::BTreeMap;
+
+use ottla_wire::config_keys::{Allowed, ConfigKey, KAFKA_BROKER_NAMES, Scope, Update, keys};
+
+/// A first start must work without a file, and only on this machine.
+const OTHER_DEFAULTS: [&str; 4] = ["listeners", "log.dir", "node.id", "process.roles"];
+
+/// Values that Apache Kafka refuses later than at parsing, or that fail when they are used.
+const NARROWER_RANGES: [&str; 5] = [
+    "default.replication.factor",
+    "interval.ms",
+    "offsets.topic.compression.codec",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+];
+
+/// Ranges in words of their own, which the owners of these values check.
+const OTHER_WORDS: [&str; 7] = [
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+    "follower.replication.throttled.replicas",
+    "group.consumer.migration.policy",
+    "leader.replication.throttled.replicas",
+    "match",
+    "share.auto.offset.reset",
+];
+
+struct Definition {
+    value_type: String,
+    default: String,
+    range: String,
+    update: String,
+    synonyms: String,
+}
+
+fn definitions() -> BTreeMap<(String, String), Definition> {
+    let lines = include_str!("golden/config_keys.tsv").lines();
+    lines
+        .map(|line| {
+            let fields: Vec<String> = line.split('\t').map(str::to_owned).collect();
+            let [scope, name, value_type, default, range, update, synonyms] =
+                <[String; 7]>::try_from(fields).expect("seven fields");
+            (
+                (scope, name),
+                Definition {
+                    value_type,
+                    default,
+                    range,
+                    update,
+                    synonyms,
+                },
+            )
+        })
+        .collect()
+}
+
+fn kafka_scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Broker => "broker",
+        Scope::Topic => "topic",
+        Scope::Group => "group",
+        Scope::ClientMetrics => "client-metrics",
+    }
+}
+
+const SCOPES: [Scope; 4] = [Scope::Broker, Scope::Topic, Scope::Group, Scope::ClientMetrics];
+
+/// Every row that Apache Kafka defines too, with its definition.
+fn check_each(check: impl Fn(&ConfigKey, &Definition)) {
+    let definitions = definitions();
+    for scope in SCOPES {
+        for key in keys(scope).iter().filter(|key| !key.name.starts_with("ottla.")) {
+            let id = (kafka_scope(scope).to_owned(), key.name.to_owned());
+            check(
+                key,
+                definitions
+                    .get(&id)
+                    .unwrap_or_else(|| panic!("{} is not Kafka's", key.name)),
+            );
+        }
+    }
+}
+
+#[test]
+fn names_are_complete() {
+    let definitions = definitions();
+    let names = |scope: &str| -> Vec<String> {
+        definitions
+            .keys()
+            .filter(|(of, _)| of == scope)
+            .map(|(_, name)| name.clone())
+            .collect()
+    };
+    assert_eq!(names("broker"), KAFKA_BROKER_NAMES);
+    for scope in [Scope::Topic, Scope::Group, Scope::ClientMetrics] {
+        let ours: Vec<&str> = keys(scope).iter().map(|key| key.name).collect();
+        assert_eq!(names(kafka_scope(scope)), ours);
+    }
+}
+
+#[test]
+fn types_are_kafkas() {
+    check_each(|key, definition| {
+        assert_eq!(
+            key.value_type.name(),
+            definition.value_type.to_lowercase(),
+            "{}",
+            key.name
+        );
+    });
+}
+
+#[test]
+fn defaults_are_kafkas_but_for_a_first_start() {
+    check_each(|key, definition| {
+        let ours = match key.default {
+            None => "null".to_owned(),
+            Some(text) => format!("={text}"),
+        };
+        let required_or_other = definition.default == "required" || OTHER_DEFAULTS.contains(&key.name);
+        // Required by Kafka, or elsewhere by default: both are what OTHER_DEFAULTS is for, and the controller's listener.
+        if required_or_other && key.name != "controller.listener.names" {
+            assert!(
+                OTHER_DEFAULTS.contains(&key.name) && ours != definition.default,
+                "{}",
+                key.name
+            );
+        } else if definition.default != "required" {
+            assert_eq!(ours, definition.default, "{}", key.name);
+        }
+    });
+}
+
+#[test]
+fn ranges_are_kafkas() {
+    check_each(|key, definition| {
+        if OTHER_WORDS.contains(&key.name) {
+            assert!(
+                key.allowed == Allowed::Any && !definition.range.is_empty() || key.name == "match",
+                "{}",
+                key.name
+            );
+            return;
+        }
+        let ours = match key.allowed {
+            Allowed::Any => String::new(),
+            Allowed::AtLeast(minimum) => format!("[{minimum},...]"),
+            Allowed::Between(minimum, maximum) => format!("[{minimum},...,{maximum}]"),
+            Allowed::BetweenOrMinusOne(minimum, maximum) => format!("[{minimum},...,{maximum}] or -1"),
+            Allowed::Ratio => "[0,...,1]".to_owned(),
+            Allowed::OneOf(words) => format!("[{}]", words.join(", ")),
+        };
+        if NARROWER_RANGES.contains(&key.name) {
+            assert!(definition.range.is_empty() && !ours.is_empty(), "{}", key.name);
+        } else {
+            assert_eq!(ours, definition.range, "{}", key.name);
+        }
+    });
+}
+
+#[test]
+fn keys_change_at_run_time_where_kafkas_do() {
+    check_each(|key, definition| {
+        let ours = match key.update {
+            Update::ReadOnly => "read-only",
+            Update::PerBroker => "per-broker",
+            Update::ClusterWide => "cluster-wide",
+            Update::Dynamic => "",
+        };
+        assert_eq!(ours, definition.update, "{}", key.name);
+    });
+}
+
+#[test]
+fn synonyms_are_kafkas() {
+    check_each(|key, definition| {
+        if key.update == Update::Dynamic {
+            let ours: Vec<String> = key
+                .synonyms
+                .iter()
+                .map(|synonym| format!("{}={}", synonym.name, synonym.factor))
+                .collect();
+            assert_eq!(ours.join(","), definition.synonyms, "{}", key.name);
+        }
+    });
+}
