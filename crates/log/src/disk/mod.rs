@@ -2,6 +2,7 @@
 //!
 //! A [`Disk`] speaks of paths, a [`DiskFile`] of positions in one open file. Nothing here knows about logs.
 
+pub mod memory;
 pub mod os;
 
 use std::fmt;
