@@ -265,12 +265,25 @@ impl Opening {
         } else {
             self.options.recovery_point
         };
-        let tail = self.recover_segments(&mut segments, recovery_point)?;
-        let start_offset = self
-            .options
-            .log_start_offset
-            .max(segments[0].base_offset)
-            .min(tail.end_offset);
+        if let Some(epochs) = &mut self.leader_epochs {
+            // The file may speak of batches that were truncated since; those from here on are read again anyway.
+            epochs.truncate_from_end(recovery_point);
+        }
+        let mut tail = self.recover_segments(&mut segments, recovery_point)?;
+        if tail.end_offset < self.options.log_start_offset {
+            // What lies there was deleted for clients, and what came after it is lost: go on where the log begins.
+            self.delete_segments_from(&mut segments, 0)?;
+            let base_offset = self.options.log_start_offset;
+            segments.push(create_segment(&self.disk, &self.directory, base_offset)?);
+            self.sync_directory()?;
+            self.resealed.clear();
+            tail = Tail {
+                end_offset: base_offset,
+                progress: IndexProgress::default(),
+                position: 0,
+            };
+        }
+        let start_offset = self.options.log_start_offset.max(segments[0].base_offset);
         let (producers, leader_epochs, last_snapshot) =
             self.replay(&segments, start_offset, tail.end_offset, recovery_point)?;
         let mut log = self.assemble(segments, tail, start_offset, producers, leader_epochs)?;

@@ -284,8 +284,8 @@ impl State {
         self.powered = true;
         self.power_off_at = None;
         self.boot += 1;
-        let reachable = self.reachable();
-        self.nodes.retain(|node, _| reachable.contains(node));
+        let recoverable = self.recoverable();
+        self.nodes.retain(|node, _| recoverable.contains(node));
         self.fail_next_write = false;
         self.fail_next_sync = false;
         self.locked.clear();
@@ -353,7 +353,7 @@ impl State {
 
     /// Files without a name take no space any more, although an open handle still reads them.
     fn used_bytes(&self) -> u64 {
-        self.reachable()
+        self.named()
             .iter()
             .map(|node| match self.nodes.get(node) {
                 Some(Node::File(file)) => allocated(file),
@@ -393,16 +393,37 @@ impl State {
         }
     }
 
-    fn reachable(&self) -> BTreeSet<u64> {
+    /// Nodes that have a name now.
+    fn named(&self) -> BTreeSet<u64> {
+        self.reachable(|directory| directory.cached.values().copied().collect())
+    }
+
+    /// Nodes that have a name now or may have one again after a power cut.
+    fn recoverable(&self) -> BTreeSet<u64> {
+        self.reachable(|directory| {
+            let pending = directory.pending.iter().filter_map(|change| match change {
+                NameChange::Insert(_, node) | NameChange::Rename(_, _, node) => Some(*node),
+                NameChange::Remove(_) => None,
+            });
+            directory
+                .cached
+                .values()
+                .chain(directory.medium.values())
+                .copied()
+                .chain(pending)
+                .collect()
+        })
+    }
+
+    fn reachable(&self, children: impl Fn(&Directory) -> Vec<u64>) -> BTreeSet<u64> {
         let mut reachable = BTreeSet::from([ROOT]);
         let mut unseen = vec![ROOT];
         while let Some(node) = unseen.pop() {
             if let Some(Node::Directory(directory)) = self.nodes.get(&node) {
                 unseen.extend(
-                    directory
-                        .cached
-                        .values()
-                        .filter(|child| reachable.insert(**child)),
+                    children(directory)
+                        .into_iter()
+                        .filter(|child| reachable.insert(*child)),
                 );
             }
         }
