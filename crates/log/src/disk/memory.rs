@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode};
+use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode, Space};
 
 const SECTOR_BYTES: u64 = 512;
 const PAGE_BYTES: u64 = 4096;
@@ -595,8 +595,13 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
-        Ok(self.state().free_bytes())
+    fn space(&self, _path: &Path) -> io::Result<Space> {
+        let state = self.state();
+        let free_bytes = state.free_bytes();
+        Ok(Space {
+            total_bytes: state.capacity_bytes.unwrap_or(free_bytes),
+            free_bytes,
+        })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirectoryLock>> {
