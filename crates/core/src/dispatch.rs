@@ -43,12 +43,23 @@ macro_rules! table {
 
 table! {
     ApiVersions => api_versions::ApiVersionsRequest,
+    DeleteGroups => delete_groups::DeleteGroupsRequest,
     DeleteRecords => delete_records::DeleteRecordsRequest,
+    DescribeGroups => describe_groups::DescribeGroupsRequest,
     DescribeLogDirs => describe_log_dirs::DescribeLogDirsRequest,
     DescribeProducers => describe_producers::DescribeProducersRequest,
     Fetch => fetch::FetchRequest,
+    FindCoordinator => find_coordinator::FindCoordinatorRequest,
+    Heartbeat => heartbeat::HeartbeatRequest,
+    JoinGroup => join_group::JoinGroupRequest,
+    LeaveGroup => leave_group::LeaveGroupRequest,
+    ListGroups => list_groups::ListGroupsRequest,
     ListOffsets => list_offsets::ListOffsetsRequest,
+    OffsetCommit => offset_commit::OffsetCommitRequest,
+    OffsetDelete => offset_delete::OffsetDeleteRequest,
+    OffsetFetch => offset_fetch::OffsetFetchRequest,
     OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochRequest,
+    SyncGroup => sync_group::SyncGroupRequest,
 }
 
 #[cfg(test)]

@@ -14,14 +14,16 @@ use crate::dispatch::dispatch;
 use crate::executor::Executor;
 use crate::fetch::session::FetchSessions;
 use crate::handlers::api_versions;
+use crate::group::Groups;
 use crate::image::MetadataImage;
+use crate::image::topics::TopicImage;
 use crate::log_directory::{CheckpointOffsets, LogDirectory};
 use crate::maintenance::Maintenance;
 use crate::partition::Partition;
 use crate::partitions::{self, Partitions};
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
-use crate::time::Clock;
+use crate::time::{Clock, Moment};
 
 /// The broker as a value.
 pub struct Node {
@@ -31,6 +33,7 @@ pub struct Node {
     pub log_directory: LogDirectory,
     pub partitions: Partitions,
     pub fetch_sessions: FetchSessions,
+    pub groups: Groups,
     image: ArcSwap<MetadataImage>,
     executor: OnceLock<Arc<dyn Executor>>,
     maintenance: Mutex<Maintenance>,
@@ -46,6 +49,7 @@ impl Node {
         image: Arc<MetadataImage>,
     ) -> Result<Node, LogError> {
         let fetch_sessions = usize::try_from(config.network.fetch_sessions_max).unwrap_or(0);
+        let groups = Groups::new(&config);
         let node = Node {
             config,
             clock,
@@ -53,6 +57,7 @@ impl Node {
             log_directory,
             partitions: Partitions::default(),
             fetch_sessions: FetchSessions::new(fetch_sessions),
+            groups,
             image: ArcSwap::new(image.clone()),
             executor: OnceLock::new(),
             maintenance: Mutex::default(),
@@ -64,6 +69,7 @@ impl Node {
     /// The shell's threads; set once, before the first request.
     pub fn set_executor(&self, executor: Arc<dyn Executor>) {
         assert!(self.executor.set(executor).is_ok(), "the executor is set once");
+        self.groups.start(self);
     }
 
     pub fn executor(&self) -> &dyn Executor {
@@ -84,7 +90,13 @@ impl Node {
         let old = self.image.load_full();
         // A topic must not be seen before its partitions can be written.
         partitions::follow(self, &old, &image);
-        self.image.store(image);
+        self.image.store(image.clone());
+        let is_gone = |topic: &&Arc<TopicImage>| image.topic_by_id(topic.id).is_none();
+        let gone: Vec<(&str, Uuid)> =
+            old.topics.iter().filter(is_gone).map(|topic| (&*topic.name, topic.id)).collect();
+        if !gone.is_empty() {
+            self.groups.on_topics_deleted(self, &gone);
+        }
     }
 
     pub fn partition(&self, topic_id: Uuid, index: i32) -> Option<Arc<Partition>> {
@@ -148,11 +160,21 @@ impl Node {
             .write_log_starts(&starts.filter(|(_, start)| *start > 0).collect())
     }
 
+    /// When somebody must call `on_deadline`. `Executor::deadline_changed` tells when this comes closer.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.groups.next_deadline()
+    }
+
+    pub fn on_deadline(&self, now: Moment) {
+        self.groups.on_deadline(self, now);
+    }
+
     /// Housekeeping; call about once a second where waiting for the disk is allowed.
     pub fn maintain(&self) {
         self.maintenance
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .run(self);
+        self.groups.maintain(self);
     }
 }

@@ -7,7 +7,7 @@ use ottla_wire::primitives::Uuid;
 
 use crate::time::Timestamp;
 
-use super::group::{Group, GroupState};
+use super::classic::{Group, GroupState};
 use super::offsets::CommittedOffset;
 use super::record::GroupRecord;
 use super::reply::{CommittedTopic, FetchedPartition, FetchedTopic, OffsetDeleteReply};

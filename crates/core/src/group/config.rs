@@ -1,5 +1,7 @@
 //! What an operator may set about groups, parsed.
 
+use crate::config;
+
 /// Limits and times of the group coordinator. Defaults are Apache Kafka 4.3's.
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
@@ -21,6 +23,23 @@ pub struct GroupConfig {
     pub offset_commit_timeout_ms: u64,
     /// `message.max.bytes`: the largest batch a coordinator may append.
     pub batch_bytes_max: usize,
+}
+
+impl GroupConfig {
+    /// `batch_bytes_max` is the topic's and stays at its default here.
+    pub fn of(config: &config::GroupConfig) -> GroupConfig {
+        GroupConfig {
+            session_timeout_ms_min: config.session_timeout_ms_min,
+            session_timeout_ms_max: config.session_timeout_ms_max,
+            initial_rebalance_delay_ms: config.initial_rebalance_delay_ms,
+            group_size_max: usize::try_from(config.members_max).unwrap_or(0),
+            offset_metadata_length_max: usize::try_from(config.offset_metadata_bytes_max).unwrap_or(0),
+            offsets_retention_ms: config.offsets_retention_ms,
+            offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms.unsigned_abs(),
+            offset_commit_timeout_ms: u64::from(config.offset_commit_timeout_ms.unsigned_abs()),
+            ..GroupConfig::default()
+        }
+    }
 }
 
 impl Default for GroupConfig {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
 
-use super::group::{Group, GroupState};
+use super::classic::{Group, GroupState};
 use super::member::Member;
 use super::record::StoredGroup;
 use super::reply::{GroupReply, JoinReply, SyncReply};

@@ -14,7 +14,7 @@ use crate::time::Moment;
 use super::commits;
 use super::config::GroupConfig;
 use super::foreign::ForeignKind;
-use super::group::{Group, GroupState};
+use super::classic::{Group, GroupState};
 use super::join;
 use super::record::GroupRecord;
 use super::reply::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
 
-use super::group::{Group, GroupState};
+use super::classic::{Group, GroupState};
 use super::reply::{GroupReply, LeftMember, SyncReply};
 use super::request::{LeaveRequest, MemberRequest, SyncRequest, Ticket};
 use super::timer::Timer;

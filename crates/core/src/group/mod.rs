@@ -6,23 +6,28 @@
 //! Reading order: the modules below, top to bottom.
 
 pub mod config;
-pub mod request;
-pub mod reply;
+pub(crate) mod request;
+pub(crate) mod reply;
 pub mod record;
 pub mod offsets;
 pub mod foreign;
 pub mod timer;
 mod turn;
 mod member;
-mod group;
+mod classic;
 mod join;
 mod membership;
 mod rebalance;
-mod commits;
+pub(crate) mod commits;
 pub mod machine;
+mod loading;
+mod coordinator;
+pub(crate) mod calls;
+pub(crate) mod groups;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
 
+pub use groups::{Groups, OFFSETS_TOPIC};
 pub use turn::Now;

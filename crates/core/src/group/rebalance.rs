@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
 
-use super::group::{Group, GroupState, InitialDelay};
+use super::classic::{Group, GroupState, InitialDelay};
 use super::record::StoredGroup;
 use super::reply::{GroupReply, JoinReply, SyncReply};
 use super::timer::Timer;

@@ -9,7 +9,7 @@ use ottla_wire::primitives::Uuid;
 use crate::time::{Moment, Timestamp};
 
 use super::config::GroupConfig;
-use super::group::{Group, GroupState};
+use super::classic::{Group, GroupState};
 use super::machine::Machine;
 use super::record::GroupRecord;
 use super::reply::{GroupReply, JoinReply, Step, SyncReply};

@@ -9,7 +9,7 @@ use ottla_wire::primitives::Uuid;
 use crate::time::{Moment, Timestamp};
 
 use super::config::GroupConfig;
-use super::group::GroupState;
+use super::classic::GroupState;
 use super::machine::Machine;
 use super::record::GroupRecord;
 use super::reply::{FetchedPartition, GroupReply, JoinReply, Step, SyncReply};

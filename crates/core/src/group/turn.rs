@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::time::{Moment, Timestamp};
 
 use super::config::GroupConfig;
-use super::group::Group;
+use super::classic::Group;
 use super::record::{GroupRecord, StoredGroup};
 use super::reply::{GroupReply, Step};
 use super::request::Ticket;

@@ -1,0 +1,373 @@
+//! The machine of one partition of `__consumer_offsets` in a running broker: loaded when first needed, dropped when its
+//! log fails, asked under one lock.
+//!
+//! A reply leaves when the high watermark has passed every record the machine had applied before it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::Uuid;
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use ottla_wire::records::compression::Codec;
+use tracing::{error, warn};
+
+use crate::node::Node;
+use crate::partition::Partition;
+use crate::slot::Slot;
+use crate::time::{Clock, Moment, Timestamp};
+
+use super::config::GroupConfig;
+use super::loading;
+use super::machine::Machine;
+use super::record::GroupRecord;
+use super::reply::{GroupReply, Step};
+use super::request::{GroupRequest, Ticket};
+use super::turn::Now;
+
+/// How long a partition whose log failed has no coordinator before the log is read again.
+const RETRY_MS: u64 = 1_000;
+/// Bytes a record takes in a batch beside key and value, at most: five varints and the attributes.
+const RECORD_OVERHEAD_BYTES: usize = 32;
+
+/// A reply and what it waits for.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    pub reply: GroupReply,
+    pub partition: Arc<Partition>,
+    /// The reply may leave when the high watermark has reached this offset.
+    pub durable_at: i64,
+}
+
+pub(super) type DeliverySlot = Slot<Result<Delivery, ErrorCode>>;
+
+/// What became of a request at once.
+pub(super) enum Submitted {
+    Delivered(Delivery),
+    /// Other members have to act first.
+    Parked(Ticket, Arc<DeliverySlot>),
+    Refused(ErrorCode),
+}
+
+pub(super) struct Coordinator {
+    pub topic_id: Uuid,
+    pub partition_index: i32,
+    config: Arc<GroupConfig>,
+    codec: Codec,
+    /// Copy of the machine's next deadline in microseconds, for readers without the lock; `u64::MAX`: none.
+    deadline: AtomicU64,
+    /// Group and ticket of answers that nobody waits for any more.
+    abandoned: Mutex<Vec<(String, Ticket)>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    stage: Stage,
+    next_ticket: u64,
+    parked: BTreeMap<Ticket, Arc<DeliverySlot>>,
+    /// Who wants to know when loading has ended.
+    load_wakers: Vec<Waker>,
+}
+
+enum Stage {
+    /// Nobody has asked yet.
+    Unloaded,
+    Loading,
+    Ready(Box<Ready>),
+    /// The log could not be read or written.
+    Failed {
+        retry: Moment,
+    },
+}
+
+struct Ready {
+    machine: Machine,
+    partition: Arc<Partition>,
+    /// The offset behind the last record the machine has applied.
+    end_offset: i64,
+}
+
+/// Whether a coordinator can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readiness {
+    Ready,
+    Loading,
+    Failed,
+}
+
+impl Coordinator {
+    pub fn new(topic_id: Uuid, partition_index: i32, config: Arc<GroupConfig>, codec: Codec) -> Coordinator {
+        Coordinator {
+            topic_id,
+            partition_index,
+            config,
+            codec,
+            deadline: AtomicU64::new(u64::MAX),
+            abandoned: Mutex::new(Vec::new()),
+            state: Mutex::new(State {
+                stage: Stage::Unloaded,
+                next_ticket: 0,
+                parked: BTreeMap::new(),
+                load_wakers: Vec::new(),
+            }),
+        }
+    }
+
+    /// Starts loading unless that has happened; registers `waker` for its end.
+    pub fn load(self: &Arc<Self>, node: &Node, waker: Option<&Waker>) -> Readiness {
+        let mut state = self.lock();
+        match &state.stage {
+            Stage::Ready(_) => return Readiness::Ready,
+            Stage::Failed { retry } if *retry > node.clock.moment() => return Readiness::Failed,
+            Stage::Loading => {
+                state.load_wakers.extend(waker.cloned());
+                return Readiness::Loading;
+            }
+            Stage::Unloaded | Stage::Failed { .. } => {}
+        }
+        let Some(partition) = node.partition(self.topic_id, self.partition_index) else {
+            return Readiness::Failed;
+        };
+        let view = partition.view();
+        if view.offsets.start == view.offsets.end {
+            // A new partition needs no thread that may wait for the disk.
+            let machine = self.new_machine(node);
+            self.become_ready(node, &mut state, machine, partition, view.offsets.end);
+            return Readiness::Ready;
+        }
+        state.stage = Stage::Loading;
+        state.load_wakers.extend(waker.cloned());
+        drop(state);
+        let coordinator = self.clone();
+        node.executor()
+            .cold_read(Box::new(move |node| coordinator.run_load(node, partition)));
+        Readiness::Loading
+    }
+
+    /// Reads the log from start to end; nobody but the coordinator appends to it, so the end stands still meanwhile.
+    fn run_load(&self, node: &Node, partition: Arc<Partition>) {
+        let view = partition.view();
+        let mut machine = self.new_machine(node);
+        let end = ottla_log::Bound {
+            offset: view.offsets.end,
+            position: None,
+        };
+        let result = loading::replay(&view.reader, end, &mut machine);
+        let mut state = self.lock();
+        match result {
+            Ok(replayed) => {
+                if replayed.skipped > 0 {
+                    let (partition, skipped) = (partition.index, replayed.skipped);
+                    warn!(
+                        partition,
+                        skipped, "records of unknown types in the offsets topic are kept but not read"
+                    );
+                }
+                self.become_ready(node, &mut state, machine, partition, view.offsets.end);
+            }
+            Err(error) => {
+                error!(partition = partition.index, %error, "no coordinator: the offsets topic cannot be read");
+                self.fail(node, &mut state);
+            }
+        }
+        let wakers = std::mem::take(&mut state.load_wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        node.executor().deadline_changed();
+    }
+
+    fn new_machine(&self, node: &Node) -> Machine {
+        Machine::new(self.config.clone(), node.groups.random.next())
+    }
+
+    fn become_ready(
+        &self,
+        node: &Node,
+        state: &mut State,
+        mut machine: Machine,
+        partition: Arc<Partition>,
+        end_offset: i64,
+    ) {
+        let step = machine.arm(now(&*node.clock));
+        state.stage = Stage::Ready(Box::new(Ready {
+            machine,
+            partition,
+            end_offset,
+        }));
+        // If that fails, so does the next request, and says why.
+        let _ = self.carry_out(node, state, step, None);
+    }
+
+    pub fn submit(self: &Arc<Self>, node: &Node, request: GroupRequest<'_>) -> Submitted {
+        match self.load(node, None) {
+            Readiness::Ready => {}
+            Readiness::Loading => return Submitted::Refused(ErrorCode::CoordinatorLoadInProgress),
+            Readiness::Failed => return Submitted::Refused(ErrorCode::CoordinatorNotAvailable),
+        }
+        let mut state = self.lock();
+        let ticket = Ticket(state.next_ticket);
+        state.next_ticket += 1;
+        let Stage::Ready(ready) = &mut state.stage else {
+            return Submitted::Refused(ErrorCode::CoordinatorNotAvailable);
+        };
+        if ready.partition.is_deleted() {
+            return Submitted::Refused(ErrorCode::NotCoordinator);
+        }
+        let step = ready.machine.handle(now(&*node.clock), ticket, request);
+        match self.carry_out(node, &mut state, step, Some(ticket)) {
+            Ok(Some(delivery)) => Submitted::Delivered(delivery),
+            Ok(None) => {
+                let slot = Arc::new(DeliverySlot::default());
+                state.parked.insert(ticket, slot.clone());
+                Submitted::Parked(ticket, slot)
+            }
+            Err(error) => Submitted::Refused(error),
+        }
+    }
+
+    /// Lets the machine act without being asked.
+    pub fn act(&self, node: &Node, act: impl FnOnce(&mut Machine, Now) -> Step) {
+        let mut state = self.lock();
+        if let Stage::Ready(ready) = &mut state.stage {
+            let step = act(&mut ready.machine, now(&*node.clock));
+            // Whoever waits has been told if that failed.
+            let _ = self.carry_out(node, &mut state, step, None);
+        }
+    }
+
+    /// The connection that waited is closed. Noted here, without the machine's lock, and acted upon soon.
+    pub fn abandon(&self, group_id: String, ticket: Ticket) {
+        self.abandoned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((group_id, ticket));
+    }
+
+    /// Lets the machine know of closed connections.
+    pub fn settle_abandoned(&self, node: &Node) {
+        let abandoned = std::mem::take(&mut *self.abandoned.lock().unwrap_or_else(PoisonError::into_inner));
+        if abandoned.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        for (group_id, ticket) in abandoned {
+            if state.parked.remove(&ticket).is_some()
+                && let Stage::Ready(ready) = &mut state.stage
+            {
+                ready.machine.abandon(now(&*node.clock), &group_id, ticket);
+            }
+        }
+        let _ = self.carry_out(node, &mut state, Step::default(), None);
+    }
+
+    pub fn deadline(&self) -> Option<Moment> {
+        Some(self.deadline.load(Ordering::Relaxed))
+            .filter(|deadline| *deadline != u64::MAX)
+            .map(Moment)
+    }
+
+    pub fn on_deadline(&self, node: &Node) {
+        self.act(node, |machine, now| machine.on_deadline(now));
+    }
+
+    /// Makes a step's records part of the log and hands out its replies: `own` to the caller, the rest to their slots.
+    ///
+    /// - Errors: the log did not take the records. The machine, which has applied them, is gone; whoever waited was told.
+    fn carry_out(
+        &self,
+        node: &Node,
+        state: &mut State,
+        step: Step,
+        own: Option<Ticket>,
+    ) -> Result<Option<Delivery>, ErrorCode> {
+        let Stage::Ready(ready) = &mut state.stage else {
+            return Ok(None);
+        };
+        if !step.records.is_empty() {
+            let timestamp = node.clock.timestamp();
+            let batches = build(&step.records, timestamp, self.codec, self.config.batch_bytes_max);
+            match ready.partition.append_internal(node, &batches) {
+                Ok(appended) => ready.end_offset = appended.last_offset + 1,
+                Err(error) => {
+                    error!(partition = ready.partition.index, %error, "the coordinator starts over: a write failed");
+                    self.fail(node, state);
+                    return Err(ErrorCode::CoordinatorNotAvailable);
+                }
+            }
+        }
+        let mut own_delivery = None;
+        for (ticket, reply) in step.replies {
+            let delivery = Delivery {
+                reply,
+                partition: ready.partition.clone(),
+                durable_at: ready.end_offset,
+            };
+            if Some(ticket) == own {
+                own_delivery = Some(delivery);
+            } else if let Some(slot) = state.parked.remove(&ticket) {
+                slot.fill(Ok(delivery));
+            }
+        }
+        let earlier = self.note_deadline(ready.machine.next_deadline());
+        if earlier {
+            node.executor().deadline_changed();
+        }
+        Ok(own_delivery)
+    }
+
+    /// Drops the machine. The log tells the next one what really happened.
+    fn fail(&self, node: &Node, state: &mut State) {
+        state.stage = Stage::Failed {
+            retry: node.clock.moment().after_ms(RETRY_MS),
+        };
+        for slot in std::mem::take(&mut state.parked).into_values() {
+            slot.fill(Err(ErrorCode::CoordinatorNotAvailable));
+        }
+        self.note_deadline(None);
+    }
+
+    /// Whether the deadline came closer.
+    fn note_deadline(&self, deadline: Option<Moment>) -> bool {
+        let deadline = deadline.map_or(u64::MAX, |deadline| deadline.0);
+        deadline < self.deadline.swap(deadline, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in here is a bug in a machine; the state it left is unknown, so nobody may go on with it.
+        let mut guard = match self.state.lock() {
+            Ok(guard) => return guard,
+            Err(poisoned) => PoisonError::into_inner(poisoned),
+        };
+        guard.stage = Stage::Unloaded;
+        self.state.clear_poison();
+        guard
+    }
+}
+
+pub(super) fn now(clock: &dyn Clock) -> Now {
+    Now {
+        moment: clock.moment(),
+        timestamp: clock.timestamp(),
+    }
+}
+
+/// As few batches as the size limit allows. What one request changes fits into one; a clean-up may take several.
+fn build(records: &[GroupRecord], timestamp: Timestamp, codec: Codec, batch_bytes_max: usize) -> Vec<u8> {
+    let options = BatchOptions {
+        compression: codec.into(),
+        ..BatchOptions::default()
+    };
+    let mut builder = BatchBuilder::new(options);
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    for record in records {
+        let value = record.encode(&mut key, &mut value);
+        let record_bytes = RECORD_OVERHEAD_BYTES + key.len() + value.map_or(0, <[u8]>::len);
+        if builder.record_count() > 0 && builder.uncompressed_bytes() + record_bytes > batch_bytes_max {
+            builder = BatchBuilder::append_to(builder.finish(), options);
+        }
+        builder.append(timestamp.0, Some(&key), value, &[]);
+    }
+    builder.finish()
+}

@@ -1,0 +1,248 @@
+//! All groups of a broker: which coordinator is whose, and when one of them must act.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::Waker;
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::Uuid;
+use ottla_wire::records::compression::Codec;
+
+use crate::config::NodeConfig;
+use crate::node::Node;
+use crate::random::Random;
+use crate::slot::Slot;
+use crate::time::Moment;
+
+use super::calls::Call;
+use super::config::GroupConfig;
+use super::coordinator::{Coordinator, Readiness};
+use super::request::GroupRequest;
+
+pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
+
+pub struct Groups {
+    config: Arc<GroupConfig>,
+    codec: Codec,
+    /// Makes member ids.
+    pub(super) random: Random,
+    /// By partition of the offsets topic.
+    coordinators: RwLock<BTreeMap<i32, Arc<Coordinator>>>,
+}
+
+impl Groups {
+    pub fn new(config: &NodeConfig) -> Groups {
+        let codec = i16::try_from(config.offsets_topic.compression_codec)
+            .ok()
+            .and_then(Codec::from_id);
+        Groups {
+            config: Arc::new(GroupConfig::of(&config.group)),
+            codec: codec.unwrap_or(Codec::None),
+            // Whatever else draws from the seed must not draw the same numbers.
+            random: Random::new(config.seed.map(|part| part.rotate_left(17) ^ 0x67726f757073)),
+            coordinators: RwLock::default(),
+        }
+    }
+
+    /// Begins to load every coordinator: sessions of known members run, offsets of idle groups expire.
+    pub fn start(&self, node: &Node) {
+        for coordinator in self.all(node) {
+            coordinator.load(node, None);
+        }
+    }
+
+    /// Asks the coordinator of `group_id`.
+    pub(crate) fn call(&self, node: &Node, group_id: &str, request: GroupRequest<'_>) -> Call {
+        match self.coordinator_of(node, group_id) {
+            Some(coordinator) => self.call_coordinator(node, &coordinator, group_id, request),
+            None => Call::answered(Err(ErrorCode::CoordinatorNotAvailable)),
+        }
+    }
+
+    /// Asks every coordinator.
+    pub(crate) fn call_all(&self, node: &Node, request: &GroupRequest<'_>) -> Vec<Call> {
+        let call =
+            |coordinator: &Arc<Coordinator>| self.call_coordinator(node, coordinator, "", request.clone());
+        self.all(node).iter().map(call).collect()
+    }
+
+    fn call_coordinator(
+        &self,
+        node: &Node,
+        coordinator: &Arc<Coordinator>,
+        group_id: &str,
+        request: GroupRequest<'_>,
+    ) -> Call {
+        let submitted = coordinator.submit(node, request);
+        Call::new(
+            node,
+            coordinator,
+            group_id,
+            submitted,
+            self.config.offset_commit_timeout_ms,
+        )
+    }
+
+    /// Whether the coordinator of `group_id` can be asked; it is loaded if not, and `waker` woken then.
+    pub(crate) fn prepare(&self, node: &Node, group_id: &str, waker: &Waker) -> Preparation {
+        match self.coordinator_of(node, group_id) {
+            None => Preparation::NoTopic,
+            Some(coordinator) => match coordinator.load(node, Some(waker)) {
+                Readiness::Ready => Preparation::Ready,
+                Readiness::Loading => Preparation::Loading,
+                Readiness::Failed => Preparation::Failed,
+            },
+        }
+    }
+
+    /// Asks the controller for the offsets topic.
+    pub(crate) fn create_topic(&self, _node: &Node) -> Arc<Slot<Result<(), ErrorCode>>> {
+        let slot = Arc::new(Slot::default());
+        slot.fill(Err(ErrorCode::CoordinatorNotAvailable));
+        slot
+    }
+
+    /// The topics are gone, and their offsets with them.
+    pub fn on_topics_deleted(&self, node: &Node, topics: &[(&str, Uuid)]) {
+        for coordinator in self.loaded() {
+            coordinator.act(node, |machine, now| machine.on_topics_deleted(now, topics));
+        }
+    }
+
+    pub fn next_deadline(&self) -> Option<Moment> {
+        let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
+        coordinators
+            .values()
+            .filter_map(|coordinator| coordinator.deadline())
+            .min()
+    }
+
+    pub fn on_deadline(&self, node: &Node, now: Moment) {
+        for coordinator in self.loaded() {
+            if coordinator.deadline().is_some_and(|deadline| deadline <= now) {
+                coordinator.on_deadline(node);
+            }
+        }
+    }
+
+    /// Call about once a second: looks after members whose connections were closed, and after failed coordinators.
+    pub fn maintain(&self, node: &Node) {
+        for coordinator in self.all(node) {
+            coordinator.load(node, None);
+            coordinator.settle_abandoned(node);
+        }
+    }
+
+    fn coordinator_of(&self, node: &Node, group_id: &str) -> Option<Arc<Coordinator>> {
+        let topic = offsets_topic(node)?;
+        Some(self.coordinator(&topic, partition_for(group_id, topic.partition_count)))
+    }
+
+    fn all(&self, node: &Node) -> Vec<Arc<Coordinator>> {
+        let Some(topic) = offsets_topic(node) else {
+            return Vec::new();
+        };
+        (0..topic.partition_count)
+            .map(|index| self.coordinator(&topic, index))
+            .collect()
+    }
+
+    fn loaded(&self) -> Vec<Arc<Coordinator>> {
+        self.coordinators
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
+    }
+
+    /// A topic that was deleted and created again has new coordinators.
+    fn coordinator(&self, topic: &OffsetsTopic, partition_index: i32) -> Arc<Coordinator> {
+        let is_current = |known: &&Arc<Coordinator>| known.topic_id == topic.topic_id;
+        {
+            let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = coordinators.get(&partition_index).filter(is_current) {
+                return known.clone();
+            }
+        }
+        let mut coordinators = self.coordinators.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = coordinators.get(&partition_index).filter(is_current) {
+            return known.clone();
+        }
+        let config = GroupConfig {
+            batch_bytes_max: topic.batch_bytes_max,
+            ..(*self.config).clone()
+        };
+        let coordinator = Coordinator::new(topic.topic_id, partition_index, Arc::new(config), self.codec);
+        let coordinator = Arc::new(coordinator);
+        coordinators.insert(partition_index, coordinator.clone());
+        coordinator
+    }
+}
+
+/// What stands between a client and its coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Preparation {
+    Ready,
+    Loading,
+    NoTopic,
+    Failed,
+}
+
+/// What a coordinator must know of its topic.
+struct OffsetsTopic {
+    topic_id: Uuid,
+    /// At least 1.
+    partition_count: i32,
+    batch_bytes_max: usize,
+}
+
+fn offsets_topic(node: &Node) -> Option<OffsetsTopic> {
+    let image = node.image();
+    let topic = image.topic(OFFSETS_TOPIC)?;
+    Some(OffsetsTopic {
+        topic_id: topic.id,
+        partition_count: i32::try_from(topic.partitions.len())
+            .ok()
+            .filter(|count| *count > 0)?,
+        batch_bytes_max: usize::try_from(topic.config.max_message_bytes).unwrap_or(0),
+    })
+}
+
+/// Java's `String.hashCode`, made positive as Apache Kafka's `Utils.abs` does, modulo the number of partitions.
+pub fn partition_for(group_id: &str, partition_count: i32) -> i32 {
+    let hash = group_id.encode_utf16().fold(0i32, |hash, unit| {
+        hash.wrapping_mul(31).wrapping_add(i32::from(unit))
+    });
+    let positive = if hash == i32::MIN { 0 } else { hash.abs() };
+    positive % partition_count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(group_id: &str, hash: i32) {
+        let positive = i64::from(hash).abs();
+        assert_eq!(
+            i64::from(partition_for(group_id, 50)),
+            positive % 50,
+            "{group_id}"
+        );
+    }
+
+    #[test]
+    fn a_group_is_found_where_java_puts_it() {
+        // Values of String.hashCode from a JVM.
+        check("", 0);
+        check("g", 103);
+        check("console-consumer-12345", 158_455_506);
+        check("grüße-😀", 347_391_577);
+    }
+
+    #[test]
+    fn the_one_hash_without_a_positive_counterpart_counts_as_zero() {
+        // "polygenelubricants" hashes to i32::MIN.
+        assert_eq!(partition_for("polygenelubricants", 50), 0);
+    }
+}

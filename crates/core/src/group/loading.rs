@@ -1,0 +1,180 @@
+//! From a partition of `__consumer_offsets` to a machine that knows what it says.
+
+use std::fmt;
+use std::io;
+
+use ottla_log::disk::DiskFile;
+use ottla_log::{Bound, LogReader, Read, ReadError, ReadMode};
+use ottla_wire::primitives::DecodeError;
+use ottla_wire::records::batch::{Batch, BatchError, batches};
+use ottla_wire::records::compression::{self, Codec, CompressionError};
+use ottla_wire::records::control::{ControlError, ControlRecord, TransactionResult};
+use ottla_wire::records::record::{RecordError, Records};
+
+use super::machine::Machine;
+use super::record::GroupRecord;
+
+/// How much is read at a time, like `offsets.load.buffer.size`; a larger batch is read whole.
+const READ_BYTES: u32 = 5 * 1024 * 1024;
+/// A coordinator's batch is bounded by `message.max.bytes` before compression; this leaves room for any setting of it.
+const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What a replay went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    pub records: u64,
+    /// Records of types that nobody here knows. They stay in the log.
+    pub skipped: u64,
+}
+
+/// Replays what lies below `bound`. Waits for the disk.
+pub fn replay(reader: &LogReader, bound: Bound, machine: &mut Machine) -> Result<Replayed, LoadError> {
+    let mut replayed = Replayed::default();
+    let mut offset = reader.start_offset();
+    while let Read::Region(read) = reader
+        .read(offset, READ_BYTES, true, bound, ReadMode::Blocking)
+        .map_err(LoadError::Read)?
+    {
+        let file = &*read.region.file;
+        let buffer = read_region(file, read.region.position, read.region.bytes).map_err(LoadError::Io)?;
+        let next = replay_batches(&buffer, machine, &mut replayed)?;
+        // A region begins with a whole batch, so it always leads further.
+        offset = next
+            .filter(|next| *next > offset)
+            .ok_or(LoadError::Incomplete { offset })?;
+    }
+    Ok(replayed)
+}
+
+fn read_region(file: &dyn DiskFile, position: u64, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], position + filled as u64)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+    }
+    Ok(buffer)
+}
+
+/// Replays whole batches; a last one that is cut is left for the next read. Returns the offset behind the last.
+fn replay_batches(
+    bytes: &[u8],
+    machine: &mut Machine,
+    replayed: &mut Replayed,
+) -> Result<Option<i64>, LoadError> {
+    let mut next = None;
+    for batch in batches(bytes) {
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(BatchError::Truncated { .. }) => break,
+            Err(error) => return Err(LoadError::Batch(error)),
+        };
+        batch.verify_checksum().map_err(LoadError::Batch)?;
+        replay_batch(&batch, machine, replayed)?;
+        next = Some(batch.header.next_offset());
+    }
+    Ok(next)
+}
+
+fn replay_batch(batch: &Batch<'_>, machine: &mut Machine, replayed: &mut Replayed) -> Result<(), LoadError> {
+    let header = &batch.header;
+    let offset = header.base_offset;
+    let mut plain = Vec::new();
+    let records = match header.compression() {
+        Some(Codec::None) => batch.records(),
+        codec => {
+            let codec = codec.ok_or(LoadError::UnknownCodec { offset })?;
+            compression::decompress(codec, batch.record_bytes(), DECOMPRESSED_BYTES_MAX, &mut plain)
+                .map_err(|error| LoadError::Compression { offset, error })?;
+            Records::new(header, &plain)
+        }
+    };
+    for record in records {
+        let record = record.map_err(|error| LoadError::Record { offset, error })?;
+        if header.is_control() {
+            let control =
+                ControlRecord::decode(&record).map_err(|error| LoadError::Control { offset, error })?;
+            if let ControlRecord::EndTransaction { result, .. } = control {
+                machine.apply_marker(header.producer_id, result == TransactionResult::Commit);
+            }
+            continue;
+        }
+        let Some(key) = record.key else {
+            replayed.skipped += 1;
+            continue;
+        };
+        match GroupRecord::decode(key, record.value) {
+            Ok(Some(record)) if header.is_transactional() => {
+                machine.apply_transactional(header.producer_id, record);
+            }
+            Ok(Some(record)) => machine.apply(&record),
+            Ok(None) => replayed.skipped += 1,
+            Err(error) => {
+                return Err(LoadError::Content {
+                    offset: record.offset,
+                    error,
+                });
+            }
+        }
+        replayed.records += 1;
+    }
+    Ok(())
+}
+
+/// Why a partition has no coordinator.
+#[derive(Debug)]
+pub enum LoadError {
+    Read(ReadError),
+    Io(io::Error),
+    Batch(BatchError),
+    UnknownCodec {
+        offset: i64,
+    },
+    Compression {
+        offset: i64,
+        error: CompressionError,
+    },
+    Record {
+        offset: i64,
+        error: RecordError,
+    },
+    Control {
+        offset: i64,
+        error: ControlError,
+    },
+    /// A record that says something we cannot read: going on would forget it.
+    Content {
+        offset: i64,
+        error: DecodeError,
+    },
+    /// The log has no whole batch where one should begin.
+    Incomplete {
+        offset: i64,
+    },
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Read(error) => write!(f, "{error}"),
+            LoadError::Io(error) => write!(f, "cannot read the log: {error}"),
+            LoadError::Batch(error) => write!(f, "{error}"),
+            LoadError::UnknownCodec { offset } => {
+                write!(f, "unknown compression of the batch at offset {offset}")
+            }
+            LoadError::Compression { offset, error } => write!(f, "batch at offset {offset}: {error}"),
+            LoadError::Record { offset, error } => {
+                write!(f, "record in the batch at offset {offset}: {error}")
+            }
+            LoadError::Control { offset, error } => write!(f, "control batch at offset {offset}: {error}"),
+            LoadError::Content { offset, error } => {
+                write!(f, "unreadable record at offset {offset}: {error}")
+            }
+            LoadError::Incomplete { offset } => write!(f, "no whole batch at offset {offset}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}

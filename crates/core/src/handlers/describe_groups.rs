@@ -1,0 +1,108 @@
+//! DescribeGroups, versions 0 to 6. 3: KIP-430, authorized operations. 4: KIP-345, instance ids. 6: KIP-1043, an unknown
+//! group is an error.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::describe_groups::{
+    DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember,
+};
+
+use crate::group::calls::{Answer, reply_when_answered};
+use crate::group::reply::{DescribedGroup as Described, DescribedMember, GroupReply};
+use crate::group::request::GroupRequest;
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+const FIRST_VERSION_WITH_NOT_FOUND: i16 = 6;
+/// Nobody asked.
+const NO_AUTHORIZED_OPERATIONS: i32 = i32::MIN;
+/// One bit per code of `AclOperation`: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS. Without an authorizer
+/// everybody may do what can be done with a group.
+const ALL_GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: DescribeGroupsRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let version = request.api_version;
+    let call = |group_id: &&str| {
+        node.groups
+            .call(node, group_id, GroupRequest::Describe(vec![group_id]))
+    };
+    let calls = body.groups.iter().map(call).collect();
+    let group_ids: Vec<String> = body
+        .groups
+        .iter()
+        .map(|group_id| (*group_id).to_owned())
+        .collect();
+    let authorized_operations = match body.include_authorized_operations {
+        true => ALL_GROUP_OPERATIONS,
+        false => NO_AUTHORIZED_OPERATIONS,
+    };
+    reply_when_answered(node, calls, reply, move |_, answers, reply| {
+        let groups: Vec<Described> = group_ids
+            .iter()
+            .zip(answers)
+            .map(|(group_id, answer)| described(group_id, answer))
+            .collect();
+        let response = DescribeGroupsResponse {
+            groups: groups
+                .iter()
+                .map(|group| group_response(group, version, authorized_operations))
+                .collect(),
+            ..DescribeGroupsResponse::default()
+        };
+        response.encode(&mut reply.bytes, version);
+    })
+}
+
+fn described(group_id: &str, answer: Answer) -> Described {
+    let error = match answer {
+        Ok(GroupReply::Describe(mut groups)) if groups.len() == 1 => return groups.remove(0),
+        Ok(_) => ErrorCode::UnknownServerError,
+        Err(error) => error,
+    };
+    Described {
+        error,
+        group_id: group_id.into(),
+        state: "",
+        protocol_type: "".into(),
+        protocol: "".into(),
+        members: Vec::new(),
+    }
+}
+
+fn group_response(group: &Described, version: i16, authorized_operations: i32) -> DescribedGroup<'_> {
+    let is_unknown = group.error == ErrorCode::GroupIdNotFound;
+    let tells_unknown = version >= FIRST_VERSION_WITH_NOT_FOUND;
+    DescribedGroup {
+        error_code: if is_unknown && !tells_unknown {
+            0
+        } else {
+            group.error.code()
+        },
+        error_message: (is_unknown && tells_unknown).then_some("no classic group with this id"),
+        group_id: &group.group_id,
+        group_state: group.state,
+        protocol_type: &group.protocol_type,
+        protocol_data: &group.protocol,
+        members: group.members.iter().map(member_response).collect(),
+        authorized_operations: match group.error {
+            ErrorCode::None => authorized_operations,
+            _ => NO_AUTHORIZED_OPERATIONS,
+        },
+    }
+}
+
+fn member_response(member: &DescribedMember) -> DescribedGroupMember<'_> {
+    DescribedGroupMember {
+        member_id: &member.member_id,
+        group_instance_id: member.group_instance_id.as_deref(),
+        client_id: &member.client_id,
+        client_host: &member.client_host,
+        member_metadata: &member.metadata,
+        member_assignment: &member.assignment,
+    }
+}

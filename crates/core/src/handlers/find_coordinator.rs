@@ -1,0 +1,205 @@
+//! FindCoordinator, versions 0 to 6. 1: transactions. 4: KIP-699, many keys. 6: KIP-932, share groups.
+//!
+//! Deviation: the answer waits until the coordinator is loaded, and until `__consumer_offsets` exists, instead of
+//! sending the client into a round of retries. Transactions and share groups have no coordinator here, and the answer
+//! says so in words.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
+
+use crate::group::groups::Preparation;
+use crate::node::Node;
+use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
+use crate::request::Request;
+use crate::slot::Slot;
+use crate::time::Moment;
+
+const FIRST_BATCH_VERSION: i16 = 4;
+const GROUP_KEY: i8 = 0;
+const TRANSACTION_KEY: i8 = 1;
+
+/// Creating the topic or loading a coordinator normally takes milliseconds; a client asks again after this.
+const WAIT_MS: u64 = 5_000;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: FindCoordinatorRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let keys = match request.api_version {
+        FIRST_BATCH_VERSION.. => body
+            .coordinator_keys
+            .iter()
+            .map(|key| (*key).to_owned())
+            .collect(),
+        _ => vec![body.key.to_owned()],
+    };
+    let mut search = Search {
+        version: request.api_version,
+        key_type: body.key_type,
+        keys,
+        listener_name: request.connection.listener_name.clone(),
+        creation: None,
+        deadline: node.clock.moment().after_ms(WAIT_MS),
+    };
+    match search.poll(node, Waker::noop(), reply) {
+        Poll::Ready(()) => Handled::Replied,
+        Poll::Pending => Handled::Pending(Box::new(search)),
+    }
+}
+
+struct Search {
+    version: i16,
+    key_type: i8,
+    keys: Vec<String>,
+    listener_name: Arc<str>,
+    /// The controller's answer to the wish for an offsets topic.
+    creation: Option<Arc<Slot<Result<(), ErrorCode>>>>,
+    deadline: Moment,
+}
+
+struct Found {
+    error: ErrorCode,
+    message: Option<&'static str>,
+}
+
+impl Found {
+    const HERE: Found = Found {
+        error: ErrorCode::None,
+        message: None,
+    };
+
+    fn error(error: ErrorCode) -> Found {
+        Found {
+            error,
+            message: Some(error.description()),
+        }
+    }
+}
+
+impl PendingReply for Search {
+    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        if self.key_type == GROUP_KEY && !self.is_prepared(node, waker) && node.clock.moment() < self.deadline
+        {
+            return Poll::Pending;
+        }
+        let found: Vec<Found> = self.keys.iter().map(|key| self.find(node, key)).collect();
+        self.encode(node, &found, reply);
+        Poll::Ready(())
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        Some(self.deadline)
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        if self.creation.is_some() {
+            WaitKind::Controller
+        } else {
+            WaitKind::ColdRead
+        }
+    }
+}
+
+impl Search {
+    /// Whether there is nothing left to wait for.
+    fn is_prepared(&mut self, node: &Node, waker: &Waker) -> bool {
+        if let Some(creation) = &self.creation {
+            match creation.take_or_register(waker) {
+                None => return false,
+                Some(Ok(())) => self.creation = None,
+                Some(Err(_)) => {
+                    self.creation = None;
+                    return true;
+                }
+            }
+        }
+        let preparations: Vec<Preparation> = self
+            .keys
+            .iter()
+            .map(|key| node.groups.prepare(node, key, waker))
+            .collect();
+        if preparations.contains(&Preparation::NoTopic) {
+            let creation = node.groups.create_topic(node);
+            let is_done = creation.take_or_register(waker).is_some();
+            if !is_done {
+                self.creation = Some(creation);
+                return false;
+            }
+        }
+        !preparations.contains(&Preparation::Loading)
+    }
+
+    fn find(&self, node: &Node, key: &str) -> Found {
+        match self.key_type {
+            GROUP_KEY => match node.groups.prepare(node, key, Waker::noop()) {
+                Preparation::Ready => Found::HERE,
+                Preparation::Loading => Found::error(ErrorCode::CoordinatorLoadInProgress),
+                Preparation::NoTopic | Preparation::Failed => {
+                    Found::error(ErrorCode::CoordinatorNotAvailable)
+                }
+            },
+            TRANSACTION_KEY => Found {
+                error: ErrorCode::InvalidRequest,
+                message: Some("this broker does not support transactions yet"),
+            },
+            _ => Found {
+                error: ErrorCode::InvalidRequest,
+                message: Some("this broker coordinates no keys of this type"),
+            },
+        }
+    }
+
+    fn encode(&self, node: &Node, found: &[Found], reply: &mut ReplyBuffer) {
+        let image = node.image();
+        let node_id = node.config.node_id;
+        let endpoint = image
+            .brokers
+            .get(&node_id)
+            .and_then(|broker| broker.endpoint(&self.listener_name));
+        let coordinator = |(key, found): (&'_ String, &Found)| {
+            let address = endpoint.filter(|_| found.error == ErrorCode::None);
+            (
+                key.clone(),
+                address.map(|endpoint| (endpoint.host.clone(), i32::from(endpoint.port))),
+            )
+        };
+        let addresses: Vec<_> = self.keys.iter().zip(found).map(coordinator).collect();
+        let coordinators = addresses.iter().zip(found).map(|((key, address), found)| {
+            let is_unreachable = address.is_none() && found.error == ErrorCode::None;
+            let error = if is_unreachable {
+                ErrorCode::CoordinatorNotAvailable
+            } else {
+                found.error
+            };
+            Coordinator {
+                key,
+                node_id: if address.is_some() { node_id } else { -1 },
+                host: address.as_ref().map_or("", |(host, _)| host),
+                port: address.as_ref().map_or(-1, |(_, port)| *port),
+                error_code: error.code(),
+                error_message: found.message,
+            }
+        });
+        let coordinators: Vec<Coordinator<'_>> = coordinators.collect();
+        let response = match (self.version, coordinators.first()) {
+            (..FIRST_BATCH_VERSION, Some(only)) => FindCoordinatorResponse {
+                error_code: only.error_code,
+                error_message: only.error_message,
+                node_id: only.node_id,
+                host: only.host,
+                port: only.port,
+                ..FindCoordinatorResponse::default()
+            },
+            _ => FindCoordinatorResponse {
+                coordinators,
+                ..FindCoordinatorResponse::default()
+            },
+        };
+        response.encode(&mut reply.bytes, self.version);
+    }
+}

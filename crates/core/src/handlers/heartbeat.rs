@@ -1,0 +1,46 @@
+//! Heartbeat, versions 0 to 4. 3: KIP-345, static members.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::heartbeat::{HeartbeatRequest, HeartbeatResponse};
+
+use crate::group::calls::{Call, reply_when_answered};
+use crate::group::reply::GroupReply;
+use crate::group::request::{GroupRequest, MemberRequest};
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: HeartbeatRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let version = request.api_version;
+    let call = if body.group_id.is_empty() {
+        Call::answered(Err(ErrorCode::InvalidGroupId))
+    } else {
+        let heartbeat = MemberRequest {
+            group_id: body.group_id,
+            generation_id: body.generation_id,
+            member_id: body.member_id,
+            group_instance_id: body.group_instance_id,
+        };
+        node.groups
+            .call(node, body.group_id, GroupRequest::Heartbeat(heartbeat))
+    };
+    reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
+        let error = match answers.pop() {
+            Some(Ok(GroupReply::Heartbeat(error))) => error,
+            // Whoever is a member will find out when the group is loaded; nobody should rebalance for that.
+            Some(Err(ErrorCode::CoordinatorLoadInProgress)) => ErrorCode::None,
+            Some(Err(error)) => error,
+            _ => ErrorCode::UnknownServerError,
+        };
+        let response = HeartbeatResponse {
+            error_code: error.code(),
+            ..HeartbeatResponse::default()
+        };
+        response.encode(&mut reply.bytes, version);
+    })
+}

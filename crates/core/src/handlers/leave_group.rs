@@ -1,0 +1,71 @@
+//! LeaveGroup, versions 0 to 5. 3: KIP-345, many members at once, by instance id if need be. 5: KIP-800, reasons, which
+//! we ignore.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberResponse};
+
+use crate::group::calls::{Answer, Call, reply_when_answered};
+use crate::group::reply::GroupReply;
+use crate::group::request::{GroupRequest, LeaveRequest};
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+/// The first version that speaks of several members.
+const FIRST_BATCH_VERSION: i16 = 3;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: LeaveGroupRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let version = request.api_version;
+    let call = if body.group_id.is_empty() {
+        Call::answered(Err(ErrorCode::InvalidGroupId))
+    } else {
+        let members = if version < FIRST_BATCH_VERSION {
+            vec![(body.member_id, None)]
+        } else {
+            body.members
+                .iter()
+                .map(|member| (member.member_id, member.group_instance_id))
+                .collect()
+        };
+        let leave = LeaveRequest {
+            group_id: body.group_id,
+            members,
+        };
+        node.groups.call(node, body.group_id, GroupRequest::Leave(leave))
+    };
+    reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
+        encode(answers.pop(), version, reply);
+    })
+}
+
+fn encode(answer: Option<Answer>, version: i16, reply: &mut ReplyBuffer) {
+    let (error, left) = match answer {
+        Some(Ok(GroupReply::Leave(left))) => (ErrorCode::None, left),
+        Some(Err(error)) => (error, Vec::new()),
+        _ => (ErrorCode::UnknownServerError, Vec::new()),
+    };
+    let only_error = left.first().map_or(error, |member| member.error);
+    let members = left.iter().map(|member| MemberResponse {
+        member_id: &member.member_id,
+        group_instance_id: member.group_instance_id.as_deref(),
+        error_code: member.error.code(),
+    });
+    let response = if version < FIRST_BATCH_VERSION {
+        LeaveGroupResponse {
+            error_code: only_error.code(),
+            ..LeaveGroupResponse::default()
+        }
+    } else {
+        LeaveGroupResponse {
+            error_code: error.code(),
+            members: members.collect(),
+            ..LeaveGroupResponse::default()
+        }
+    };
+    response.encode(&mut reply.bytes, version);
+}

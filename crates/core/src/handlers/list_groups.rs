@@ -1,0 +1,57 @@
+//! ListGroups, versions 0 to 5. 4: KIP-518, states. 5: KIP-848, types.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
+
+use crate::group::calls::{Answer, reply_when_answered};
+use crate::group::reply::{GroupReply, ListedGroup as Listed};
+use crate::group::request::{GroupRequest, ListRequest};
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: ListGroupsRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let version = request.api_version;
+    let lower = |filter: &Vec<&str>| filter.iter().map(|wanted| wanted.trim().to_lowercase()).collect();
+    let list = ListRequest {
+        states: lower(&body.states_filter),
+        types: lower(&body.types_filter),
+    };
+    let calls = node.groups.call_all(node, &GroupRequest::List(list));
+    reply_when_answered(node, calls, reply, move |_, answers, reply| {
+        let (error, groups) = gather(answers);
+        let response = ListGroupsResponse {
+            error_code: error.code(),
+            groups: groups.iter().map(group_response).collect(),
+            ..ListGroupsResponse::default()
+        };
+        response.encode(&mut reply.bytes, version);
+    })
+}
+
+/// A list that leaves out a coordinator would pass for complete, so one failure is everybody's.
+fn gather(answers: Vec<Answer>) -> (ErrorCode, Vec<Listed>) {
+    let mut groups = Vec::new();
+    for answer in answers {
+        match answer {
+            Ok(GroupReply::List(listed)) => groups.extend(listed),
+            Ok(_) => return (ErrorCode::UnknownServerError, Vec::new()),
+            Err(error) => return (error, Vec::new()),
+        }
+    }
+    (ErrorCode::None, groups)
+}
+
+fn group_response(group: &Listed) -> ListedGroup<'_> {
+    ListedGroup {
+        group_id: &group.group_id,
+        protocol_type: &group.protocol_type,
+        group_state: group.state,
+        group_type: group.group_type,
+    }
+}

@@ -1,0 +1,124 @@
+//! OffsetCommit, versions 2 to 10.
+//!
+//! 2 to 4: a retention of its own. 6: KIP-320, leader epochs. 7: KIP-345, static members. 9: KIP-848, an unknown group is
+//! named as such. 10: KIP-848, topics by id.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::offset_commit::{
+    OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse, OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+};
+use ottla_wire::primitives::Uuid;
+
+use crate::group::calls::reply_when_answered;
+use crate::group::commits::refuse;
+use crate::group::reply::{CommittedTopic, GroupReply};
+use crate::group::request::{
+    GroupRequest, MemberRequest, OffsetCommitPartition, OffsetCommitRequest as Commit, OffsetCommitTopic,
+};
+use crate::image::MetadataImage;
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 10;
+/// The client leaves the retention to the broker.
+const BROKER_RETENTION: i64 = -1;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: OffsetCommitRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let version = request.api_version;
+    let image = node.image();
+    let commit = Commit {
+        member: MemberRequest {
+            group_id: body.group_id,
+            generation_id: body.generation_id_or_member_epoch,
+            member_id: body.member_id,
+            group_instance_id: body.group_instance_id,
+        },
+        knows_group_id_not_found: version >= 9,
+        retention_ms: Some(body.retention_time_ms).filter(|ms| *ms != BROKER_RETENTION && version <= 4),
+        topics: body
+            .topics
+            .iter()
+            .map(|topic| resolve(&image, topic, version))
+            .collect(),
+    };
+    // Only the rare refusal needs it again.
+    let unanswered = refuse(&commit, ErrorCode::None);
+    let call = node
+        .groups
+        .call(node, body.group_id, GroupRequest::OffsetCommit(commit));
+    reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
+        let topics = match answers.pop() {
+            Some(Ok(GroupReply::OffsetCommit(topics))) => topics,
+            Some(Err(error)) => with_error(unanswered, error),
+            _ => with_error(unanswered, ErrorCode::UnknownServerError),
+        };
+        encode(&topics, version, reply);
+    })
+}
+
+/// Finds the topic by name or id and says what is wrong with its partitions.
+fn resolve<'a>(
+    image: &'a MetadataImage,
+    topic: &OffsetCommitRequestTopic<'a>,
+    version: i16,
+) -> OffsetCommitTopic<'a> {
+    let by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS;
+    let known = if by_id {
+        image.topic_by_id(topic.topic_id)
+    } else {
+        image.topic(topic.name)
+    };
+    let error_of = |partition: i32| match known {
+        None if by_id => ErrorCode::UnknownTopicId,
+        Some(known) if known.partition(partition).is_some() => ErrorCode::None,
+        _ => ErrorCode::UnknownTopicOrPartition,
+    };
+    let partitions = topic.partitions.iter().map(|partition| OffsetCommitPartition {
+        partition: partition.partition_index,
+        offset: partition.committed_offset,
+        leader_epoch: partition.committed_leader_epoch,
+        metadata: partition.committed_metadata.unwrap_or(""),
+        error: error_of(partition.partition_index),
+    });
+    OffsetCommitTopic {
+        name: known.map_or(topic.name, |known| &*known.name),
+        topic_id: known.map_or(topic.topic_id, |known| known.id),
+        partitions: partitions.collect(),
+    }
+}
+
+fn with_error(mut topics: Vec<CommittedTopic>, error: ErrorCode) -> Vec<CommittedTopic> {
+    let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+    for (_, earlier) in partitions.filter(|(_, earlier)| *earlier == ErrorCode::None) {
+        *earlier = error;
+    }
+    topics
+}
+
+fn encode(topics: &[CommittedTopic], version: i16, reply: &mut ReplyBuffer) {
+    let by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS;
+    let topics = topics.iter().map(|topic| OffsetCommitResponseTopic {
+        name: if by_id { "" } else { &topic.name },
+        topic_id: if by_id { topic.topic_id } else { Uuid::ZERO },
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|(partition, error)| OffsetCommitResponsePartition {
+                partition_index: *partition,
+                error_code: error.code(),
+            })
+            .collect(),
+    });
+    let response = OffsetCommitResponse {
+        topics: topics.collect(),
+        ..OffsetCommitResponse::default()
+    };
+    response.encode(&mut reply.bytes, version);
+}

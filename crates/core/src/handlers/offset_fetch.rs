@@ -1,0 +1,228 @@
+//! OffsetFetch, versions 1 to 10.
+//!
+//! 2: all topics, and an error for the whole group. 5: KIP-320, leader epochs. 7: KIP-447, stable offsets only. 8:
+//! KIP-709, several groups. 9: KIP-848, a member epoch, which no group here has. 10: KIP-848, topics by id.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse, OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+};
+use ottla_wire::primitives::Uuid;
+
+use crate::group::calls::{Answer, reply_when_answered};
+use crate::group::reply::{FetchedPartition, FetchedTopic, GroupReply};
+use crate::group::request::{GroupRequest, OffsetFetchRequest as Fetch, OffsetFetchTopic};
+use crate::image::MetadataImage;
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+const FIRST_VERSION_WITH_GROUP_ERROR: i16 = 2;
+const FIRST_VERSION_WITH_GROUPS: i16 = 8;
+const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 10;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: OffsetFetchRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let version = request.api_version;
+    if version < FIRST_VERSION_WITH_GROUPS {
+        handle_one(node, version, body, reply)
+    } else {
+        handle_many(node, version, body, reply)
+    }
+}
+
+fn handle_one(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &mut ReplyBuffer) -> Handled {
+    let topics = body.topics.as_ref().map(|topics| {
+        let topic = topics
+            .iter()
+            .map(|topic| by_name(topic.name, &topic.partition_indexes));
+        topic.collect::<Vec<_>>()
+    });
+    let asked = asked_of(topics.as_deref());
+    let fetch = Fetch {
+        group_id: body.group_id,
+        topics,
+        require_stable: body.require_stable,
+    };
+    let call = node
+        .groups
+        .call(node, body.group_id, GroupRequest::OffsetFetch(fetch));
+    reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
+        let (error, topics) = match fetched(answers.pop()) {
+            Ok(topics) => (ErrorCode::None, topics),
+            // Version 1 can speak of partitions only.
+            Err(error) => (error, with_error(asked, error)),
+        };
+        let says_so = version >= FIRST_VERSION_WITH_GROUP_ERROR;
+        let topics = if error != ErrorCode::None && says_so {
+            &[][..]
+        } else {
+            &topics
+        };
+        let response = OffsetFetchResponse {
+            topics: topics.iter().map(topic_response).collect(),
+            error_code: error.code(),
+            ..OffsetFetchResponse::default()
+        };
+        response.encode(&mut reply.bytes, version);
+    })
+}
+
+fn handle_many(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &mut ReplyBuffer) -> Handled {
+    let by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS;
+    let image = node.image();
+    let mut calls = Vec::with_capacity(body.groups.len());
+    let mut group_ids = Vec::with_capacity(body.groups.len());
+    for group in &body.groups {
+        let fetch = Fetch {
+            group_id: group.group_id,
+            topics: resolve(&image, group, by_id),
+            require_stable: body.require_stable,
+        };
+        calls.push(
+            node.groups
+                .call(node, group.group_id, GroupRequest::OffsetFetch(fetch)),
+        );
+        group_ids.push(group.group_id.to_owned());
+    }
+    reply_when_answered(node, calls, reply, move |node, answers, reply| {
+        let image = node.image();
+        let groups: Vec<(ErrorCode, Vec<FetchedTopic>)> = answers
+            .into_iter()
+            .map(|answer| match fetched(Some(answer)) {
+                Ok(topics) if by_id => (ErrorCode::None, with_ids(&image, topics)),
+                Ok(topics) => (ErrorCode::None, topics),
+                Err(error) => (error, Vec::new()),
+            })
+            .collect();
+        let groups =
+            group_ids
+                .iter()
+                .zip(&groups)
+                .map(|(group_id, (error, topics))| OffsetFetchResponseGroup {
+                    group_id,
+                    topics: topics
+                        .iter()
+                        .map(|topic| topic_of_group_response(topic, by_id))
+                        .collect(),
+                    error_code: error.code(),
+                });
+        let response = OffsetFetchResponse {
+            groups: groups.collect(),
+            ..OffsetFetchResponse::default()
+        };
+        response.encode(&mut reply.bytes, version);
+    })
+}
+
+fn by_name<'a>(name: &'a str, partitions: &[i32]) -> OffsetFetchTopic<'a> {
+    OffsetFetchTopic {
+        name,
+        topic_id: Uuid::ZERO,
+        partitions: partitions.to_vec(),
+        error: ErrorCode::None,
+    }
+}
+
+fn resolve<'a>(
+    image: &'a MetadataImage,
+    group: &OffsetFetchRequestGroup<'a>,
+    by_id: bool,
+) -> Option<Vec<OffsetFetchTopic<'a>>> {
+    let topics = group.topics.as_ref()?.iter().map(|topic| {
+        if !by_id {
+            return by_name(topic.name, &topic.partition_indexes);
+        }
+        let known = image.topic_by_id(topic.topic_id);
+        OffsetFetchTopic {
+            name: known.map_or("", |known| &*known.name),
+            topic_id: topic.topic_id,
+            partitions: topic.partition_indexes.clone(),
+            error: if known.is_some() {
+                ErrorCode::None
+            } else {
+                ErrorCode::UnknownTopicId
+            },
+        }
+    });
+    Some(topics.collect())
+}
+
+/// Topics found by asking for all of them carry no id yet. One that is gone cannot be named by id.
+fn with_ids(image: &MetadataImage, topics: Vec<FetchedTopic>) -> Vec<FetchedTopic> {
+    let with_id = |mut topic: FetchedTopic| {
+        if topic.topic_id == Uuid::ZERO {
+            topic.topic_id = image.topic(&topic.name)?.id;
+        }
+        Some(topic)
+    };
+    topics.into_iter().filter_map(with_id).collect()
+}
+
+fn fetched(answer: Option<Answer>) -> Result<Vec<FetchedTopic>, ErrorCode> {
+    match answer {
+        Some(Ok(GroupReply::OffsetFetch(topics))) => Ok(topics),
+        Some(Err(error)) => Err(error),
+        _ => Err(ErrorCode::UnknownServerError),
+    }
+}
+
+fn asked_of(topics: Option<&[OffsetFetchTopic<'_>]>) -> Vec<(String, Vec<i32>)> {
+    let topics = topics.unwrap_or_default().iter();
+    topics
+        .map(|topic| (topic.name.to_owned(), topic.partitions.clone()))
+        .collect()
+}
+
+fn with_error(asked: Vec<(String, Vec<i32>)>, error: ErrorCode) -> Vec<FetchedTopic> {
+    let topic = |(name, partitions): (String, Vec<i32>)| FetchedTopic {
+        name,
+        topic_id: Uuid::ZERO,
+        partitions: partitions
+            .into_iter()
+            .map(|partition| FetchedPartition::error(partition, error))
+            .collect(),
+    };
+    asked.into_iter().map(topic).collect()
+}
+
+fn topic_response(topic: &FetchedTopic) -> OffsetFetchResponseTopic<'_> {
+    let partitions = topic
+        .partitions
+        .iter()
+        .map(|fetched| OffsetFetchResponsePartition {
+            partition_index: fetched.partition,
+            committed_offset: fetched.offset,
+            committed_leader_epoch: fetched.leader_epoch,
+            metadata: Some(&fetched.metadata),
+            error_code: fetched.error.code(),
+        });
+    OffsetFetchResponseTopic {
+        name: &topic.name,
+        partitions: partitions.collect(),
+    }
+}
+
+fn topic_of_group_response(topic: &FetchedTopic, by_id: bool) -> OffsetFetchResponseTopics<'_> {
+    let partitions = topic
+        .partitions
+        .iter()
+        .map(|fetched| OffsetFetchResponsePartitions {
+            partition_index: fetched.partition,
+            committed_offset: fetched.offset,
+            committed_leader_epoch: fetched.leader_epoch,
+            metadata: Some(&fetched.metadata),
+            error_code: fetched.error.code(),
+        });
+    OffsetFetchResponseTopics {
+        name: if by_id { "" } else { &topic.name },
+        topic_id: if by_id { topic.topic_id } else { Uuid::ZERO },
+        partitions: partitions.collect(),
+    }
+}

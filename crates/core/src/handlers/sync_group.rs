@@ -1,0 +1,61 @@
+//! SyncGroup, versions 0 to 5. 3: KIP-345, static members. 5: KIP-559, the member says what it thinks was chosen.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
+
+use crate::group::calls::{Answer, Call, reply_when_answered};
+use crate::group::reply::{GroupReply, SyncReply};
+use crate::group::request::{GroupRequest, MemberRequest, SyncRequest};
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: SyncGroupRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let version = request.api_version;
+    let call = if body.group_id.is_empty() {
+        Call::answered(Err(ErrorCode::InvalidGroupId))
+    } else if version >= 5 && (body.protocol_type.is_none() || body.protocol_name.is_none()) {
+        Call::answered(Err(ErrorCode::InconsistentGroupProtocol))
+    } else {
+        let sync = SyncRequest {
+            member: MemberRequest {
+                group_id: body.group_id,
+                generation_id: body.generation_id,
+                member_id: body.member_id,
+                group_instance_id: body.group_instance_id,
+            },
+            protocol_type: body.protocol_type,
+            protocol_name: body.protocol_name,
+            assignments: body
+                .assignments
+                .iter()
+                .map(|one| (one.member_id, one.assignment))
+                .collect(),
+        };
+        node.groups.call(node, body.group_id, GroupRequest::Sync(sync))
+    };
+    reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
+        encode(answers.pop(), version, reply);
+    })
+}
+
+fn encode(answer: Option<Answer>, version: i16, reply: &mut ReplyBuffer) {
+    let synced = match answer {
+        Some(Ok(GroupReply::Sync(synced))) => synced,
+        Some(Err(error)) => SyncReply::error(error),
+        _ => SyncReply::error(ErrorCode::UnknownServerError),
+    };
+    let response = SyncGroupResponse {
+        error_code: synced.error.code(),
+        protocol_type: synced.protocol_type.as_deref(),
+        protocol_name: synced.protocol_name.as_deref(),
+        assignment: &synced.assignment,
+        ..SyncGroupResponse::default()
+    };
+    response.encode(&mut reply.bytes, version);
+}
