@@ -1,15 +1,22 @@
 //! Everything a running broker is made of, minus threads and sockets.
 
+use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use ottla_log::LogError;
-use ottla_log::disk::Disk;
+use ottla_log::directory::{LOCK_FILE, write_clean_shutdown};
+use ottla_log::disk::{Disk, DirectoryLock};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
+use tracing::error;
 
 use crate::config::NodeConfig;
+use crate::controller::directories::Directories;
+use crate::controller::service::ProducerIds;
+use crate::controller::{Controller, ControllerError};
 use crate::dispatch::dispatch;
 use crate::executor::Executor;
 use crate::fetch::session::FetchSessions;
@@ -21,9 +28,44 @@ use crate::log_directory::{CheckpointOffsets, LogDirectory};
 use crate::maintenance::Maintenance;
 use crate::partition::Partition;
 use crate::partitions::{self, Partitions};
+use crate::random::Random;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
 use crate::time::{Clock, Moment};
+
+
+/// Why a broker cannot start, or did not stop cleanly.
+#[derive(Clone, Debug)]
+pub enum StartError {
+    Controller(ControllerError),
+    Log(LogError),
+    /// Another process uses the directory, or it cannot be written to.
+    Lock { path: String, problem: String },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Controller(error) => error.fmt(f),
+            StartError::Log(error) => error.fmt(f),
+            StartError::Lock { path, problem } => write!(f, "cannot use {path}: {problem}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<ControllerError> for StartError {
+    fn from(error: ControllerError) -> StartError {
+        StartError::Controller(error)
+    }
+}
+
+impl From<LogError> for StartError {
+    fn from(error: LogError) -> StartError {
+        StartError::Log(error)
+    }
+}
 
 /// The broker as a value.
 pub struct Node {
@@ -34,20 +76,38 @@ pub struct Node {
     pub partitions: Partitions,
     pub fetch_sessions: FetchSessions,
     pub groups: Groups,
+    /// Of names that must not meet: topic ids, directory ids, member ids.
+    pub random: Arc<Random>,
+    pub producer_ids: ProducerIds,
+    /// Locked on the controller thread only: whoever holds it may be waiting for the disk.
+    pub(crate) controller: Mutex<Controller>,
+    cluster_id: String,
     image: ArcSwap<MetadataImage>,
     executor: OnceLock<Arc<dyn Executor>>,
     maintenance: Mutex<Maintenance>,
+    _locks: Mutex<Vec<Box<dyn DirectoryLock>>>,
 }
 
 impl Node {
-    /// Puts a node together from an image and the directory that holds its partitions' logs; opens the logs.
-    pub(crate) fn assemble(
-        config: Arc<NodeConfig>,
+    /// Opens the log directory, or claims an empty one, and everything in it.
+    ///
+    /// - Shape: the listeners in `config` carry the ports they were bound to.
+    /// - Errors: nothing of the directory is served.
+    pub fn open(
+        config: impl Into<Arc<NodeConfig>>,
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
-        log_directory: LogDirectory,
-        image: Arc<MetadataImage>,
-    ) -> Result<Node, LogError> {
+    ) -> Result<Node, StartError> {
+        let config = config.into();
+        let random = Arc::new(Random::new(config.seed));
+        let locks = lock_directories(&*disk, &config)?;
+        let directories = Directories::open(&*disk, &config, &random)?;
+        let cluster_id = directories.cluster_id.clone();
+        // Takes the mark of a clean stop away, so it comes before the first write.
+        let log_directory = LogDirectory::open(disk.clone(), &directories.log_directories[0].path)?;
+        let now = clock.timestamp();
+        let controller = Controller::open(disk.clone(), config.clone(), directories, random.clone(), now)?;
+        let image = controller.image().clone();
         let fetch_sessions = usize::try_from(config.network.fetch_sessions_max).unwrap_or(0);
         let groups = Groups::new(&config);
         let node = Node {
@@ -58,12 +118,41 @@ impl Node {
             partitions: Partitions::default(),
             fetch_sessions: FetchSessions::new(fetch_sessions),
             groups,
+            random,
+            producer_ids: ProducerIds::default(),
+            controller: Mutex::new(controller),
+            cluster_id,
             image: ArcSwap::new(image.clone()),
             executor: OnceLock::new(),
             maintenance: Mutex::default(),
+            _locks: Mutex::new(locks),
         };
         partitions::open_all(&node, &image)?;
         Ok(node)
+    }
+
+    /// Stops cleanly: everything durable, the lead of all partitions given up, and a mark that says so. Waits for the
+    /// disk; called once, when no request is served any more.
+    pub fn close(&self) -> Result<(), StartError> {
+        let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all_closed = true;
+        for partition in self.partitions.all() {
+            if let Err(error) = partition.with_log(|log| log.close()) {
+                error!(topic = &*partition.topic, partition = partition.index, %error, "cannot close a log");
+                all_closed = false;
+            }
+        }
+        controller.close(self.clock.timestamp())?;
+        self.write_checkpoints()?;
+        // Without the mark the next start checks every log that may need it.
+        if all_closed {
+            write_clean_shutdown(&*self.disk, self.log_directory.path(), controller.broker_epoch())?;
+        }
+        Ok(())
+    }
+
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
     }
 
     /// The shell's threads; set once, before the first request.
@@ -177,4 +266,23 @@ impl Node {
             .run(self);
         self.groups.maintain(self);
     }
+}
+
+fn lock_directories(disk: &dyn Disk, config: &NodeConfig) -> Result<Vec<Box<dyn DirectoryLock>>, StartError> {
+    let mut paths: Vec<&Path> = config.log_directories.iter().map(|path| &**path).collect();
+    if !paths.contains(&&*config.metadata_directory) {
+        paths.push(&config.metadata_directory);
+    }
+    let mut locks = Vec::with_capacity(paths.len());
+    for path in paths {
+        let lock = disk.create_directories(path).and_then(|()| disk.lock(&path.join(LOCK_FILE)));
+        locks.push(lock.map_err(|error| StartError::Lock {
+            path: path.display().to_string(),
+            problem: match error.kind() {
+                std::io::ErrorKind::ResourceBusy => "another process uses it".to_owned(),
+                _ => error.to_string(),
+            },
+        })?);
+    }
+    Ok(locks)
 }

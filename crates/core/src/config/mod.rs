@@ -199,7 +199,7 @@ impl NodeConfig {
         let read = Properties { values: properties };
         let node_id = node_id(&read)?;
         let listeners = listener::Listeners::read(&read)?;
-        let log_directories = log_directories(&read);
+        let log_directories = log_directories(&read)?;
         let metadata_directory =
             read.text("metadata.log.dir").map_or_else(|| log_directories[0].clone(), PathBuf::from);
         let static_config = StaticConfig {
@@ -283,10 +283,15 @@ fn default_text(name: &str) -> &'static str {
     config_keys::broker_key(name).and_then(|key| key.default).expect("the table has a default for it")
 }
 
-fn log_directories(read: &Properties<'_>) -> Vec<PathBuf> {
-    let default = default_text("log.dir");
-    let given = read.text("log.dirs").or_else(|| read.text("log.dir")).unwrap_or(default);
-    words(given).map(PathBuf::from).collect()
+fn log_directories(read: &Properties<'_>) -> Result<Vec<PathBuf>, ConfigError> {
+    let key = if read.text("log.dirs").is_some() { "log.dirs" } else { "log.dir" };
+    let given = read.text(key).unwrap_or(default_text("log.dir"));
+    let directories: Vec<PathBuf> = words(given).map(PathBuf::from).collect();
+    if directories.len() != 1 {
+        let problem = format!("{} log directories, one is supported", directories.len());
+        return Err(ConfigError::new(key, given, problem));
+    }
+    Ok(directories)
 }
 
 /// Every line about a key that we know must make sense, whether the key has an effect here or not.

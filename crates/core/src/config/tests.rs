@@ -41,7 +41,7 @@ fn the_file_that_kafka_ships_is_read_as_it_is() {
         ("advertised.listeners", "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093"),
         ("controller.listener.names", "CONTROLLER"),
         ("listener.security.protocol.map", "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL"),
-        ("log.dirs", "/tmp/a, /tmp/b"),
+        ("log.dirs", " /tmp/a "),
         ("num.partitions", "3"),
         ("log.retention.hours", "168"),
         ("metadata.log.dir", "/tmp/m"),
@@ -52,7 +52,7 @@ fn the_file_that_kafka_ships_is_read_as_it_is() {
     assert_eq!(config.listeners.len(), 1);
     assert_eq!(config.advertised_listeners[0].to_string(), "PLAINTEXT://localhost:9092");
     assert_eq!((&*config.controller_listener.name, config.controller_listener.port), ("CONTROLLER", 9093));
-    assert_eq!(config.log_directories, [PathBuf::from("/tmp/a"), PathBuf::from("/tmp/b")]);
+    assert_eq!(config.log_directories, [PathBuf::from("/tmp/a")]);
     assert_eq!(config.metadata_directory, PathBuf::from("/tmp/m"));
     assert_eq!(config.partition_count_default, 3);
 }
@@ -83,6 +83,7 @@ fn a_line_that_cannot_be_meant_is_named() {
     check_refused(&[("listeners", "SSL://x:1")], "listeners", "only PLAINTEXT");
     check_refused(&[("listeners", "PLAINTEXT://x:1,PLAINTEXT://x:2")], "listeners", "twice");
     check_refused(&[("advertised.listeners", "OTHER://x:1")], "advertised.listeners", "OTHER");
+    check_refused(&[("log.dirs", "/a,/b")], "log.dirs", "2 log directories");
     check_refused(&[("ottla.admin.listener", "9644")], "ottla.admin.listener", "host:port");
 }
 

@@ -1,12 +1,87 @@
 //! The standalone controller: decides, writes the decision to the metadata log, replays it.
+//!
+//! It is the only writer of the metadata log, inside the process and behind a boundary: handlers hand it a job
+//! ([`service::submit`]) and wait for what comes back, and they see the effect only as the next published image. A
+//! controller elsewhere would stand behind the same boundary.
+//!
+//! A change is: decide (a pure function of the image) -> records -> replay into the next image, still unseen -> append
+//! and sync -> publish. What cannot be replayed is never written; what is not durable is never seen.
+//!
+//! Reading order: the modules below, top to bottom.
 
-pub mod configs;
 pub mod topics;
+pub mod configs;
+pub mod service;
+pub mod directories;
+mod activation;
+mod metadata_log;
+mod quorum_state;
+mod snapshot_file;
 
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ottla_log::LogError;
+use ottla_log::disk::Disk;
+use ottla_wire::metadata_records::{
+    MetadataRecord, begin_transaction::BeginTransactionRecord, end_transaction::EndTransactionRecord,
+    producer_ids::ProducerIdsRecord,
+};
 use ottla_wire::primitives::Uuid;
 
 use crate::config::NodeConfig;
-use crate::image::MetadataImage;
+use crate::image::delta::ImageError;
+use crate::image::record::RecordList;
+use crate::image::replay::Replay;
+use crate::image::{MetadataImage, Provenance};
+use crate::random::Random;
+use crate::time::Timestamp;
+use configs::{ConfigChange, ConfigReplacement};
+use directories::Directories;
+use metadata_log::MetadataLog;
+use snapshot_file::OwnVoter;
+use topics::{CreatedTopic, DeletedTopic, NewPartitions, NewTopic, Refusal, TopicToDelete};
+
+/// Why the controller cannot start or go on.
+#[derive(Clone, Debug)]
+pub enum ControllerError {
+    Log(LogError),
+    /// The metadata log says something that must not be passed over.
+    Image(ImageError),
+    /// The metadata log cannot be read.
+    Read(String),
+    /// A log directory that this node must not use.
+    Directory { path: PathBuf, problem: String },
+}
+
+impl From<LogError> for ControllerError {
+    fn from(error: LogError) -> ControllerError {
+        ControllerError::Log(error)
+    }
+}
+
+impl From<ImageError> for ControllerError {
+    fn from(error: ImageError) -> ControllerError {
+        ControllerError::Image(error)
+    }
+}
+
+impl fmt::Display for ControllerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ControllerError::Log(error) => write!(f, "metadata log: {error}"),
+            ControllerError::Image(error) => write!(f, "{error}"),
+            ControllerError::Read(problem) => write!(f, "metadata log: {problem}"),
+            ControllerError::Directory { path, problem } => write!(f, "{} {problem}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ControllerError {}
 
 /// What a decision is made from.
 #[derive(Clone, Copy, Debug)]
@@ -15,4 +90,241 @@ pub struct Decider<'a> {
     pub config: &'a NodeConfig,
     /// The log directory that new partitions go to.
     pub directory_id: Uuid,
+}
+
+/// Producer ids are handed out from blocks of this many; what is left of a block at a stop is never used.
+pub const PRODUCER_ID_BLOCK: i64 = 1_000;
+
+/// A change that spans batches is wrapped into a metadata transaction, so that a crash leaves all of it or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Atomicity {
+    AllOrNothing,
+    /// Every batch makes sense without the next one.
+    EachBatch,
+}
+
+/// The writer of the metadata log. Its methods wait for the disk.
+#[derive(Debug)]
+pub struct Controller {
+    disk: Arc<dyn Disk>,
+    config: Arc<NodeConfig>,
+    random: Arc<Random>,
+    directories: Directories,
+    log: MetadataLog,
+    replay: Replay,
+    broker_epoch: i64,
+}
+
+impl Controller {
+    /// Opens the metadata log, takes the lead in a new epoch and registers this broker.
+    ///
+    /// - Call it after `.kafka_cleanshutdown` was taken away: it writes.
+    /// - Errors: the directory is not one node's, holds what is not understood, or the disk failed. Nothing was written
+    ///   unless the disk failed.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        config: Arc<NodeConfig>,
+        directories: Directories,
+        random: Arc<Random>,
+        now: Timestamp,
+    ) -> Result<Controller, ControllerError> {
+        let mut replay = Replay::new(Arc::new(MetadataImage::empty(config.static_config.clone())));
+        let voter = own_voter(&config, &directories);
+        let path = directories.metadata.path.clone();
+        let log = MetadataLog::open(disk.clone(), &path, voter, &config, &mut replay, now)?;
+        let mut controller = Controller { disk, config, random, directories, log, replay, broker_epoch: -1 };
+        activation::check_single_node(&controller.replay, &controller.directories, controller.config.node_id)?;
+        controller.activate(now)?;
+        Ok(controller)
+    }
+
+    fn activate(&mut self, now: Timestamp) -> Result<(), ControllerError> {
+        let kraft_version = self.replay.quorum().kraft_version;
+        self.log.begin_epoch(self.config.node_id, kraft_version, now)?;
+        self.broker_epoch = self.log.end_offset();
+        let in_transaction = self.replay.in_transaction();
+        let incarnation_id = self.random.uuid();
+        let records =
+            self.decider().activate(self.broker_epoch, incarnation_id, &self.directories, in_transaction);
+        self.write(&records, Atomicity::EachBatch, now)?;
+        self.replay.take_changes();
+        Ok(())
+    }
+
+    pub fn image(&self) -> &Arc<MetadataImage> {
+        self.replay.image()
+    }
+
+    pub fn directories(&self) -> &Directories {
+        &self.directories
+    }
+
+    /// The epoch of this broker's registration, as `.kafka_cleanshutdown` names it.
+    pub fn broker_epoch(&self) -> i64 {
+        self.broker_epoch
+    }
+
+    fn decider(&self) -> Decider<'_> {
+        let image = self.replay.image();
+        let directory_id = activation::emptiest_directory(image, &self.directories);
+        Decider { image, config: &self.config, directory_id }
+    }
+
+    /// Makes `records` durable and the image what they say.
+    fn write(&mut self, records: &RecordList, atomicity: Atomicity, now: Timestamp) -> Result<(), ControllerError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut batches = self.log.batches(records, now);
+        if batches.len() > 1 && atomicity == Atomicity::AllOrNothing {
+            batches = self.log.batches(&in_transaction(records), now);
+        }
+        // A trial: what cannot be replayed must not be written.
+        let mut next = self.replay.clone();
+        for batch in &batches {
+            next.apply_batches(batch)?;
+        }
+        for batch in &batches {
+            self.log.append(batch, now)?;
+        }
+        self.log.sync()?;
+        self.replay = next;
+        self.take_snapshot_if_due(now)
+    }
+
+    fn take_snapshot_if_due(&mut self, now: Timestamp) -> Result<(), ControllerError> {
+        let limit = u64::try_from(self.config.storage.metadata_bytes_between_snapshots).unwrap_or(u64::MAX);
+        if self.log.bytes_since_snapshot() < limit {
+            return Ok(());
+        }
+        let voter = own_voter(&self.config, &self.directories);
+        self.log.take_snapshot(&self.replay, voter, now)
+    }
+
+    fn commit(&mut self, records: &RecordList, now: Timestamp) -> Result<(), ControllerError> {
+        self.write(records, Atomicity::AllOrNothing, now)
+    }
+
+    /// Creates topics, or only says whether it would.
+    ///
+    /// - Shape: results are parallel to `topics`; `Ok(Err(_))` refuses the request as a whole.
+    #[expect(clippy::type_complexity, reason = "one nesting per kind of refusal, each answered differently")]
+    pub fn create_topics(
+        &mut self,
+        topics: &[NewTopic],
+        validate_only: bool,
+        now: Timestamp,
+    ) -> Result<Result<Vec<Result<CreatedTopic, Refusal>>, Refusal>, ControllerError> {
+        let (records, results) = match self.decider().create_topics(topics, &self.random) {
+            Ok(decision) => decision,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if !validate_only {
+            self.commit(&records, now)?;
+        }
+        Ok(Ok(results))
+    }
+
+    pub fn create_partitions(
+        &mut self,
+        requests: &[NewPartitions],
+        validate_only: bool,
+        now: Timestamp,
+    ) -> Result<Vec<Result<(), Refusal>>, ControllerError> {
+        let (records, results) = self.decider().create_partitions(requests);
+        if !validate_only {
+            self.commit(&records, now)?;
+        }
+        Ok(results)
+    }
+
+    pub fn delete_topics(
+        &mut self,
+        topics: &[TopicToDelete],
+        now: Timestamp,
+    ) -> Result<Vec<DeletedTopic>, ControllerError> {
+        let (records, results) = self.decider().delete_topics(topics);
+        self.commit(&records, now)?;
+        Ok(results)
+    }
+
+    pub fn alter_configs_incrementally(
+        &mut self,
+        changes: &[ConfigChange],
+        validate_only: bool,
+        now: Timestamp,
+    ) -> Result<Vec<Result<(), Refusal>>, ControllerError> {
+        let (records, results) = self.decider().alter_configs_incrementally(changes);
+        if !validate_only {
+            self.commit(&records, now)?;
+        }
+        Ok(results)
+    }
+
+    pub fn replace_configs(
+        &mut self,
+        replacements: &[ConfigReplacement],
+        validate_only: bool,
+        now: Timestamp,
+    ) -> Result<Vec<Result<(), Refusal>>, ControllerError> {
+        let (records, results) = self.decider().replace_configs(replacements);
+        if !validate_only {
+            self.commit(&records, now)?;
+        }
+        Ok(results)
+    }
+
+    /// The first id of a fresh block of [`PRODUCER_ID_BLOCK`].
+    pub fn allocate_producer_ids(&mut self, now: Timestamp) -> Result<i64, ControllerError> {
+        let first = self.image().next_producer_id.max(0);
+        let mut records = RecordList::default();
+        let record = ProducerIdsRecord {
+            broker_id: self.config.node_id,
+            broker_epoch: self.broker_epoch,
+            next_producer_id: first + PRODUCER_ID_BLOCK,
+        };
+        records.push(MetadataRecord::ProducerIds(record), 0);
+        self.commit(&records, now)?;
+        Ok(first)
+    }
+
+    /// Gives up leadership and registration, and leaves a log that opens without recovery. Nothing can be written after.
+    pub fn close(&mut self, now: Timestamp) -> Result<(), ControllerError> {
+        let records = self.decider().deactivate(self.broker_epoch);
+        self.write(&records, Atomicity::EachBatch, now)?;
+        self.log.close()
+    }
+
+    /// The disk that the directories are on.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Up to where the image knows the log.
+    pub fn provenance(&self) -> Provenance {
+        self.replay.image().provenance
+    }
+
+    /// Of the metadata log's current leader, which is this node.
+    pub fn leader_epoch(&self) -> i32 {
+        self.log.leader_epoch()
+    }
+}
+
+fn own_voter<'a>(config: &'a NodeConfig, directories: &Directories) -> OwnVoter<'a> {
+    OwnVoter {
+        node_id: config.node_id,
+        directory_id: directories.metadata.id,
+        listener: &config.controller_listener,
+    }
+}
+
+/// The same records between the marks of a metadata transaction (KIP-866).
+fn in_transaction(records: &RecordList) -> RecordList {
+    let mut wrapped = RecordList::default();
+    let begin = BeginTransactionRecord { name: Some("change of more than one batch") };
+    wrapped.push(MetadataRecord::BeginTransaction(begin), 0);
+    wrapped.append(records.clone());
+    wrapped.push(MetadataRecord::EndTransaction(EndTransactionRecord {}), 0);
+    wrapped
 }

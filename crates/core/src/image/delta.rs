@@ -84,7 +84,7 @@ pub struct ImageChanges {
 }
 
 /// An image under construction. Parts are copied when they change for the first time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ImageDelta {
     image: MetadataImage,
     changes: ImageChanges,

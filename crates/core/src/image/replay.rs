@@ -22,7 +22,7 @@ pub struct QuorumImage {
 }
 
 /// Applies batches in log order. Records inside a metadata transaction (KIP-866) take effect at its end, or never.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Replay {
     image: Arc<MetadataImage>,
     quorum: QuorumImage,

@@ -1,0 +1,204 @@
+//! What is written at a start and at a clean stop: who leads, who is there, what is led.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_wire::metadata_records::{
+    MetadataRecord, abort_transaction::AbortTransactionRecord,
+    broker_registration_change::BrokerRegistrationChangeRecord, feature_level::FeatureLevelRecord,
+    partition_change::PartitionChangeRecord,
+};
+use ottla_wire::primitives::Uuid;
+
+use super::directories::Directories;
+use super::{ControllerError, Decider};
+use crate::config::Listener;
+use crate::image::cluster::{BrokerImage, ControllerImage, EndpointImage, FeatureRanges};
+use crate::image::features::{FORMAT_LEVELS, SUPPORTED_FEATURES};
+use crate::image::record::RecordList;
+use crate::image::replay::Replay;
+use crate::image::snapshot::{PARTITION_CHANGE_RECORD_VERSION, register_broker_record, register_controller_record};
+use crate::image::topics::{NO_LEADER, PartitionImage};
+use crate::image::MetadataImage;
+
+/// A directory that cannot be served by one node alone: found before anything is written to it.
+pub(super) fn check_single_node(
+    replay: &Replay,
+    directories: &Directories,
+    node_id: i32,
+) -> Result<(), ControllerError> {
+    let refuse = |problem: String| {
+        Err(ControllerError::Directory { path: directories.metadata.path.clone(), problem })
+    };
+    let image = replay.image();
+    if let Some(stranger) = replay.quorum().voters.iter().find(|(id, _)| *id != node_id) {
+        return refuse(format!("its metadata log has controller {} as a voter; one node has one", stranger.0));
+    }
+    if let Some(stranger) = image.brokers.keys().find(|id| **id != node_id) {
+        return refuse(format!("broker {stranger} is registered in it; unregister it in apache kafka first"));
+    }
+    for topic in image.topics.iter() {
+        if let Some(index) = topic.partitions.iter().position(|partition| *partition.replicas != [node_id]) {
+            return refuse(format!(
+                "partition {index} of topic {} has replicas {:?}, only [{node_id}] can be served",
+                topic.name, topic.partitions[index].replicas
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn supported_features() -> FeatureRanges {
+    SUPPORTED_FEATURES.iter().map(|feature| (Arc::from(feature.name), (feature.min, feature.max))).collect()
+}
+
+fn endpoint(listener: &Listener) -> EndpointImage {
+    EndpointImage {
+        listener_name: listener.name.clone(),
+        host: if listener.host.is_empty() { "localhost".into() } else { listener.host.clone() },
+        port: listener.port,
+        security_protocol: listener.security_protocol.code(),
+    }
+}
+
+impl Decider<'_> {
+    /// The records of a start: features if there are none, both registrations, and the lead of every partition.
+    ///
+    /// - `broker_epoch`: the offset of the first of these records.
+    pub(super) fn activate(
+        &self,
+        broker_epoch: i64,
+        incarnation_id: Uuid,
+        directories: &Directories,
+        in_transaction: bool,
+    ) -> RecordList {
+        let mut records = RecordList::default();
+        if in_transaction {
+            let reason = Some("the controller that began it is gone");
+            records.push(MetadataRecord::AbortTransaction(AbortTransactionRecord { reason }), 0);
+        }
+        let mut features = (*self.image.features).clone();
+        if features.metadata_version() == 0 {
+            for (name, feature_level) in FORMAT_LEVELS {
+                records.push(MetadataRecord::FeatureLevel(FeatureLevelRecord { name, feature_level }), 0);
+                features.levels.insert(name.into(), feature_level);
+            }
+        }
+        self.push_registrations(&mut records, broker_epoch, incarnation_id, directories, &features);
+        self.push_leadership(&mut records, directories);
+        records
+    }
+
+    fn push_registrations(
+        &self,
+        records: &mut RecordList,
+        broker_epoch: i64,
+        incarnation_id: Uuid,
+        directories: &Directories,
+        features: &crate::image::features::FeaturesImage,
+    ) {
+        let controller = ControllerImage {
+            controller_id: self.config.node_id,
+            incarnation_id,
+            zk_migration_ready: false,
+            endpoints: vec![endpoint(&self.config.controller_listener)],
+            features: supported_features(),
+        };
+        records.push(MetadataRecord::RegisterController(register_controller_record(&controller)), 0);
+        let mut log_directories: Vec<Uuid> =
+            directories.log_directories.iter().map(|directory| directory.id).collect();
+        log_directories.sort();
+        let broker = BrokerImage {
+            broker_id: self.config.node_id,
+            broker_epoch,
+            incarnation_id,
+            endpoints: self.config.advertised_listeners.iter().map(endpoint).collect(),
+            features: supported_features(),
+            rack: self.config.rack.clone(),
+            fenced: true,
+            in_controlled_shutdown: false,
+            log_directories,
+            cordoned_log_directories: None,
+        };
+        let version = features.register_broker_record_version();
+        records.push(MetadataRecord::RegisterBroker(register_broker_record(&broker)), version);
+        let unfence = BrokerRegistrationChangeRecord {
+            broker_id: self.config.node_id,
+            broker_epoch,
+            fenced: -1,
+            ..Default::default()
+        };
+        records.push(MetadataRecord::BrokerRegistrationChange(unfence), 0);
+    }
+
+    // Naming a leader raises the leader epoch, which tells clients that records without a sync may be gone (KIP-320).
+    fn push_leadership(&self, records: &mut RecordList, directories: &Directories) {
+        let own = [self.config.node_id];
+        for topic in self.image.topics.iter() {
+            for (index, partition) in topic.partitions.iter().enumerate() {
+                let known = partition.directories.iter().all(|id| directories.path(*id).is_some());
+                let change = PartitionChangeRecord {
+                    partition_id: index as i32,
+                    topic_id: topic.id,
+                    leader: self.config.node_id,
+                    isr: (*partition.isr != own).then(|| own.to_vec()),
+                    directories: (!known || partition.directories.len() != 1).then(|| vec![self.directory_id]),
+                    leader_recovery_state: if partition.leader_recovery_state == 0 { -1 } else { 0 },
+                    eligible_leader_replicas: has_elr(partition).then(Vec::new),
+                    last_known_elr: has_elr(partition).then(Vec::new),
+                    ..Default::default()
+                };
+                records.push(MetadataRecord::PartitionChange(change), PARTITION_CHANGE_RECORD_VERSION);
+            }
+        }
+    }
+
+    /// The records of a clean stop, as Apache Kafka's controlled shutdown writes them: whoever opens the directory next
+    /// finds nobody whose session would have to run out.
+    pub(super) fn deactivate(&self, broker_epoch: i64) -> RecordList {
+        let mut records = RecordList::default();
+        let change = |fenced, in_controlled_shutdown| {
+            MetadataRecord::BrokerRegistrationChange(BrokerRegistrationChangeRecord {
+                broker_id: self.config.node_id,
+                broker_epoch,
+                fenced,
+                in_controlled_shutdown,
+                ..Default::default()
+            })
+        };
+        records.push(change(0, 1), 1);
+        for topic in self.image.topics.iter() {
+            for index in 0..topic.partitions.len() {
+                let leaderless = PartitionChangeRecord {
+                    partition_id: index as i32,
+                    topic_id: topic.id,
+                    leader: NO_LEADER,
+                    ..Default::default()
+                };
+                records.push(MetadataRecord::PartitionChange(leaderless), PARTITION_CHANGE_RECORD_VERSION);
+            }
+        }
+        records.push(change(1, 0), 0);
+        records
+    }
+}
+
+fn has_elr(partition: &PartitionImage) -> bool {
+    !partition.eligible_leader_replicas.is_empty() || !partition.last_known_elr.is_empty()
+}
+
+/// The directory of this node that holds the fewest partitions.
+pub(super) fn emptiest_directory(image: &MetadataImage, directories: &Directories) -> Uuid {
+    if let [only] = &*directories.log_directories {
+        return only.id;
+    }
+    let mut counts: BTreeMap<Uuid, usize> =
+        directories.log_directories.iter().map(|directory| (directory.id, 0)).collect();
+    for partition in image.topics.iter().flat_map(|topic| &topic.partitions) {
+        if let Some(count) = partition.directories.first().and_then(|id| counts.get_mut(id)) {
+            *count += 1;
+        }
+    }
+    let emptiest = counts.into_iter().min_by_key(|(_, count)| *count);
+    emptiest.map(|(id, _)| id).expect("there is at least one log directory")
+}

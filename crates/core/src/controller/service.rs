@@ -1,0 +1,167 @@
+//! The boundary between request handlers and the controller.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+use ottla_wire::error_code::ErrorCode;
+use tracing::{error, warn};
+
+use super::topics::{NewTopic, Refusal};
+use super::{Controller, ControllerError, PRODUCER_ID_BLOCK};
+use crate::node::Node;
+use crate::reply::{PendingReply, ReplyBuffer, WaitKind};
+use crate::slot::Slot;
+
+/// Runs `job` on the controller thread. Whatever it changed is published before the slot is filled.
+pub fn submit<T: Send + 'static>(
+    node: &Node,
+    job: impl FnOnce(&Node, &mut Controller) -> Result<T, ControllerError> + Send + 'static,
+) -> Arc<Slot<Result<T, Refusal>>> {
+    let slot = Arc::new(Slot::default());
+    let filled = slot.clone();
+    node.executor().control(Box::new(move |node| filled.fill(run(node, job))));
+    slot
+}
+
+fn run<T>(
+    node: &Node,
+    job: impl FnOnce(&Node, &mut Controller) -> Result<T, ControllerError>,
+) -> Result<T, Refusal> {
+    let mut controller = node.controller.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = controller.image().clone();
+    let result = job(node, &mut controller);
+    if !Arc::ptr_eq(&before, controller.image()) {
+        node.publish(controller.image().clone());
+    }
+    result.map_err(|error| {
+        error!(%error, "metadata change failed");
+        Refusal::new(ErrorCode::KafkaStorageError, error.to_string())
+    })
+}
+
+/// A reply that waits for the controller; `write` makes it from what the controller said.
+pub struct ControllerReply<T, W> {
+    slot: Arc<Slot<Result<T, Refusal>>>,
+    write: Option<W>,
+}
+
+impl<T, W> ControllerReply<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce(&Node, Result<T, Refusal>, &mut ReplyBuffer) + Send + 'static,
+{
+    pub fn boxed(slot: Arc<Slot<Result<T, Refusal>>>, write: W) -> Box<dyn PendingReply> {
+        Box::new(ControllerReply { slot, write: Some(write) })
+    }
+}
+
+impl<T, W> PendingReply for ControllerReply<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce(&Node, Result<T, Refusal>, &mut ReplyBuffer) + Send + 'static,
+{
+    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        let Some(result) = self.slot.take_or_register(waker) else { return Poll::Pending };
+        let write = self.write.take().expect("a reply is not polled after it was ready");
+        write(node, result, reply);
+        Poll::Ready(())
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        WaitKind::Controller
+    }
+}
+
+/// The internal topics, created when the first client needs them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InternalTopic {
+    /// `__consumer_offsets`
+    ConsumerOffsets,
+}
+
+impl InternalTopic {
+    pub fn name(self) -> &'static str {
+        match self {
+            InternalTopic::ConsumerOffsets => "__consumer_offsets",
+        }
+    }
+
+    /// As Apache Kafka creates it, but with the one replica that one machine can have.
+    pub fn definition(self, node: &Node) -> NewTopic {
+        match self {
+            InternalTopic::ConsumerOffsets => {
+                let settings = &node.config.offsets_topic;
+                let value = |key: &str, value: String| (key.to_owned(), Some(value));
+                NewTopic {
+                    name: self.name().to_owned(),
+                    partition_count: settings.partition_count,
+                    replication_factor: 1,
+                    assignments: Vec::new(),
+                    configs: vec![
+                        value("cleanup.policy", "compact".to_owned()),
+                        value("compression.type", "producer".to_owned()),
+                        value("segment.bytes", settings.segment_bytes.to_string()),
+                    ],
+                }
+            }
+        }
+    }
+}
+
+/// Creates an internal topic unless it exists. Returns false when the controller has been asked and the image does not
+/// show the topic yet; the caller answers so that its client asks again, or waits with [`when_internal_topic_exists`].
+pub fn ensure_internal_topic(node: &Node, topic: InternalTopic) -> bool {
+    if node.image().topic(topic.name()).is_some() {
+        return true;
+    }
+    when_internal_topic_exists(node, topic);
+    false
+}
+
+/// Creates an internal topic unless it exists; the slot is filled when it does, or cannot be created.
+pub fn when_internal_topic_exists(node: &Node, topic: InternalTopic) -> Arc<Slot<Result<(), Refusal>>> {
+    submit(node, move |node, controller| {
+        if controller.image().topic(topic.name()).is_some() {
+            return Ok(());
+        }
+        let created = controller.create_topics(&[topic.definition(node)], false, node.clock.timestamp())?;
+        if let Some(refusal) = created.as_ref().err().or_else(|| created.as_ref().ok()?.first()?.as_ref().err()) {
+            warn!(topic = topic.name(), problem = %refusal.message, "internal topic cannot be created");
+        }
+        Ok(())
+    })
+}
+
+/// Producer ids at hand, so that InitProducerId does not wait for the disk each time.
+#[derive(Debug, Default)]
+pub struct ProducerIds {
+    block: Mutex<Block>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    next: i64,
+    end: i64,
+}
+
+impl ProducerIds {
+    /// An id nobody has, or `None` when a new block must be fetched first.
+    pub fn take(&self) -> Option<i64> {
+        let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
+        (block.next < block.end).then(|| {
+            block.next += 1;
+            block.next - 1
+        })
+    }
+
+    /// An id from a fresh block, unless somebody else has fetched one meanwhile. On the controller thread.
+    pub fn take_or_allocate(&self, node: &Node, controller: &mut Controller) -> Result<i64, ControllerError> {
+        if let Some(id) = self.take() {
+            return Ok(id);
+        }
+        let first = controller.allocate_producer_ids(node.clock.timestamp())?;
+        let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
+        *block = Block { next: first + 1, end: first + PRODUCER_ID_BLOCK };
+        Ok(first)
+    }
+}

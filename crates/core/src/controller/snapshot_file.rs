@@ -1,0 +1,122 @@
+//! Snapshots of the metadata log: `<20-digit end offset>-<10-digit epoch>.checkpoint`.
+
+use std::path::{Path, PathBuf};
+
+use ottla_log::checkpoint::{read_file, write_file};
+use ottla_log::disk::Disk;
+use ottla_wire::messages::voters_record::{Endpoint, KRaftVersionFeature, Voter, VotersRecord};
+use ottla_wire::primitives::Uuid;
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use ottla_wire::records::control::{ControlRecord, control_batch};
+
+use super::ControllerError;
+use super::directories::io_error;
+use crate::config::Listener;
+use crate::image::features::{KRAFT_VERSION, supported_range};
+use crate::image::record::RecordList;
+
+const SUFFIX: &str = ".checkpoint";
+/// Kafka's readers take batches of up to 8 MiB.
+const BATCH_BYTES: usize = 1024 * 1024;
+
+/// What a snapshot stands for: everything below `end_offset`, the last of it written in `epoch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SnapshotId {
+    pub end_offset: i64,
+    pub epoch: i32,
+}
+
+impl SnapshotId {
+    /// The snapshot that a directory is formatted with.
+    pub const BOOTSTRAP: SnapshotId = SnapshotId { end_offset: 0, epoch: 0 };
+
+    pub fn path(self, directory: &Path) -> PathBuf {
+        directory.join(format!("{:020}-{:010}{SUFFIX}", self.end_offset, self.epoch))
+    }
+
+    /// `None`: not the name of a finished snapshot.
+    pub fn parse(name: &str) -> Option<SnapshotId> {
+        let (offset, epoch) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+        if offset.len() != 20 || epoch.len() != 10 {
+            return None;
+        }
+        Some(SnapshotId { end_offset: offset.parse().ok()?, epoch: epoch.parse().ok()? })
+    }
+}
+
+/// The finished snapshots of a directory, oldest first.
+pub fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<SnapshotId>, ControllerError> {
+    let entries = disk.list(directory).map_err(|source| io_error("list", directory, source))?;
+    let mut ids: Vec<SnapshotId> =
+        entries.iter().filter_map(|entry| SnapshotId::parse(entry.path.file_name()?.to_str()?)).collect();
+    ids.sort();
+    Ok(ids)
+}
+
+pub fn read(disk: &dyn Disk, directory: &Path, id: SnapshotId) -> Result<Vec<u8>, ControllerError> {
+    let path = id.path(directory);
+    read_file(disk, &path)?
+        .ok_or_else(|| io_error("read", &path, std::io::Error::from(std::io::ErrorKind::NotFound)))
+}
+
+/// The only voter of a standalone controller (KIP-853).
+#[derive(Clone, Copy, Debug)]
+pub struct OwnVoter<'a> {
+    pub node_id: i32,
+    pub directory_id: Uuid,
+    pub listener: &'a Listener,
+}
+
+/// Writes a snapshot; it is durable, and there under its name, when this returns.
+///
+/// - `voter`: `None` where the quorum is one of kraft.version 0.
+/// - `timestamp_ms`: of the last batch contained.
+pub fn write(
+    disk: &dyn Disk,
+    directory: &Path,
+    id: SnapshotId,
+    voter: Option<OwnVoter<'_>>,
+    records: &RecordList,
+    timestamp_ms: i64,
+) -> Result<(), ControllerError> {
+    let mut offset = 0;
+    let mut bytes = Vec::with_capacity(records.bytes() + 1024);
+    let options = |base_offset| BatchOptions { base_offset, leader_epoch: id.epoch, ..BatchOptions::default() };
+
+    let mut head = vec![ControlRecord::SnapshotHeader { last_contained_log_timestamp: timestamp_ms }];
+    if let Some(voter) = voter {
+        let kraft_version = supported_range(KRAFT_VERSION).1;
+        head.push(ControlRecord::KRaftVersion { kraft_version });
+        head.push(ControlRecord::Voters(voters_record(&voter)));
+    }
+    bytes.extend(control_batch(options(offset), timestamp_ms, &head));
+    offset += head.len() as i64;
+
+    let mut values = records.values.iter().peekable();
+    while values.peek().is_some() {
+        let mut builder = BatchBuilder::new(options(offset));
+        while let Some(value) = values.next_if(|_| builder.uncompressed_bytes() < BATCH_BYTES) {
+            builder.append(timestamp_ms, None, Some(value), &[]);
+        }
+        offset = builder.next_offset();
+        bytes.extend(builder.finish());
+    }
+
+    bytes.extend(control_batch(options(offset), timestamp_ms, &[ControlRecord::SnapshotFooter]));
+    Ok(write_file(disk, &id.path(directory), &bytes)?)
+}
+
+fn voters_record<'a>(voter: &OwnVoter<'a>) -> VotersRecord<'a> {
+    let (min_supported_version, max_supported_version) = supported_range(KRAFT_VERSION);
+    // A controller cannot be reached at "all addresses"; Kafka's own corrects the endpoint when it takes over.
+    let host = if voter.listener.host.is_empty() { "localhost" } else { &voter.listener.host };
+    VotersRecord {
+        version: 0,
+        voters: vec![Voter {
+            voter_id: voter.node_id,
+            voter_directory_id: voter.directory_id,
+            endpoints: vec![Endpoint { name: &voter.listener.name, host, port: voter.listener.port }],
+            k_raft_version_feature: KRaftVersionFeature { min_supported_version, max_supported_version },
+        }],
+    }
+}
