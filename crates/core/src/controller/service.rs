@@ -108,28 +108,30 @@ impl InternalTopic {
     }
 }
 
-/// Creates an internal topic unless it exists. Returns false when the controller has been asked and the image does not
-/// show the topic yet; the caller answers so that its client asks again, or waits with [`when_internal_topic_exists`].
-pub fn ensure_internal_topic(node: &Node, topic: InternalTopic) -> bool {
-    if node.image().topic(topic.name()).is_some() {
-        return true;
-    }
-    when_internal_topic_exists(node, topic);
-    false
-}
-
 /// Creates an internal topic unless it exists; the slot is filled when it does, or cannot be created.
-pub fn when_internal_topic_exists(node: &Node, topic: InternalTopic) -> Arc<Slot<Result<(), Refusal>>> {
-    submit(node, move |node, controller| {
+pub fn ensure_internal_topic(node: &Node, topic: InternalTopic) -> Arc<Slot<Result<(), ErrorCode>>> {
+    let slot = Arc::new(Slot::default());
+    if node.image().topic(topic.name()).is_some() {
+        slot.fill(Ok(()));
+        return slot;
+    }
+    let filled = slot.clone();
+    let create = move |node: &Node, controller: &mut Controller| {
+        // Many clients may ask at once; the first one's topic is everybody's.
         if controller.image().topic(topic.name()).is_some() {
-            return Ok(());
+            return Ok(Ok(()));
         }
-        let created = controller.create_topics(&[topic.definition(node)], false, node.clock.timestamp())?;
-        if let Some(refusal) = created.as_ref().err().or_else(|| created.as_ref().ok()?.first()?.as_ref().err()) {
+        let results = controller.create_topics(&[topic.definition(node)], false, node.clock.timestamp())?;
+        Ok(results.and_then(|mut results| results.remove(0)).map(|_created| ()))
+    };
+    node.executor().control(Box::new(move |node| {
+        let created = run(node, create).and_then(|result| result);
+        if let Err(refusal) = &created {
             warn!(topic = topic.name(), problem = %refusal.message, "internal topic cannot be created");
         }
-        Ok(())
-    })
+        filled.fill(created.map_err(|refusal| refusal.code));
+    }));
+    slot
 }
 
 /// Producer ids at hand, so that InitProducerId does not wait for the disk each time.

@@ -9,6 +9,7 @@ use ottla_wire::primitives::Uuid;
 use ottla_wire::records::compression::Codec;
 
 use crate::config::NodeConfig;
+use crate::controller::service::{InternalTopic, ensure_internal_topic};
 use crate::node::Node;
 use crate::random::Random;
 use crate::slot::Slot;
@@ -96,10 +97,8 @@ impl Groups {
     }
 
     /// Asks the controller for the offsets topic.
-    pub(crate) fn create_topic(&self, _node: &Node) -> Arc<Slot<Result<(), ErrorCode>>> {
-        let slot = Arc::new(Slot::default());
-        slot.fill(Err(ErrorCode::CoordinatorNotAvailable));
-        slot
+    pub(crate) fn create_topic(&self, node: &Node) -> Arc<Slot<Result<(), ErrorCode>>> {
+        ensure_internal_topic(node, InternalTopic::ConsumerOffsets)
     }
 
     /// The topics are gone, and their offsets with them.
