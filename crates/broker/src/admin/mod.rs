@@ -1,0 +1,88 @@
+//! The admin address: metrics, the slowest requests and health, over HTTP, away from the event loops.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use ottla_core::node::Node;
+use ottla_core::time::Clock;
+use tokio::sync::oneshot;
+
+use crate::executor::Queues;
+use crate::metrics::recorder::Records;
+use crate::net::listener::ConnectionCounts;
+
+pub mod debug_requests;
+pub mod exposition;
+pub mod prometheus;
+
+/// What the admin address looks at.
+#[derive(Clone)]
+pub struct AdminView {
+    pub node: Arc<Node>,
+    pub records: Records,
+    pub connections: Arc<ConnectionCounts>,
+    pub queues: Arc<Queues>,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The running HTTP server. Dropping it stops it.
+pub struct Admin {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Admin {
+    pub fn start(socket: TcpListener, view: AdminView) -> io::Result<Admin> {
+        let address = socket.local_addr()?;
+        socket.set_nonblocking(true)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let router = Router::new()
+            .route("/metrics", get(metrics))
+            .route("/debug/requests", get(requests))
+            .route("/health", get(|| async { "ok\n" }))
+            .route("/ready", get(|| async { "ready\n" }))
+            .with_state(view);
+        let thread = std::thread::Builder::new().name("ottla-admin".into()).spawn(move || {
+            runtime.block_on(async move {
+                let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
+                let serving = axum::serve(socket, router);
+                tokio::select! {
+                    _ = serving => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Admin { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn metrics(State(view): State<AdminView>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], prometheus::render(&view))
+}
+
+async fn requests(State(view): State<AdminView>) -> impl IntoResponse {
+    let totals = view.records.totals(view.clock.moment());
+    let now = (view.clock.moment(), view.clock.timestamp());
+    ([(CONTENT_TYPE, "application/json")], debug_requests::render(&totals, now))
+}

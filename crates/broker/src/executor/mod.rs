@@ -1,0 +1,143 @@
+//! The threads that do what an event loop must not wait for.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ottla_core::executor::{Executor, Job};
+use ottla_core::node::Node;
+use ottla_core::partition::Partition;
+use ottla_core::time::Clock;
+use tracing::error;
+
+pub mod work_queue;
+pub mod cold_reads;
+pub mod alarm;
+
+use alarm::Alarm;
+use cold_reads::ColdReads;
+use work_queue::WorkQueue;
+
+/// How many syncs may be at the device at once. Each partition has at most one; a second thread keeps a slow one from
+/// holding up the others.
+const SYNC_THREADS: usize = 3;
+
+/// What waits for a thread. The core's [`Executor`].
+#[derive(Default)]
+pub struct Queues {
+    node: OnceLock<Weak<Node>>,
+    syncs: WorkQueue<Arc<Partition>>,
+    control: WorkQueue<Job>,
+    deadlines: Alarm,
+    maintenance: Alarm,
+    cold_reads: Arc<ColdReads>,
+}
+
+impl Queues {
+    pub fn cold_reads(&self) -> &Arc<ColdReads> {
+        &self.cold_reads
+    }
+}
+
+impl Executor for Queues {
+    fn sync(&self, partition: Arc<Partition>) {
+        self.syncs.push(partition);
+    }
+
+    fn cold_read(&self, job: Job) {
+        let node = self.node.get().cloned();
+        self.cold_reads.run(Box::new(move || {
+            if let Some(node) = node.and_then(|node| node.upgrade()) {
+                job(&node);
+            }
+        }));
+    }
+
+    fn control(&self, job: Job) {
+        self.control.push(job);
+    }
+
+    fn deadline_changed(&self) {
+        self.deadlines.ring();
+    }
+}
+
+/// The running threads. Dropping it finishes what is queued and joins them.
+pub struct Workers {
+    queues: Arc<Queues>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    pub fn start(node: &Arc<Node>, queues: Arc<Queues>, clock: Arc<dyn Clock>) -> std::io::Result<Workers> {
+        queues.node.get_or_init(|| Arc::downgrade(node));
+        let mut workers = Workers { queues, threads: Vec::new() };
+        for index in 0..SYNC_THREADS {
+            workers.spawn(&format!("ottla-sync-{index}"), node, |node, queues| {
+                while let Some(partition) = queues.syncs.pop() {
+                    contain("sync", || partition.run_sync(node));
+                }
+            })?;
+        }
+        workers.spawn("ottla-control", node, |node, queues| {
+            while let Some(job) = queues.control.pop() {
+                contain("controller", || job(node));
+            }
+        })?;
+        workers.spawn("ottla-deadline", node, move |node, queues| run_deadlines(node, queues, &*clock))?;
+        workers.spawn("ottla-maintain", node, |node, queues| {
+            while queues.maintenance.wait(Some(Duration::from_secs(1))) {
+                contain("maintenance", || node.maintain());
+            }
+        })?;
+        Ok(workers)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        node: &Arc<Node>,
+        body: impl FnOnce(&Node, &Queues) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let (node, queues) = (node.clone(), self.queues.clone());
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || body(&node, &queues))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.queues.maintenance.stop();
+        self.queues.deadlines.stop();
+        self.queues.control.stop();
+        self.queues.syncs.stop();
+        self.queues.cold_reads.stop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run_deadlines(node: &Node, queues: &Queues, clock: &dyn Clock) {
+    loop {
+        let now = clock.moment();
+        let wait = node.next_deadline().map(|deadline| Duration::from_micros(deadline.micros_since(now)));
+        if !queues.deadlines.wait(wait) {
+            return;
+        }
+        let now = clock.moment();
+        if node.next_deadline().is_some_and(|deadline| deadline <= now) {
+            contain("deadline", || node.on_deadline(now));
+        }
+    }
+}
+
+/// A panic in one piece of work must not take the thread with it.
+pub(crate) fn contain(work: &'static str, body: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(body)).is_err() {
+        error!(work, "a bug was hit by a background thread");
+    }
+}
+

@@ -1,0 +1,5 @@
+//! Where the time of requests goes: stage times per API and per client id, kept per event loop, merged when read.
+
+pub mod stage;
+pub mod histogram;
+pub mod recorder;

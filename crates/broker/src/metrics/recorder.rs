@@ -1,0 +1,281 @@
+//! Finished requests, as one event loop counts them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ottla_core::time::Moment;
+use ottla_wire::api_key::ApiKey;
+
+use super::histogram::Histogram;
+use super::stage::{STAGE_COUNT, Stage, StageTimes};
+
+/// Client ids come from the network: so many are told apart, the rest is counted together.
+pub const CLIENTS_MAX: usize = 128;
+pub const OTHER_CLIENTS: &str = "other";
+
+const WINDOW_COUNT: usize = 6;
+const WINDOW_MICROS: u64 = 10_000_000;
+const SLOWEST_PER_WINDOW: usize = 16;
+
+/// A client id's number in one [`LoopRecords`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientIndex(u32);
+
+/// One finished request.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    pub api_key: ApiKey,
+    pub api_version: i16,
+    pub correlation_id: i32,
+    pub client: ClientIndex,
+    pub connection_id: u64,
+    pub request_bytes: u32,
+    pub reply_bytes: u64,
+    pub times: StageTimes,
+    /// When the socket had taken the last byte of the reply.
+    pub finished: Moment,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ApiRecords {
+    pub count: u64,
+    pub request_bytes: u64,
+    pub reply_bytes: u64,
+    /// Values above zero only; `count` says how many zeros are missing.
+    pub stages: [Histogram; STAGE_COUNT],
+    pub total: Histogram,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientApiRecords {
+    pub count: u64,
+    pub stage_micros: [u64; STAGE_COUNT],
+    pub total_micros: u64,
+    pub max_micros: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ClientRecords {
+    pub apis: BTreeMap<ApiKey, ClientApiRecords>,
+    pub total: Histogram,
+}
+
+/// One of the slowest requests of its window.
+#[derive(Clone, Debug)]
+pub struct SlowRequest {
+    pub client_id: Arc<str>,
+    pub request: Finished,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Window {
+    number: u64,
+    slowest: Vec<SlowRequest>,
+    /// What a request must exceed to enter the full window.
+    entry_micros: u64,
+}
+
+/// What one event loop has counted.
+#[derive(Debug)]
+pub struct LoopRecords {
+    apis: BTreeMap<ApiKey, Box<ApiRecords>>,
+    client_names: Vec<Arc<str>>,
+    client_indexes: HashMap<Arc<str>, ClientIndex>,
+    clients: Vec<ClientRecords>,
+    windows: [Window; WINDOW_COUNT],
+}
+
+impl Default for LoopRecords {
+    fn default() -> Self {
+        LoopRecords {
+            apis: BTreeMap::new(),
+            client_names: vec![Arc::from(OTHER_CLIENTS)],
+            client_indexes: HashMap::new(),
+            clients: vec![ClientRecords::default()],
+            windows: Default::default(),
+        }
+    }
+}
+
+impl LoopRecords {
+    pub fn client(&mut self, client_id: &str) -> ClientIndex {
+        if let Some(index) = self.client_indexes.get(client_id) {
+            return *index;
+        }
+        if self.client_names.len() > CLIENTS_MAX {
+            return ClientIndex(0);
+        }
+        // A name is a label and a log field: bounded, too.
+        let end = client_id.char_indices().map(|(start, _)| start).nth(128).unwrap_or(client_id.len());
+        let name: Arc<str> = Arc::from(&client_id[..end]);
+        let index = ClientIndex(self.client_names.len() as u32);
+        self.client_names.push(name.clone());
+        self.clients.push(ClientRecords::default());
+        self.client_indexes.insert(name, index);
+        index
+    }
+
+    pub fn client_name(&self, client: ClientIndex) -> &Arc<str> {
+        &self.client_names[client.0 as usize]
+    }
+
+    pub fn record(&mut self, request: &Finished) {
+        let total = request.times.total();
+        let total_capped = u32::try_from(total).unwrap_or(u32::MAX);
+        let api = self.apis.entry(request.api_key).or_default();
+        api.count += 1;
+        api.request_bytes += u64::from(request.request_bytes);
+        api.reply_bytes += request.reply_bytes;
+        api.total.record(total_capped);
+        let client = &mut self.clients[request.client.0 as usize];
+        client.total.record(total_capped);
+        let client_api = client.apis.entry(request.api_key).or_default();
+        client_api.count += 1;
+        client_api.total_micros += total;
+        client_api.max_micros = client_api.max_micros.max(total);
+        for stage in Stage::ALL {
+            let micros = request.times.get(stage);
+            if micros > 0 {
+                api.stages[stage as usize].record(micros);
+                client_api.stage_micros[stage as usize] += u64::from(micros);
+            }
+        }
+        self.remember_if_slow(request);
+    }
+
+    fn remember_if_slow(&mut self, request: &Finished) {
+        let number = request.finished.0 / WINDOW_MICROS;
+        let window = &mut self.windows[number as usize % WINDOW_COUNT];
+        if window.number != number {
+            *window = Window { number, ..Window::default() };
+        }
+        let own_time = request.times.own_time();
+        if window.slowest.len() == SLOWEST_PER_WINDOW {
+            if own_time <= window.entry_micros {
+                return;
+            }
+            window.slowest.pop();
+        }
+        let client_id = self.client_names[request.client.0 as usize].clone();
+        let at = window.slowest.partition_point(|slow| slow.request.times.own_time() >= own_time);
+        window.slowest.insert(at, SlowRequest { client_id, request: request.clone() });
+        window.entry_micros = window.slowest.last().map_or(0, |slow| slow.request.times.own_time());
+    }
+}
+
+/// The sum over all event loops at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    pub apis: BTreeMap<ApiKey, ApiRecords>,
+    pub clients: BTreeMap<Arc<str>, ClientRecords>,
+    /// Slowest first.
+    pub slowest: Vec<SlowRequest>,
+}
+
+/// All event loops' records.
+#[derive(Clone, Debug, Default)]
+pub struct Records(pub Vec<Arc<Mutex<LoopRecords>>>);
+
+impl Records {
+    /// Merges what the loops have counted; `now` decides which slow requests are of the last minute.
+    pub fn totals(&self, now: Moment) -> Totals {
+        let mut totals = Totals::default();
+        for records in &self.0 {
+            let records = records.lock().unwrap_or_else(PoisonError::into_inner);
+            totals.add(&records, now);
+        }
+        for api in totals.apis.values_mut() {
+            for stage in &mut api.stages {
+                stage.record_zeros(api.count - stage.count());
+            }
+        }
+        totals.slowest.sort_by_key(|slow| std::cmp::Reverse(slow.request.times.own_time()));
+        totals
+    }
+}
+
+impl Totals {
+    fn add(&mut self, records: &LoopRecords, now: Moment) {
+        for (api_key, from) in &records.apis {
+            let into = self.apis.entry(*api_key).or_default();
+            into.count += from.count;
+            into.request_bytes += from.request_bytes;
+            into.reply_bytes += from.reply_bytes;
+            into.total.merge(&from.total);
+            into.stages.iter_mut().zip(&from.stages).for_each(|(into, from)| into.merge(from));
+        }
+        for (name, from) in records.client_names.iter().zip(&records.clients) {
+            if from.apis.is_empty() {
+                continue;
+            }
+            let into = self.clients.entry(name.clone()).or_default();
+            into.total.merge(&from.total);
+            for (api_key, from) in &from.apis {
+                let into = into.apis.entry(*api_key).or_default();
+                into.count += from.count;
+                into.total_micros += from.total_micros;
+                into.max_micros = into.max_micros.max(from.max_micros);
+                into.stage_micros.iter_mut().zip(from.stage_micros).for_each(|(into, from)| *into += from);
+            }
+        }
+        let newest = now.0 / WINDOW_MICROS;
+        let recent = records.windows.iter().filter(|window| window.number + (WINDOW_COUNT as u64) > newest);
+        self.slowest.extend(recent.flat_map(|window| window.slowest.iter().cloned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(client: ClientIndex, micros: u64, at_s: u64) -> Finished {
+        let mut times = StageTimes::default();
+        times.add(Stage::Synced, micros);
+        Finished {
+            api_key: ApiKey::Produce,
+            api_version: 9,
+            correlation_id: 0,
+            client,
+            connection_id: 0,
+            request_bytes: 100,
+            reply_bytes: 50,
+            times,
+            finished: Moment(at_s * 1_000_000),
+        }
+    }
+
+    #[test]
+    fn client_ids_beyond_the_limit_are_counted_together() {
+        let mut records = LoopRecords::default();
+        for number in 0..10_000 {
+            let client = records.client(&format!("client-{number}"));
+            records.record(&finished(client, 1, 0));
+        }
+        let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment(0));
+        assert_eq!(totals.clients.len(), CLIENTS_MAX + 1);
+        assert_eq!(totals.clients[OTHER_CLIENTS].apis[&ApiKey::Produce].count, 10_000 - CLIENTS_MAX as u64);
+    }
+
+    #[test]
+    fn a_long_client_id_is_cut_at_a_character() {
+        let mut records = LoopRecords::default();
+        let client = records.client(&"å".repeat(30_000));
+        assert_eq!(records.client_name(client).chars().count(), 128);
+    }
+
+    #[test]
+    fn the_slowest_of_the_last_minute_come_first_and_older_ones_are_gone() {
+        let mut records = LoopRecords::default();
+        let client = records.client("me");
+        records.record(&finished(client, 999_999, 5));
+        for micros in 0..100 {
+            records.record(&finished(client, micros, 70));
+        }
+        records.record(&finished(client, 500, 75));
+        let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment(76_000_000));
+        let own_times: Vec<u64> = totals.slowest.iter().map(|slow| slow.request.times.own_time()).collect();
+        assert_eq!(own_times[..3], [500, 99, 98]);
+        assert_eq!(own_times.len(), SLOWEST_PER_WINDOW);
+        assert_eq!(totals.apis[&ApiKey::Produce].stages[Stage::Synced as usize].count(), 102);
+    }
+}

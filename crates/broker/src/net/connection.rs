@@ -1,0 +1,542 @@
+//! Life of a produce, 1 of 6. After: core/src/dispatch.rs.
+//!
+//! One client's connection: requests are served as they come and answered in their order.
+//!
+//! A connection makes turns: serve what was read, read more, let the first waiting reply go on, send. It waits when none
+//! of these is possible, and stops reading while too many replies wait or the client does not take them.
+
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
+use ottla_core::request::{ConnectionContext, Request};
+use ottla_core::time::Moment;
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::frame::{RequestHeader, encode_response_header};
+use ottla_wire::primitives::{DecodeError, Reader};
+use rustix::io::Errno;
+
+use super::cold_region::ColdRegion;
+use super::event_loop::LoopContext;
+use super::frame::{Cut, LENGTH_BYTES, cut};
+use super::input::Input;
+use super::listener::ConnectionPermit;
+use super::mailbox::{ConnectionWaker, NewConnection, Token};
+use super::output::{Flushed, Output, OutputError};
+use super::refusal::Refusal;
+use crate::metrics::recorder::{ClientIndex, Finished};
+use crate::metrics::stage::{Stage, StageTimes};
+
+/// Requests of one connection that may be unanswered before it is no longer read.
+const UNANSWERED_MAX: usize = 1024;
+
+/// Reply bytes in memory before a connection is no longer read.
+const REPLY_BYTES_MAX: usize = 1024 * 1024;
+
+/// How often a connection reads before others have their turn.
+const READS_PER_TURN: usize = 4;
+
+/// What a turn ended with.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing to do until the socket, a waker or a deadline says so.
+    Wait,
+    /// There is more to do at once, after the others.
+    Again,
+}
+
+/// A request without its body: what is needed to answer it and to book its time.
+#[derive(Debug)]
+struct Asked {
+    api_key: ApiKey,
+    api_version: i16,
+    correlation_id: i32,
+    client: ClientIndex,
+    request_bytes: u32,
+    times: StageTimes,
+    /// Up to here the time is booked.
+    booked: Moment,
+}
+
+enum Answer {
+    Ready(ReplyBuffer),
+    Pending(Box<dyn PendingReply>),
+}
+
+/// A client's socket and everything that belongs to it.
+pub struct Connection {
+    pub token: Token,
+    socket: TcpStream,
+    peer: SocketAddr,
+    context: ConnectionContext,
+    waker: Option<(Arc<ConnectionWaker>, Waker)>,
+    _permit: ConnectionPermit,
+
+    is_readable: bool,
+    has_peer_closed: bool,
+    input: Input,
+    /// How many bytes of the started request are missing; counts only while `input` holds one.
+    missing: usize,
+    request_began: Option<Moment>,
+    /// When the loop learned of the bytes read last, and when they had been read.
+    arrived: Moment,
+    received: Moment,
+
+    replies: VecDeque<(Asked, Answer)>,
+    reply_bytes: usize,
+    /// The first reply need not be polled before its waker or deadline says so.
+    is_first_polled: bool,
+    reply_deadline: Option<Moment>,
+
+    output: Output,
+    is_writable: bool,
+    /// Requests whose reply is in `output`, and the stream position where it ends.
+    unsent: VecDeque<(u64, u64, Asked)>,
+    progress: Moment,
+    is_stopping: bool,
+
+    client: Option<(Option<Box<str>>, ClientIndex)>,
+    /// The deadline the event loop has noted for this connection.
+    pub armed: Option<Moment>,
+}
+
+impl Connection {
+    pub fn new(new: NewConnection, token: Token, principal: Arc<str>, now: Moment) -> Connection {
+        Connection {
+            token,
+            context: ConnectionContext {
+                connection_id: new.connection_id,
+                peer_address: new.peer.ip(),
+                peer_port: new.peer.port(),
+                listener_name: new.listener_name,
+                principal,
+            },
+            socket: new.socket,
+            peer: new.peer,
+            waker: None,
+            _permit: new.permit,
+            is_readable: true,
+            has_peer_closed: false,
+            input: Input::default(),
+            missing: 0,
+            request_began: None,
+            arrived: now,
+            received: now,
+            replies: VecDeque::new(),
+            reply_bytes: 0,
+            is_first_polled: false,
+            reply_deadline: None,
+            output: Output::default(),
+            is_writable: true,
+            unsent: VecDeque::new(),
+            progress: now,
+            is_stopping: false,
+            client: None,
+            armed: None,
+        }
+    }
+
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub fn on_socket(&mut self, is_readable: bool, is_writable: bool, has_peer_closed: bool) {
+        self.is_readable |= is_readable | has_peer_closed;
+        self.is_writable |= is_writable;
+        self.has_peer_closed |= has_peer_closed;
+    }
+
+    /// A reply may go on.
+    pub fn on_wake(&mut self) {
+        if let Some((waker, _)) = &self.waker {
+            waker.arm();
+        }
+        self.is_first_polled = false;
+    }
+
+    /// No further request is served; what was accepted is answered.
+    pub fn stop_reading(&mut self) {
+        self.is_stopping = true;
+    }
+
+    /// Whether closing now would take away an answer that is due soon.
+    pub fn is_settled(&self) -> bool {
+        let is_due = |answer: &Answer| match answer {
+            Answer::Ready(_) => true,
+            Answer::Pending(pending) => matches!(Stage::from(pending.waits_for()), Stage::Synced | Stage::Controller),
+        };
+        self.output.is_empty() && !self.replies.iter().any(|(_, answer)| is_due(answer))
+    }
+
+    /// Does what can be done. An error closes the connection.
+    pub fn turn(&mut self, context: &mut LoopContext, shared: &mut [u8], arrived: Moment) -> Result<Turn, Refusal> {
+        for _ in 0..READS_PER_TURN {
+            let served = self.serve_input(context).and_then(|()| {
+                if self.is_readable && !self.is_full() { self.read(context, shared, arrived) } else { Ok(()) }
+            });
+            // What came before a broken request is still answered.
+            self.advance(context)?;
+            self.flush(context)?;
+            served?;
+            if self.is_full() || !(self.is_readable || self.has_whole_request(context)) {
+                return Ok(Turn::Wait);
+            }
+        }
+        Ok(Turn::Again)
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_stopping
+            || self.replies.len() + self.unsent.len() >= UNANSWERED_MAX
+            || self.reply_bytes + self.output.memory_bytes() >= REPLY_BYTES_MAX
+    }
+
+    fn has_whole_request(&self, context: &LoopContext) -> bool {
+        !self.input.is_empty()
+            && !matches!(cut(self.input.bytes(), context.settings.request_bytes_max), Ok(Cut::Missing(_)))
+    }
+
+    /// Serves what was left over when the connection was full.
+    fn serve_input(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
+        if self.input.is_empty() || self.is_full() {
+            return Ok(());
+        }
+        let mut input = self.input.take();
+        let served = self.serve(context, input.bytes());
+        input.consume(*served.as_ref().unwrap_or(&0));
+        input.release(&mut context.pool);
+        self.input = input;
+        served.map(|_| ())
+    }
+
+    fn read(&mut self, context: &mut LoopContext, shared: &mut [u8], arrived: Moment) -> Result<(), Refusal> {
+        let (read, own_bytes, wanted) = self.read_socket(context, shared);
+        let read = match read {
+            Ok(0) => return Err(Refusal::Gone),
+            Ok(read) => read,
+            Err(Errno::INTR) => return Ok(()),
+            Err(Errno::AGAIN) => {
+                self.is_readable = false;
+                return Ok(());
+            }
+            Err(_) => return Err(Refusal::Gone),
+        };
+        // A short read emptied the socket; the next byte is a new event. The end of the stream was announced before.
+        self.is_readable = read == wanted || self.has_peer_closed;
+        self.arrived = arrived;
+        self.received = context.clock.moment();
+        self.progress = self.received;
+        let own_read = read.min(own_bytes);
+        self.input.filled(own_read);
+        self.serve_input(context)?;
+        let mut rest = &shared[..read - own_read];
+        if self.input.is_empty() {
+            rest = &rest[self.serve(context, rest)?..];
+        }
+        if !rest.is_empty() {
+            self.input.extend(rest, &mut context.pool);
+        }
+        if !self.input.is_empty() && self.request_began.is_none() {
+            self.request_began = Some(self.received);
+        }
+        Ok(())
+    }
+
+    /// Reads into the connection's own buffer what its started request misses, and what follows into the shared one.
+    ///
+    /// Returns the bytes read, the room in the own buffer and the room in all.
+    fn read_socket(
+        &mut self,
+        context: &mut LoopContext,
+        shared: &mut [u8],
+    ) -> (rustix::io::Result<usize>, usize, usize) {
+        if self.input.is_empty() {
+            let wanted = shared.len();
+            return (rustix::io::read(&self.socket, shared), 0, wanted);
+        }
+        let own = self.input.room(self.missing, &mut context.pool);
+        let own_bytes = own.len();
+        if own_bytes < self.missing {
+            return (rustix::io::read(&self.socket, own), own_bytes, own_bytes);
+        }
+        let wanted = own_bytes + shared.len();
+        let mut slices = [std::io::IoSliceMut::new(own), std::io::IoSliceMut::new(shared)];
+        (rustix::io::readv(&self.socket, &mut slices), own_bytes, wanted)
+    }
+
+    /// Serves the whole requests at the front of `bytes`; returns how many bytes that were.
+    fn serve(&mut self, context: &mut LoopContext, bytes: &[u8]) -> Result<usize, Refusal> {
+        let mut served = 0;
+        let mut now = self.received;
+        while !self.is_full() {
+            match cut(&bytes[served..], context.settings.request_bytes_max)? {
+                Cut::Missing(missing) => {
+                    self.missing = missing;
+                    break;
+                }
+                Cut::Whole(length) => {
+                    let start = served + LENGTH_BYTES;
+                    now = self.serve_request(context, &bytes[start..start + length], now)?;
+                    served = start + length;
+                }
+            }
+        }
+        Ok(served)
+    }
+
+    /// Serves one request that begins its turn at `start`; returns when it was done.
+    fn serve_request(&mut self, context: &mut LoopContext, frame: &[u8], start: Moment) -> Result<Moment, Refusal> {
+        let mut reader = Reader::new(frame);
+        let header = RequestHeader::decode(&mut reader).map_err(|error| match error {
+            DecodeError::UnknownKey { key } => Refusal::UnsupportedApi { api_key: key as i16 },
+            error => Refusal::Header(error.to_string()),
+        })?;
+        let request = Request {
+            connection: &self.context,
+            api_key: header.api_key.code(),
+            api_version: header.api_version,
+            correlation_id: header.correlation_id,
+            client_id: header.client_id,
+            body: &frame[frame.len() - reader.remaining()..],
+            received: self.received,
+        };
+        context.reply.bytes.clear();
+        context.reply.regions.clear();
+        context.reply.stages = Default::default();
+        let handled = catch_unwind(AssertUnwindSafe(|| context.service.handle(&request, &mut context.reply)));
+        let Ok(handled) = handled else {
+            return Err(Refusal::Panicked { api_key: request.api_key, api_version: request.api_version });
+        };
+        let now = context.clock.moment();
+        let client = self.client_index(context, header.client_id);
+        let mut asked = Asked {
+            api_key: header.api_key,
+            api_version: header.api_version,
+            correlation_id: header.correlation_id,
+            client,
+            request_bytes: frame.len() as u32,
+            times: StageTimes::default(),
+            booked: now,
+        };
+        self.book_service(&mut asked.times, start, now, context.reply.stages.append_micros);
+        match handled {
+            Handled::Close(reason) => return Err(Refusal::Handler(reason)),
+            Handled::NoReply => self.finish(context, asked, 0, now),
+            Handled::Replied if self.replies.is_empty() => self.enqueue(context, asked)?,
+            Handled::Replied => {
+                let reply = std::mem::take(&mut context.reply);
+                self.reply_bytes += reply.bytes.len();
+                self.replies.push_back((asked, Answer::Ready(reply)));
+            }
+            Handled::Pending(pending) => {
+                if self.replies.is_empty() {
+                    self.is_first_polled = false;
+                }
+                self.replies.push_back((asked, Answer::Pending(pending)));
+            }
+        }
+        Ok(now)
+    }
+
+    fn book_service(&mut self, times: &mut StageTimes, start: Moment, end: Moment, append_micros: u64) {
+        match self.request_began.take() {
+            Some(began) => {
+                times.add(Stage::Read, self.received.micros_since(began));
+                times.add(Stage::Queued, start.micros_since(self.received));
+            }
+            None => times.add(Stage::Queued, start.micros_since(self.arrived)),
+        }
+        let served = end.micros_since(start);
+        times.add(Stage::Appended, append_micros.min(served));
+        times.add(Stage::Handled, served.saturating_sub(append_micros));
+    }
+
+    fn client_index(&mut self, context: &LoopContext, client_id: Option<&str>) -> ClientIndex {
+        match &self.client {
+            Some((known, index)) if known.as_deref() == client_id => *index,
+            _ => {
+                let index = context.records().client(client_id.unwrap_or(""));
+                self.client = Some((client_id.map(Box::from), index));
+                index
+            }
+        }
+    }
+
+    /// Lets the replies at the front go out as far as they are ready.
+    fn advance(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
+        while let Some((asked, answer)) = self.replies.front_mut() {
+            match answer {
+                Answer::Ready(reply) => {
+                    let now = context.clock.moment();
+                    asked.times.add(Stage::Behind, now.micros_since(asked.booked));
+                    asked.booked = now;
+                    self.reply_bytes -= reply.bytes.len();
+                    context.reply = std::mem::take(reply);
+                }
+                Answer::Pending(pending) => {
+                    let now = context.clock.moment();
+                    let is_due = self.reply_deadline.is_some_and(|deadline| deadline <= now);
+                    if self.is_first_polled && !is_due {
+                        return Ok(());
+                    }
+                    let waker = match &self.waker {
+                        Some((_, waker)) => waker,
+                        None => {
+                            let own = Arc::new(ConnectionWaker::new(context.mailbox.clone(), self.token));
+                            &self.waker.insert((own.clone(), Waker::from(own))).1
+                        }
+                    };
+                    let stage = Stage::from(pending.waits_for());
+                    context.reply.bytes.clear();
+                    context.reply.regions.clear();
+                    let polled = catch_unwind(AssertUnwindSafe(|| {
+                        context.service.poll(pending.as_mut(), waker, &mut context.reply)
+                    }));
+                    let (api_key, api_version) = (asked.api_key.code(), asked.api_version);
+                    match polled {
+                        Err(_) => return Err(Refusal::Panicked { api_key, api_version }),
+                        Ok(Poll::Pending) => {
+                            self.is_first_polled = true;
+                            self.reply_deadline = pending.deadline();
+                            return Ok(());
+                        }
+                        Ok(Poll::Ready(())) => {}
+                    }
+                    let now = context.clock.moment();
+                    asked.times.add(stage, now.micros_since(asked.booked));
+                    asked.booked = now;
+                }
+            }
+            self.is_first_polled = false;
+            self.reply_deadline = None;
+            let (asked, _) = self.replies.pop_front().expect("the loop looks at the first reply");
+            self.enqueue(context, asked)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the reply in `context.reply` behind the others.
+    fn enqueue(&mut self, context: &mut LoopContext, asked: Asked) -> Result<(), Refusal> {
+        context.header.clear();
+        // KIP-511: the answer to an unknown version of ApiVersions is version 0; its header is the same in all versions.
+        encode_response_header(&mut context.header, asked.api_key, asked.api_version, asked.correlation_id);
+        let before = self.output.enqueued();
+        if self.output.is_empty() {
+            self.progress = asked.booked;
+        }
+        self.output
+            .push(&context.header, &mut context.reply, &mut context.spare)
+            .map_err(|error| refusal_of(&error))?;
+        let end = self.output.enqueued();
+        self.unsent.push_back((end, end - before, asked));
+        Ok(())
+    }
+
+    fn flush(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
+        if !self.is_writable || self.output.is_empty() {
+            return Ok(());
+        }
+        let before = self.output.sent();
+        let waker = &mut self.waker;
+        let (mailbox, cold_reads, token) = (&context.mailbox, &context.cold_reads, self.token);
+        let flushed = self
+            .output
+            .flush(self.socket.as_fd(), &mut context.spare, |region| {
+                let (_, waker) = waker.get_or_insert_with(|| {
+                    let own = Arc::new(ConnectionWaker::new(mailbox.clone(), token));
+                    (own.clone(), Waker::from(own))
+                });
+                ColdRegion::fetch(region, waker.clone(), |job| cold_reads.run(job))
+            })
+            .map_err(|error| refusal_of(&error))?;
+        self.is_writable = flushed != Flushed::SocketFull;
+        if self.output.sent() != before {
+            let now = context.clock.moment();
+            self.progress = now;
+            while let Some((end, _, _)) = self.unsent.front()
+                && *end <= self.output.sent()
+            {
+                let (_, reply_bytes, asked) = self.unsent.pop_front().expect("the front was just seen");
+                self.finish(context, asked, reply_bytes, now);
+            }
+            if self.unsent.capacity() > 64 && self.unsent.is_empty() {
+                self.unsent.shrink_to(4);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, context: &mut LoopContext, mut asked: Asked, reply_bytes: u64, now: Moment) {
+        asked.times.add(Stage::Written, now.micros_since(asked.booked));
+        context.finish(Finished {
+            api_key: asked.api_key,
+            api_version: asked.api_version,
+            correlation_id: asked.correlation_id,
+            client: asked.client,
+            connection_id: self.context.connection_id,
+            request_bytes: asked.request_bytes,
+            reply_bytes,
+            times: asked.times,
+            finished: now,
+        });
+    }
+
+    /// When to make a turn although nothing happened.
+    pub fn next_deadline(&self, context: &LoopContext) -> Option<Moment> {
+        let idle_max = context.settings.idle_max?;
+        let limit = match self.limits_since() {
+            Some(since) => Some(since.after(idle_max)),
+            None => None,
+        };
+        match (self.reply_deadline, limit) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Since when the client owes us something: bytes of its request, taking its replies, or any sign of life.
+    fn limits_since(&self) -> Option<Moment> {
+        if !self.output.is_empty() {
+            return Some(self.progress);
+        }
+        if !self.replies.is_empty() {
+            return None;
+        }
+        Some(self.request_began.unwrap_or(self.progress))
+    }
+
+    /// Closes connections whose client owes us something for too long (`connections.max.idle.ms`).
+    pub fn check_limits(&self, context: &LoopContext, now: Moment) -> Result<(), Refusal> {
+        let (Some(since), Some(limit)) = (self.limits_since(), context.settings.idle_max) else { return Ok(()) };
+        if now < since.after(limit) {
+            return Ok(());
+        }
+        Err(self.overdue(limit))
+    }
+
+    fn overdue(&self, limit: Duration) -> Refusal {
+        if !self.output.is_empty() {
+            Refusal::ReaderTooSlow(limit)
+        } else if self.request_began.is_some() {
+            Refusal::RequestTooSlow(limit)
+        } else {
+            Refusal::Idle(limit)
+        }
+    }
+}
+
+fn refusal_of(error: &OutputError) -> Refusal {
+    match error {
+        OutputError::Socket(_) => Refusal::Gone,
+        OutputError::File(error) => Refusal::ReplyUnreadable(error.to_string()),
+    }
+}

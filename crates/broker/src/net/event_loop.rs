@@ -1,0 +1,367 @@
+//! One thread that serves many connections: waits for sockets, wake-ups and deadlines, and gives each its turn.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ottla_core::reply::ReplyBuffer;
+use ottla_core::time::{Clock, Moment};
+use rustix::event::{Timespec, epoll};
+use slab::Slab;
+use tracing::{debug, error, warn};
+
+use super::connection::{Connection, Turn};
+use super::input::{BufferPool, SHARED_READ_BYTES};
+use super::mailbox::{Mail, Mailbox, NewConnection, Token};
+use super::output::SparePages;
+use super::refusal::Refusal;
+use super::service::Service;
+use crate::executor::cold_reads::ColdReads;
+use crate::metrics::recorder::{Finished, LoopRecords};
+use crate::metrics::stage::Stage;
+use crate::rate_limit::RateLimit;
+
+const MAILBOX_EVENT: u64 = u64::MAX;
+const EVENTS_PER_WAIT: usize = 256;
+
+/// How often free buffers are looked at while there are any.
+const TRIM_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long a stopping loop waits for replies that are due.
+const STOP_GRACE: Duration = Duration::from_millis(1_000);
+
+/// What all connections of a listener have in common.
+#[derive(Clone, Debug)]
+pub struct NetSettings {
+    /// `socket.request.max.bytes`.
+    pub request_bytes_max: i32,
+    /// `connections.max.idle.ms`; also how long a request may take to arrive, and a client to take the next byte of its
+    /// replies. `None`: for ever.
+    pub idle_max: Option<Duration>,
+    /// `socket.send.buffer.bytes` and `socket.receive.buffer.bytes`; `None` leaves them to the kernel.
+    pub send_buffer_bytes: Option<usize>,
+    pub receive_buffer_bytes: Option<usize>,
+    /// `ottla.slow.request.ms`; `None`: no line.
+    pub slow_request: Option<Duration>,
+}
+
+/// What an event loop lends to the connection whose turn it is.
+pub struct LoopContext {
+    pub service: Arc<dyn Service>,
+    pub clock: Arc<dyn Clock>,
+    pub settings: Arc<NetSettings>,
+    pub mailbox: Arc<Mailbox>,
+    pub cold_reads: Arc<ColdReads>,
+    pub pool: BufferPool,
+    pub spare: SparePages,
+    pub reply: ReplyBuffer,
+    pub header: Vec<u8>,
+    records: Arc<Mutex<LoopRecords>>,
+    slow_lines: RateLimit,
+}
+
+impl LoopContext {
+    pub fn records(&self) -> MutexGuard<'_, LoopRecords> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn finish(&mut self, request: Finished) {
+        self.records().record(&request);
+        let own_micros = request.times.own_time();
+        if self.settings.slow_request.is_some_and(|slow| u128::from(own_micros) >= slow.as_micros()) {
+            self.write_slow_line(&request);
+        }
+    }
+
+    #[cold]
+    fn write_slow_line(&mut self, request: &Finished) {
+        let Some(suppressed) = self.slow_lines.pass() else { return };
+        let times = &request.times;
+        let client_id = self.records().client_name(request.client).clone();
+        warn!(
+            api = request.api_key.name(),
+            version = request.api_version,
+            %client_id,
+            connection = request.connection_id,
+            correlation_id = request.correlation_id,
+            total_us = times.total(),
+            read_us = times.get(Stage::Read),
+            queued_us = times.get(Stage::Queued),
+            handled_us = times.get(Stage::Handled),
+            appended_us = times.get(Stage::Appended),
+            synced_us = times.get(Stage::Synced),
+            waited_for_data_us = times.get(Stage::WaitedForData),
+            cold_read_us = times.get(Stage::ColdRead),
+            waited_for_group_us = times.get(Stage::WaitedForGroup),
+            controller_us = times.get(Stage::Controller),
+            throttled_us = times.get(Stage::Throttled),
+            behind_us = times.get(Stage::Behind),
+            written_us = times.get(Stage::Written),
+            dominated_by = times.dominant().name(),
+            suppressed,
+            "slow request"
+        );
+    }
+}
+
+/// What an event loop is made from.
+pub struct LoopParts {
+    pub service: Arc<dyn Service>,
+    pub clock: Arc<dyn Clock>,
+    pub settings: Arc<NetSettings>,
+    pub cold_reads: Arc<ColdReads>,
+    pub records: Arc<Mutex<LoopRecords>>,
+}
+
+/// A running event loop. Dropping it answers what is due, closes its connections and joins its thread.
+pub struct EventLoop {
+    mailbox: Arc<Mailbox>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl EventLoop {
+    pub fn start(index: usize, parts: LoopParts) -> io::Result<EventLoop> {
+        let mailbox = Arc::new(Mailbox::new()?);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, mailbox.eventfd(), epoll::EventData::new_u64(MAILBOX_EVENT), flags)?;
+        let looper = Looper {
+            epoll,
+            connections: Slab::new(),
+            next_generation: 0,
+            deadlines: BTreeSet::new(),
+            again: Vec::new(),
+            next_trim: Moment(0),
+            stop_at: None,
+            principal: Arc::from("User:ANONYMOUS"),
+            refusals: RateLimit::per_second(10),
+            context: LoopContext {
+                service: parts.service,
+                clock: parts.clock,
+                settings: parts.settings,
+                mailbox: mailbox.clone(),
+                cold_reads: parts.cold_reads,
+                pool: BufferPool::default(),
+                spare: SparePages::default(),
+                reply: ReplyBuffer::default(),
+                header: Vec::new(),
+                records: parts.records,
+                slow_lines: RateLimit::per_second(5),
+            },
+        };
+        let thread = std::thread::Builder::new().name(format!("ottla-loop-{index}")).spawn(move || looper.run())?;
+        Ok(EventLoop { mailbox, thread: Some(thread) })
+    }
+
+    pub fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mailbox
+    }
+
+    /// Begins stopping; dropping waits for the end.
+    pub fn stop(&self) {
+        self.mailbox.stop();
+    }
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            error!("an event loop ended by a panic");
+        }
+    }
+}
+
+struct Looper {
+    epoll: OwnedFd,
+    connections: Slab<Connection>,
+    next_generation: u32,
+    deadlines: BTreeSet<(Moment, Token)>,
+    /// Connections that have more to do.
+    again: Vec<Token>,
+    next_trim: Moment,
+    stop_at: Option<Moment>,
+    principal: Arc<str>,
+    refusals: RateLimit,
+    context: LoopContext,
+}
+
+impl Looper {
+    fn run(mut self) {
+        let mut shared = vec![0; SHARED_READ_BYTES];
+        let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
+        let mut mail = Mail::default();
+        loop {
+            self.context.mailbox.collect(&mut mail);
+            let now = self.context.clock.moment();
+            self.read_mail(&mut mail, &mut shared, now);
+            if self.is_stopped(now) {
+                return;
+            }
+            events.clear();
+            let timeout = self.timeout(now);
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => panic!("epoll_wait on an open descriptor failed: {error}"),
+            }
+            self.context.mailbox.wake_up();
+            let now = self.context.clock.moment();
+            for event in &events {
+                self.on_event(event, &mut shared, now);
+            }
+            for token in std::mem::take(&mut self.again) {
+                self.turn(token, &mut shared, now);
+            }
+            self.on_deadlines(&mut shared, now);
+        }
+    }
+
+    fn read_mail(&mut self, mail: &mut Mail, shared: &mut [u8], now: Moment) {
+        for new in mail.connections.drain(..) {
+            self.open(new, shared, now);
+        }
+        for token in mail.woken.drain(..) {
+            if let Some(connection) = connection(&mut self.connections, token) {
+                connection.on_wake();
+                self.turn(token, shared, now);
+            }
+        }
+        if std::mem::take(&mut mail.stop) && self.stop_at.is_none() {
+            self.stop_at = Some(now.after(STOP_GRACE));
+            self.connections.iter_mut().for_each(|(_, connection)| connection.stop_reading());
+        }
+    }
+
+    fn is_stopped(&self, now: Moment) -> bool {
+        self.stop_at.is_some_and(|stop_at| {
+            now >= stop_at || self.connections.iter().all(|(_, connection)| connection.is_settled())
+        })
+    }
+
+    fn timeout(&self, now: Moment) -> Option<Timespec> {
+        if !self.again.is_empty() || !self.context.mailbox.fall_asleep() {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
+        let next = self.deadlines.first().map(|(deadline, _)| *deadline);
+        let trim = (!self.context.pool.is_empty()).then_some(self.next_trim);
+        let next = [next, trim, self.stop_at].into_iter().flatten().min()?;
+        // epoll counts milliseconds: rounded up, or the loop would spin through the last one.
+        let millis = next.micros_since(now).div_ceil(1_000);
+        Some(Timespec { tv_sec: (millis / 1_000) as i64, tv_nsec: (millis % 1_000 * 1_000_000) as i64 })
+    }
+
+    fn open(&mut self, new: NewConnection, shared: &mut [u8], now: Moment) {
+        if self.stop_at.is_some() {
+            return;
+        }
+        let peer = new.peer;
+        if let Err(error) = prepare(&new, &self.context.settings) {
+            debug!(%peer, %error, "connection lost while it was opened");
+            return;
+        }
+        let entry = self.connections.vacant_entry();
+        let token = Token { index: entry.key() as u32, generation: self.next_generation };
+        // Never the mailbox's token: its generation is not used.
+        self.next_generation = (self.next_generation + 1) % u32::MAX;
+        let connection = entry.insert(Connection::new(new, token, self.principal.clone(), now));
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(token.to_u64());
+        if let Err(error) = epoll::add(&self.epoll, connection.socket(), data, flags) {
+            warn!(%peer, %error, "connection cannot be watched");
+            self.connections.remove(token.index as usize);
+            return;
+        }
+        self.turn(token, shared, now);
+    }
+
+    fn on_event(&mut self, event: &epoll::Event, shared: &mut [u8], now: Moment) {
+        let (data, flags) = (event.data.u64(), event.flags);
+        if data == MAILBOX_EVENT {
+            return;
+        }
+        let token = Token::from_u64(data);
+        let Some(connection) = connection(&mut self.connections, token) else { return };
+        let closed = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        connection.on_socket(
+            flags.contains(epoll::EventFlags::IN),
+            flags.contains(epoll::EventFlags::OUT),
+            flags.intersects(closed),
+        );
+        self.turn(token, shared, now);
+    }
+
+    fn on_deadlines(&mut self, shared: &mut [u8], now: Moment) {
+        while let Some((deadline, token)) = self.deadlines.first().copied()
+            && deadline <= now
+        {
+            self.deadlines.pop_first();
+            if let Some(connection) = connection(&mut self.connections, token) {
+                connection.armed = None;
+                match connection.check_limits(&self.context, now) {
+                    Ok(()) => self.turn(token, shared, now),
+                    Err(refusal) => self.close(token, &refusal),
+                }
+            }
+        }
+        if now >= self.next_trim && !self.context.pool.is_empty() {
+            self.context.pool.trim();
+            self.next_trim = now.after(TRIM_INTERVAL);
+        }
+    }
+
+    fn turn(&mut self, token: Token, shared: &mut [u8], now: Moment) {
+        let Some(connection) = connection(&mut self.connections, token) else { return };
+        match connection.turn(&mut self.context, shared, now) {
+            Err(refusal) => return self.close(token, &refusal),
+            Ok(Turn::Again) => self.again.push(token),
+            Ok(Turn::Wait) => {}
+        }
+        let deadline = connection.next_deadline(&self.context);
+        // A noted deadline that is too early only costs one look; only an earlier one must be noted.
+        if let Some(deadline) = deadline
+            && connection.armed.is_none_or(|armed| deadline < armed)
+        {
+            if let Some(armed) = connection.armed.replace(deadline) {
+                self.deadlines.remove(&(armed, token));
+            }
+            self.deadlines.insert((deadline, token));
+        }
+    }
+
+    fn close(&mut self, token: Token, refusal: &Refusal) {
+        let connection = self.connections.remove(token.index as usize);
+        if let Some(armed) = connection.armed {
+            self.deadlines.remove(&(armed, token));
+        }
+        let peer = connection.peer();
+        if matches!(refusal, Refusal::Panicked { .. }) {
+            error!(%peer, reason = %refusal, "connection closed");
+        } else if !refusal.is_worth_a_line() {
+            debug!(%peer, reason = %refusal, "connection closed");
+        } else if let Some(suppressed) = self.refusals.pass() {
+            warn!(%peer, suppressed, reason = %refusal, "connection closed");
+        }
+    }
+}
+
+fn connection(connections: &mut Slab<Connection>, token: Token) -> Option<&mut Connection> {
+    connections.get_mut(token.index as usize).filter(|connection| connection.token == token)
+}
+
+fn prepare(new: &NewConnection, settings: &NetSettings) -> io::Result<()> {
+    let socket = &new.socket;
+    socket.set_nonblocking(true)?;
+    socket.set_nodelay(true)?;
+    rustix::net::sockopt::set_socket_keepalive(socket, true)?;
+    if let Some(bytes) = settings.send_buffer_bytes {
+        rustix::net::sockopt::set_socket_send_buffer_size(socket, bytes)?;
+    }
+    if let Some(bytes) = settings.receive_buffer_bytes {
+        rustix::net::sockopt::set_socket_recv_buffer_size(socket, bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! Bytes read from a socket that are not yet served, and where their memory comes from.
+//!
+//! A connection between two requests owns no buffer: the event loop reads into one it shares between all its
+//! connections, and only what is left of a started request moves into a buffer of its own.
+
+/// Shared read buffer of an event loop: large enough for several full batches, small enough to stay in the L2 cache
+/// between the read, the checksum and the write to the log.
+pub const SHARED_READ_BYTES: usize = 256 * 1024;
+
+/// First size of a buffer that waits for the rest of a request.
+const PARTIAL_BYTES_MIN: usize = 4 * 1024;
+
+/// Most bytes of free buffers an event loop keeps for the next large requests.
+const POOL_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Buffers between uses. All their bytes are initialised, so that taking one costs no clearing.
+#[derive(Debug, Default)]
+pub struct BufferPool {
+    free: Vec<Vec<u8>>,
+    free_bytes: usize,
+    taken_since_trim: bool,
+}
+
+impl BufferPool {
+    /// A buffer of at least `bytes_min` bytes, the smallest that fits.
+    fn take(&mut self, bytes_min: usize) -> Vec<u8> {
+        self.taken_since_trim = true;
+        let best = (0..self.free.len())
+            .filter(|&index| self.free[index].len() >= bytes_min)
+            .min_by_key(|&index| self.free[index].len());
+        match best {
+            Some(index) => {
+                let buffer = self.free.swap_remove(index);
+                self.free_bytes -= buffer.len();
+                buffer
+            }
+            None => vec![0; bytes_min],
+        }
+    }
+
+    fn put(&mut self, buffer: Vec<u8>) {
+        if !buffer.is_empty() && self.free_bytes + buffer.len() <= POOL_BYTES_MAX {
+            self.free_bytes += buffer.len();
+            self.free.push(buffer);
+        }
+    }
+
+    /// Frees everything when nothing was taken since the last call.
+    pub fn trim(&mut self) {
+        if !self.taken_since_trim {
+            self.free = Vec::new();
+            self.free_bytes = 0;
+        }
+        self.taken_since_trim = false;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.free.is_empty()
+    }
+}
+
+/// What a connection has read and not yet served: usually nothing.
+#[derive(Debug, Default)]
+pub struct Input {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Moves the unserved bytes out, so that they can be served while the connection changes.
+    pub fn take(&mut self) -> Input {
+        std::mem::take(self)
+    }
+
+    pub fn consume(&mut self, bytes: usize) {
+        self.start += bytes;
+        debug_assert!(self.start <= self.end);
+    }
+
+    /// Appends bytes, e.g. the start of a request left over in the shared buffer.
+    pub fn extend(&mut self, bytes: &[u8], pool: &mut BufferPool) {
+        self.make_room(bytes.len(), pool);
+        self.buffer[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
+    /// Where the next bytes of the started request go: at most `missing` bytes.
+    ///
+    /// The room grows with the bytes that arrived (doubling), not with the bytes that were announced.
+    pub fn room(&mut self, missing: usize, pool: &mut BufferPool) -> &mut [u8] {
+        let arrived = self.end - self.start;
+        self.make_room(missing.min(arrived.max(PARTIAL_BYTES_MIN)), pool);
+        let room = (self.buffer.len() - self.end).min(missing);
+        &mut self.buffer[self.end..self.end + room]
+    }
+
+    /// `bytes` were read into [`Input::room`].
+    pub fn filled(&mut self, bytes: usize) {
+        self.end += bytes;
+    }
+
+    /// Gives the buffer back once everything in it was served.
+    pub fn release(&mut self, pool: &mut BufferPool) {
+        if self.is_empty() {
+            pool.put(std::mem::take(&mut self.buffer));
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    fn make_room(&mut self, bytes: usize, pool: &mut BufferPool) {
+        if self.buffer.len() - self.end >= bytes {
+            return;
+        }
+        let arrived = self.end - self.start;
+        if self.buffer.len() - arrived >= bytes && self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+        } else {
+            let mut larger = pool.take((arrived + bytes).max(PARTIAL_BYTES_MIN));
+            larger[..arrived].copy_from_slice(self.bytes());
+            pool.put(std::mem::replace(&mut self.buffer, larger));
+        }
+        (self.start, self.end) = (0, arrived);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_grows_with_what_arrived_and_not_with_what_was_announced() {
+        let mut pool = BufferPool::default();
+        let mut input = Input::default();
+        input.extend(&[1; 1000], &mut pool);
+        assert!(input.room(100 << 20, &mut pool).len() <= 2 * PARTIAL_BYTES_MIN);
+        assert!(input.buffer.len() <= 2 * PARTIAL_BYTES_MIN);
+    }
+
+    #[test]
+    fn a_large_request_is_collected_whole() {
+        let mut pool = BufferPool::default();
+        let mut input = Input::default();
+        let total = 3_000_001;
+        input.extend(&[0, 1, 2, 3], &mut pool);
+        while input.bytes().len() < total {
+            let arrived = input.bytes().len();
+            let room = input.room(total - arrived, &mut pool);
+            let count = room.len().min(7_777);
+            for (index, byte) in room[..count].iter_mut().enumerate() {
+                *byte = (arrived + index) as u8;
+            }
+            input.filled(count);
+        }
+        assert!(input.bytes().iter().enumerate().all(|(index, byte)| *byte == index as u8));
+        input.consume(total);
+        input.release(&mut pool);
+        assert!(!pool.is_empty());
+        assert_eq!(input.buffer.capacity(), 0);
+    }
+
+    #[test]
+    fn unserved_requests_stay_in_order_when_more_arrives() {
+        let mut pool = BufferPool::default();
+        let mut input = Input::default();
+        input.extend(&[1, 2, 3, 4, 5], &mut pool);
+        input.consume(3);
+        input.extend(&[6; 4096], &mut pool);
+        assert_eq!(&input.bytes()[..3], &[4, 5, 6]);
+        assert_eq!(input.bytes().len(), 4098);
+    }
+
+    #[test]
+    fn the_pool_forgets_buffers_nobody_takes() {
+        let mut pool = BufferPool::default();
+        pool.put(vec![0; 100]);
+        pool.put(vec![0; POOL_BYTES_MAX]);
+        assert_eq!(pool.free_bytes, 100);
+        assert_eq!(pool.take(50).len(), 100);
+        pool.put(vec![0; 100]);
+        pool.trim();
+        assert!(!pool.is_empty());
+        pool.trim();
+        assert!(pool.is_empty());
+    }
+}

@@ -1,0 +1,224 @@
+//! Accepting connections: one thread per listener, which waits in `accept` and hands sockets to the loops in turn.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tracing::warn;
+
+use super::mailbox::{Mailbox, NewConnection};
+use crate::rate_limit::RateLimit;
+
+/// How long accepting pauses when the process is out of file descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many connections may be open, in all and from one address (`max.connections`, `max.connections.per.ip`).
+#[derive(Debug)]
+pub struct ConnectionLimits {
+    pub connections_max: usize,
+    pub connections_max_per_ip: usize,
+    /// `max.connections.per.ip.overrides`.
+    pub overrides: HashMap<IpAddr, usize>,
+}
+
+/// Counts open connections; shared by all listeners.
+#[derive(Debug)]
+pub struct ConnectionCounts {
+    limits: ConnectionLimits,
+    counts: Mutex<Counts>,
+    freed: Condvar,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    next_id: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    open: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// The right to be open; dropped with the connection.
+#[derive(Debug)]
+pub struct ConnectionPermit {
+    counts: Arc<ConnectionCounts>,
+    address: IpAddr,
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock();
+        let was_full = counts.open >= self.counts.limits.connections_max;
+        counts.open -= 1;
+        if let Some(count) = counts.by_address.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.by_address.remove(&self.address);
+            }
+        }
+        if was_full {
+            self.counts.freed.notify_all();
+        }
+    }
+}
+
+impl ConnectionCounts {
+    pub fn new(limits: ConnectionLimits) -> ConnectionCounts {
+        ConnectionCounts {
+            limits,
+            counts: Mutex::default(),
+            freed: Condvar::new(),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            next_id: AtomicU64::new(0),
+        }
+    }
+
+    pub fn open(&self) -> usize {
+        self.lock().open
+    }
+
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// `None` when the address has as many connections as it may.
+    fn permit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
+        let mut counts = self.lock();
+        let limit = self.limits.overrides.get(&address).unwrap_or(&self.limits.connections_max_per_ip);
+        let count = counts.by_address.entry(address).or_default();
+        if *count >= *limit {
+            if *count == 0 {
+                counts.by_address.remove(&address);
+            }
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        *count += 1;
+        counts.open += 1;
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        Some(ConnectionPermit { counts: self.clone(), address })
+    }
+
+    /// Returns when one more connection may be opened, or accepting has ended. As Apache Kafka, we do not accept and close.
+    fn wait_for_room(&self, stopped: &AtomicBool) {
+        let mut counts = self.lock();
+        while counts.open >= self.limits.connections_max && !stopped.load(Ordering::SeqCst) {
+            counts = self.freed.wait(counts).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One bound address with its accepting thread. Dropping it stops accepting.
+#[derive(Debug)]
+pub struct Listener {
+    address: SocketAddr,
+    socket: Arc<TcpListener>,
+    stopped: Arc<AtomicBool>,
+    counts: Arc<ConnectionCounts>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Listener {
+    /// Starts accepting on a bound socket.
+    pub fn start(
+        name: Arc<str>,
+        socket: TcpListener,
+        counts: Arc<ConnectionCounts>,
+        mailboxes: Vec<Arc<Mailbox>>,
+    ) -> io::Result<Listener> {
+        let address = socket.local_addr()?;
+        let socket = Arc::new(socket);
+        let stopped = Arc::new(AtomicBool::new(false));
+        let acceptor = Acceptor {
+            name,
+            socket: socket.clone(),
+            stopped: stopped.clone(),
+            counts: counts.clone(),
+            mailboxes,
+            refusals: RateLimit::per_second(1),
+        };
+        let thread = std::thread::Builder::new().name("ottla-accept".into()).spawn(move || acceptor.run())?;
+        Ok(Listener { address, socket, stopped, counts, thread: Some(thread) })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        // Wakes `accept`, which then fails.
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        {
+            let _counts = self.counts.lock();
+            self.counts.freed.notify_all();
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Acceptor {
+    name: Arc<str>,
+    socket: Arc<TcpListener>,
+    stopped: Arc<AtomicBool>,
+    counts: Arc<ConnectionCounts>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    refusals: RateLimit,
+}
+
+impl Acceptor {
+    fn run(mut self) {
+        loop {
+            self.counts.wait_for_room(&self.stopped);
+            let accepted = self.socket.accept();
+            if self.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            match accepted {
+                Ok((socket, peer)) => self.hand_out(socket, peer),
+                Err(error) => self.pause_after(&error),
+            }
+        }
+    }
+
+    fn hand_out(&mut self, socket: TcpStream, peer: SocketAddr) {
+        let Some(permit) = self.counts.permit(peer.ip()) else {
+            if let Some(suppressed) = self.refusals.pass() {
+                warn!(%peer, suppressed, "connection refused: max.connections.per.ip reached");
+            }
+            return;
+        };
+        let connection_id = self.counts.next_id.fetch_add(1, Ordering::Relaxed);
+        let mailbox = &self.mailboxes[(connection_id % self.mailboxes.len() as u64) as usize];
+        mailbox.connect(NewConnection { socket, peer, connection_id, listener_name: self.name.clone(), permit });
+    }
+
+    fn pause_after(&mut self, error: &io::Error) {
+        let errno = Errno::from_io_error(error);
+        // A peer that gave up while waiting in the backlog is no reason to pause.
+        if matches!(errno, Some(Errno::CONNABORTED | Errno::INTR)) {
+            return;
+        }
+        if let Some(suppressed) = self.refusals.pass() {
+            warn!(%error, suppressed, "connections cannot be accepted");
+        }
+        std::thread::sleep(ACCEPT_PAUSE);
+    }
+}

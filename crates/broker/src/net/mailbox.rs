@@ -1,0 +1,144 @@
+//! How other threads reach an event loop: new connections, and replies that can go on.
+//!
+//! A loop that is awake sees its mail without being woken, so a batch of wake-ups costs one write to one eventfd.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::listener::ConnectionPermit;
+
+/// A connection of an event loop. Tokens are not reused while the loop lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token {
+    pub index: u32,
+    pub generation: u32,
+}
+
+impl Token {
+    pub fn to_u64(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub fn from_u64(value: u64) -> Token {
+        Token { index: value as u32, generation: (value >> 32) as u32 }
+    }
+}
+
+/// A socket fresh from its listener.
+#[derive(Debug)]
+pub struct NewConnection {
+    pub socket: TcpStream,
+    pub peer: SocketAddr,
+    pub connection_id: u64,
+    pub listener_name: Arc<str>,
+    pub permit: ConnectionPermit,
+}
+
+/// What arrived since the loop last looked.
+#[derive(Debug, Default)]
+pub struct Mail {
+    pub connections: Vec<NewConnection>,
+    pub woken: Vec<Token>,
+    pub stop: bool,
+}
+
+impl Mail {
+    fn is_empty(&self) -> bool {
+        self.connections.is_empty() && self.woken.is_empty() && !self.stop
+    }
+}
+
+#[derive(Debug)]
+pub struct Mailbox {
+    mail: Mutex<Mail>,
+    loop_sleeps: AtomicBool,
+    eventfd: OwnedFd,
+}
+
+impl Mailbox {
+    pub fn new() -> std::io::Result<Mailbox> {
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Mailbox { mail: Mutex::default(), loop_sleeps: AtomicBool::new(false), eventfd })
+    }
+
+    pub fn eventfd(&self) -> &OwnedFd {
+        &self.eventfd
+    }
+
+    pub fn connect(&self, connection: NewConnection) {
+        self.deliver(|mail| mail.connections.push(connection));
+    }
+
+    pub fn stop(&self) {
+        self.deliver(|mail| mail.stop = true);
+    }
+
+    /// Moves the mail into `into`, which is empty.
+    pub fn collect(&self, into: &mut Mail) {
+        std::mem::swap(&mut *self.lock(), into);
+    }
+
+    /// From now on mail is announced through the eventfd. False when there is some already: the loop must not sleep.
+    pub fn fall_asleep(&self) -> bool {
+        // Before the look, or mail that comes between look and sleep would not be announced.
+        self.loop_sleeps.store(true, Ordering::SeqCst);
+        let has_no_mail = self.lock().is_empty();
+        if !has_no_mail {
+            self.wake_up();
+        }
+        has_no_mail
+    }
+
+    /// The loop is awake and will collect before it sleeps.
+    pub fn wake_up(&self) {
+        self.loop_sleeps.store(false, Ordering::SeqCst);
+    }
+
+    fn deliver(&self, put: impl FnOnce(&mut Mail)) {
+        put(&mut self.lock());
+        if self.loop_sleeps.swap(false, Ordering::SeqCst) {
+            // Fails only when 2^64 - 2 wake-ups are unread; the loop is then awake anyway.
+            let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes one connection. Several wake-ups before the loop looks are one.
+#[derive(Debug)]
+pub struct ConnectionWaker {
+    mailbox: Arc<Mailbox>,
+    token: Token,
+    is_queued: AtomicBool,
+}
+
+impl ConnectionWaker {
+    pub fn new(mailbox: Arc<Mailbox>, token: Token) -> ConnectionWaker {
+        ConnectionWaker { mailbox, token, is_queued: AtomicBool::new(false) }
+    }
+
+    /// The connection is about to look; later wake-ups count again.
+    pub fn arm(&self) {
+        self.is_queued.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Wake for ConnectionWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_queued.swap(true, Ordering::SeqCst) {
+            self.mailbox.deliver(|mail| mail.woken.push(self.token));
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Sockets: from accepted connections to requests, and from replies back to bytes.
+//!
+//! Reading order: the modules below, top to bottom.
+
+pub mod service;
+pub mod listener;
+pub mod event_loop;
+pub mod mailbox;
+pub mod connection;
+pub mod frame;
+pub mod input;
+pub mod output;
+pub mod cold_region;
+pub mod refusal;

@@ -1,0 +1,307 @@
+//! Reply bytes on their way to a socket: bytes in memory, and ranges of files between them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use ottla_core::reply::ReplyBuffer;
+use ottla_log::disk::FileRegion;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+
+use super::cold_region::ColdRegion;
+
+/// Up to this size a range of a file is read into the reply: one more copy is cheaper than one more system call.
+const REGION_COPIED_BYTES_MAX: u64 = 32 * 1024;
+
+/// Replies up to this size are gathered in one buffer; larger ones keep their own.
+const GATHERED_BYTES_MAX: usize = 16 * 1024;
+
+/// How much of a file is checked for residence and sent at once.
+const REGION_STEP_BYTES: u64 = 1024 * 1024;
+
+const SLICES_MAX: usize = 32;
+
+/// Free gathering buffers of an event loop.
+#[derive(Debug, Default)]
+pub struct SparePages {
+    free: Vec<Vec<u8>>,
+}
+
+impl SparePages {
+    const COUNT_MAX: usize = 16;
+
+    fn take(&mut self) -> Vec<u8> {
+        self.free.pop().unwrap_or_else(|| Vec::with_capacity(GATHERED_BYTES_MAX))
+    }
+
+    fn put(&mut self, mut page: Vec<u8>) {
+        if self.free.len() < Self::COUNT_MAX && page.capacity() <= 4 * GATHERED_BYTES_MAX {
+            page.clear();
+            self.free.push(page);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Segment {
+    Bytes(Vec<u8>),
+    Region(FileRegion),
+    Cold(ColdRegion),
+}
+
+/// How far a flush came.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// Everything is with the socket.
+    All,
+    /// The socket takes no more for now.
+    SocketFull,
+    /// The next bytes of a file are being fetched from the device; the waker is called when they are here.
+    Cold,
+}
+
+/// Why a flush failed.
+#[derive(Debug)]
+pub enum OutputError {
+    Socket(io::Error),
+    /// A file of the log could not be read: the reply is cut short, so the connection cannot go on.
+    File(io::Error),
+}
+
+/// Replies in order.
+#[derive(Debug, Default)]
+pub struct Output {
+    segments: VecDeque<Segment>,
+    /// Bytes of the first segment that are already with the socket.
+    front_sent: usize,
+    /// Bytes that occupy memory.
+    memory_bytes: usize,
+    /// Positions in the stream of all bytes ever sent on this connection.
+    enqueued: u64,
+    sent: u64,
+}
+
+impl Output {
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
+    /// The stream position behind the last byte enqueued.
+    pub fn enqueued(&self) -> u64 {
+        self.enqueued
+    }
+
+    /// The stream position behind the last byte the socket took.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Enqueues one framed reply: `header` behind the length, then the reply.
+    pub fn push(&mut self, header: &[u8], reply: &mut ReplyBuffer, spare: &mut SparePages) -> Result<(), OutputError> {
+        let region_bytes: u64 = reply.regions.iter().map(|inserted| inserted.region.bytes).sum();
+        let length = header.len() as u64 + reply.bytes.len() as u64 + region_bytes;
+        let length = i32::try_from(length).map_err(|_| {
+            OutputError::File(io::Error::new(io::ErrorKind::FileTooLarge, "reply larger than 2 GiB"))
+        })?;
+        self.push_bytes(&length.to_be_bytes(), spare);
+        self.push_bytes(header, spare);
+        if reply.regions.is_empty() && reply.bytes.len() > GATHERED_BYTES_MAX {
+            self.push_vec(std::mem::take(&mut reply.bytes));
+            return Ok(());
+        }
+        let mut copied = 0;
+        for inserted in reply.regions.drain(..) {
+            self.push_bytes(&reply.bytes[copied..inserted.at], spare);
+            copied = inserted.at;
+            self.push_region(inserted.region, spare);
+        }
+        self.push_bytes(&reply.bytes[copied..], spare);
+        Ok(())
+    }
+
+    /// Enqueues a reply that was framed before, behind the others.
+    fn push_vec(&mut self, bytes: Vec<u8>) {
+        self.enqueued += bytes.len() as u64;
+        self.memory_bytes += bytes.len();
+        self.segments.push_back(Segment::Bytes(bytes));
+    }
+
+    fn push_bytes(&mut self, bytes: &[u8], spare: &mut SparePages) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.enqueued += bytes.len() as u64;
+        self.memory_bytes += bytes.len();
+        self.gathering_page(bytes.len(), spare).extend_from_slice(bytes);
+    }
+
+    /// The last segment when it has room for `bytes` more, or else a new one.
+    fn gathering_page(&mut self, bytes: usize, spare: &mut SparePages) -> &mut Vec<u8> {
+        let has_room = matches!(self.segments.back(),
+            Some(Segment::Bytes(page)) if page.capacity() - page.len() >= bytes);
+        if !has_room {
+            self.segments.push_back(Segment::Bytes(spare.take()));
+        }
+        match self.segments.back_mut() {
+            Some(Segment::Bytes(page)) => page,
+            _ => unreachable!("the last segment was made or found to be bytes"),
+        }
+    }
+
+    fn push_region(&mut self, region: FileRegion, spare: &mut SparePages) {
+        if region.bytes == 0 {
+            return;
+        }
+        if region.bytes <= REGION_COPIED_BYTES_MAX && self.copy_resident(&region, spare) {
+            return;
+        }
+        self.enqueued += region.bytes;
+        self.segments.push_back(Segment::Region(region));
+    }
+
+    /// Copies a small region behind the last bytes; false when it is not resident.
+    fn copy_resident(&mut self, region: &FileRegion, spare: &mut SparePages) -> bool {
+        let bytes = region.bytes as usize;
+        let page = self.gathering_page(bytes, spare);
+        let start = page.len();
+        page.resize(start + bytes, 0);
+        let is_complete =
+            matches!(region.file.read_at_resident(&mut page[start..], region.position), Ok(read) if read == bytes);
+        if is_complete {
+            self.enqueued += region.bytes;
+            self.memory_bytes += bytes;
+        } else {
+            page.truncate(start);
+        }
+        is_complete
+    }
+
+    /// Sends as much as the socket takes.
+    ///
+    /// `fetch_cold` starts reading a range that would have to wait for the device.
+    pub fn flush(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        spare: &mut SparePages,
+        mut fetch_cold: impl FnMut(FileRegion) -> ColdRegion,
+    ) -> Result<Flushed, OutputError> {
+        loop {
+            self.drop_sent(spare);
+            let progress = match self.segments.front_mut() {
+                None => return Ok(Flushed::All),
+                Some(Segment::Bytes(_)) => self.send_bytes(socket),
+                Some(Segment::Region(region)) => {
+                    let step = region.bytes.min(REGION_STEP_BYTES);
+                    if region.file.raw_fd().is_some() && region.file.is_resident(region.position, step) {
+                        self.send_file(socket, step)
+                    } else {
+                        let cold = fetch_cold(region.clone());
+                        self.segments[0] = Segment::Cold(cold);
+                        continue;
+                    }
+                }
+                Some(Segment::Cold(cold)) => match cold.take() {
+                    None => return Ok(Flushed::Cold),
+                    Some(Err(error)) => return Err(OutputError::File(error)),
+                    Some(Ok((bytes, rest))) => {
+                        self.memory_bytes += bytes.len();
+                        self.replace_cold(bytes, rest);
+                        continue;
+                    }
+                },
+            };
+            match progress {
+                Ok(true) => {}
+                Ok(false) => return Ok(Flushed::SocketFull),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn replace_cold(&mut self, bytes: Vec<u8>, rest: FileRegion) {
+        self.segments[0] = Segment::Bytes(bytes);
+        if rest.bytes > 0 {
+            self.segments.insert(1, Segment::Region(rest));
+        }
+    }
+
+    /// Sends the leading segments of bytes. False when the socket is full.
+    fn send_bytes(&mut self, socket: BorrowedFd<'_>) -> Result<bool, OutputError> {
+        let mut slices = [io::IoSlice::new(&[]); SLICES_MAX];
+        let mut count = 0;
+        for segment in self.segments.iter().take(SLICES_MAX) {
+            let Segment::Bytes(bytes) = segment else { break };
+            let from = if count == 0 { self.front_sent } else { 0 };
+            slices[count] = io::IoSlice::new(&bytes[from..]);
+            count += 1;
+        }
+        // Without MSG_MORE the header of a fetch reply would leave as a packet of its own.
+        let flags = if count < self.segments.len() { SendFlags::MORE } else { SendFlags::empty() };
+        let wanted: usize = slices[..count].iter().map(|slice| slice.len()).sum();
+        let flags = flags | SendFlags::NOSIGNAL;
+        let result = if count == 1 {
+            rustix::net::send(socket, &slices[0], flags)
+        } else {
+            rustix::net::sendmsg(socket, &slices[..count], &mut SendAncillaryBuffer::default(), flags)
+        };
+        match result {
+            Ok(sent) => {
+                self.sent += sent as u64;
+                self.front_sent += sent;
+                Ok(sent == wanted)
+            }
+            Err(Errno::AGAIN) => Ok(false),
+            Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(OutputError::Socket(error.into())),
+        }
+    }
+
+    /// Sends the first `step` bytes of the leading region from the page cache. False when the socket is full.
+    fn send_file(&mut self, socket: BorrowedFd<'_>, step: u64) -> Result<bool, OutputError> {
+        let Some(Segment::Region(region)) = self.segments.front_mut() else {
+            unreachable!("called for a leading region");
+        };
+        let raw_fd = region.file.raw_fd().expect("checked by the caller");
+        // SAFETY: `region.file` keeps the descriptor open, and it outlives this borrow.
+        #[expect(unsafe_code, reason = "sendfile needs the descriptor behind the disk's file")]
+        let file = unsafe { BorrowedFd::borrow_raw(raw_fd) };
+        let mut position = region.position;
+        match rustix::fs::sendfile(socket.as_fd(), file, Some(&mut position), step as usize) {
+            Ok(0) => Err(OutputError::File(io::ErrorKind::UnexpectedEof.into())),
+            Ok(sent) => {
+                region.position += sent as u64;
+                region.bytes -= sent as u64;
+                self.sent += sent as u64;
+                Ok(sent as u64 == step)
+            }
+            Err(Errno::AGAIN) => Ok(false),
+            Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(OutputError::Socket(error.into())),
+        }
+    }
+
+    /// Forgets what the socket has taken.
+    fn drop_sent(&mut self, spare: &mut SparePages) {
+        while let Some(segment) = self.segments.front_mut() {
+            match segment {
+                Segment::Bytes(bytes) if bytes.len() <= self.front_sent => {
+                    self.front_sent -= bytes.len();
+                    self.memory_bytes -= bytes.len();
+                    spare.put(std::mem::take(bytes));
+                }
+                Segment::Region(region) if region.bytes == 0 => {}
+                _ => return,
+            }
+            self.segments.pop_front();
+        }
+        // An idle connection keeps no memory for a burst it once had.
+        if self.segments.capacity() > 64 {
+            self.segments.shrink_to(4);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What a connection needs from the broker behind it.
+
+use std::task::{Poll, Waker};
+
+use ottla_core::node::Node;
+use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
+use ottla_core::request::Request;
+
+/// Answers requests. The broker's is [`Node`]; tests have scripted ones.
+pub trait Service: Send + Sync {
+    fn handle(&self, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled;
+
+    fn poll(&self, pending: &mut dyn PendingReply, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()>;
+}
+
+impl Service for Node {
+    fn handle(&self, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled {
+        Node::handle(self, request, reply)
+    }
+
+    fn poll(&self, pending: &mut dyn PendingReply, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        pending.poll(self, waker, reply)
+    }
+}

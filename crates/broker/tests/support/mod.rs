@@ -1,0 +1,72 @@
+//! A client that writes frames by hand, so that it can also write them wrong.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub mod net;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::frame::{RequestHeader, decode_response_header};
+use ottla_wire::primitives::Reader;
+
+/// Long enough that only a hang reaches it.
+const HANG: Duration = Duration::from_secs(60);
+
+pub struct Client {
+    pub socket: TcpStream,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Client {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        socket.set_write_timeout(Some(HANG)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        Client { socket }
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+    }
+
+    /// The body of the next reply, checked to be the one to `correlation_id`.
+    pub fn receive(&mut self, api_key: ApiKey, api_version: i16, correlation_id: i32) -> Vec<u8> {
+        let mut length = [0; 4];
+        self.socket.read_exact(&mut length).unwrap();
+        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+        self.socket.read_exact(&mut frame).unwrap();
+        let mut reader = Reader::new(&frame);
+        assert_eq!(decode_response_header(&mut reader, api_key, api_version), Ok(correlation_id));
+        frame[frame.len() - reader.remaining()..].to_vec()
+    }
+
+    /// Waits until the broker has closed the connection; what it sent before is returned.
+    pub fn closed(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        match self.socket.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
+        }
+        rest
+    }
+}
+
+/// A whole request as it travels: length, header, body.
+pub fn frame(api_key: ApiKey, api_version: i16, correlation_id: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    RequestHeader { api_key, api_version, correlation_id, client_id: Some("test") }.encode(&mut bytes);
+    body(&mut bytes);
+    let length = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&length.to_be_bytes());
+    bytes
+}
+
+/// Resident memory of this process in bytes.
+pub fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split_whitespace().nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as u64
+}
