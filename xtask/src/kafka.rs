@@ -55,6 +55,31 @@ impl Kafka {
         command
     }
 
+    /// The broker, with the JVM flags of Kafka's own start script.
+    pub fn broker(&self) -> Command {
+        let mut command = Command::new("java");
+        command
+            .args([
+                "-Xmx1G",
+                "-Xms1G",
+                "-server",
+                "-XX:+UseG1GC",
+                "-XX:MaxGCPauseMillis=20",
+            ])
+            .args([
+                "-XX:InitiatingHeapOccupancyPercent=35",
+                "-XX:+ExplicitGCInvokesConcurrent",
+            ])
+            .arg(format!(
+                "-Dlog4j2.configurationFile={}",
+                self.home.join("log4j2.properties").display()
+            ))
+            .arg("-cp")
+            .arg(format!("{0}/classes:{0}/jars/*", self.home.display()))
+            .arg("kafka.Kafka");
+        command
+    }
+
     /// A short-lived tool: the first compiler tier is enough, and two cores are soon busy with the second.
     pub fn tool(&self, class: &str) -> Command {
         let mut command = Command::new("java");

@@ -1,5 +1,6 @@
 //! The task runner: `cargo xtask <task>`.
 
+mod bench_kafka;
 mod codegen;
 mod crash;
 mod docs;
@@ -18,7 +19,9 @@ tasks:
   interop [--target ottla|kafka] [--only records,clients,tools,takeover]
                       foreign clients and Kafka's tools against a broker; takeover by Apache Kafka and back
   crash [--rounds N] [--target ottla|kafka] [--seed N]
-                      kill -9 under load, then count what was acknowledged";
+                      kill -9 under load, then count what was acknowledged
+  bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
+                      Ottla and Apache Kafka side by side; writes docs/benchmarks.md";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         "golden" => golden::run(rest),
         "interop" => interop::run(rest),
         "crash" => crash::run(rest),
+        "bench-kafka" => bench_kafka::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -13,6 +14,18 @@ func main() {
 		os.Exit(2)
 	}
 	phase, bootstrap, rest := os.Args[1], os.Args[2], os.Args[3:]
+	if strings.HasPrefix(phase, "bench-") {
+		bench(phase, bootstrap, rest)
+		return
+	}
+	switch phase {
+	case "first-record":
+		firstRecord(bootstrap, rest[0])
+		return
+	case "null-sink":
+		nullSink(value(strconv.Atoi(rest[0])))
+		return
+	}
 	s := newSuite(bootstrap)
 	switch phase {
 	case "write":

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -89,6 +89,13 @@ impl Site {
         format!("127.0.0.1:{}", self.port)
     }
 
+    /// Removes everything. A test that fails does not come here, so that somebody can look.
+    pub fn remove(&self) {
+        if let Some(home) = self.directory.parent() {
+            let _ = fs::remove_dir_all(home);
+        }
+    }
+
     /// Starts `target` on this directory and returns when it answers requests.
     pub fn start(&self, programs: &Programs, target: Target) -> Result<Server> {
         self.start_with(programs, target, &[])
@@ -112,7 +119,7 @@ impl Site {
     pub fn spawn(&self, programs: &Programs, target: Target, ottla_overrides: &[&str]) -> Result<Server> {
         let mut command = match target {
             Target::Kafka => {
-                let mut command = programs.kafka.java(400, "kafka.Kafka");
+                let mut command = programs.kafka.broker();
                 command.arg(&self.properties);
                 command
             }
@@ -162,6 +169,10 @@ pub struct Server {
 }
 
 impl Server {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

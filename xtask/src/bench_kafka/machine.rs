@@ -1,0 +1,123 @@
+//! The machine as the report names it, and the probe of its disk.
+
+use crate::interop::toolchain::{output_of, root, target_directory};
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Lines "name: value".
+pub fn describe() -> Result<Vec<(String, String)>> {
+    let mut lines = Vec::new();
+    let mut add = |name: &str, value: String| lines.push((name.to_string(), value.trim().to_string()));
+    add("kernel", output_of(Command::new("uname").arg("-srm"))?);
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split(':').nth(1))
+            .unwrap_or("unknown")
+            .trim()
+            .to_string()
+    };
+    let cores = cpu.lines().filter(|line| line.starts_with("processor")).count();
+    add("processor", format!("{cores} x {}", field(&cpu, "model name")));
+    add(
+        "memory",
+        field(
+            &fs::read_to_string("/proc/meminfo").unwrap_or_default(),
+            "MemTotal",
+        ),
+    );
+    fs::create_dir_all(target_directory())?;
+    let mount = output_of(
+        Command::new("df")
+            .args(["--output=fstype,size,avail", "-h"])
+            .arg(target_directory()),
+    )?;
+    add(
+        "file system of the data (type, size, free)",
+        mount.lines().last().unwrap_or_default().to_string(),
+    );
+    let commit = output_of(
+        Command::new("git")
+            .args(["describe", "--always", "--dirty"])
+            .current_dir(root()),
+    );
+    add(
+        "Ottla",
+        commit.unwrap_or_else(|_| "not a git checkout".to_string()),
+    );
+    add(
+        "Apache Kafka",
+        format!("{}, KRaft, one combined node", crate::kafka::VERSION),
+    );
+    add("compiler", output_of(Command::new("rustc").arg("--version"))?);
+    let mut java = Command::new("java");
+    java.arg("-XshowSettings:none").arg("--version");
+    add(
+        "JVM",
+        output_of(&mut java)?
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_string(),
+    );
+    add(
+        "generator",
+        format!(
+            "franz-go v1.22.2, {}",
+            output_of(Command::new("go").arg("version"))?.trim()
+        ),
+    );
+    add(
+        "date",
+        output_of(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?,
+    );
+    add("network", "loopback".to_string());
+    Ok(lines)
+}
+
+/// fdatasync after appending 4 KiB, again and again for `duration`; sorted milliseconds.
+pub fn probe_sync(duration: Duration) -> Result<Vec<f64>> {
+    let path = target_directory().join("sync-probe");
+    let mut file = File::create(&path).context("creating the probe file")?;
+    let block = [7_u8; 4096];
+    let mut latencies = Vec::new();
+    let started = Instant::now();
+    while started.elapsed() < duration {
+        file.write_all(&block)?;
+        let before = Instant::now();
+        file.sync_data()?;
+        latencies.push(before.elapsed().as_secs_f64() * 1000.0);
+    }
+    fs::remove_file(&path)?;
+    latencies.sort_by(f64::total_cmp);
+    Ok(latencies)
+}
+
+/// CPU seconds (user and system, all threads) that `pid` has used.
+pub fn cpu_seconds(pid: u32) -> Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("reading /proc/PID/stat")?;
+    // The name is in parentheses and may hold blanks; utime and stime are the 12th and 13th field behind it.
+    let fields: Vec<&str> = text[text.rfind(')').unwrap_or(0) + 1..]
+        .split_whitespace()
+        .collect();
+    let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+    Ok(ticks as f64 / 100.0)
+}
+
+/// A line of /proc/PID/status in MiB: `VmRSS` or `VmHWM`.
+pub fn memory_mib(pid: u32, line: &str) -> Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).context("reading /proc/PID/status")?;
+    let found = text
+        .lines()
+        .find(|found| found.starts_with(line))
+        .context("no such line in /proc/PID/status")?;
+    let kib: f64 = found
+        .split_whitespace()
+        .nth(1)
+        .context("a number of KiB")?
+        .parse()?;
+    Ok(kib / 1024.0)
+}

@@ -1,0 +1,216 @@
+//! What was measured: for each metric and broker one value per pair.
+
+use super::tails::Curve;
+use crate::interop::server::Target;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// One row of the report.
+pub struct Metric {
+    pub key: &'static str,
+    pub title: &'static str,
+    pub unit: &'static str,
+    /// The ratio Ottla / Kafka that is aimed at, if any.
+    pub aim: Option<f64>,
+}
+
+const fn metric(key: &'static str, title: &'static str, unit: &'static str, aim: Option<f64>) -> Metric {
+    Metric {
+        key,
+        title,
+        unit,
+        aim,
+    }
+}
+
+pub const METRICS: &[Metric] = &[
+    metric(
+        "start",
+        "process start to first acknowledged record, after a clean stop",
+        "ms",
+        Some(0.02),
+    ),
+    metric("start_kill", "the same after kill -9", "ms", Some(0.02)),
+    metric("idle_rss", "resident memory, idle", "MiB", Some(1.0 / 15.0)),
+    metric("idle_cpu", "CPU, idle", "% of a core", None),
+    metric("peak_rss", "peak resident memory", "MiB", None),
+    metric(
+        "full_cpu",
+        "full batches: broker CPU per million records",
+        "s",
+        Some(0.6),
+    ),
+    metric("full_rate", "full batches: rate (saturated)", "records/s", None),
+    metric(
+        "full_generator",
+        "full batches: generator CPU per million",
+        "s",
+        None,
+    ),
+    metric(
+        "consume_cpu",
+        "consume from page cache: broker CPU per million",
+        "s",
+        Some(0.8),
+    ),
+    metric("consume_rate", "consume from page cache: rate", "records/s", None),
+    metric(
+        "paced_cpu",
+        "20,000 records/s, linger 0: broker CPU per million",
+        "s",
+        Some(1.0 / 3.0),
+    ),
+    metric("paced_p50", "20,000 records/s, linger 0: produce p50", "ms", None),
+    metric(
+        "paced_p99",
+        "20,000 records/s, linger 0: produce p99",
+        "ms",
+        Some(0.5),
+    ),
+    metric(
+        "paced_p999",
+        "20,000 records/s, linger 0: produce p99.9",
+        "ms",
+        None,
+    ),
+    metric("paced_max", "20,000 records/s, linger 0: produce max", "ms", None),
+    metric(
+        "paced_service_p99",
+        "20,000 records/s, linger 0: service time p99",
+        "ms",
+        None,
+    ),
+    metric(
+        "java_cpu",
+        "Java at 20,000 records/s, linger 0: broker CPU per million",
+        "s",
+        Some(1.0 / 3.0),
+    ),
+    metric(
+        "java_p99",
+        "Java at 20,000 records/s, linger 0: p99",
+        "ms",
+        Some(0.5),
+    ),
+    metric(
+        "disk_cpu",
+        "on disk before the answer, 20,000 records/s: broker CPU per million",
+        "s",
+        None,
+    ),
+    metric(
+        "disk_p50",
+        "on disk before the answer, 20,000 records/s: produce p50",
+        "ms",
+        None,
+    ),
+    metric(
+        "disk_p99",
+        "on disk before the answer, 20,000 records/s: produce p99",
+        "ms",
+        None,
+    ),
+    metric(
+        "disk_max",
+        "on disk before the answer, 20,000 records/s: produce max",
+        "ms",
+        None,
+    ),
+    metric(
+        "sync_p50",
+        "the disk's own fdatasync, 4 KiB appended: p50",
+        "ms",
+        None,
+    ),
+    metric(
+        "sync_p99",
+        "the disk's own fdatasync, 4 KiB appended: p99",
+        "ms",
+        None,
+    ),
+    metric(
+        "sync_max",
+        "the disk's own fdatasync, 4 KiB appended: max",
+        "ms",
+        None,
+    ),
+];
+
+#[derive(Default)]
+pub struct Samples {
+    values: BTreeMap<(&'static str, &'static str), Vec<f64>>,
+    pub calibration: BTreeMap<&'static str, f64>,
+    pub invalid: Vec<String>,
+    raw: Vec<Value>,
+}
+
+fn column(target: Target) -> &'static str {
+    match target {
+        Target::Kafka => "kafka",
+        Target::Ottla => "ottla",
+    }
+}
+
+impl Samples {
+    pub fn add(&mut self, target: Target, key: &'static str, value: f64) {
+        debug_assert!(
+            METRICS.iter().any(|metric| metric.key == key),
+            "{key} is not in the table"
+        );
+        println!("  {} {key} {value:.3}", column(target));
+        self.values.entry((key, column(target))).or_default().push(value);
+    }
+
+    /// Keeps the generator's whole answer and what it says against itself.
+    pub fn keep(&mut self, target: Target, name: &str, result: &Value) {
+        for reason in result["invalid"].as_array().into_iter().flatten() {
+            let text = format!(
+                "{} {name}: {}",
+                target.name(),
+                reason.as_str().unwrap_or("no reason")
+            );
+            println!("  INVALID {text}");
+            self.invalid.push(text);
+        }
+        self.raw
+            .push(json!({"broker": column(target), "run": name, "result": result}));
+    }
+
+    pub fn of(&self, key: &'static str, target: Target) -> &[f64] {
+        self.values.get(&(key, column(target))).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn median(&self, key: &'static str, target: Target) -> Option<f64> {
+        median(self.of(key, target))
+    }
+
+    /// Ottla / Kafka of each pair.
+    pub fn ratios(&self, key: &'static str) -> Vec<f64> {
+        let pairs = self
+            .of(key, Target::Ottla)
+            .iter()
+            .zip(self.of(key, Target::Kafka));
+        pairs
+            .filter(|(_, kafka)| **kafka > 0.0)
+            .map(|(ottla, kafka)| ottla / kafka)
+            .collect()
+    }
+
+    pub fn raw_json(&self, curves: &[Curve]) -> Result<String> {
+        let curves: Vec<&Value> = curves.iter().map(|curve| &curve.result).collect();
+        Ok(serde_json::to_string(
+            &json!({"runs": self.raw, "tails": curves, "calibration": self.calibration}),
+        )?)
+    }
+}
+
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[odd / 2]),
+        even => Some((sorted[even / 2 - 1] + sorted[even / 2]) / 2.0),
+    }
+}

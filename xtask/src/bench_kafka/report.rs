@@ -1,0 +1,321 @@
+//! docs/benchmarks.md.
+
+use super::metrics::{METRICS, Metric, Samples, median};
+use super::session::number;
+use super::tails::Curve;
+use super::{Durability, Plan};
+use crate::interop::server::Target;
+use serde_json::Value;
+use std::fmt::Write;
+
+pub fn render(plan: &Plan, machine: &[(String, String)], samples: &Samples, curves: &[Curve]) -> String {
+    let mut text = String::from(
+        "# Benchmarks: Ottla beside Apache Kafka 4.3\n\n\
+         Written by `cargo xtask bench-kafka`; do not edit. Every number was measured in one run on the machine below, \
+         broker, generator and consumer sharing it over the loopback interface. The numbers are worth something as \
+         ratios; no absolute time is a promise.\n\n",
+    );
+    manifest(&mut text, plan, machine);
+    if !plan.skip_pairs {
+        table(&mut text, plan, samples);
+        durable(&mut text, samples);
+        calibration(&mut text, samples);
+    }
+    if !curves.is_empty() {
+        tails(&mut text, plan, curves);
+    }
+    invalid(&mut text, samples, curves);
+    shortfalls(&mut text, samples, curves);
+    text
+}
+
+fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)]) {
+    text.push_str("## Manifest\n\n| | |\n|---|---|\n");
+    for (name, value) in machine {
+        let _ = writeln!(text, "| {name} | {value} |");
+    }
+    let _ = writeln!(text, "| command | `{}` |", plan.command.trim());
+    let _ = writeln!(
+        text,
+        "| pairs | {}, order alternated (Kafka first in the odd ones) |\n\
+         | records | 256 B, JSON-like, no compression, no keys, 6 partitions, one idempotent producer, acks=all |\n\
+         | full batches | {} records as fast as acknowledgements allow, linger 5 ms, batches up to 1 MB; warm-up {} |\n\
+         | tiny requests | 20,000 records/s for {} s on a schedule, linger 0; warm-up {} s |\n\
+         | consume | the same {} records {} times over, after one pass to warm up; everything is in the page cache |\n\
+         | idle | {} s |",
+        plan.pairs,
+        plan.records,
+        plan.warmup_seconds * 2_000_000,
+        plan.paced_seconds,
+        plan.warmup_seconds * 2,
+        plan.records,
+        plan.consume_passes,
+        plan.idle_seconds,
+    );
+    text.push_str(
+        "| configuration | the same server.properties for both, all defaults but for addresses, directory and 5 partitions of \
+         `__consumer_offsets`; the JVM with the flags of Kafka's start script (-Xms1G -Xmx1G, G1, 20 ms pause goal) |\n\
+         | page cache | Ottla `ottla.durability=page-cache`, Kafka as it comes |\n\
+         | disk | Ottla `ottla.durability=disk` (its default), Kafka `log.flush.interval.messages=1` |\n\n\
+         Latency counts from the moment a record was due, so a generator that waits does not hide it; service time counts from \
+         the call. Memory is the process's resident set; CPU is user and system time of all its threads, read when the measured \
+         part begins and ends.\n\n",
+    );
+}
+
+fn table(text: &mut String, plan: &Plan, samples: &Samples) {
+    text.push_str(
+        "## Side by side\n\nMedians. Ratio: Ottla / Kafka, the median of the pairs and in brackets the smallest and the largest.\n\n\
+         | | unit | Kafka | Ottla | ratio | aim | |\n|---|---|---|---|---|---|---|\n",
+    );
+    for metric in METRICS {
+        let (Some(kafka), Some(ottla)) = (
+            samples.median(metric.key, Target::Kafka),
+            samples.median(metric.key, Target::Ottla),
+        ) else {
+            continue;
+        };
+        let aim = metric.aim.map_or(String::new(), |aim| format!("≤ {aim:.3}"));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {aim} | {} |",
+            metric.title,
+            metric.unit,
+            round(kafka),
+            round(ottla),
+            ratio(&samples.ratios(metric.key)),
+            verdict(metric, samples),
+        );
+    }
+    if plan.pairs < 5 {
+        let _ = writeln!(text, "\nOnly {} pair(s): too few to be evidence.", plan.pairs);
+    }
+    text.push('\n');
+}
+
+fn ratio(ratios: &[f64]) -> String {
+    let Some(middle) = median(ratios) else {
+        return String::from("-");
+    };
+    let smallest = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let largest = ratios.iter().copied().fold(0.0, f64::max);
+    format!("{middle:.3} [{smallest:.3}, {largest:.3}]")
+}
+
+fn verdict(metric: &Metric, samples: &Samples) -> &'static str {
+    let (Some(aim), Some(middle)) = (metric.aim, median(&samples.ratios(metric.key))) else {
+        return "";
+    };
+    if middle <= aim { "met" } else { "**falls short**" }
+}
+
+fn durable(text: &mut String, samples: &Samples) {
+    let (Some(p99), Some(sync)) = (
+        samples.median("disk_p99", Target::Ottla),
+        samples.median("sync_p99", Target::Ottla),
+    ) else {
+        return;
+    };
+    let limit = sync + 2.0;
+    let verdict = if p99 <= limit { "met" } else { "**falls short**" };
+    let _ = writeln!(
+        text,
+        "`acks=all` on disk: Ottla's p99 is {} ms; the aim is the disk's own p99 ({} ms, measured before each run) plus 2 ms: {verdict}.",
+        round(p99),
+        round(sync),
+    );
+    if samples
+        .median("sync_p50", Target::Ottla)
+        .is_some_and(|p50| p50 < 0.1)
+    {
+        text.push_str("A sync in less than 0.1 ms is a host's cache and says nothing about media.\n");
+    }
+    if let Some(idle) = samples.median("idle_cpu", Target::Ottla) {
+        let verdict = if idle < 0.2 { "met" } else { "**falls short**" };
+        let _ = writeln!(
+            text,
+            "\nIdle CPU: {idle:.2} % of a core; the aim is below 0.2 %: {verdict}."
+        );
+    }
+    text.push('\n');
+}
+
+fn calibration(text: &mut String, samples: &Samples) {
+    text.push_str("## The generator against a null sink\n\nA process that answers and throws everything away.\n\n| | |\n|---|---|\n");
+    for (name, value) in &samples.calibration {
+        let _ = writeln!(text, "| {name} | {} |", round(*value));
+    }
+    let null = samples
+        .calibration
+        .get("full batches, records/s")
+        .copied()
+        .unwrap_or(0.0);
+    for target in [Target::Kafka, Target::Ottla] {
+        if let Some(rate) = samples.median("full_rate", target)
+            && null < 2.0 * rate
+        {
+            let _ = writeln!(
+                text,
+                "\nINVALID as a statement about {}'s capacity: the generator alone does {:.1} times the rate, not twice. \
+                 The CPU per million records stands.",
+                target.name(),
+                null / rate,
+            );
+        }
+    }
+    text.push('\n');
+}
+
+fn tails(text: &mut String, plan: &Plan, curves: &[Curve]) {
+    let _ = writeln!(
+        text,
+        "## Tails over time\n\n100,000 records/s of 1 KiB for {} s, linger 1 ms, 6 partitions, one producer and one consumer in one process; \
+         from the moment a record was due to its arrival at the consumer. Retention 1 GB a partition, segments of 250 MB.\n",
+        plan.tail_seconds
+    );
+    text.push_str("| durability | broker | p50 | p95 | p99 | p99.9 | max | rate, last third / first | broker CPU s per million |\n|---|---|---|---|---|---|---|---|---|\n");
+    for curve in curves {
+        let at = |path: &str| round(number(&curve.result, path));
+        let millions = number(&curve.result, "/received") / 1e6;
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            curve.durability.name(),
+            curve.target.name(),
+            at("/intended/p50"),
+            at("/intended/p95"),
+            at("/intended/p99"),
+            at("/intended/p999"),
+            at("/intended/max"),
+            at("/rate_last_third_over_first"),
+            round(number(&curve.result, "/broker_cpu_s") / millions),
+        );
+    }
+    for durability in [Durability::PageCache, Durability::Disk] {
+        let find = |target| {
+            curves
+                .iter()
+                .find(|curve| curve.durability == durability && curve.target == target)
+        };
+        let (Some(kafka), Some(ottla)) = (find(Target::Kafka), find(Target::Ottla)) else {
+            continue;
+        };
+        let _ = writeln!(
+            text,
+            "\n### {}: p99 and max of each interval, ms\n\n| from s | Kafka p99 | Kafka max | Ottla p99 | Ottla max |\n|---|---|---|---|---|",
+            durability.name()
+        );
+        for (from, [kafka_p99, kafka_max, ottla_p99, ottla_max]) in merge(&kafka.result, &ottla.result) {
+            let _ = writeln!(
+                text,
+                "| {from} | {} | {} | {} | {} |",
+                round(kafka_p99),
+                round(kafka_max),
+                round(ottla_p99),
+                round(ottla_max)
+            );
+        }
+    }
+    text.push('\n');
+}
+
+/// The points of both curves, thinned to at most 40 rows; a row shows the worst of those it stands for.
+fn merge(kafka: &Value, ottla: &Value) -> Vec<(f64, [f64; 4])> {
+    let points = |result: &Value| result["curve"].as_array().cloned().unwrap_or_default();
+    let (kafka, ottla) = (points(kafka), points(ottla));
+    let longest = kafka.len().max(ottla.len());
+    let step = longest.div_ceil(40).max(1);
+    let worst =
+        |points: &[Value], name: &str| points.iter().map(|p| number(p, name)).fold(f64::NAN, f64::max);
+    (0..longest)
+        .step_by(step)
+        .map(|at| {
+            let kafka = &kafka[at.min(kafka.len())..(at + step).min(kafka.len())];
+            let ottla = &ottla[at.min(ottla.len())..(at + step).min(ottla.len())];
+            let from = kafka
+                .first()
+                .or(ottla.first())
+                .map_or(0.0, |point| number(point, "/from_s"));
+            (
+                from,
+                [
+                    worst(kafka, "/p99"),
+                    worst(kafka, "/max"),
+                    worst(ottla, "/p99"),
+                    worst(ottla, "/max"),
+                ],
+            )
+        })
+        .collect()
+}
+
+fn invalid(text: &mut String, samples: &Samples, curves: &[Curve]) {
+    let mut reasons = samples.invalid.clone();
+    for curve in curves {
+        for reason in curve.result["invalid"].as_array().into_iter().flatten() {
+            let reason = reason.as_str().unwrap_or("no reason");
+            reasons.push(format!(
+                "{} tails, {}: {reason}",
+                curve.target.name(),
+                curve.durability.name()
+            ));
+        }
+    }
+    text.push_str("## INVALID\n\n");
+    if reasons.is_empty() {
+        text.push_str(
+            "No run: every schedule was held, sent = acknowledged = received, no errors, no duplicates.\n\n",
+        );
+    } else {
+        text.push_str("Runs that the generator itself disowns; the broker may or may not be the reason.\n\n");
+        for reason in reasons {
+            let _ = writeln!(text, "- {reason}");
+        }
+        text.push('\n');
+    }
+}
+
+fn shortfalls(text: &mut String, samples: &Samples, curves: &[Curve]) {
+    let mut lines = Vec::new();
+    for metric in METRICS {
+        if verdict(metric, samples) == "**falls short**" {
+            let middle = median(&samples.ratios(metric.key)).unwrap_or(f64::NAN);
+            lines.push(format!(
+                "{}: ratio {middle:.3}, aim {:.3}",
+                metric.title,
+                metric.aim.unwrap_or(f64::NAN)
+            ));
+        }
+    }
+    for curve in curves.iter().filter(|curve| curve.target == Target::Ottla) {
+        let p99 = number(&curve.result, "/intended/p99");
+        if p99 >= 10.0 {
+            lines.push(format!(
+                "tails, {}: end-to-end p99 {} ms, aim below 10",
+                curve.durability.name(),
+                round(p99)
+            ));
+        }
+    }
+    text.push_str("## What falls short\n\n");
+    if lines.is_empty() {
+        text.push_str("Nothing that was aimed at in this run.\n");
+    }
+    for line in lines {
+        let _ = writeln!(text, "- {line}");
+    }
+}
+
+/// Three significant digits.
+fn round(value: f64) -> String {
+    if !value.is_finite() {
+        return String::from("-");
+    }
+    let magnitude = if value == 0.0 {
+        0.0
+    } else {
+        value.abs().log10().floor()
+    };
+    let decimals = (2.0 - magnitude).clamp(0.0, 3.0) as usize;
+    format!("{value:.decimals$}")
+}

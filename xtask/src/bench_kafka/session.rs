@@ -1,0 +1,297 @@
+//! One broker's turn in a pair.
+
+use super::machine::{self, cpu_seconds, memory_mib};
+use super::metrics::Samples;
+use super::{Durability, Lab, Plan};
+use crate::interop::server::{Server, Site, Target};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+const PARTITIONS: &str = "6";
+const MILLION: f64 = 1_000_000.0;
+
+/// Runs the generator and returns the line of JSON it prints.
+pub fn generate(lab: &Lab, kind: &str, server: &Server, topic: &str, more: &[&str]) -> Result<Value> {
+    generate_at(lab, kind, &server.bootstrap(), server.pid(), topic, more)
+}
+
+fn generate_at(
+    lab: &Lab,
+    kind: &str,
+    bootstrap: &str,
+    pid: u32,
+    topic: &str,
+    more: &[&str],
+) -> Result<Value> {
+    let mut command = lab.generator();
+    command.args([
+        kind,
+        bootstrap,
+        "-topic",
+        topic,
+        "-partitions",
+        PARTITIONS,
+        "-pid",
+        &pid.to_string(),
+    ]);
+    let output = command
+        .args(more)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start the generator")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "the generator ended with {}: {stderr}",
+        output.status
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    if text.trim().is_empty() {
+        Ok(Value::Null)
+    } else {
+        Ok(serde_json::from_str(&text)?)
+    }
+}
+
+pub fn number(result: &Value, path: &str) -> f64 {
+    result.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
+}
+
+fn site(target: Target, durability: Durability, more: &[(&str, &str)]) -> Result<Site> {
+    let mut settings = more.to_vec();
+    if target == Target::Kafka {
+        settings.extend_from_slice(durability.kafka());
+    }
+    Site::create("bench", &settings)
+}
+
+fn start(lab: &Lab, site: &Site, target: Target, durability: Durability) -> Result<Server> {
+    site.start_with(&lab.programs, target, &[durability.ottla()])
+}
+
+/// What the generator reaches against a broker that throws everything away.
+pub fn calibrate(lab: &Lab, plan: &Plan, samples: &mut Samples) -> Result<()> {
+    let mut sink = lab
+        .generator()
+        .args(["null-sink", "unused", PARTITIONS])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    BufReader::new(sink.stdout.take().context("the sink's output")?).read_line(&mut line)?;
+    let outcome = (|| -> Result<()> {
+        let records = plan.records.to_string();
+        let full = ["-records", &records, "-linger", "5"];
+        let result = generate_at(lab, "bench-saturate", line.trim(), sink.id(), "null", &full)?;
+        samples
+            .calibration
+            .insert("full batches, records/s", number(&result, "/rate_per_s"));
+        let paced = ["-rate", "40000", "-seconds", "5", "-warmup", "1"];
+        let result = generate_at(lab, "bench-paced", line.trim(), sink.id(), "null", &paced)?;
+        samples.calibration.insert(
+            "asked for 40,000 records/s at linger 0, sent",
+            number(&result, "/rate_per_s"),
+        );
+        samples
+            .calibration
+            .insert("p99 at that rate, ms", number(&result, "/intended/p99"));
+        Ok(())
+    })();
+    let _ = sink.kill();
+    sink.wait()?;
+    outcome
+}
+
+/// Start-up, idling, full batches, consuming and tiny requests, acknowledged from the page cache.
+pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Result<()> {
+    let durability = Durability::PageCache;
+    let site = site(target, durability, &[])?;
+    let server = start(lab, &site, target, durability)?;
+    generate(lab, "bench-create", &server, "first", &[])?;
+    generate(lab, "bench-create", &server, "load", &[])?;
+    generate(lab, "bench-create", &server, "paced", &[])?;
+    generate(lab, "bench-create", &server, "java", &[])?;
+    server.stop()?;
+
+    let (server, milliseconds) = first_record(lab, &site, target)?;
+    samples.add(target, "start", milliseconds);
+    generate(
+        lab,
+        "bench-saturate",
+        &server,
+        "first",
+        &["-records", "200000", "-linger", "5"],
+    )?;
+    server.kill()?;
+    let (mut server, milliseconds) = first_record(lab, &site, target)?;
+    samples.add(target, "start_kill", milliseconds);
+
+    std::thread::sleep(Duration::from_secs(3));
+    let before = cpu_seconds(server.pid())?;
+    std::thread::sleep(Duration::from_secs(plan.idle_seconds.into()));
+    let used = cpu_seconds(server.pid())? - before;
+    samples.add(target, "idle_cpu", used / f64::from(plan.idle_seconds) * 100.0);
+    samples.add(target, "idle_rss", memory_mib(server.pid(), "VmRSS")?);
+
+    let records = plan.records.to_string();
+    let warmup = (plan.warmup_seconds * 2).to_string();
+    // The warm-up is 100,000 records per second of `-warmup`: for a JVM, 20 times as much is not too long.
+    let warm = (plan.warmup_seconds * 20).to_string();
+    let result = generate(
+        lab,
+        "bench-saturate",
+        &server,
+        "load",
+        &["-records", &records, "-linger", "5", "-warmup", &warm],
+    )?;
+    samples.keep(target, "full batches", &result);
+    let millions = number(&result, "/acknowledged") / MILLION;
+    samples.add(target, "full_cpu", number(&result, "/broker_cpu_s") / millions);
+    samples.add(target, "full_rate", number(&result, "/rate_per_s"));
+    samples.add(
+        target,
+        "full_generator",
+        number(&result, "/generator_cpu_s") / millions,
+    );
+
+    let passes = plan.consume_passes.to_string();
+    generate(lab, "bench-consume", &server, "load", &["-records", &records])?;
+    let result = generate(
+        lab,
+        "bench-consume",
+        &server,
+        "load",
+        &["-records", &records, "-passes", &passes],
+    )?;
+    samples.keep(target, "consume", &result);
+    samples.add(
+        target,
+        "consume_cpu",
+        number(&result, "/broker_cpu_s") / (number(&result, "/received") / MILLION),
+    );
+    samples.add(target, "consume_rate", number(&result, "/rate_per_s"));
+
+    let seconds = plan.paced_seconds.to_string();
+    let result = generate(
+        lab,
+        "bench-paced",
+        &server,
+        "paced",
+        &["-rate", "20000", "-seconds", &seconds, "-warmup", &warmup],
+    )?;
+    samples.keep(target, "20,000 records/s", &result);
+    let millions = number(&result, "/acknowledged") / MILLION;
+    samples.add(target, "paced_cpu", number(&result, "/broker_cpu_s") / millions);
+    for (key, path) in [
+        ("paced_p50", "/intended/p50"),
+        ("paced_p99", "/intended/p99"),
+        ("paced_p999", "/intended/p999"),
+        ("paced_max", "/intended/max"),
+        ("paced_service_p99", "/service/p99"),
+    ] {
+        samples.add(target, key, number(&result, path));
+    }
+    java_paced(lab, plan, target, &server, samples)?;
+    samples.add(target, "peak_rss", memory_mib(server.pid(), "VmHWM")?);
+    server.check_alive()?;
+    server.stop()?;
+    site.remove();
+    Ok(())
+}
+
+/// Starts the broker on a directory that has the topic; milliseconds from there to the first acknowledgement.
+fn first_record(lab: &Lab, site: &Site, target: Target) -> Result<(Server, f64)> {
+    let mut probe = lab.generator();
+    probe
+        .args(["first-record", &site.bootstrap(), "first"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut probe = probe.spawn().context("cannot start the probe")?;
+    std::thread::sleep(Duration::from_millis(100));
+    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let mut server = site.spawn(&lab.programs, target, &[Durability::PageCache.ottla()])?;
+    let mut line = String::new();
+    BufReader::new(probe.stdout.take().context("the probe's output")?).read_line(&mut line)?;
+    probe.wait()?;
+    server.check_alive()?;
+    let at: u128 = line.trim().parse().context("the probe printed no time")?;
+    Ok((server, (at - started.as_nanos()) as f64 / MILLION))
+}
+
+/// kafka-producer-perf-test as the second generator. It counts from the moment of sending, so it omits its own waiting.
+fn java_paced(lab: &Lab, plan: &Plan, target: Target, server: &Server, samples: &mut Samples) -> Result<()> {
+    let run = |seconds: u32| -> Result<String> {
+        let mut command = lab
+            .programs
+            .kafka
+            .java(512, "org.apache.kafka.tools.ProducerPerformance");
+        let records = (20_000 * seconds).to_string();
+        command.args([
+            "--topic",
+            "java",
+            "--record-size",
+            "256",
+            "--throughput",
+            "20000",
+            "--num-records",
+            &records,
+        ]);
+        command
+            .arg("--producer-props")
+            .arg(format!("bootstrap.servers={}", server.bootstrap()));
+        crate::interop::toolchain::output_of(command.args(["acks=all", "linger.ms=0"]))
+    };
+    run(plan.warmup_seconds)?;
+    let before = cpu_seconds(server.pid())?;
+    let output = run(plan.paced_seconds)?;
+    let used = cpu_seconds(server.pid())? - before;
+    let last = output.lines().last().unwrap_or_default();
+    let p99 = last.split(", ").find_map(|part| part.strip_suffix(" ms 99th"));
+    let p99: f64 = p99.with_context(|| format!("no 99th in: {last}"))?.parse()?;
+    samples.add(
+        target,
+        "java_cpu",
+        used / (20_000.0 * f64::from(plan.paced_seconds) / MILLION),
+    );
+    samples.add(target, "java_p99", p99);
+    Ok(())
+}
+
+/// Tiny requests, each on the disk before it is acknowledged, beside the disk's own sync.
+pub fn disk(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Result<()> {
+    let site = site(target, Durability::Disk, &[])?;
+    let mut server = start(lab, &site, target, Durability::Disk)?;
+    generate(lab, "bench-create", &server, "synced", &[])?;
+    let sync = machine::probe_sync(Duration::from_secs(u64::from(plan.paced_seconds / 4).max(2)))?;
+    let at = |share: f64| sync[((sync.len() - 1) as f64 * share) as usize];
+    samples.add(target, "sync_p50", at(0.5));
+    samples.add(target, "sync_p99", at(0.99));
+    samples.add(target, "sync_max", at(1.0));
+    let (seconds, warmup) = (plan.paced_seconds.to_string(), plan.warmup_seconds.to_string());
+    let result = generate(
+        lab,
+        "bench-paced",
+        &server,
+        "synced",
+        &["-rate", "20000", "-seconds", &seconds, "-warmup", &warmup],
+    )?;
+    samples.keep(target, "20,000 records/s on disk", &result);
+    samples.add(
+        target,
+        "disk_cpu",
+        number(&result, "/broker_cpu_s") / (number(&result, "/acknowledged") / MILLION),
+    );
+    for (key, path) in [
+        ("disk_p50", "/intended/p50"),
+        ("disk_p99", "/intended/p99"),
+        ("disk_max", "/intended/max"),
+    ] {
+        samples.add(target, key, number(&result, path));
+    }
+    server.check_alive()?;
+    server.stop()?;
+    site.remove();
+    Ok(())
+}
