@@ -5,6 +5,7 @@
 //!
 //! Reading order: the modules below, top to bottom.
 
+pub mod broker;
 pub mod settings;
 pub mod properties;
 pub mod net;
@@ -13,4 +14,6 @@ pub mod clock;
 pub mod metrics;
 pub mod admin;
 mod rate_limit;
+
+pub use broker::{Broker, StartError};
 

@@ -1,1 +1,9 @@
-fn main() {}
+//! The binary: one file per subcommand under `cli`.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

@@ -1,0 +1,247 @@
+//! A running broker as a value: started with properties, stopped by dropping it.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ottla_core::config::{ConfigError, Listener as ListenerConfig};
+use ottla_core::node::Node;
+use ottla_core::random::Seed;
+use ottla_core::time::Clock;
+use ottla_log::disk::os::OsDisk;
+use tracing::{error, info, warn};
+
+use crate::admin::{Admin, AdminView};
+use crate::clock::SystemClock;
+use crate::executor::{Queues, Workers};
+use crate::metrics::recorder::Records;
+use crate::net::event_loop::{EventLoop, LoopParts};
+use crate::net::listener::{ConnectionCounts, Listener};
+use crate::properties::Properties;
+use crate::settings::Settings;
+
+/// Why a broker did not start. `Display` is one line for the operator.
+#[derive(Debug)]
+pub enum StartError {
+    Config(ConfigError),
+    Listener { listener: String, error: io::Error },
+    Admin { address: String, error: io::Error },
+    Node(ottla_core::node::StartError),
+    Threads(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Config(error) => write!(f, "{error}"),
+            StartError::Listener { listener, error } => write!(f, "cannot listen on {listener}: {error}"),
+            StartError::Admin { address, error } => write!(f, "cannot listen on the admin address {address}: {error}"),
+            StartError::Node(error) => write!(f, "{error}"),
+            StartError::Threads(error) => write!(f, "cannot start threads: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// One broker. Several may run in a process. Dropping it stops it cleanly: answers what is due, closes all
+/// connections, syncs and closes the logs.
+pub struct Broker {
+    // Dropped in this order.
+    admin: Option<Admin>,
+    listeners: Vec<(ListenerConfig, Listener)>,
+    loops: Vec<EventLoop>,
+    workers: Option<Workers>,
+    node: Arc<Node>,
+    _directory: Option<TemporaryDirectory>,
+}
+
+impl Broker {
+    /// Starts a broker with the keys of Kafka's server.properties and ours; missing ones have their defaults.
+    ///
+    /// It accepts connections when this returns.
+    pub fn start(properties: &Properties) -> Result<Broker, StartError> {
+        let mut settings = Settings::read(properties, seed()).map_err(StartError::Config)?;
+        for warning in &settings.node.warnings {
+            warn!("{warning}");
+        }
+        let sockets = bind_all(&mut settings)?;
+        let admin_socket = bind_admin(&settings)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let disk = Arc::new(OsDisk);
+        let node = Node::open(settings.node.clone(), disk, clock.clone()).map_err(StartError::Node)?;
+        let node = Arc::new(node);
+        let queues = Arc::new(Queues::default());
+        node.set_executor(queues.clone());
+        let workers = Workers::start(&node, queues.clone(), clock.clone()).map_err(StartError::Threads)?;
+        let records = Records((0..settings.loop_count).map(|_| Arc::default()).collect());
+        let counts = Arc::new(ConnectionCounts::new(settings.limits));
+        let net = Arc::new(settings.net);
+        let loops = (records.0.iter().enumerate())
+            .map(|(index, records)| {
+                let parts = LoopParts {
+                    service: node.clone(),
+                    clock: clock.clone(),
+                    settings: net.clone(),
+                    cold_reads: queues.cold_reads().clone(),
+                    records: records.clone(),
+                };
+                EventLoop::start(index, parts)
+            })
+            .collect::<io::Result<Vec<EventLoop>>>()
+            .map_err(StartError::Threads)?;
+        let mailboxes: Vec<_> = loops.iter().map(|event_loop| event_loop.mailbox().clone()).collect();
+        let mut broker =
+            Broker { admin: None, listeners: Vec::new(), loops, workers: Some(workers), node, _directory: None };
+        for (config, socket) in sockets {
+            let listener = Listener::start(config.name.clone(), socket, counts.clone(), mailboxes.clone())
+                .map_err(StartError::Threads)?;
+            broker.listeners.push((config, listener));
+        }
+        if let Some(socket) = admin_socket {
+            let view = AdminView { node: broker.node.clone(), records, connections: counts, queues, clock };
+            broker.admin = Some(Admin::start(socket, view).map_err(StartError::Threads)?);
+        }
+        info!(ready = %broker.ready_line(), "started");
+        Ok(broker)
+    }
+
+    /// Starts a broker on a free port of 127.0.0.1 in a temporary directory that is removed with it.
+    ///
+    /// `properties` come on top; the admin address is off unless they name one.
+    pub fn start_temporary(properties: &[(&str, &str)]) -> Result<Broker, StartError> {
+        let directory = TemporaryDirectory::create().map_err(StartError::Threads)?;
+        let path = directory.path.to_string_lossy().into_owned();
+        let defaults = [
+            ("listeners", "PLAINTEXT://127.0.0.1:0"),
+            ("log.dirs", path.as_str()),
+            ("ottla.admin.listener", ""),
+        ];
+        let all = defaults.iter().chain(properties);
+        let properties: Properties = all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let mut broker = Broker::start(&properties)?;
+        broker._directory = Some(directory);
+        Ok(broker)
+    }
+
+    /// Where the first listener accepts connections.
+    pub fn address(&self) -> SocketAddr {
+        self.listeners[0].1.address()
+    }
+
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(Admin::address)
+    }
+
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// What `ottla serve` writes to standard output once connections are accepted.
+    pub fn ready_line(&self) -> String {
+        let listeners: Vec<String> = self.listeners.iter().map(|(config, _)| config.to_string()).collect();
+        let directories: Vec<String> =
+            self.node.config.log_directories.iter().map(|path| path.display().to_string()).collect();
+        let admin = self.admin_address().map_or_else(String::new, |address| format!(" admin=http://{address}"));
+        format!(
+            "ottla ready listeners={} cluster.id={} log.dirs={}{admin}",
+            listeners.join(","),
+            self.node.cluster_id(),
+            directories.join(",")
+        )
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.admin = None;
+        self.listeners.clear();
+        // All at once, then one by one.
+        self.loops.iter().for_each(EventLoop::stop);
+        self.loops.clear();
+        self.workers = None;
+        if let Err(error) = self.node.close() {
+            error!(%error, "not stopped cleanly; the next start will check the logs");
+        }
+    }
+}
+
+fn seed() -> Seed {
+    let mut seed = Seed::default();
+    for word in &mut seed {
+        let mut bytes = [0; 8];
+        getrandom(&mut bytes);
+        *word = u64::from_ne_bytes(bytes);
+    }
+    seed
+}
+
+fn getrandom(bytes: &mut [u8]) {
+    // Up to 256 bytes come at once and never fail once the kernel has booted.
+    rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty()).expect("the kernel has random bytes");
+}
+
+fn bind_all(settings: &mut Settings) -> Result<Vec<(ListenerConfig, TcpListener)>, StartError> {
+    let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut sockets = Vec::new();
+    for mut config in settings.node.listeners.clone() {
+        let error = |error| StartError::Listener { listener: config.to_string(), error };
+        let socket = bind(&config.host, config.port).map_err(error)?;
+        let backlog = settings.backlog.unwrap_or(4096);
+        rustix::net::listen(&socket, backlog).map_err(|errno| error(errno.into()))?;
+        config.port = socket.local_addr().map_err(error)?.port();
+        settings.node.bound(&config.name, config.port, &hostname);
+        sockets.push((config, socket));
+    }
+    Ok(sockets)
+}
+
+fn bind_admin(settings: &Settings) -> Result<Option<TcpListener>, StartError> {
+    let Some((host, port)) = &settings.node.admin_listener else { return Ok(None) };
+    match bind(host, *port) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) => Err(StartError::Admin { address: format!("{host}:{port}"), error }),
+    }
+}
+
+/// An empty host means all addresses, IPv6 and IPv4 where both exist.
+fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
+    if host.is_empty() {
+        return TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port)));
+    }
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    TcpListener::bind(&addresses[..])
+}
+
+/// A directory that goes away with its value.
+struct TemporaryDirectory {
+    path: PathBuf,
+}
+
+impl TemporaryDirectory {
+    fn create() -> io::Result<TemporaryDirectory> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut bytes = [0; 8];
+        getrandom(&mut bytes);
+        let name = format!("ottla-{}-{number}-{:016x}", std::process::id(), u64::from_ne_bytes(bytes));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(TemporaryDirectory { path })
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_dir_all(path) {
+        warn!(path = %path.display(), %error, "temporary directory stays behind");
+    }
+}

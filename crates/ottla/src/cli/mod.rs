@@ -1,0 +1,27 @@
+//! The command line: what there is, and which file does it.
+
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Kafka for one machine: durable, fast, calm.
+#[derive(Parser)]
+#[command(name = "ottla", version, about)]
+struct Command {
+    #[command(subcommand)]
+    job: Job,
+}
+
+#[derive(Subcommand)]
+enum Job {
+    Serve(serve::Serve),
+}
+
+/// Runs the command line of this process. Exit status: 0 good, 1 failed, 2 usage.
+pub fn run() -> ExitCode {
+    match Command::parse().job {
+        Job::Serve(serve) => serve.run(),
+    }
+}

@@ -1,0 +1,125 @@
+//! `ottla serve [server.properties] [--override key=value]...`
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc;
+
+use clap::Args;
+use ottla_broker::properties::{Properties, parse, parse_override};
+use ottla_broker::{Broker, StartError};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::{info, warn};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Which log lines are written, e.g. `debug` or `info,ottla_broker=debug`.
+const LOG_VARIABLE: &str = "OTTLA_LOG";
+
+/// Serve Kafka clients: a broker for one machine
+///
+/// Reads the same file as Apache Kafka's start script. Without a file it serves 127.0.0.1:9092 from ./ottla-data.
+#[derive(Args)]
+pub struct Serve {
+    /// Kafka's configuration file.
+    #[arg(value_name = "server.properties")]
+    file: Option<PathBuf>,
+
+    /// One key on top of the file; may be repeated.
+    #[arg(long = "override", value_name = "key=value", value_parser = parse_pair)]
+    overrides: Vec<(String, String)>,
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    parse_override(text).ok_or_else(|| "must be key=value".to_owned())
+}
+
+impl Serve {
+    pub fn run(self) -> ExitCode {
+        start_log();
+        let properties = match self.properties() {
+            Ok(properties) => properties,
+            Err(problem) => return fail(&problem, 2),
+        };
+        raise_descriptor_limit();
+        // Before the broker starts, so that a signal that comes early is not lost.
+        let mut signals = match Signals::new([SIGTERM, SIGINT]) {
+            Ok(signals) => signals,
+            Err(error) => return fail(&format!("cannot handle signals: {error}"), 1),
+        };
+        let broker = match Broker::start(&properties) {
+            Ok(broker) => broker,
+            Err(error @ StartError::Config(_)) => return fail(&error.to_string(), 2),
+            Err(error) => return fail(&error.to_string(), 1),
+        };
+        let mut output = std::io::stdout();
+        // Nobody may be listening; that is no reason not to serve.
+        let _ = writeln!(output, "{}", broker.ready_line()).and_then(|()| output.flush());
+        if let Some(signal) = signals.forever().next() {
+            info!(signal, "stopping");
+        }
+        stop(broker, signals)
+    }
+
+    fn properties(&self) -> Result<Properties, String> {
+        let mut properties = match &self.file {
+            Some(path) => read(path)?,
+            None => Properties::new(),
+        };
+        properties.extend(self.overrides.iter().cloned());
+        Ok(properties)
+    }
+}
+
+fn read(path: &Path) -> Result<Properties, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Stops cleanly; at once when a second signal comes.
+fn stop(broker: Broker, mut signals: Signals) -> ExitCode {
+    let handle = signals.handle();
+    let (stopped, is_stopped) = mpsc::channel();
+    std::thread::spawn(move || {
+        drop(broker);
+        let _ = stopped.send(());
+        handle.close();
+    });
+    if let Some(signal) = signals.forever().next() {
+        warn!(signal, "stopped at once by a second signal");
+        return ExitCode::from(1);
+    }
+    // The iterator ends when the handle is closed: after the stop, or because that panicked.
+    match is_stopped.recv() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => fail("stopping failed", 1),
+    }
+}
+
+fn fail(problem: &str, status: u8) -> ExitCode {
+    eprintln!("ottla serve: {problem}");
+    ExitCode::from(status)
+}
+
+fn start_log() {
+    let wanted = std::env::var(LOG_VARIABLE).unwrap_or_default();
+    let filter: Targets = wanted.parse().unwrap_or_default();
+    let filter = if wanted.is_empty() { filter.with_default(tracing::Level::INFO) } else { filter };
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
+    tracing_subscriber::registry().with(filter).with(lines).init();
+}
+
+/// Every connection and every segment is a descriptor; the soft limit is often 1,024.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        warn!(%error, "the limit of open files cannot be raised");
+    }
+}
