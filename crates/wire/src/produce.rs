@@ -94,7 +94,10 @@ impl<'a> ProduceRequest<'a> {
         };
         self.partitions_left = count(&mut self.reader, is_flexible(self.version))?;
         self.in_topic = true;
-        Ok(Some(ProduceTopic { topic, partition_count: self.partitions_left }))
+        Ok(Some(ProduceTopic {
+            topic,
+            partition_count: self.partitions_left,
+        }))
     }
 
     pub fn next_partition(&mut self) -> Result<Option<ProducePartition<'a>>, DecodeError> {
@@ -127,12 +130,17 @@ impl<'a> ProduceRequest<'a> {
 /// The count before an array that may not be null. Only bounds a loop whose every turn reads bytes, so that a count
 /// beyond the frame ends in `Truncated` and allocates nothing.
 fn count(reader: &mut Reader<'_>, flexible: bool) -> Result<usize, DecodeError> {
-    let count = if flexible { i64::from(reader.uvarint()?) - 1 } else { i64::from(reader.i32()?) };
+    let count = if flexible {
+        i64::from(reader.uvarint()?) - 1
+    } else {
+        i64::from(reader.i32()?)
+    };
     // The smallest element is an index, a length and its tagged fields: 4 + 1 + 1 bytes; a topic is larger than 2.
     match usize::try_from(count) {
-        Ok(count) if count > reader.remaining() => {
-            Err(DecodeError::CountTooLarge { count: count as u64, remaining: reader.remaining() })
-        }
+        Ok(count) if count > reader.remaining() => Err(DecodeError::CountTooLarge {
+            count: count as u64,
+            remaining: reader.remaining(),
+        }),
         Ok(count) => Ok(count),
         Err(_) => Err(DecodeError::NegativeLength { length: count }),
     }
@@ -141,7 +149,9 @@ fn count(reader: &mut Reader<'_>, flexible: bool) -> Result<usize, DecodeError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::primitives::{put_bytes, put_count, put_i16, put_i32, put_nullable_string, put_string, put_uuid};
+    use crate::primitives::{
+        put_bytes, put_count, put_i16, put_i32, put_nullable_string, put_string, put_uuid,
+    };
 
     fn sample(version: i16) -> Vec<u8> {
         let flexible = is_flexible(version);
@@ -172,7 +182,10 @@ mod tests {
         for version in VERSION_MIN..=VERSION_MAX {
             let bytes = sample(version);
             let mut request = ProduceRequest::decode(&bytes, version).unwrap();
-            assert_eq!((request.acks, request.timeout_ms, request.topic_count), (-1, 1500, 2));
+            assert_eq!(
+                (request.acks, request.timeout_ms, request.topic_count),
+                (-1, 1500, 2)
+            );
             let mut seen = Vec::new();
             while request.next_topic().unwrap().is_some() {
                 while let Some(partition) = request.next_partition().unwrap() {
@@ -188,7 +201,10 @@ mod tests {
         for version in [3, 9, 13] {
             let bytes = sample(version);
             for end in 0..bytes.len() {
-                assert!(ProduceRequest::decode(&bytes[..end], version).is_err(), "version {version}, {end} bytes");
+                assert!(
+                    ProduceRequest::decode(&bytes[..end], version).is_err(),
+                    "version {version}, {end} bytes"
+                );
             }
         }
     }

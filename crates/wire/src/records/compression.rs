@@ -167,6 +167,62 @@ pub fn decompress(
     }
 }
 
+/// Checks that `input` is framed as `codec` frames its output, without unfolding it.
+///
+/// - Shape: a few comparisons per block of the frame. Damage inside a block stays unseen.
+pub fn check_framing(codec: Codec, input: &[u8]) -> Result<(), CompressionError> {
+    const GZIP_MAGIC: [u8; 3] = [0x1F, 0x8B, 8];
+    // Header 10, an empty deflate block 2, checksum 4, size 4.
+    const GZIP_BYTES_MIN: usize = 10 + 2 + 4 + 4;
+    let is_framed = match codec {
+        Codec::None => true,
+        Codec::Gzip => input.starts_with(&GZIP_MAGIC) && input.len() >= GZIP_BYTES_MIN,
+        Codec::Snappy => snappy_blocks_are_whole(input),
+        Codec::Lz4 => input.starts_with(&LZ4_MAGIC) && lz4_frame(input).is_some(),
+        Codec::Zstd => zstd_frames_are_whole(input),
+    };
+    if is_framed {
+        Ok(())
+    } else {
+        Err(invalid(codec, "the bytes are not framed as this codec does"))
+    }
+}
+
+fn snappy_blocks_are_whole(input: &[u8]) -> bool {
+    if !input.starts_with(&XERIAL_MAGIC) {
+        // A bare block says how much it unfolds to, and nothing else about itself.
+        return snap::raw::decompress_len(input).is_ok_and(|announced| {
+            announced <= snappy_bytes_max(input.len())
+                && input.len() <= snap::raw::max_compress_len(announced)
+        });
+    }
+    let mut rest = input;
+    while !rest.is_empty() {
+        let next = if rest.starts_with(&XERIAL_MAGIC) {
+            rest.get(XERIAL_HEADER_BYTES..)
+        } else {
+            rest.split_first_chunk::<4>()
+                .and_then(|(length, after)| after.get(u32::from_be_bytes(*length) as usize..))
+        };
+        match next {
+            Some(next) => rest = next,
+            None => return false,
+        }
+    }
+    true
+}
+
+fn zstd_frames_are_whole(input: &[u8]) -> bool {
+    let mut rest = input;
+    while !rest.is_empty() {
+        match zstd_safe::find_frame_compressed_size(rest) {
+            Ok(frame_bytes) if (1..=rest.len()).contains(&frame_bytes) => rest = &rest[frame_bytes..],
+            _ => return false,
+        }
+    }
+    !input.is_empty()
+}
+
 fn check_limit(codec: Codec, output_bytes: usize, limit_bytes: usize) -> Result<(), CompressionError> {
     if output_bytes > limit_bytes {
         return Err(CompressionError::LimitExceeded { codec, limit_bytes });
@@ -194,6 +250,8 @@ fn read_bounded(
         .map_err(|error: io::Error| invalid(codec, error))?;
     check_limit(codec, appended, limit_bytes)
 }
+
+const LZ4_MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
 
 /// The bytes of the frame at the start of `input`, its end mark included.
 ///
@@ -269,6 +327,11 @@ fn decompress_snappy(input: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Res
     Ok(())
 }
 
+/// The densest element is a copy of 64 bytes in three bytes of input.
+fn snappy_bytes_max(compressed_bytes: usize) -> usize {
+    compressed_bytes.saturating_mul(64) / 3 + 64
+}
+
 fn decompress_snappy_block(
     block: &[u8],
     remaining_bytes: usize,
@@ -282,8 +345,7 @@ fn decompress_snappy_block(
             limit_bytes,
         });
     }
-    // The densest element is a copy of 64 bytes in three bytes of input.
-    if announced > block.len().saturating_mul(64) / 3 + 64 {
+    if announced > snappy_bytes_max(block.len()) {
         return Err(invalid(
             Codec::Snappy,
             format_args!("{} bytes cannot unfold to {announced}", block.len()),
@@ -455,6 +517,35 @@ mod tests {
                     let _ = decompress(codec, &hostile, 64 * KIB, &mut out);
                     assert!(out.len() <= 64 * KIB + 1);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn framing_is_told_from_what_is_not_one() {
+        for codec in COMPRESSING {
+            for size in [0, 1, 100, 300_000] {
+                let packed = compressed(codec, &text(size));
+                assert_eq!(check_framing(codec, &packed), Ok(()), "{codec} with {size} bytes");
+            }
+            let packed = compressed(codec, &text(100_000));
+            // A gzip member does not say where it ends.
+            if codec != Codec::Gzip {
+                assert!(
+                    check_framing(codec, &packed[..packed.len() - 1]).is_err(),
+                    "{codec}"
+                );
+            }
+            assert!(check_framing(codec, &[0xFF; 100]).is_err(), "{codec}");
+            assert!(
+                check_framing(codec, &[]).is_err() || codec == Codec::Snappy,
+                "{codec}"
+            );
+            for other in COMPRESSING
+                .into_iter()
+                .filter(|other| *other != codec && *other != Codec::Snappy)
+            {
+                assert!(check_framing(other, &packed).is_err(), "{codec} as {other}");
             }
         }
     }

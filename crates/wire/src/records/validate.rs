@@ -6,7 +6,8 @@
 //!
 //! Deviations from Apache Kafka, which unfolds every compressed batch: here that happens only for compacted topics, for a limit
 //! on timestamps of the past, for recompression, and when the header's max timestamp is beyond the limit. Otherwise the
-//! header's count and max timestamp are believed. Uncompressed batches must number their records 0, 1, 2, … (KIP-98).
+//! codec's framing is checked, and the header's count and max timestamp are believed. Records that are seen must be numbered
+//! 0, 1, 2, … (KIP-98); Kafka does not look in uncompressed batches, and renumbers compressed ones.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +16,7 @@ use super::batch::{
     BatchError, BatchHeader, CRC_START, HEADER_BYTES, NO_TIMESTAMP, TimestampType, attributes,
 };
 use super::builder::{BatchBuilder, BatchOptions};
-use super::compression::{Codec, Compression, CompressionError, decompress};
+use super::compression::{Codec, Compression, CompressionError, check_framing, decompress};
 use super::crc32c;
 use super::record::{Record, RecordError, Records};
 use super::walk::{Walk, walk};
@@ -290,6 +291,7 @@ pub fn validate<'a>(bytes: &'a [u8], rules: &ProduceRules) -> Result<ValidBatch<
         };
     }
     if target.is_none() && !must_unfold(&header, rules) {
+        check_framing(codec, record_bytes)?;
         return Ok(in_place(&header, record_bytes, header.max_timestamp, rules));
     }
     let mut unfolded = Vec::new();

@@ -446,6 +446,24 @@ fn a_bomb_is_refused_at_the_limit() {
 }
 
 #[test]
+fn records_of_another_codec_than_announced_are_refused() {
+    for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let plain = batch_of(Codec::None, &[(NOW_MS, Some(&b"some key"[..])); 20]);
+        let bytes = with_header(&plain, |header| header.attributes |= codec.id());
+        let error = validate(&bytes, &rules()).unwrap_err();
+        assert_eq!(error.error_code(), ErrorCode::InvalidRecord, "{codec}: {error}");
+        let empty = with_header(&two_records(codec)[..HEADER_BYTES], |header| {
+            header.batch_length = 49
+        });
+        assert_eq!(
+            validate(&empty, &rules()).unwrap_err().error_code(),
+            ErrorCode::InvalidRecord,
+            "{codec}"
+        );
+    }
+}
+
+#[test]
 fn compressed_garbage_is_refused_where_records_are_needed() {
     for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
         let mut bytes = two_records(codec);
