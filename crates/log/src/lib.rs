@@ -13,6 +13,8 @@ mod read_mode;
 mod timestamp_search;
 mod sync;
 mod retention;
+mod compaction;
+mod offset_map;
 mod truncation;
 mod segment;
 mod stored_batch;
@@ -28,6 +30,7 @@ pub mod checkpoint;
 pub mod directory;
 pub mod disk;
 
+pub use compaction::{CompactionJob, CompactionStatistics};
 pub use config::LogConfig;
 pub use error::{AppendError, LogError, ReadError};
 pub use leader_epoch::{EpochEntry, LeaderEpochs};

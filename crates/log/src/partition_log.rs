@@ -93,6 +93,8 @@ pub struct PartitionLog {
     pub(crate) checkpoints: Checkpoints,
     /// How often the log was truncated: a job from before says nothing about the log after.
     pub(crate) truncations: u64,
+    /// A compaction job is under way.
+    pub(crate) compacting: bool,
     /// Headers of an append of several batches; kept for its capacity.
     scratch: Vec<u8>,
 }
@@ -203,6 +205,7 @@ impl PartitionLog {
                 ..Checkpoints::default()
             },
             truncations: 0,
+            compacting: false,
             scratch: Vec::new(),
         }
     }

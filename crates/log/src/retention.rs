@@ -66,6 +66,9 @@ impl PartitionLog {
     ///
     /// - Errors: only from closing the active segment when all of it has expired; the log is unchanged then.
     pub fn retain(&mut self, now_ms: i64, high_watermark: i64) -> Result<Option<SegmentRemoval>, LogError> {
+        if self.compacting {
+            return Ok(None);
+        }
         self.roll_if_expired(now_ms, high_watermark)?;
         let segments = Arc::clone(&self.reader.state().segments);
         let mut bytes: u64 = segments.iter().map(|segment| segment.bytes()).sum();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
@@ -173,6 +173,8 @@ pub(crate) struct Segment {
     bytes: AtomicU64,
     largest_timestamp: AtomicI64,
     indexes: Mutex<SegmentIndexes>,
+    /// Replaced by compaction: the index files of this name belong to another segment now.
+    retired: AtomicBool,
     offset_index_file: OnceLock<Arc<dyn DiskFile>>,
     time_index_file: OnceLock<Arc<dyn DiskFile>>,
 }
@@ -200,6 +202,7 @@ impl Segment {
             bytes: AtomicU64::new(bytes),
             largest_timestamp: AtomicI64::new(UNKNOWN_TIMESTAMP),
             indexes: Mutex::new(indexes),
+            retired: AtomicBool::new(false),
             offset_index_file: OnceLock::new(),
             time_index_file: OnceLock::new(),
         }
@@ -226,6 +229,10 @@ impl Segment {
         self.largest_timestamp.store(timestamp, Ordering::Relaxed);
     }
 
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
     pub fn indexes(&self) -> MutexGuard<'_, SegmentIndexes> {
         // The critical sections below do not panic half-way, so a poisoned lock still guards whole values.
         self.indexes.lock().unwrap_or_else(PoisonError::into_inner)
@@ -242,6 +249,7 @@ impl Segment {
         match floor {
             Floor::Nothing => Ok(0),
             Floor::Memory(entry) => Ok(u64::from(entry.position)),
+            Floor::InFile(_) if self.retired.load(Ordering::Acquire) => Ok(0),
             Floor::InFile(count) => {
                 let file = self.index_file(FileKind::OffsetIndex, mode)?;
                 let found = last_where(&*file, count, mode, precedes)?;
@@ -264,6 +272,7 @@ impl Segment {
         match floor {
             Floor::Nothing => Ok(None),
             Floor::Memory(entry) => Ok(Some(entry)),
+            Floor::InFile(_) if self.retired.load(Ordering::Acquire) => Ok(None),
             Floor::InFile(count) => {
                 let file = self.index_file(FileKind::TimeIndex, mode)?;
                 Ok(last_where(&*file, count, mode, precedes)?.map(|(_, entry)| entry))
