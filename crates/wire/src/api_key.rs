@@ -174,7 +174,7 @@ api_keys! {
     GetTelemetrySubscriptions = 71: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, unserved, "";
     PushTelemetry = 72: push_telemetry::PushTelemetryRequest, unserved, "";
     AssignReplicasToDirs = 73: assign_replicas_to_dirs::AssignReplicasToDirsRequest, unserved, "";
-    ListConfigResources = 74: list_config_resources::ListConfigResourcesRequest, unserved, "";
+    ListConfigResources = 74: list_config_resources::ListConfigResourcesRequest, served 0 to 1, "";
     DescribeTopicPartitions = 75: describe_topic_partitions::DescribeTopicPartitionsRequest, served 0 to 0, "";
 }
 

@@ -1,6 +1,7 @@
 //! What the operator wrote, parsed once into typed values; after that nobody looks up a string.
 
 mod dynamic;
+pub mod effective;
 mod listener;
 mod topic;
 

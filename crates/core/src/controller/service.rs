@@ -11,6 +11,7 @@ use super::{Controller, ControllerError, PRODUCER_ID_BLOCK};
 use crate::node::Node;
 use crate::reply::{PendingReply, ReplyBuffer, WaitKind};
 use crate::slot::Slot;
+use crate::time::Moment;
 
 /// Runs `job` on the controller thread. Whatever it changed is published before the slot is filled.
 pub fn submit<T: Send + 'static>(
@@ -42,6 +43,7 @@ fn run<T>(
 /// A reply that waits for the controller; `write` makes it from what the controller said.
 pub struct ControllerReply<T, W> {
     slot: Arc<Slot<Result<T, Refusal>>>,
+    deadline: Option<Moment>,
     write: Option<W>,
 }
 
@@ -50,8 +52,13 @@ where
     T: Send + 'static,
     W: FnOnce(&Node, Result<T, Refusal>, &mut ReplyBuffer) + Send + 'static,
 {
-    pub fn boxed(slot: Arc<Slot<Result<T, Refusal>>>, write: W) -> Box<dyn PendingReply> {
-        Box::new(ControllerReply { slot, write: Some(write) })
+    /// - `deadline`: from then on the answer is that the request timed out. What it asked for may still happen.
+    pub fn boxed(
+        slot: Arc<Slot<Result<T, Refusal>>>,
+        deadline: Option<Moment>,
+        write: W,
+    ) -> Box<dyn PendingReply> {
+        Box::new(ControllerReply { slot, deadline, write: Some(write) })
     }
 }
 
@@ -61,10 +68,20 @@ where
     W: FnOnce(&Node, Result<T, Refusal>, &mut ReplyBuffer) + Send + 'static,
 {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        let Some(result) = self.slot.take_or_register(waker) else { return Poll::Pending };
+        let result = match self.slot.take_or_register(waker) {
+            Some(result) => result,
+            None if self.deadline.is_some_and(|deadline| deadline <= node.clock.moment()) => {
+                Err(Refusal::plain(ErrorCode::RequestTimedOut))
+            }
+            None => return Poll::Pending,
+        };
         let write = self.write.take().expect("a reply is not polled after it was ready");
         write(node, result, reply);
         Poll::Ready(())
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        self.deadline
     }
 
     fn waits_for(&self) -> WaitKind {

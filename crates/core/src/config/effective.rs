@@ -1,0 +1,193 @@
+//! What a setting is for one resource, and who said so: the answer to DescribeConfigs (KIP-133, KIP-226).
+
+use std::sync::Arc;
+
+use ottla_wire::config_keys::{self, ConfigKey, GROUP_KEYS, TOPIC_KEYS};
+
+use crate::image::{ConfigResource, ConfigValues, MetadataImage};
+
+/// Where a value comes from; the numbers are those of DescribeConfigs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigSource {
+    Topic = 1,
+    DynamicBroker = 2,
+    DynamicDefaultBroker = 3,
+    StaticBroker = 4,
+    Default = 5,
+    ClientMetrics = 7,
+    Group = 8,
+}
+
+impl ConfigSource {
+    pub fn code(self) -> i8 {
+        self as i8
+    }
+}
+
+/// One value that was given somewhere, nearest first in [`EffectiveValue::synonyms`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenValue {
+    pub name: Arc<str>,
+    pub value: Option<Arc<str>>,
+    pub source: ConfigSource,
+}
+
+/// What one setting is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EffectiveValue {
+    pub name: Arc<str>,
+    /// `None`: not set and without default, or a secret.
+    pub value: Option<Arc<str>>,
+    /// The row of the key; `None` for a line of the file that nobody knows.
+    pub key: Option<&'static ConfigKey>,
+    pub synonyms: Vec<GivenValue>,
+}
+
+impl EffectiveValue {
+    pub fn source(&self) -> ConfigSource {
+        self.synonyms.first().map_or(ConfigSource::Default, |nearest| nearest.source)
+    }
+
+    pub fn is_sensitive(&self) -> bool {
+        // What a line means that nobody knows cannot be judged, so it is not shown.
+        self.key.is_none_or(ConfigKey::is_sensitive)
+    }
+}
+
+/// All settings of a topic with these values of its own.
+pub fn describe_topic(image: &MetadataImage, values: &ConfigValues) -> Vec<EffectiveValue> {
+    let is_shown = |key: &&ConfigKey| !key.name.starts_with("internal.") || values.contains_key(key.name);
+    TOPIC_KEYS.iter().filter(is_shown).map(|key| describe_inherited(image, key, values, ConfigSource::Topic)).collect()
+}
+
+/// All settings of a group with these values of its own.
+pub fn describe_group(image: &MetadataImage, values: &ConfigValues) -> Vec<EffectiveValue> {
+    GROUP_KEYS.iter().map(|key| describe_inherited(image, key, values, ConfigSource::Group)).collect()
+}
+
+/// All settings of a client metrics subscription with these values.
+pub fn describe_client_metrics(values: &ConfigValues) -> Vec<EffectiveValue> {
+    let keys = config_keys::CLIENT_METRICS_KEYS;
+    keys.iter()
+        .map(|key| {
+            let own = own_value(key, values, ConfigSource::ClientMetrics);
+            let value = own.as_ref().and_then(|own| own.value.clone()).or_else(|| key.default.map(Arc::from));
+            EffectiveValue { name: key.name.into(), value, key: Some(key), synonyms: own.into_iter().collect() }
+        })
+        .collect()
+}
+
+/// All settings of this broker, lines of the file that nobody knows among them.
+pub fn describe_broker(image: &MetadataImage) -> Vec<EffectiveValue> {
+    let known = config_keys::BROKER_KEYS.iter().map(|key| {
+        let synonyms = given_values(image, key.name);
+        let value = synonyms.iter().find(|given| &*given.name == key.name).and_then(|given| given.value.clone());
+        let value = if key.is_sensitive() { None } else { value.or_else(|| key.default.map(Arc::from)) };
+        EffectiveValue { name: key.name.into(), value, key: Some(key), synonyms }
+    });
+    let unknown = image.static_config.values.keys().filter(|name| config_keys::broker_key(name).is_none()).map(|name| {
+        let given = GivenValue { name: name.clone(), value: None, source: ConfigSource::StaticBroker };
+        EffectiveValue { name: name.clone(), value: None, key: None, synonyms: vec![given] }
+    });
+    known.chain(unknown).collect()
+}
+
+/// What is set for all brokers at run time; nothing else.
+pub fn describe_cluster_default(image: &MetadataImage) -> Vec<EffectiveValue> {
+    let values = image.config(&ConfigResource::cluster_default());
+    let values = values.iter().flat_map(|values| values.iter());
+    values
+        .map(|(name, value)| {
+            let key = config_keys::broker_key(name);
+            let value = shown(key, value);
+            let source = ConfigSource::DynamicDefaultBroker;
+            let synonyms = vec![GivenValue { name: name.clone(), value: value.clone(), source }];
+            EffectiveValue { name: name.clone(), value, key, synonyms }
+        })
+        .collect()
+}
+
+fn shown(key: Option<&ConfigKey>, value: &Arc<str>) -> Option<Arc<str>> {
+    key.is_some_and(|key| !key.is_sensitive()).then(|| value.clone())
+}
+
+fn own_value(key: &'static ConfigKey, values: &ConfigValues, source: ConfigSource) -> Option<GivenValue> {
+    let value = values.get(key.name)?;
+    Some(GivenValue { name: key.name.into(), value: shown(Some(key), value), source })
+}
+
+/// A setting whose value comes from the resource itself, else from the broker's settings that stand behind it.
+fn describe_inherited(
+    image: &MetadataImage,
+    key: &'static ConfigKey,
+    values: &ConfigValues,
+    source: ConfigSource,
+) -> EffectiveValue {
+    let own = own_value(key, values, source);
+    let value = match &own {
+        Some(own) => own.value.clone(),
+        None => inherited_value(image, key),
+    };
+    let behind = match key.synonyms.first() {
+        Some(first) => given_values(image, first.name),
+        // Kafka names the default of a group's setting, and that of a topic's only through the broker's.
+        None if source == ConfigSource::Group => {
+            let default = key.default.map(Arc::from);
+            vec![GivenValue { name: key.name.into(), value: default, source: ConfigSource::Default }]
+        }
+        None => Vec::new(),
+    };
+    EffectiveValue { name: key.name.into(), value, key: Some(key), synonyms: own.into_iter().chain(behind).collect() }
+}
+
+/// The broker's value in the unit of `key`.
+fn inherited_value(image: &MetadataImage, key: &ConfigKey) -> Option<Arc<str>> {
+    let node_id = image.static_config.node_id;
+    let dynamic = key
+        .synonyms
+        .iter()
+        .find_map(|synonym| Some((synonym.factor, image.dynamic_broker_value(node_id, synonym.name)?)));
+    let found = dynamic.or_else(|| {
+        let values = &image.static_config.values;
+        key.synonyms.iter().find_map(|synonym| Some((synonym.factor, values.get(synonym.name)?)))
+    });
+    let Some((factor, value)) = found else { return key.default.map(Arc::from) };
+    match value.parse::<i64>() {
+        Ok(number) if factor != 1 && number >= 0 => Some(number.saturating_mul(factor).to_string().into()),
+        _ => Some(value.clone()),
+    }
+}
+
+/// Every place where a broker setting, or one that stands in for it, has a value; those before the setting's own name
+/// left out, as in Apache Kafka.
+fn given_values(image: &MetadataImage, name: &'static str) -> Vec<GivenValue> {
+    let node_id = image.static_config.node_id;
+    let key = config_keys::broker_key(name);
+    let stand_ins = key.map_or(&[][..], |key| key.synonyms).iter().map(|synonym| synonym.name);
+    let names: Vec<&'static str> = std::iter::once(name).chain(stand_ins).collect();
+    let mut given = Vec::new();
+    let mut add = |name: &'static str, value: Option<Arc<str>>, source| {
+        if let Some(value) = value {
+            let value = shown(config_keys::broker_key(name), &value);
+            given.push(GivenValue { name: name.into(), value, source });
+        }
+    };
+    let dynamic = [
+        (ConfigResource::broker(node_id), ConfigSource::DynamicBroker),
+        (ConfigResource::cluster_default(), ConfigSource::DynamicDefaultBroker),
+    ];
+    for (resource, source) in dynamic {
+        let values = image.config(&resource);
+        for name in &names {
+            add(name, values.and_then(|values| values.get(*name)).cloned(), source);
+        }
+    }
+    for name in &names {
+        add(name, image.static_config.values.get(*name).cloned(), ConfigSource::StaticBroker);
+    }
+    for name in &names {
+        let default = config_keys::broker_key(name).and_then(|key| key.default);
+        add(name, default.map(Arc::from), ConfigSource::Default);
+    }
+    given.into_iter().skip_while(|value| &*value.name != name).collect()
+}

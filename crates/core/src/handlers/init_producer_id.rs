@@ -1,0 +1,47 @@
+//! InitProducerId, versions 0 to 5 (KIP-98). 3: KIP-360, a producer that lost its sequence asks with its old id.
+//!
+//! Deviation: a transactional id is refused with INVALID_REQUEST. Transactions are not served, and no code says so
+//! better; FindCoordinator, which transactional producers ask first, refuses with the same code and a sentence.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+
+use crate::controller::service::{ControllerReply, submit};
+use crate::controller::topics::Refusal;
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: InitProducerIdRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let version = request.api_version;
+    if body.transactional_id.is_some() {
+        answer(Err(ErrorCode::InvalidRequest), version, reply);
+        return Handled::Replied;
+    }
+    if let Some(id) = node.producer_ids.take() {
+        answer(Ok(id), version, reply);
+        return Handled::Replied;
+    }
+    let slot = submit(node, |node, controller| node.producer_ids.take_or_allocate(node, controller));
+    let write = move |_: &Node, id: Result<i64, Refusal>, reply: &mut ReplyBuffer| {
+        // The client asks again: the disk may have space by then.
+        answer(id.map_err(|_refusal| ErrorCode::CoordinatorLoadInProgress), version, reply);
+    };
+    Handled::Pending(ControllerReply::boxed(slot, None, write))
+}
+
+// Without a transactional id there is nothing to remember: every request gets an id nobody has, at epoch 0.
+fn answer(id: Result<i64, ErrorCode>, version: i16, reply: &mut ReplyBuffer) {
+    let response = match id {
+        Ok(producer_id) => InitProducerIdResponse { producer_id, producer_epoch: 0, ..Default::default() },
+        Err(error) => {
+            InitProducerIdResponse { error_code: error.code(), producer_id: -1, producer_epoch: -1, ..Default::default() }
+        }
+    };
+    response.encode(&mut reply.bytes, version);
+}

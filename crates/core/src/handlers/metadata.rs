@@ -1,0 +1,259 @@
+//! Metadata, versions 0 to 13: topics by name or id, brokers, the cluster. 4: topics are created on the way. 8: KIP-430,
+//! authorized operations. 10: KIP-516, topic ids. 12: topics asked for by id. 13: KIP-1102, a top-level error.
+//!
+//! Deviation: Apache Kafka answers that a topic is unknown while it creates it, and the client asks again. Here the answer
+//! waits for the creation, which takes one sync.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::metadata::{
+    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use ottla_wire::primitives::Uuid;
+
+use super::authorized::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS};
+use crate::controller::Controller;
+use crate::controller::service::{ControllerReply, InternalTopic, submit};
+use crate::controller::topics::{NewTopic, Refusal, topic_name_problem};
+use crate::image::MetadataImage;
+use crate::image::topics::{NO_LEADER, PartitionImage, TopicImage, is_internal};
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+/// From here on a missing listener is told apart from a missing leader.
+const FIRST_VERSION_WITH_LISTENER_NOT_FOUND: i16 = 6;
+const FIRST_VERSION_WITH_OPTIONAL_NAMES: i16 = 12;
+/// A creation that takes longer is answered as Apache Kafka does at once: unknown, ask again.
+const CREATION_WAIT_MS: u64 = 5_000;
+
+/// A request as it outlives its frame.
+struct Asked {
+    version: i16,
+    listener_name: Arc<str>,
+    topics: AskedTopics,
+    cluster_operations: bool,
+    topic_operations: bool,
+}
+
+enum AskedTopics {
+    All,
+    ByName(BTreeSet<String>),
+    ById(BTreeSet<Uuid>),
+}
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: MetadataRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let allows_creation = body.allow_auto_topic_creation && node.config.auto_create_topics;
+    let asked = match Asked::new(request, body) {
+        Ok(asked) => asked,
+        Err(problem) => return Handled::Close(problem),
+    };
+    let image = node.image();
+    let missing = match (&asked.topics, allows_creation) {
+        (AskedTopics::ByName(names), true) => creatable(&image, names),
+        _ => Vec::new(),
+    };
+    if missing.is_empty() {
+        asked.answer(node, &image, &BTreeMap::new(), reply);
+        return Handled::Replied;
+    }
+    let slot = submit(node, move |node, controller| create(node, controller, missing));
+    let deadline = request.received.after_ms(CREATION_WAIT_MS);
+    let write = move |node: &Node, refusals: Result<BTreeMap<String, ErrorCode>, Refusal>, reply: &mut ReplyBuffer| {
+        asked.answer(node, &node.image(), &refusals.unwrap_or_default(), reply);
+    };
+    Handled::Pending(ControllerReply::boxed(slot, Some(deadline), write))
+}
+
+fn creatable(image: &MetadataImage, names: &BTreeSet<String>) -> Vec<String> {
+    let is_missing = |name: &&String| image.topic(name).is_none();
+    let is_allowed = |name: &&String| {
+        topic_name_problem(name).is_none() && (!is_internal(name) || **name == InternalTopic::ConsumerOffsets.name())
+    };
+    names.iter().filter(is_missing).filter(is_allowed).cloned().collect()
+}
+
+/// Creates what is still missing; says why where that fails.
+fn create(
+    node: &Node,
+    controller: &mut Controller,
+    missing: Vec<String>,
+) -> Result<BTreeMap<String, ErrorCode>, crate::controller::ControllerError> {
+    let is_missing = |name: &String| controller.image().topic(name).is_none();
+    let topics: Vec<NewTopic> = missing
+        .into_iter()
+        .filter(is_missing)
+        .map(|name| match InternalTopic::ConsumerOffsets {
+            internal if name == internal.name() => internal.definition(node),
+            _ => NewTopic { name, partition_count: -1, replication_factor: -1, ..NewTopic::default() },
+        })
+        .collect();
+    let results = controller.create_topics(&topics, false, node.clock.timestamp())?;
+    Ok(match results {
+        Ok(results) => {
+            let refused = topics.into_iter().zip(results);
+            refused.filter_map(|(topic, result)| Some((topic.name, result.err()?.code))).collect()
+        }
+        Err(refusal) => topics.into_iter().map(|topic| (topic.name, refusal.code)).collect(),
+    })
+}
+
+impl Asked {
+    fn new(request: &Request<'_>, body: MetadataRequest<'_>) -> Result<Asked, String> {
+        let version = request.api_version;
+        Ok(Asked {
+            version,
+            listener_name: request.connection.listener_name.clone(),
+            topics: AskedTopics::new(version, &body)?,
+            cluster_operations: body.include_cluster_authorized_operations,
+            topic_operations: body.include_topic_authorized_operations,
+        })
+    }
+
+    fn answer(
+        &self,
+        node: &Node,
+        image: &MetadataImage,
+        refusals: &BTreeMap<String, ErrorCode>,
+        reply: &mut ReplyBuffer,
+    ) {
+        let brokers: Vec<MetadataResponseBroker<'_>> = image
+            .brokers
+            .values()
+            .filter(|broker| !broker.fenced)
+            .filter_map(|broker| {
+                let endpoint = broker.endpoint(&self.listener_name)?;
+                Some(MetadataResponseBroker {
+                    node_id: broker.broker_id,
+                    host: &endpoint.host,
+                    port: i32::from(endpoint.port),
+                    rack: broker.rack.as_deref(),
+                })
+            })
+            .collect();
+        let controller_id = brokers.first().map_or(NO_LEADER, |broker| broker.node_id);
+        let alive: Vec<i32> = brokers.iter().map(|broker| broker.node_id).collect();
+        let topics = match &self.topics {
+            AskedTopics::All => image.topics.iter().map(|topic| self.topic(image, &alive, topic)).collect(),
+            AskedTopics::ByName(names) => names
+                .iter()
+                .map(|name| match image.topic(name) {
+                    Some(topic) => self.topic(image, &alive, topic),
+                    None => self.unknown_name(name, refusals.get(name).copied()),
+                })
+                .collect(),
+            AskedTopics::ById(ids) => ids
+                .iter()
+                .map(|id| match image.topic_by_id(*id) {
+                    Some(topic) => self.topic(image, &alive, topic),
+                    None => MetadataResponseTopic {
+                        error_code: ErrorCode::UnknownTopicId.code(),
+                        name: self.nameless(),
+                        topic_id: *id,
+                        ..Default::default()
+                    },
+                })
+                .collect(),
+        };
+        let response = MetadataResponse {
+            brokers,
+            cluster_id: Some(node.cluster_id()),
+            controller_id,
+            topics,
+            cluster_authorized_operations: if self.cluster_operations { CLUSTER_OPERATIONS } else { NOT_ASKED },
+            ..Default::default()
+        };
+        response.encode(&mut reply.bytes, self.version);
+    }
+
+    fn nameless(&self) -> Option<&'static str> {
+        if self.version >= FIRST_VERSION_WITH_OPTIONAL_NAMES { None } else { Some("") }
+    }
+
+    fn unknown_name<'a>(&self, name: &'a str, refusal: Option<ErrorCode>) -> MetadataResponseTopic<'a> {
+        let error = match refusal {
+            Some(refusal) => refusal,
+            None if topic_name_problem(name).is_some() => ErrorCode::InvalidTopicException,
+            None => ErrorCode::UnknownTopicOrPartition,
+        };
+        MetadataResponseTopic {
+            error_code: error.code(),
+            name: Some(name),
+            is_internal: is_internal(name),
+            ..Default::default()
+        }
+    }
+
+    fn topic<'a>(
+        &self,
+        image: &MetadataImage,
+        alive: &[i32],
+        topic: &'a TopicImage,
+    ) -> MetadataResponseTopic<'a> {
+        let partitions = topic.partitions.iter().enumerate();
+        MetadataResponseTopic {
+            error_code: ErrorCode::None.code(),
+            name: Some(&topic.name),
+            topic_id: topic.id,
+            is_internal: topic.is_internal(),
+            partitions: partitions.map(|(index, partition)| self.partition(image, alive, index, partition)).collect(),
+            topic_authorized_operations: if self.topic_operations { TOPIC_OPERATIONS } else { NOT_ASKED },
+        }
+    }
+
+    fn partition(
+        &self,
+        image: &MetadataImage,
+        alive: &[i32],
+        index: usize,
+        partition: &PartitionImage,
+    ) -> MetadataResponsePartition {
+        let is_reachable = alive.contains(&partition.leader);
+        let error = if is_reachable {
+            ErrorCode::None
+        } else if image.brokers.contains_key(&partition.leader)
+            && self.version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
+        {
+            ErrorCode::ListenerNotFound
+        } else {
+            ErrorCode::LeaderNotAvailable
+        };
+        MetadataResponsePartition {
+            error_code: error.code(),
+            partition_index: index as i32,
+            leader_id: if is_reachable { partition.leader } else { NO_LEADER },
+            leader_epoch: partition.leader_epoch,
+            replica_nodes: partition.replicas.to_vec(),
+            isr_nodes: partition.isr.to_vec(),
+            offline_replicas: partition.replicas.iter().copied().filter(|id| !alive.contains(id)).collect(),
+        }
+    }
+}
+
+impl AskedTopics {
+    fn new(version: i16, body: &MetadataRequest<'_>) -> Result<AskedTopics, String> {
+        let Some(topics) = &body.topics else { return Ok(AskedTopics::All) };
+        // Version 0 knows no null: an empty list means all.
+        if version == 0 && topics.is_empty() {
+            return Ok(AskedTopics::All);
+        }
+        if version < FIRST_VERSION_WITH_OPTIONAL_NAMES
+            && let Some(topic) = topics.iter().find(|topic| topic.name.is_none() || !topic.topic_id.is_zero())
+        {
+            return Err(format!("Metadata version {version} asks for topic id {}, which needs version 12", topic.topic_id));
+        }
+        // KIP-516: ids win over names.
+        let ids: BTreeSet<Uuid> = topics.iter().map(|topic| topic.topic_id).filter(|id| !id.is_zero()).collect();
+        if !ids.is_empty() {
+            return Ok(AskedTopics::ById(ids));
+        }
+        Ok(AskedTopics::ByName(topics.iter().filter_map(|topic| topic.name).map(str::to_owned).collect()))
+    }
+}
