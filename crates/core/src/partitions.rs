@@ -8,6 +8,7 @@ use ottla_log::LogError;
 use ottla_wire::primitives::Uuid;
 use tracing::{error, warn};
 
+use crate::controller::topics::METADATA_TOPIC;
 use crate::image::MetadataImage;
 use crate::image::topics::TopicImage;
 use crate::log_directory::directory_name;
@@ -82,11 +83,13 @@ impl Partitions {
 /// - Errors: the directory itself cannot be listed or renamed in. A partition whose log cannot be opened is reported
 ///   and stays unavailable; the others are served.
 pub(crate) fn open_all(node: &Node, image: &MetadataImage) -> Result<(), LogError> {
-    let known: BTreeSet<String> = image
+    let mut known: BTreeSet<String> = image
         .topics
         .iter()
         .flat_map(|topic| (0..topic.partitions.len()).map(|index| directory_name(&topic.name, index as i32)))
         .collect();
+    // The controller's own log; no image lists it.
+    known.insert(directory_name(METADATA_TOPIC, 0));
     node.log_directory.set_strays_aside(&known)?;
     for topic in image.topics.iter() {
         open_partitions(node, topic, 0);

@@ -85,7 +85,8 @@ pub struct DeletedTopic {
 // As Apache Kafka: more than this in one request would be one batch of records too large to build.
 const PARTITIONS_PER_REQUEST_MAX: i64 = 10_000;
 const TOPIC_NAME_BYTES_MAX: usize = 249;
-const METADATA_TOPIC: &str = "__cluster_metadata";
+/// The controller's log.
+pub(crate) const METADATA_TOPIC: &str = "__cluster_metadata";
 
 /// Why `name` cannot be a topic's name, or `None` when it can.
 pub fn topic_name_problem(name: &str) -> Option<String> {
