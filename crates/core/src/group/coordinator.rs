@@ -27,8 +27,8 @@ use super::reply::{GroupReply, Step};
 use super::request::{GroupRequest, Ticket};
 use super::turn::Now;
 
-/// How long a partition whose log failed has no coordinator before the log is read again.
-const RETRY_MS: u64 = 1_000;
+/// The log is read again at most this often, however often it fails: on a full disk every commit does.
+const RELOAD_INTERVAL_MS: u64 = 1_000;
 /// Bytes a record takes in a batch beside key and value, at most: five varints and the attributes.
 const RECORD_OVERHEAD_BYTES: usize = 32;
 
@@ -69,6 +69,8 @@ struct State {
     parked: BTreeMap<Ticket, Arc<DeliverySlot>>,
     /// Who wants to know when loading has ended.
     load_wakers: Vec<Waker>,
+    /// When loading began last.
+    loaded: Option<Moment>,
 }
 
 enum Stage {
@@ -111,6 +113,7 @@ impl Coordinator {
                 next_ticket: 0,
                 parked: BTreeMap::new(),
                 load_wakers: Vec::new(),
+                loaded: None,
             }),
         }
     }
@@ -130,6 +133,7 @@ impl Coordinator {
         let Some(partition) = node.partition(self.topic_id, self.partition_index) else {
             return Readiness::Failed;
         };
+        state.loaded = Some(node.clock.moment());
         let view = partition.view();
         if view.offsets.start == view.offsets.end {
             // A new partition needs no thread that may wait for the disk.
@@ -319,9 +323,8 @@ impl Coordinator {
 
     /// Drops the machine. The log tells the next one what really happened.
     fn fail(&self, node: &Node, state: &mut State) {
-        state.stage = Stage::Failed {
-            retry: node.clock.moment().after_ms(RETRY_MS),
-        };
+        let loaded = state.loaded.unwrap_or(node.clock.moment());
+        state.stage = Stage::Failed { retry: loaded.after_ms(RELOAD_INTERVAL_MS) };
         for slot in std::mem::take(&mut state.parked).into_values() {
             slot.fill(Err(ErrorCode::CoordinatorNotAvailable));
         }

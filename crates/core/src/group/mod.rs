@@ -28,6 +28,8 @@ pub(crate) mod groups;
 mod simulation;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod runtime_tests;
 
 pub use groups::{Groups, OFFSETS_TOPIC};
 pub use turn::Now;

@@ -1,0 +1,702 @@
+//! The coordinators in a node on a memory disk: loading, durability, failures and every version of every API.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use ottla_log::disk::memory::MemoryDisk;
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::delete_groups::{DeleteGroupsRequest, DeleteGroupsResponse};
+use ottla_wire::messages::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse};
+use ottla_wire::messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
+use ottla_wire::messages::heartbeat::{HeartbeatRequest, HeartbeatResponse};
+use ottla_wire::messages::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
+use ottla_wire::messages::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity};
+use ottla_wire::messages::list_groups::{ListGroupsRequest, ListGroupsResponse};
+use ottla_wire::messages::offset_commit::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
+};
+use ottla_wire::messages::offset_delete::{
+    OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic, OffsetDeleteResponse,
+};
+use ottla_wire::messages::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics, OffsetFetchResponse,
+};
+use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse};
+use ottla_wire::primitives::{Reader, Uuid};
+
+use crate::config::NodeConfig;
+use crate::executor::{Executor, Job};
+use crate::controller::service;
+use crate::controller::topics::NewTopic;
+use crate::node::Node;
+use crate::partition::Partition;
+use crate::reply::{Handled, PendingReply, ReplyBuffer};
+use crate::request::{ConnectionContext, Request};
+use crate::time::{Clock, Moment, Timestamp};
+
+const DIRECTORY: &str = "/data";
+const GROUP: &str = "g";
+/// Its coordinator is `GROUP`'s.
+const NEIGHBOUR: &str = "i";
+
+#[derive(Debug, Default)]
+struct TestClock(AtomicU64);
+
+impl Clock for TestClock {
+    fn moment(&self) -> Moment {
+        Moment(self.0.load(Ordering::Relaxed))
+    }
+
+    fn timestamp(&self) -> Timestamp {
+        Timestamp(1_790_000_000_000 + (self.moment().0 / 1_000) as i64)
+    }
+}
+
+/// Does nothing until it is told to.
+#[derive(Default)]
+struct TestExecutor {
+    syncs: Mutex<Vec<Arc<Partition>>>,
+    jobs: Mutex<Vec<Job>>,
+}
+
+impl Executor for TestExecutor {
+    fn sync(&self, partition: Arc<Partition>) {
+        self.syncs.lock().unwrap().push(partition);
+    }
+
+    fn cold_read(&self, job: Job) {
+        self.jobs.lock().unwrap().push(job);
+    }
+
+    fn control(&self, job: Job) {
+        self.jobs.lock().unwrap().push(job);
+    }
+
+    fn deadline_changed(&self) {}
+}
+
+struct Broker {
+    node: Node,
+    executor: Arc<TestExecutor>,
+    clock: Arc<TestClock>,
+    connection: ConnectionContext,
+}
+
+impl Broker {
+    fn start(disk: &MemoryDisk) -> Broker {
+        let properties: BTreeMap<String, String> =
+            [
+                ("log.dirs", DIRECTORY),
+                ("node.id", "1"),
+                ("offsets.topic.num.partitions", "2"),
+                ("group.initial.rebalance.delay.ms", "0"),
+            ]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
+        let config = NodeConfig::from_properties(&properties, [5; 4]).unwrap();
+        let clock = Arc::new(TestClock::default());
+        let node = Node::open(config, disk.shared(), clock.clone()).unwrap();
+        let executor = Arc::new(TestExecutor::default());
+        node.set_executor(executor.clone());
+        let connection = ConnectionContext {
+            connection_id: 1,
+            peer_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            peer_port: 4_000,
+            listener_name: "PLAINTEXT".into(),
+            principal: "User:ANONYMOUS".into(),
+        };
+        Broker { node, executor, clock, connection }
+    }
+
+    /// A first start: the topic `t` and the offsets topic exist afterwards.
+    fn first_start(disk: &MemoryDisk) -> Broker {
+        let broker = Broker::start(disk);
+        service::submit(&broker.node, |node, controller| {
+            let topic = NewTopic { name: "t".to_owned(), partition_count: 2, replication_factor: 1, ..NewTopic::default() };
+            controller.create_topics(&[topic], false, node.clock.timestamp())
+        });
+        broker.settle();
+        assert_eq!(broker.find_coordinator(), ErrorCode::None);
+        broker
+    }
+
+    fn topic_id(&self) -> Uuid {
+        self.node.image().topic("t").unwrap().id
+    }
+
+    fn find_coordinator(&self) -> ErrorCode {
+        let mut body = Vec::new();
+        FindCoordinatorRequest { coordinator_keys: vec![GROUP], ..Default::default() }.encode(&mut body, 4);
+        decode(&self.ask(ApiKey::FindCoordinator, 4, &body), |reader| {
+            error(FindCoordinatorResponse::decode(reader, 4).unwrap().coordinators[0].error_code)
+        })
+    }
+
+    /// Runs everything the executor was asked for, and what that asks for.
+    fn settle(&self) {
+        loop {
+            let jobs = std::mem::take(&mut *self.executor.jobs.lock().unwrap());
+            let syncs = std::mem::take(&mut *self.executor.syncs.lock().unwrap());
+            if jobs.is_empty() && syncs.is_empty() {
+                return;
+            }
+            jobs.into_iter().for_each(|job| job(&self.node));
+            syncs.into_iter().for_each(|partition| partition.run_sync(&self.node));
+        }
+    }
+
+    fn pass(&self, ms: u64) {
+        self.clock.0.fetch_add(ms * 1_000, Ordering::Relaxed);
+        self.node.on_deadline(self.clock.moment());
+    }
+
+    fn send(&self, api_key: ApiKey, api_version: i16, body: &[u8]) -> Sent {
+        let request = Request {
+            connection: &self.connection,
+            api_key: api_key.code(),
+            api_version,
+            correlation_id: 0,
+            client_id: Some("c"),
+            body,
+            received: self.clock.moment(),
+        };
+        let mut reply = ReplyBuffer::default();
+        match self.node.handle(&request, &mut reply) {
+            Handled::Replied => Sent { pending: None, reply },
+            Handled::Pending(pending) => Sent { pending: Some(pending), reply },
+            Handled::NoReply => panic!("every group request has a reply"),
+            Handled::Close(reason) => panic!("{api_key} {api_version}: {reason}"),
+        }
+    }
+
+    /// Sends and settles until the answer is there.
+    fn ask(&self, api_key: ApiKey, api_version: i16, body: &[u8]) -> Vec<u8> {
+        let mut sent = self.send(api_key, api_version, body);
+        self.settle();
+        if !sent.is_answered(self) {
+            // A rebalance with no initial delay needs one look at the clock.
+            self.pass(0);
+            self.settle();
+        }
+        assert!(sent.is_answered(self), "{api_key} {api_version} is still pending");
+        sent.reply.bytes
+    }
+
+    fn commit(&self, offset: i64) -> Sent {
+        self.send(ApiKey::OffsetCommit, 9, &commit_body(9, Uuid::ZERO, ("", -1), offset))
+    }
+
+    fn fetch(&self) -> (i64, ErrorCode) {
+        let bytes = self.ask(ApiKey::OffsetFetch, 9, &fetch_body(9, Uuid::ZERO));
+        decode(&bytes, |reader| {
+            let response = OffsetFetchResponse::decode(reader, 9).unwrap();
+            let group = &response.groups[0];
+            let offset = group.topics.first().map_or(-1, |topic| topic.partitions[0].committed_offset);
+            (offset, error(group.error_code))
+        })
+    }
+
+    fn heartbeat(&self, member_id: &str) -> ErrorCode {
+        let mut body = Vec::new();
+        HeartbeatRequest { group_id: GROUP, generation_id: 1, member_id, group_instance_id: None }.encode(&mut body, 4);
+        decode(&self.ask(ApiKey::Heartbeat, 4, &body), |reader| {
+            error(HeartbeatResponse::decode(reader, 4).unwrap().error_code)
+        })
+    }
+
+    fn member_count(&self) -> usize {
+        let mut body = Vec::new();
+        DescribeGroupsRequest { groups: vec![GROUP], ..Default::default() }.encode(&mut body, 5);
+        decode(&self.ask(ApiKey::DescribeGroups, 5, &body), |reader| {
+            DescribeGroupsResponse::decode(reader, 5).unwrap().groups[0].members.len()
+        })
+    }
+}
+
+struct Sent {
+    pending: Option<Box<dyn PendingReply>>,
+    reply: ReplyBuffer,
+}
+
+impl Sent {
+    fn is_answered(&mut self, broker: &Broker) -> bool {
+        if let Some(pending) = &mut self.pending
+            && pending.poll(&broker.node, Waker::noop(), &mut self.reply) == Poll::Ready(())
+        {
+            self.pending = None;
+        }
+        self.pending.is_none()
+    }
+
+    fn commit_error(&mut self, broker: &Broker) -> ErrorCode {
+        assert!(self.is_answered(broker));
+        decode(&self.reply.bytes, |reader| {
+            let response = OffsetCommitResponse::decode(reader, 9).unwrap();
+            error(response.topics[0].partitions[0].error_code)
+        })
+    }
+}
+
+fn error(code: i16) -> ErrorCode {
+    ErrorCode::from_i16(code).unwrap()
+}
+
+fn decode<T>(bytes: &[u8], read: impl FnOnce(&mut Reader<'_>) -> T) -> T {
+    let mut reader = Reader::new(bytes);
+    let value = read(&mut reader);
+    assert_eq!(reader.remaining(), 0);
+    value
+}
+
+fn commit_body(version: i16, topic_id: Uuid, member: (&str, i32), offset: i64) -> Vec<u8> {
+    let by_id = version >= 10;
+    let (member_id, generation) = member;
+    let partition = OffsetCommitRequestPartition {
+        partition_index: 0,
+        committed_offset: offset,
+        committed_metadata: Some("m"),
+        ..Default::default()
+    };
+    let mut body = Vec::new();
+    let request = OffsetCommitRequest {
+        group_id: GROUP,
+        generation_id_or_member_epoch: generation,
+        member_id,
+        topics: vec![OffsetCommitRequestTopic {
+            name: if by_id { "" } else { "t" },
+            topic_id: if by_id { topic_id } else { Uuid::ZERO },
+            partitions: vec![partition],
+        }],
+        ..Default::default()
+    };
+    request.encode(&mut body, version);
+    body
+}
+
+fn fetch_body(version: i16, topic_id: Uuid) -> Vec<u8> {
+    let by_id = version >= 10;
+    let mut body = Vec::new();
+    let group = OffsetFetchRequestGroup {
+        group_id: GROUP,
+        topics: Some(vec![OffsetFetchRequestTopics {
+            name: if by_id { "" } else { "t" },
+            topic_id: if by_id { topic_id } else { Uuid::ZERO },
+            partition_indexes: vec![0],
+        }]),
+        ..Default::default()
+    };
+    let request = match version {
+        8.. => OffsetFetchRequest { groups: vec![group], ..Default::default() },
+        _ => OffsetFetchRequest {
+            group_id: GROUP,
+            topics: Some(vec![OffsetFetchRequestTopic { name: "t", partition_indexes: vec![0] }]),
+            ..Default::default()
+        },
+    };
+    request.encode(&mut body, version);
+    body
+}
+
+fn join_body(version: i16, member_id: &str) -> Vec<u8> {
+    join_body_of(GROUP, version, member_id)
+}
+
+fn join_body_of(group_id: &str, version: i16, member_id: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    let request = JoinGroupRequest {
+        group_id,
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: if version == 0 { -1 } else { 60_000 },
+        member_id,
+        protocol_type: "consumer",
+        protocols: vec![JoinGroupRequestProtocol { name: "range", metadata: b"\0\0\0\0\0\0" }],
+        ..Default::default()
+    };
+    request.encode(&mut body, version);
+    body
+}
+
+#[test]
+fn neighbours_share_a_coordinator() {
+    assert_eq!(super::groups::partition_for(GROUP, 2), super::groups::partition_for(NEIGHBOUR, 2));
+}
+
+#[test]
+fn a_commit_is_answered_when_it_is_durable() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let mut sent = broker.commit(5);
+    assert!(!sent.is_answered(&broker), "not synced yet");
+    broker.settle();
+    assert_eq!(sent.commit_error(&broker), ErrorCode::None);
+    assert_eq!(broker.fetch(), (5, ErrorCode::None));
+}
+
+#[test]
+fn an_answer_that_reports_unsynced_records_waits_for_them() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let _commit = broker.commit(5);
+    let mut fetch = broker.send(ApiKey::OffsetFetch, 9, &fetch_body(9, Uuid::ZERO));
+    assert!(!fetch.is_answered(&broker), "a power cut could still take the offset back");
+    broker.settle();
+    assert!(fetch.is_answered(&broker));
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_power_cut_and_the_rest_may_not() {
+    let disk = MemoryDisk::new(3);
+    let broker = Broker::first_start(&disk);
+    let mut sent = broker.commit(5);
+    broker.settle();
+    assert_eq!(sent.commit_error(&broker), ErrorCode::None);
+    let _unsynced = broker.commit(6);
+    drop(broker);
+    disk.power_cut();
+    let broker = Broker::start(&disk);
+    broker.settle();
+    let (offset, error) = broker.fetch();
+    assert_eq!(error, ErrorCode::None);
+    assert!((5..=6).contains(&offset), "{offset}");
+}
+
+#[test]
+fn until_the_log_is_read_clients_are_told_to_wait_and_members_are_left_in_peace() {
+    let disk = MemoryDisk::new(1);
+    let broker = Broker::first_start(&disk);
+    let mut sent = broker.commit(5);
+    broker.settle();
+    assert_eq!(sent.commit_error(&broker), ErrorCode::None);
+    drop(broker);
+    let broker = Broker::start(&disk);
+    let mut early = broker.commit(6);
+    assert_eq!(early.commit_error(&broker), ErrorCode::CoordinatorLoadInProgress);
+    let mut body = Vec::new();
+    HeartbeatRequest { group_id: GROUP, generation_id: 1, member_id: "m", group_instance_id: None }.encode(&mut body, 4);
+    let mut heartbeat = broker.send(ApiKey::Heartbeat, 4, &body);
+    assert!(heartbeat.is_answered(&broker));
+    let heartbeat = decode(&heartbeat.reply.bytes, |reader| HeartbeatResponse::decode(reader, 4).unwrap());
+    assert_eq!(heartbeat.error_code, 0);
+    broker.settle();
+    assert_eq!(broker.fetch(), (5, ErrorCode::None));
+}
+
+#[test]
+fn find_coordinator_waits_until_the_coordinator_is_loaded() {
+    let disk = MemoryDisk::new(1);
+    let broker = Broker::first_start(&disk);
+    broker.commit(5);
+    broker.settle();
+    drop(broker);
+    let broker = Broker::start(&disk);
+    let mut body = Vec::new();
+    FindCoordinatorRequest { coordinator_keys: vec![GROUP], ..Default::default() }.encode(&mut body, 4);
+    let mut sent = broker.send(ApiKey::FindCoordinator, 4, &body);
+    assert!(!sent.is_answered(&broker));
+    broker.settle();
+    assert!(sent.is_answered(&broker));
+}
+
+#[test]
+fn a_full_disk_refuses_commits_and_takes_them_again_when_there_is_space() {
+    let disk = MemoryDisk::new(1);
+    let broker = Broker::first_start(&disk);
+    let mut parked = broker.send(ApiKey::JoinGroup, 3, &join_body_of(NEIGHBOUR, 3, ""));
+    disk.set_capacity(Some(disk.used_bytes()));
+    // Some space is reserved ahead of the log's end, so the first of them still fit.
+    let mut offset = 0;
+    let mut refused = loop {
+        let mut sent = broker.commit(offset + 1);
+        broker.settle();
+        if sent.commit_error(&broker) != ErrorCode::None {
+            break sent;
+        }
+        offset += 1;
+    };
+    assert_eq!(refused.commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
+    assert!(parked.is_answered(&broker), "whoever waited is told, too");
+    broker.pass(1_000);
+    broker.node.maintain();
+    broker.settle();
+    assert_eq!(broker.fetch(), (offset, ErrorCode::None), "reads go on");
+    assert_eq!(broker.commit(offset + 2).commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
+    disk.set_capacity(None);
+    broker.pass(1_000);
+    broker.node.maintain();
+    broker.settle();
+    let mut sent = broker.commit(offset + 3);
+    broker.settle();
+    assert_eq!(sent.commit_error(&broker), ErrorCode::None);
+    assert_eq!(broker.fetch(), (offset + 3, ErrorCode::None));
+}
+
+#[test]
+fn a_failed_write_costs_its_answer_and_no_offset_before() {
+    let disk = MemoryDisk::new(1);
+    let broker = Broker::first_start(&disk);
+    broker.commit(5);
+    broker.settle();
+    disk.fail_next_write();
+    assert_eq!(broker.commit(6).commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
+    broker.pass(1_000);
+    broker.node.maintain();
+    broker.settle();
+    assert_eq!(broker.fetch(), (5, ErrorCode::None));
+}
+
+#[test]
+fn a_failed_sync_is_told_to_whoever_waits_for_it() {
+    let disk = MemoryDisk::new(1);
+    let broker = Broker::first_start(&disk);
+    let mut sent = broker.commit(5);
+    disk.fail_next_sync();
+    broker.settle();
+    assert_eq!(sent.commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
+}
+
+#[test]
+fn an_answer_does_not_wait_for_a_disk_for_ever() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let mut sent = broker.commit(5);
+    assert!(!sent.is_answered(&broker));
+    let deadline = sent.pending.as_ref().unwrap().deadline().unwrap();
+    broker.pass(deadline.0 / 1_000);
+    assert_eq!(sent.commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
+}
+
+#[test]
+fn a_member_whose_connection_closes_while_it_waits_is_gone_after_its_session() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let first = broker.send(ApiKey::JoinGroup, 3, &join_body(3, ""));
+    drop(first);
+    broker.node.maintain();
+    assert_eq!(broker.member_count(), 1);
+    broker.pass(10_000);
+    broker.settle();
+    broker.pass(10_000);
+    broker.settle();
+    assert_eq!(broker.member_count(), 0);
+}
+
+#[test]
+fn offsets_of_a_topic_are_gone_with_it() {
+    let disk = MemoryDisk::new(1);
+    let broker = Broker::first_start(&disk);
+    broker.commit(5);
+    broker.settle();
+    broker.node.groups.on_topics_deleted(&broker.node, &[("t", broker.topic_id())]);
+    broker.settle();
+    assert_eq!(broker.fetch(), (-1, ErrorCode::None));
+    drop(broker);
+    let broker = Broker::start(&disk);
+    broker.settle();
+    assert_eq!(broker.fetch(), (-1, ErrorCode::None));
+}
+
+#[test]
+fn an_unknown_topic_or_partition_is_refused_alone() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let partition = |partition_index| OffsetCommitRequestPartition { partition_index, ..Default::default() };
+    let topic = |name| OffsetCommitRequestTopic { name, partitions: vec![partition(0), partition(7)], ..Default::default() };
+    let mut body = Vec::new();
+    let request = OffsetCommitRequest {
+        group_id: GROUP,
+        generation_id_or_member_epoch: -1,
+        topics: vec![topic("t"), topic("u")],
+        ..Default::default()
+    };
+    request.encode(&mut body, 9);
+    let errors = decode(&broker.ask(ApiKey::OffsetCommit, 9, &body), |reader| {
+        let response = OffsetCommitResponse::decode(reader, 9).unwrap();
+        let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.map(|partition| error(partition.error_code)).collect::<Vec<_>>()
+    });
+    let unknown = ErrorCode::UnknownTopicOrPartition;
+    assert_eq!(errors, [ErrorCode::None, unknown, unknown, unknown]);
+}
+
+#[test]
+fn transactions_are_refused_in_words() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let mut body = Vec::new();
+    FindCoordinatorRequest { key_type: 1, coordinator_keys: vec!["tx"], ..Default::default() }.encode(&mut body, 4);
+    decode(&broker.ask(ApiKey::FindCoordinator, 4, &body), |reader| {
+        let response = FindCoordinatorResponse::decode(reader, 4).unwrap();
+        assert_eq!(error(response.coordinators[0].error_code), ErrorCode::InvalidRequest);
+        assert!(response.coordinators[0].error_message.unwrap().contains("transactions"));
+    });
+}
+
+/// Every version from joining to deleting the group.
+#[test]
+fn every_version_of_every_group_api_is_answered_in_its_own_form() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    for version in 0..=9 {
+        let leader = check_join(&broker, version);
+        check_sync(&broker, version.min(5), &leader);
+        let heartbeat = version.min(4);
+        let mut body = Vec::new();
+        HeartbeatRequest { group_id: GROUP, generation_id: 1, member_id: &leader, group_instance_id: None }
+            .encode(&mut body, heartbeat);
+        decode(&broker.ask(ApiKey::Heartbeat, heartbeat, &body), |reader| {
+            assert_eq!(HeartbeatResponse::decode(reader, heartbeat).unwrap().error_code, 0);
+        });
+        check_offsets(&broker, version + 1, &leader);
+        check_administration(&broker, version);
+        check_leave(&broker, version.min(5), &leader);
+        check_deletion(&broker, version.min(2));
+    }
+}
+
+fn check_join(broker: &Broker, version: i16) -> String {
+    let mut member_id = String::new();
+    if version >= 4 {
+        let bytes = broker.ask(ApiKey::JoinGroup, version, &join_body(version, ""));
+        member_id = decode(&bytes, |reader| {
+            let response = JoinGroupResponse::decode(reader, version).unwrap();
+            assert_eq!(error(response.error_code), ErrorCode::MemberIdRequired);
+            response.member_id.to_owned()
+        });
+    }
+    decode(&broker.ask(ApiKey::JoinGroup, version, &join_body(version, &member_id)), |reader| {
+        let response = JoinGroupResponse::decode(reader, version).unwrap();
+        assert_eq!((response.error_code, response.generation_id), (0, 1), "{version}");
+        assert_eq!((response.leader, response.members.len()), (response.member_id, 1));
+        assert_eq!(response.protocol_name, Some("range"));
+        response.member_id.to_owned()
+    })
+}
+
+fn check_sync(broker: &Broker, version: i16, leader: &str) {
+    let mut body = Vec::new();
+    let request = SyncGroupRequest {
+        group_id: GROUP,
+        generation_id: 1,
+        member_id: leader,
+        group_instance_id: None,
+        protocol_type: (version >= 5).then_some("consumer"),
+        protocol_name: (version >= 5).then_some("range"),
+        assignments: vec![SyncGroupRequestAssignment { member_id: leader, assignment: b"yours" }],
+    };
+    request.encode(&mut body, version);
+    decode(&broker.ask(ApiKey::SyncGroup, version, &body), |reader| {
+        let response = SyncGroupResponse::decode(reader, version).unwrap();
+        assert_eq!((response.error_code, response.assignment), (0, &b"yours"[..]), "{version}");
+    });
+}
+
+fn check_offsets(broker: &Broker, version: i16, leader: &str) {
+    let offset = 100 + i64::from(version);
+    let commit = version.max(2);
+    let bytes = broker.ask(ApiKey::OffsetCommit, commit, &commit_body(commit, broker.topic_id(), (leader, 1), offset));
+    decode(&bytes, |reader| {
+        let response = OffsetCommitResponse::decode(reader, commit).unwrap();
+        assert_eq!(response.topics[0].partitions[0].error_code, 0, "{version}");
+    });
+    decode(&broker.ask(ApiKey::OffsetFetch, version, &fetch_body(version, broker.topic_id())), |reader| {
+        let response = OffsetFetchResponse::decode(reader, version).unwrap();
+        let found = match version {
+            8.. => response.groups[0].topics[0].partitions[0].committed_offset,
+            _ => response.topics[0].partitions[0].committed_offset,
+        };
+        assert_eq!(found, offset, "{version}");
+    });
+    if version >= 2 {
+        let mut body = Vec::new();
+        let group = OffsetFetchRequestGroup { group_id: GROUP, topics: None, ..Default::default() };
+        let request = match version {
+            8.. => OffsetFetchRequest { groups: vec![group], ..Default::default() },
+            _ => OffsetFetchRequest { group_id: GROUP, topics: None, ..Default::default() },
+        };
+        request.encode(&mut body, version);
+        decode(&broker.ask(ApiKey::OffsetFetch, version, &body), |reader| {
+            let response = OffsetFetchResponse::decode(reader, version).unwrap();
+            let topic_id = response.groups.first().map_or(Uuid::ZERO, |group| group.topics[0].topic_id);
+            assert_eq!(topic_id, if version >= 10 { broker.topic_id() } else { Uuid::ZERO }, "{version}");
+        });
+    }
+}
+
+fn check_administration(broker: &Broker, version: i16) {
+    let describe = version.min(6);
+    let mut body = Vec::new();
+    DescribeGroupsRequest { groups: vec![GROUP, "nobody"], include_authorized_operations: describe >= 3 }
+        .encode(&mut body, describe);
+    decode(&broker.ask(ApiKey::DescribeGroups, describe, &body), |reader| {
+        let response = DescribeGroupsResponse::decode(reader, describe).unwrap();
+        let [group, nobody] = &response.groups[..] else { panic!() };
+        assert_eq!((group.error_code, group.group_state, group.protocol_data), (0, "Stable", "range"));
+        let unknown = if describe >= 6 { ErrorCode::GroupIdNotFound } else { ErrorCode::None };
+        assert_eq!((error(nobody.error_code), nobody.group_state), (unknown, "Dead"));
+    });
+    let list = version.min(5);
+    let mut body = Vec::new();
+    ListGroupsRequest::default().encode(&mut body, list);
+    decode(&broker.ask(ApiKey::ListGroups, list, &body), |reader| {
+        let response = ListGroupsResponse::decode(reader, list).unwrap();
+        assert_eq!((response.groups.len(), response.groups[0].group_id), (1, GROUP));
+    });
+    let find = version.min(6);
+    let mut body = Vec::new();
+    let request = match find {
+        4.. => FindCoordinatorRequest { coordinator_keys: vec![GROUP], ..Default::default() },
+        _ => FindCoordinatorRequest { key: GROUP, ..Default::default() },
+    };
+    request.encode(&mut body, find);
+    decode(&broker.ask(ApiKey::FindCoordinator, find, &body), |reader| {
+        let response = FindCoordinatorResponse::decode(reader, find).unwrap();
+        assert_eq!(response.coordinators.len(), usize::from(find >= 4));
+    });
+}
+
+fn check_leave(broker: &Broker, version: i16, leader: &str) {
+    let mut body = Vec::new();
+    let request = match version {
+        3.. => LeaveGroupRequest {
+            group_id: GROUP,
+            members: vec![MemberIdentity { member_id: leader, ..Default::default() }],
+            ..Default::default()
+        },
+        _ => LeaveGroupRequest { group_id: GROUP, member_id: leader, ..Default::default() },
+    };
+    request.encode(&mut body, version);
+    decode(&broker.ask(ApiKey::LeaveGroup, version, &body), |reader| {
+        let response = LeaveGroupResponse::decode(reader, version).unwrap();
+        assert_eq!(response.error_code, 0);
+        assert!(response.members.iter().all(|member| member.error_code == 0));
+    });
+}
+
+fn check_deletion(broker: &Broker, version: i16) {
+    let mut body = Vec::new();
+    let request = OffsetDeleteRequest {
+        group_id: GROUP,
+        topics: vec![OffsetDeleteRequestTopic {
+            name: "t",
+            partitions: vec![OffsetDeleteRequestPartition { partition_index: 0 }],
+        }],
+    };
+    request.encode(&mut body, 0);
+    decode(&broker.ask(ApiKey::OffsetDelete, 0, &body), |reader| {
+        let response = OffsetDeleteResponse::decode(reader, 0).unwrap();
+        assert_eq!((response.error_code, response.topics[0].partitions[0].error_code), (0, 0));
+    });
+    assert_eq!(broker.fetch(), (-1, ErrorCode::None));
+    let mut body = Vec::new();
+    DeleteGroupsRequest { groups_names: vec![GROUP] }.encode(&mut body, version);
+    decode(&broker.ask(ApiKey::DeleteGroups, version, &body), |reader| {
+        assert_eq!(DeleteGroupsResponse::decode(reader, version).unwrap().results[0].error_code, 0);
+    });
+}
+
+#[test]
+fn a_member_is_heard_through_the_wire_and_by_nobody_after_it_left() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let leader = check_join(&broker, 9);
+    check_sync(&broker, 5, &leader);
+    assert_eq!(broker.heartbeat(&leader), ErrorCode::None);
+    check_leave(&broker, 5, &leader);
+    assert_eq!(broker.heartbeat(&leader), ErrorCode::UnknownMemberId);
+}
