@@ -152,7 +152,10 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .at_least(0)
         .costs("after a crash, what was written since the last note is scanned again"),
     long("log.flush.scheduler.interval.ms", "9223372036854775807", "How often it is checked whether a log should be synced.").ms().no_effect(BY_DURABILITY),
-    int("log.flush.start.offset.checkpoint.interval.ms", "60000", "How often it is noted where logs begin.").ms().at_least(0),
+    int("log.flush.start.offset.checkpoint.interval.ms", "60000", "How often it is noted where logs begin.")
+        .ms()
+        .at_least(0)
+        .no_effect("it is noted when it moves, and together with the recovery points"),
     int("log.index.interval.bytes", "4096", "How many bytes of log lie between two entries of its indexes.").bytes().at_least(0).cluster_wide(),
     int("log.index.size.max.bytes", "10485760", "The size at which an index is full and its segment is closed.").bytes().at_least(4).cluster_wide(),
     long("log.local.retention.bytes", "-2", "How much data stays local once it is in remote storage.").bytes().at_least(-2).cluster_wide().no_effect("there is no tiered storage"),
@@ -190,12 +193,14 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("max.connections", "2147483647", "How many connections are open at once.").at_least(0).cluster_wide()
         .costs("each holds a socket and a few kilobytes"),
     int("max.connections.per.ip", "2147483647", "How many connections one address has open at once.").at_least(0).cluster_wide(),
-    string("max.connections.per.ip.overrides", "", "Addresses with another limit, as address:count.").cluster_wide()
-        .no_effect("one limit holds for all addresses so far"),
+    string("max.connections.per.ip.overrides", "", "Addresses with another limit, as address:count.")
+        .cluster_wide(),
     int("max.incremental.fetch.session.cache.slots", "1000", "How many fetch sessions are remembered.")
         .at_least(0)
         .costs("memory: a few hundred bytes per partition of each session"),
-    int("max.request.partition.size.limit", "2000", "How many partitions one DescribeTopicPartitions answer lists.").at_least(1),
+    int("max.request.partition.size.limit", "2000", "How many partitions one DescribeTopicPartitions answer lists.")
+        .at_least(1)
+        .no_effect("it lists 2,000 at most"),
     int("message.max.bytes", "1048588", "The largest batch in topics that say nothing themselves.").bytes().at_least(0).cluster_wide()
         .costs("a consumer needs memory for at least one such batch per partition"),
     string("metadata.log.dir", "", "Where the metadata log lies; the first of log.dirs if not set.").unset(),
@@ -216,7 +221,9 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("node.id", "1", "This node's number in the cluster.").at_least(0)
         .costs("it is written into the data directory and cannot change afterwards"),
     int("num.io.threads", "8", "How many threads handle requests.").at_least(1).cluster_wide().no_effect(ONE_PASS),
-    int("num.network.threads", "3", "How many event loops read, handle and answer requests.").at_least(1).cluster_wide()
+    int("num.network.threads", "3", "How many event loops read, handle and answer requests; one per processor if not set.")
+        .at_least(1)
+        .cluster_wide()
         .costs("a thread each; more than there are processors gain nothing"),
     int("num.partitions", "1", "How many partitions a topic gets that does not say.").at_least(1),
     int("num.recovery.threads.per.data.dir", "2", "How many threads check logs after a crash.").at_least(1).cluster_wide()
@@ -250,24 +257,32 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("producer.id.expiration.check.interval.ms", "600000", "How often it is checked whether producers can be forgotten.").ms().at_least(1),
     int("producer.id.expiration.ms", "86400000", "How long a partition remembers an idempotent producer that is silent.").ms().at_least(1).cluster_wide()
         .costs("memory: some hundred bytes for each producer and partition"),
-    long("queued.max.request.bytes", "-1", "How much memory requests may take that were read and are not answered; -1 is without limit.").bytes()
-        .costs("memory: this; when it is used up, sockets are not read"),
+    long("queued.max.request.bytes", "-1", "How much memory requests may take that were read and are not answered; -1 is without limit.")
+        .bytes()
+        .no_effect("a connection takes memory for what has arrived, not for what is announced, and has a bound of its own"),
     int("queued.max.requests", "500", "How many requests wait for a thread at most.").at_least(1).no_effect(ONE_PASS),
     int("quota.window.num", "11", "How many samples quotas are averaged over.").at_least(1).no_effect(NO_QUOTAS),
     int("quota.window.size.seconds", "1", "How long each of these samples is.").unit(Unit::Seconds).at_least(1).no_effect(NO_QUOTAS),
-    long("replica.high.watermark.checkpoint.interval.ms", "5000", "How often it is noted up to where consumers may read.").ms(),
+    long("replica.high.watermark.checkpoint.interval.ms", "5000", "How often it is noted up to where consumers may read.")
+        .ms()
+        .no_effect("it is noted together with the recovery points"),
     long("replica.lag.time.max.ms", "30000", "How long a follower may lag before it is out of sync.").ms().no_effect(ONE_REPLICA),
     int("request.timeout.ms", "30000", "How long a broker waits for another's answer.").ms().no_effect(ONE_REPLICA),
     list("sasl.enabled.mechanisms", "GSSAPI", "How clients may authenticate.").update(Update::PerBroker).no_effect(NO_TLS_OR_SASL),
     string("security.inter.broker.protocol", "PLAINTEXT", "How brokers talk to each other.")
         .one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
         .no_effect(ONE_REPLICA),
-    int("socket.listen.backlog.size", "50", "How many connections wait to be accepted.").at_least(1),
-    int("socket.receive.buffer.bytes", "102400", "The receive buffer of a connection's socket; -1 leaves it to the system.").bytes().at_least(-1)
+    int("socket.listen.backlog.size", "50", "How many connections wait to be accepted; if not set, as many as the system allows.")
+        .at_least(1),
+    int("socket.receive.buffer.bytes", "102400", "The receive buffer of a connection's socket; if not set, or -1, the system tunes it.")
+        .bytes()
+        .at_least(-1)
         .costs("kernel memory: this for each connection; too little caps a distant producer at buffer / round trip"),
     int("socket.request.max.bytes", "104857600", "The largest request.").bytes().at_least(1)
         .costs("memory: what has arrived of a request, up to this for each connection"),
-    int("socket.send.buffer.bytes", "102400", "The send buffer of a connection's socket; -1 leaves it to the system.").bytes().at_least(-1)
+    int("socket.send.buffer.bytes", "102400", "The send buffer of a connection's socket; if not set, or -1, the system tunes it.")
+        .bytes()
+        .at_least(-1)
         .costs("kernel memory: this for each connection; too little caps a distant consumer at buffer / round trip"),
     int("telemetry.max.bytes", "1048576", "The largest push of client metrics.").bytes().at_least(1).no_effect("client telemetry is not collected so far"),
     int("transaction.max.timeout.ms", "900000", "The longest timeout that a transaction may ask for.").ms().at_least(1).no_effect(NO_TRANSACTIONS),
