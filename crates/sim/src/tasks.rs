@@ -1,0 +1,74 @@
+//! The threads of a broker as lists of work; the seed picks what runs next.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use ottla_core::executor::{Executor, Job};
+use ottla_core::node::Node;
+use ottla_core::partition::Partition;
+use ottla_log::disk::memory::Random;
+
+#[derive(Default)]
+pub struct SimExecutor {
+    lists: Mutex<Lists>,
+}
+
+#[derive(Default)]
+struct Lists {
+    syncs: Vec<Arc<Partition>>,
+    cold_reads: Vec<Job>,
+    /// The controller's work keeps its order.
+    control: VecDeque<Job>,
+}
+
+enum Task {
+    Sync(Arc<Partition>),
+    Job(Job),
+}
+
+impl SimExecutor {
+    /// Runs one piece of work; false when there is none.
+    pub fn run_one(&self, node: &Node, random: &mut Random) -> bool {
+        match self.pick(random) {
+            Some(Task::Sync(partition)) => partition.run_sync(node),
+            Some(Task::Job(job)) => job(node),
+            None => return false,
+        }
+        true
+    }
+
+    fn pick(&self, random: &mut Random) -> Option<Task> {
+        let mut lists = self.lists.lock().expect("nothing panics under this lock");
+        let counts = [lists.syncs.len(), lists.cold_reads.len(), usize::from(!lists.control.is_empty())];
+        let mut chosen = random.below(counts.iter().sum::<usize>() as u64) as usize;
+        if counts.iter().sum::<usize>() == 0 {
+            return None;
+        }
+        if chosen < counts[0] {
+            return Some(Task::Sync(lists.syncs.swap_remove(chosen)));
+        }
+        chosen -= counts[0];
+        if chosen < counts[1] {
+            return Some(Task::Job(lists.cold_reads.swap_remove(chosen)));
+        }
+        lists.control.pop_front().map(Task::Job)
+    }
+}
+
+impl Executor for SimExecutor {
+    fn sync(&self, partition: Arc<Partition>) {
+        self.lists.lock().expect("nothing panics under this lock").syncs.push(partition);
+    }
+
+    fn cold_read(&self, job: Job) {
+        self.lists.lock().expect("nothing panics under this lock").cold_reads.push(job);
+    }
+
+    fn control(&self, job: Job) {
+        self.lists.lock().expect("nothing panics under this lock").control.push_back(job);
+    }
+
+    fn deadline_changed(&self) {
+        // The world asks for the next deadline at every step.
+    }
+}

@@ -1,0 +1,244 @@
+//! One machine: its disk, its clock, the broker on it while there is power.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Wake, Waker};
+
+use ottla_core::config::NodeConfig;
+use ottla_core::node::Node;
+use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
+use ottla_core::request::{ConnectionContext, Request};
+use ottla_core::time::Clock;
+use ottla_log::disk::memory::{MemoryDisk, Random};
+use ottla_wire::api_key::ApiKey;
+
+use crate::clock::SimClock;
+use crate::tasks::SimExecutor;
+
+/// Directory of the broker on the simulated disk.
+pub const LOG_DIRECTORY: &str = "/data";
+
+pub struct World {
+    pub seed: u64,
+    pub random: Random,
+    pub disk: MemoryDisk,
+    pub clock: Arc<SimClock>,
+    /// How often the broker was started.
+    pub starts: u64,
+    properties: BTreeMap<String, String>,
+    running: Option<Running>,
+}
+
+struct Running {
+    node: Arc<Node>,
+    executor: Arc<SimExecutor>,
+    connection: ConnectionContext,
+}
+
+/// A request on its way; dropped with its connection.
+pub struct Call {
+    start: u64,
+    state: CallState,
+    woken: Arc<Woken>,
+}
+
+enum CallState {
+    Answered(Vec<u8>),
+    Pending(Box<dyn PendingReply>),
+    Refused(String),
+}
+
+/// What became of a call.
+pub enum Outcome {
+    /// The answer, without its header.
+    Answer(Vec<u8>),
+    /// The broker closed the connection, or lost power.
+    Lost(String),
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl World {
+    pub fn new(seed: u64, properties: &[(&str, &str)]) -> World {
+        let mut all = BTreeMap::new();
+        all.insert("log.dirs".to_string(), LOG_DIRECTORY.to_string());
+        all.extend(properties.iter().map(|(key, value)| (key.to_string(), value.to_string())));
+        World {
+            seed,
+            random: Random::new(seed),
+            disk: MemoryDisk::new(seed ^ 0x5EED),
+            clock: Arc::new(SimClock::default()),
+            starts: 0,
+            properties: all,
+            running: None,
+        }
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub fn node(&self) -> Option<&Arc<Node>> {
+        self.running.as_ref().map(|running| &running.node)
+    }
+
+    /// Starts the broker; false when the power went off meanwhile.
+    pub fn start(&mut self) -> bool {
+        self.starts += 1;
+        let config = NodeConfig::from_properties(&self.properties, [(); 4].map(|()| self.random.next()))
+            .expect("the test's properties are valid");
+        let node = match Node::open(config, self.disk.shared(), self.clock.clone()) {
+            Ok(node) => Arc::new(node),
+            Err(error) => {
+                assert!(!self.disk.has_power(), "seed {}: the broker does not start: {error}", self.seed);
+                self.disk.power_cut();
+                return false;
+            }
+        };
+        let executor = Arc::new(SimExecutor::default());
+        node.set_executor(executor.clone());
+        let connection = ConnectionContext {
+            connection_id: self.starts,
+            peer_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            peer_port: 1,
+            listener_name: "PLAINTEXT".into(),
+            principal: "User:ANONYMOUS".into(),
+        };
+        self.running = Some(Running { node, executor, connection });
+        true
+    }
+
+    /// The power goes off and comes back.
+    pub fn power_cut(&mut self) {
+        self.running = None;
+        self.disk.power_cut();
+    }
+
+    /// The process is killed; the operating system keeps its page cache.
+    pub fn kill(&mut self) {
+        self.running = None;
+        self.disk.kill();
+    }
+
+    /// Stops cleanly, as SIGTERM does.
+    pub fn stop(&mut self) {
+        if let Some(running) = self.running.take() {
+            while running.executor.run_one(&running.node, &mut self.random) {}
+            let stopped = running.node.close();
+            assert!(stopped.is_ok() || !self.disk.has_power(), "seed {}: {stopped:?}", self.seed);
+        }
+    }
+
+    /// Hands a request to the broker, if it runs.
+    pub fn call(&mut self, api_key: ApiKey, api_version: i16, body: &[u8]) -> Call {
+        let mut call = Call {
+            start: self.starts,
+            state: CallState::Refused("the broker is down".into()),
+            woken: Arc::default(),
+        };
+        let Some(running) = &self.running else { return call };
+        let request = Request {
+            connection: &running.connection,
+            api_key: api_key.code(),
+            api_version,
+            correlation_id: 1,
+            client_id: Some("simulation"),
+            body,
+            received: self.clock.moment(),
+        };
+        let mut reply = ReplyBuffer::default();
+        call.state = match running.node.handle(&request, &mut reply) {
+            Handled::Replied => CallState::Answered(flatten(&reply)),
+            Handled::NoReply => CallState::Answered(Vec::new()),
+            Handled::Pending(pending) => CallState::Pending(pending),
+            Handled::Close(reason) => CallState::Refused(reason),
+        };
+        call.woken.0.store(true, Ordering::Release);
+        call
+    }
+
+    /// Looks after a call; `None` while it waits.
+    pub fn poll(&mut self, call: &mut Call) -> Option<Outcome> {
+        let running = match &self.running {
+            Some(running) if call.start == self.starts => running,
+            _ => return Some(Outcome::Lost("the broker went down".into())),
+        };
+        match &mut call.state {
+            CallState::Answered(answer) => Some(Outcome::Answer(std::mem::take(answer))),
+            CallState::Refused(reason) => Some(Outcome::Lost(std::mem::take(reason))),
+            CallState::Pending(pending) => {
+                let is_due = pending.deadline().is_some_and(|deadline| self.clock.moment() >= deadline);
+                if !call.woken.0.swap(false, Ordering::AcqRel) && !is_due {
+                    return None;
+                }
+                let waker = Waker::from(call.woken.clone());
+                let mut reply = ReplyBuffer::default();
+                match pending.poll(&running.node, &waker, &mut reply) {
+                    Poll::Ready(()) => Some(Outcome::Answer(flatten(&reply))),
+                    Poll::Pending => None,
+                }
+            }
+        }
+    }
+
+    /// Lets the broker's threads do one thing and time pass; false when there was nothing to do.
+    pub fn step(&mut self) -> bool {
+        self.clock.advance(self.random.below(2_000));
+        let Some(running) = &self.running else { return false };
+        if running.node.next_deadline().is_some_and(|deadline| deadline <= self.clock.moment()) {
+            running.node.on_deadline(self.clock.moment());
+        }
+        if self.random.one_in(50) {
+            running.node.maintain();
+        }
+        let worked = running.executor.run_one(&running.node, &mut self.random);
+        if !self.disk.has_power() {
+            self.power_cut();
+        }
+        worked
+    }
+
+    /// Runs a call to its end, with everything the broker does meanwhile.
+    pub fn complete(&mut self, api_key: ApiKey, api_version: i16, body: &[u8]) -> Outcome {
+        let mut call = self.call(api_key, api_version, body);
+        for _ in 0..1_000_000 {
+            if let Some(outcome) = self.poll(&mut call) {
+                return outcome;
+            }
+            self.step();
+        }
+        panic!("seed {}: {api_key} was never answered", self.seed);
+    }
+}
+
+/// The reply as a client would receive it: regions read from their files.
+fn flatten(reply: &ReplyBuffer) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut copied = 0;
+    for inserted in &reply.regions {
+        out.extend_from_slice(&reply.bytes[copied..inserted.at]);
+        copied = inserted.at;
+        let region = &inserted.region;
+        let start = out.len();
+        out.resize(start + region.bytes as usize, 0);
+        let mut read = 0;
+        while read < region.bytes as usize {
+            let rest = &mut out[start + read..];
+            match region.file.read_at(rest, region.position + read as u64) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => read += count,
+            }
+        }
+    }
+    out.extend_from_slice(&reply.bytes[copied..]);
+    out
+}
