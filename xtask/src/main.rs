@@ -7,6 +7,7 @@ mod docs;
 mod golden;
 mod interop;
 mod kafka;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ tasks:
   codegen [--check]   write the wire messages from the schemas in Apache Kafka's jars (--check: compare only)
   docs [--check]      write the pages of docs/ that follow from tables in the code
   golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)
+  tidy                the rules of the house that a compiler does not know
   interop [--target ottla|kafka] [--only records,clients,tools,takeover]
                       foreign clients and Kafka's tools against a broker; takeover by Apache Kafka and back
   crash [--rounds N] [--target ottla|kafka] [--seed N]
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         "interop" => interop::run(rest),
         "crash" => crash::run(rest),
         "bench-kafka" => bench_kafka::run(rest),
+        "tidy" => tidy::run(tidy::repository()),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::docs;
+
 /// Who may depend on whom, complete. A new edge is a design decision: draw it first, in docs/decisions.
 const EDGES: &[(&str, &[&str])] = &[
     ("wire", &[]),
@@ -47,6 +49,11 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The root of this repository.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
+}
+
 pub fn check(root: &Path) -> Result<Vec<Complaint>> {
     let sources = sources(root)?;
     let mut complaints = edges(root)?;
@@ -56,6 +63,9 @@ pub fn check(root: &Path) -> Result<Vec<Complaint>> {
     complaints.extend(heads(&sources));
     complaints.extend(long_functions(&sources));
     complaints.extend(machine_paths(root)?);
+    complaints.extend(docs::stale_pages().into_iter().map(|page| {
+        Complaint::Error(format!("{page} is stale: run cargo xtask docs"))
+    }));
     Ok(complaints)
 }
 
@@ -239,8 +249,7 @@ mod tests {
 
     #[test]
     fn the_repository_keeps_its_own_rules() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository");
-        let complaints = check(root).unwrap();
+        let complaints = check(repository()).unwrap();
         let errors: Vec<_> = complaints.iter().filter(|found| matches!(found, Complaint::Error(_))).collect();
         assert!(errors.is_empty(), "{errors:#?}");
     }
