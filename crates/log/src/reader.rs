@@ -1,3 +1,5 @@
+//! Life of a fetch, 5 of 6. Before: core/src/partition/mod.rs. After: broker/src/net/output.rs.
+//!
 //! Reads without the partition's lock: a reader takes the list of segments and the end under a lock of nanoseconds and
 //! looks at files on its own.
 
