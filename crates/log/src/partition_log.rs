@@ -1,7 +1,6 @@
 //! Life of a produce, 5 of 6. Before: core/src/partition/mod.rs. After: segment.rs.
 //!
-//! Open, append, read, sync, truncate: the only door to a partition. Life of a produce, 5 of 6. Before:
-//! partition/mod.rs. After: segment.rs.
+//! Open, append, read, sync, truncate: the only door to a partition.
 
 use std::io::{self, IoSlice};
 use std::path::Path;

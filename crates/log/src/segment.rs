@@ -1,6 +1,6 @@
 //! Life of a produce, 6 of 6. Before: partition_log.rs.
 //!
-//! One segment: a file of batches and the indexes into it. Life of a produce, 6 of 6. Before: partition_log.rs.
+//! One segment: a file of batches and the indexes into it.
 
 use std::fmt;
 use std::io;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ottla_log::disk::memory::Random;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
-use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use ottla_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse};
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::messages::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
@@ -28,8 +28,15 @@ const IN_FLIGHT_MAX: usize = 5;
 
 /// Creates the topic if it is not there; false when the broker went down meanwhile.
 pub fn create_topic(world: &mut World, partition_count: i32) -> bool {
-    let topic =
-        CreatableTopic { name: TOPIC, num_partitions: partition_count, replication_factor: 1, ..Default::default() };
+    // Segments far smaller than users may ask for, so that a short run closes many.
+    let segment_bytes = CreatableTopicConfig { name: "internal.segment.bytes", value: Some("4096") };
+    let topic = CreatableTopic {
+        name: TOPIC,
+        num_partitions: partition_count,
+        replication_factor: 1,
+        configs: vec![segment_bytes],
+        ..Default::default()
+    };
     let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 10_000, ..Default::default() };
     let mut body = Vec::new();
     request.encode(&mut body, CREATE_TOPICS_VERSION);
@@ -173,9 +180,9 @@ fn produce_request(index: i32, identity: Identity, sent: &Sent) -> Vec<u8> {
         ..Default::default()
     });
     for value in &sent.values {
-        builder.append(1_790_000_000_000, None, Some(value.as_bytes()), &[]).expect("small records fit");
+        builder.append(1_790_000_000_000, None, Some(value.as_bytes()), &[]);
     }
-    let records = builder.finish().expect("a batch has records");
+    let records = builder.finish();
     let partition = PartitionProduceData { index, records: Some(&records) };
     let topic = TopicProduceData { name: TOPIC, partition_data: vec![partition], ..Default::default() };
     let request = ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..Default::default() };

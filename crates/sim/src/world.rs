@@ -50,6 +50,9 @@ enum CallState {
     Refused(String),
 }
 
+/// Number of the start of a call that met no broker.
+const NEVER: u64 = 0;
+
 /// What became of a call.
 pub enum Outcome {
     /// The answer, without its header.
@@ -142,10 +145,13 @@ impl World {
     pub fn call(&mut self, api_key: ApiKey, api_version: i16, body: &[u8]) -> Call {
         let mut call = Call {
             start: self.starts,
-            state: CallState::Refused("the broker is down".into()),
+            state: CallState::Answered(Vec::new()),
             woken: Arc::default(),
         };
-        let Some(running) = &self.running else { return call };
+        let Some(running) = &self.running else {
+            call.start = NEVER;
+            return call;
+        };
         let request = Request {
             connection: &running.connection,
             api_key: api_key.code(),
@@ -174,7 +180,9 @@ impl World {
         };
         match &mut call.state {
             CallState::Answered(answer) => Some(Outcome::Answer(std::mem::take(answer))),
-            CallState::Refused(reason) => Some(Outcome::Lost(std::mem::take(reason))),
+            CallState::Refused(reason) => {
+                panic!("seed {}: the broker closed the connection: {reason}", self.seed);
+            }
             CallState::Pending(pending) => {
                 let is_due = pending.deadline().is_some_and(|deadline| self.clock.moment() >= deadline);
                 if !call.woken.0.swap(false, Ordering::AcqRel) && !is_due {

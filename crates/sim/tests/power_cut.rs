@@ -23,6 +23,7 @@ fn start(world: &mut World) {
         if !world.is_running() {
             world.start();
         }
+        world.step();
     }
 }
 
@@ -79,7 +80,7 @@ fn run(seed: u64, properties: &[(&str, &str)], hurt: impl Fn(&mut World)) {
 #[test]
 fn nothing_acknowledged_or_seen_is_lost_by_a_power_cut() {
     for_each_seed(|seed| {
-        run(seed, &[("log.segment.bytes", "4096")], |world| {
+        run(seed, &[], |world| {
             let operation = world.disk.operations() + world.random.below(40);
             world.disk.cut_power_at(operation);
         });
@@ -88,6 +89,6 @@ fn nothing_acknowledged_or_seen_is_lost_by_a_power_cut() {
 
 #[test]
 fn a_killed_process_loses_nothing_even_without_syncs() {
-    let properties = [("log.segment.bytes", "4096"), ("ottla.durability", "page-cache")];
+    let properties = [("ottla.durability", "page-cache")];
     for_each_seed(|seed| run(seed, &properties, World::kill));
 }
