@@ -28,6 +28,7 @@ pub struct LogDirectory {
     was_stopped_cleanly: bool,
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
+    cleaned: OffsetCheckpoint,
 }
 
 impl LogDirectory {
@@ -40,6 +41,7 @@ impl LogDirectory {
             // A checkpoint that cannot be read costs a longer recovery, not records.
             recovery_points: read_or_empty(&*disk, &path.join(RECOVERY_POINT_FILE)),
             log_starts: read_or_empty(&*disk, &path.join(LOG_START_FILE)),
+            cleaned: read_or_empty(&*disk, &path.join(CLEANER_FILE)),
             path: path.to_path_buf(),
             disk,
         };
@@ -49,6 +51,11 @@ impl LogDirectory {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where compaction of a log goes on; what was cleaned already may be cleaned again.
+    pub fn cleaned_offset(&self, topic: &str, index: i32) -> i64 {
+        self.cleaned.get(&(topic.to_string(), index)).copied().unwrap_or(0)
     }
 
     /// Opens a partition's log, creating its directory if there is none.

@@ -1,4 +1,4 @@
-//! What no request waits for: retention, checkpoints, silent producers. One call a second on the maintenance thread.
+//! What no request waits for: retention, compaction, checkpoints, silent producers. One call a second on the maintenance thread.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::time::{Moment, Timestamp};
 pub(crate) struct Maintenance {
     checkpoint: Moment,
     retention: Moment,
+    cleaning: Moment,
     producers: Moment,
     removals: Vec<SegmentRemoval>,
 }
@@ -55,6 +56,15 @@ impl Maintenance {
                 self.retain(partition, timestamp);
             }
         }
+        if storage.cleaner_enabled && is_due(&mut self.cleaning, now, storage.cleaner_backoff_ms) {
+            let map_bytes_max = usize::try_from(storage.cleaner_dedupe_buffer_bytes).unwrap_or(usize::MAX);
+            for partition in &partitions {
+                if let Err(error) = compact(partition, timestamp, map_bytes_max) {
+                    let (topic, index) = (&*partition.topic, partition.index);
+                    warn!(topic, partition = index, %error, "compaction failed");
+                }
+            }
+        }
         self.removals.retain(|removal| {
             let is_due = timestamp.0 >= removal.purge_at_ms;
             if is_due && let Err(error) = removal.purge() {
@@ -87,6 +97,30 @@ fn remove_old_segments(partition: &Partition, now: Timestamp) -> Result<Option<S
     };
     removal.rename()?;
     Ok(Some(removal))
+}
+
+/// One round of compaction, if it is due: see `ottla_log::CompactionJob`.
+fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Result<(), LogError> {
+    if !partition.with_log(|log| log.config().compact) {
+        return Ok(());
+    }
+    let view = partition.view();
+    if let Err(error) = view.reader.load_timestamps() {
+        warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot read timestamps for compaction");
+    }
+    let (first_dirty, high_watermark) = (partition.first_dirty_offset(), view.offsets.high_watermark);
+    let Some(mut job) = partition.with_log(|log| log.plan_compaction(now.0, first_dirty, high_watermark)) else {
+        return Ok(());
+    };
+    let outcome = job.run(map_bytes_max).and_then(|()| {
+        let is_installed = partition.with_log(|log| log.install_compaction(&job));
+        if is_installed { job.replace_files() } else { Ok(()) }
+    });
+    let next_dirty = partition.with_log(|log| log.finish_compaction(job));
+    if outcome.is_ok() {
+        partition.set_first_dirty_offset(next_dirty);
+    }
+    outcome
 }
 
 /// True when `interval_ms` have passed; then the next turn counts from now.

@@ -232,6 +232,9 @@ impl Node {
             if found.start > 0 {
                 offsets.log_starts.insert(key.clone(), found.start);
             }
+            if partition.first_dirty_offset() > 0 {
+                offsets.cleaned.insert(key.clone(), partition.first_dirty_offset());
+            }
             offsets
                 .recovery_points
                 .insert(key, partition.with_log(|log| log.recovery_point()));

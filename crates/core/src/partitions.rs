@@ -136,7 +136,10 @@ fn open_partitions(node: &Node, topic: &TopicImage, first: usize) {
             .open_log(&identity, topic.config.log.clone(), node.clock.timestamp())
         {
             Ok(log) => {
+                let cleaned = node.log_directory.cleaned_offset(&topic.name, index);
+                let is_of_this_log = cleaned <= log.end_offset();
                 let partition = Partition::new(identity, partition.leader_epoch, node.config.durability, log);
+                partition.set_first_dirty_offset(if is_of_this_log { cleaned } else { 0 });
                 opened.push(Arc::new(partition));
             }
             Err(error) => error!(topic = &*topic.name, partition = index, %error, "cannot open a log"),

@@ -135,6 +135,7 @@ impl Lane {
             match answer {
                 Some(Ok(base_offset)) => oracle.acknowledged(index, base_offset, &sent.values),
                 Some(Err(error)) => {
+                    if std::env::var_os("OTTLA_SIM_TRACE").is_some() { eprintln!("partition {index} sequence {} answered {error:?}", sent.base_sequence); }
                     let is_expected = error.is_retriable() || !world.disk.has_power() || failed;
                     assert!(is_expected, "seed {}: partition {index} answered {error:?}", world.seed);
                     failed = true;
@@ -160,7 +161,7 @@ impl Lane {
 }
 
 fn init_producer_id(world: &mut World) -> Option<Identity> {
-    let request = InitProducerIdRequest { transaction_timeout_ms: 60_000, ..Default::default() };
+    let request = InitProducerIdRequest { transactional_id: None, transaction_timeout_ms: 60_000, ..Default::default() };
     let mut body = Vec::new();
     request.encode(&mut body, INIT_PRODUCER_ID_VERSION);
     let Outcome::Answer(answer) = world.complete(ApiKey::InitProducerId, INIT_PRODUCER_ID_VERSION, &body) else {
@@ -168,6 +169,7 @@ fn init_producer_id(world: &mut World) -> Option<Identity> {
     };
     let version = INIT_PRODUCER_ID_VERSION;
     let response = InitProducerIdResponse::decode(&mut Reader::new(&answer), version).expect("decodes");
+    if std::env::var_os("OTTLA_SIM_TRACE").is_some() { eprintln!("init producer id {} {}", response.error_code, response.producer_id); }
     (response.error_code == 0)
         .then_some(Identity { producer_id: response.producer_id, producer_epoch: response.producer_epoch })
 }
@@ -185,7 +187,8 @@ fn produce_request(index: i32, identity: Identity, sent: &Sent) -> Vec<u8> {
     let records = builder.finish();
     let partition = PartitionProduceData { index, records: Some(&records) };
     let topic = TopicProduceData { name: TOPIC, partition_data: vec![partition], ..Default::default() };
-    let request = ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..Default::default() };
+    let request =
+        ProduceRequest { transactional_id: None, acks: -1, timeout_ms: 30_000, topic_data: vec![topic] };
     let mut body = Vec::new();
     request.encode(&mut body, PRODUCE_VERSION);
     body

@@ -37,6 +37,8 @@ pub struct Partition {
     /// Set once: the log no longer takes writes, or the topic is gone.
     ended: AtomicBool,
     bytes_out: AtomicU64,
+    /// Where the next compaction begins: `cleaner-offset-checkpoint`.
+    first_dirty_offset: AtomicI64,
     state: Mutex<State>,
 }
 
@@ -143,6 +145,7 @@ impl Partition {
             high_watermark: AtomicI64::new(bound.offset),
             ended: AtomicBool::new(false),
             bytes_out: AtomicU64::new(0),
+            first_dirty_offset: AtomicI64::new(0),
             state: Mutex::new(State {
                 log,
                 leader_epoch,
@@ -339,6 +342,14 @@ impl Partition {
             bytes_in: state.appended_bytes,
             bytes_out: self.bytes_out.load(Ordering::Relaxed),
         }
+    }
+
+    pub fn first_dirty_offset(&self) -> i64 {
+        self.first_dirty_offset.load(Ordering::Relaxed)
+    }
+
+    pub fn set_first_dirty_offset(&self, offset: i64) {
+        self.first_dirty_offset.store(offset, Ordering::Relaxed);
     }
 
     pub fn count_bytes_out(&self, bytes: u64) {
