@@ -135,7 +135,6 @@ impl Lane {
             match answer {
                 Some(Ok(base_offset)) => oracle.acknowledged(index, base_offset, &sent.values),
                 Some(Err(error)) => {
-                    if std::env::var_os("OTTLA_SIM_TRACE").is_some() { eprintln!("partition {index} sequence {} answered {error:?}", sent.base_sequence); }
                     let is_expected = error.is_retriable() || !world.disk.has_power() || failed;
                     assert!(is_expected, "seed {}: partition {index} answered {error:?}", world.seed);
                     failed = true;
@@ -169,7 +168,6 @@ fn init_producer_id(world: &mut World) -> Option<Identity> {
     };
     let version = INIT_PRODUCER_ID_VERSION;
     let response = InitProducerIdResponse::decode(&mut Reader::new(&answer), version).expect("decodes");
-    if std::env::var_os("OTTLA_SIM_TRACE").is_some() { eprintln!("init producer id {} {}", response.error_code, response.producer_id); }
     (response.error_code == 0)
         .then_some(Identity { producer_id: response.producer_id, producer_epoch: response.producer_epoch })
 }
