@@ -217,12 +217,16 @@ fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
 }
 
 /// A directory that goes away with its value.
-struct TemporaryDirectory {
+pub struct TemporaryDirectory {
     path: PathBuf,
 }
 
 impl TemporaryDirectory {
-    fn create() -> io::Result<TemporaryDirectory> {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn create() -> io::Result<TemporaryDirectory> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut bytes = [0; 8];

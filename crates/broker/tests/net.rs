@@ -8,7 +8,7 @@ use ottla_broker::clock::SystemClock;
 use ottla_core::time::Clock;
 use ottla_wire::api_key::ApiKey;
 use support::Client;
-use support::net::{Net, PANIC, SILENCE, check_answer, echo};
+use support::net::{Net, PANIC, SILENCE, WAIT, check_answer, echo};
 
 #[test]
 fn requests_in_one_packet_are_answered_in_order() {
@@ -53,6 +53,64 @@ fn a_request_without_an_answer_leaves_no_gap() {
     let mut client = net.client();
     client.send(&[echo(1, SILENCE), echo(2, b"x")].concat());
     check_answer(&mut client, 2, b"x");
+}
+
+#[test]
+fn requests_behind_a_waiting_one_are_served_and_answered_in_order() {
+    let net = Net::start();
+    let mut client = net.client();
+    client.send(&[echo(1, b"a"), echo(2, WAIT), echo(3, b"b"), echo(4, WAIT), echo(5, b"c")].concat());
+    check_answer(&mut client, 1, b"a");
+    // All are served although the second is not answered.
+    while net.echo.waiting() < 2 {
+        std::thread::yield_now();
+    }
+    client.socket.set_nonblocking(true).unwrap();
+    let nothing = std::io::Read::read(&mut client.socket, &mut [0]);
+    assert_eq!(nothing.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    client.socket.set_nonblocking(false).unwrap();
+    net.echo.keep_promises();
+    for (id, body) in [(2, WAIT), (3, b"b"), (4, WAIT), (5, b"c")] {
+        check_answer(&mut client, id, body);
+    }
+}
+
+#[test]
+fn a_closed_connection_frees_what_its_requests_wait_for() {
+    let net = Net::start();
+    let mut bystander = net.client();
+    for _ in 0..50 {
+        let mut client = net.client();
+        client.send(&[echo(1, WAIT), echo(2, WAIT)].concat());
+    }
+    while net.echo.waiting() > 0 || net.counts.accepted() < 51 {
+        std::thread::yield_now();
+    }
+    bystander.send(&echo(1, b"x"));
+    check_answer(&mut bystander, 1, b"x");
+}
+
+#[test]
+fn a_connection_with_too_many_unanswered_requests_is_not_read() {
+    let net = Net::start();
+    let mut client = net.client();
+    let total = 20_000;
+    let requests: Vec<u8> = (0..total).flat_map(|id| echo(id, WAIT)).collect();
+    let mut writer = client.socket.try_clone().unwrap();
+    let sender = std::thread::spawn(move || std::io::Write::write_all(&mut writer, &requests).unwrap());
+    while net.echo.waiting() < 1024 {
+        std::thread::yield_now();
+    }
+    // Nothing more is taken, however long we look.
+    for _ in 0..1_000 {
+        assert_eq!(net.echo.waiting(), 1024);
+        std::thread::yield_now();
+    }
+    net.echo.keep_promises();
+    for id in 0..total {
+        check_answer(&mut client, id, WAIT);
+    }
+    sender.join().unwrap();
 }
 
 #[test]

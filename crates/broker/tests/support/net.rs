@@ -1,7 +1,7 @@
 //! The network layer with a scripted service behind it.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -11,38 +11,101 @@ use ottla_broker::metrics::recorder::Records;
 use ottla_broker::net::event_loop::{EventLoop, LoopParts, NetSettings};
 use ottla_broker::net::listener::{ConnectionCounts, ConnectionLimits, Listener};
 use ottla_broker::net::service::Service;
-use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
+use ottla_core::node::Node;
+use ottla_core::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
 use ottla_core::request::Request;
 use ottla_wire::api_key::ApiKey;
 
 use super::{Client, frame};
 
 /// Answers a request with its own body, but for a few scripted ones.
-struct Echo;
+#[derive(Default)]
+pub struct Echo {
+    pub promises: Mutex<Promises>,
+}
+
+#[derive(Default)]
+pub struct Promises {
+    waiting: usize,
+    is_kept: bool,
+    wakers: Vec<Waker>,
+}
+
+impl Echo {
+    /// How many replies wait.
+    pub fn waiting(&self) -> usize {
+        self.promises.lock().unwrap().waiting
+    }
+
+    /// Lets every waiting reply, and all later ones, be ready.
+    pub fn keep_promises(&self) {
+        let wakers = {
+            let mut promises = self.promises.lock().unwrap();
+            promises.is_kept = true;
+            std::mem::take(&mut promises.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
 
 pub const PANIC: &[u8] = b"panic";
 pub const SILENCE: &[u8] = b"silence";
+/// Waits for [`Echo::keep_promises`].
+pub const WAIT: &[u8] = b"wait";
 pub const LARGE: &[u8] = b"large";
 pub const LARGE_BYTES: usize = 10_000_000;
 
-impl Service for Echo {
+struct Promise {
+    echo: Arc<EchoService>,
+}
+
+impl PendingReply for Promise {
+    fn poll(&mut self, _: &Node, _: &Waker, _: &mut ReplyBuffer) -> Poll<()> {
+        unreachable!("the service polls")
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        WaitKind::Data
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.echo.0.promises.lock().unwrap().waiting -= 1;
+    }
+}
+
+struct EchoService(Arc<Echo>);
+
+impl Service for EchoService {
     fn handle(&self, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled {
         match request.body {
             PANIC => panic!("on purpose"),
             SILENCE => return Handled::NoReply,
+            WAIT => {
+                self.0.promises.lock().unwrap().waiting += 1;
+                return Handled::Pending(Box::new(Promise { echo: Arc::new(EchoService(self.0.clone())) }));
+            }
             LARGE => reply.bytes.resize(LARGE_BYTES, 7),
             body => reply.bytes.extend_from_slice(body),
         }
         Handled::Replied
     }
 
-    fn poll(&self, _: &mut dyn PendingReply, _: &Waker, _: &mut ReplyBuffer) -> Poll<()> {
-        unreachable!("the echo never waits")
+    fn poll(&self, _: &mut dyn PendingReply, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        let mut promises = self.0.promises.lock().unwrap();
+        if promises.is_kept {
+            reply.bytes.extend_from_slice(WAIT);
+            return Poll::Ready(());
+        }
+        promises.wakers.push(waker.clone());
+        Poll::Pending
     }
 }
 
 pub struct Net {
     listener: Listener,
+    pub echo: Arc<Echo>,
     _loops: Vec<EventLoop>,
     pub counts: Arc<ConnectionCounts>,
     pub records: Records,
@@ -54,6 +117,7 @@ impl Net {
     }
 
     pub fn start_with(idle_max: Duration, connections_max_per_ip: usize) -> Net {
+        let echo = Arc::new(Echo::default());
         let records = Records((0..2).map(|_| Arc::default()).collect());
         let settings = Arc::new(NetSettings {
             request_bytes_max: 100 << 20,
@@ -65,7 +129,7 @@ impl Net {
         let clock = Arc::new(SystemClock::default());
         let start_loop = |index: usize| {
             let parts = LoopParts {
-                service: Arc::new(Echo),
+                service: Arc::new(EchoService(echo.clone())),
                 clock: clock.clone(),
                 settings: settings.clone(),
                 cold_reads: Arc::new(ColdReads::default()),
@@ -81,7 +145,7 @@ impl Net {
         rustix::net::listen(&socket, 4096).unwrap();
         let mailboxes = loops.iter().map(|event_loop| event_loop.mailbox().clone()).collect();
         let listener = Listener::start("PLAINTEXT".into(), socket, counts.clone(), mailboxes).unwrap();
-        Net { listener, _loops: loops, counts, records }
+        Net { listener, echo, _loops: loops, counts, records }
     }
 
     pub fn address(&self) -> SocketAddr {

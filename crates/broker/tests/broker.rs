@@ -1,0 +1,260 @@
+//! A whole broker in this process, spoken to in bytes.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use ottla_broker::{Broker, StartError};
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use ottla_wire::messages::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
+use ottla_wire::primitives::Reader;
+use ottla_wire::records::batch::batches;
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use support::{Client, frame};
+
+const TOPIC: &str = "orders";
+
+fn create_topic(client: &mut Client) {
+    let topic = CreatableTopic { name: TOPIC, num_partitions: 1, replication_factor: 1, ..Default::default() };
+    let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
+    client.send(&frame(ApiKey::CreateTopics, 5, 1, |bytes| request.encode(bytes, 5)));
+    let body = client.receive(ApiKey::CreateTopics, 5, 1);
+    let response = CreateTopicsResponse::decode(&mut Reader::new(&body), 5).unwrap();
+    assert_eq!(response.topics[0].error_code, ErrorCode::None.code(), "{:?}", response.topics[0].error_message);
+}
+
+fn batch(values: &[&[u8]]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    for value in values {
+        builder.append(1_000, None, Some(value), &[]);
+    }
+    builder.finish()
+}
+
+fn produce_frame(correlation_id: i32, acks: i16, records: &[u8]) -> Vec<u8> {
+    let partition = PartitionProduceData { index: 0, records: Some(records) };
+    let topic = TopicProduceData { name: TOPIC, partition_data: vec![partition], ..Default::default() };
+    let request = ProduceRequest { acks, timeout_ms: 30_000, topic_data: vec![topic], ..Default::default() };
+    frame(ApiKey::Produce, 9, correlation_id, |bytes| request.encode(bytes, 9))
+}
+
+/// The base offset of the produced batch.
+fn produced(client: &mut Client, correlation_id: i32) -> i64 {
+    let body = client.receive(ApiKey::Produce, 9, correlation_id);
+    let response = ProduceResponse::decode(&mut Reader::new(&body), 9).unwrap();
+    let partition = &response.responses[0].partition_responses[0];
+    assert_eq!(partition.error_code, ErrorCode::None.code(), "{:?}", partition.error_message);
+    partition.base_offset
+}
+
+fn fetch_frame(correlation_id: i32, fetch_offset: i64, max_wait_ms: i32) -> Vec<u8> {
+    let partition =
+        FetchPartition { partition: 0, fetch_offset, partition_max_bytes: 1 << 20, ..Default::default() };
+    let topic = FetchTopic { topic: TOPIC, partitions: vec![partition], ..Default::default() };
+    let request = FetchRequest {
+        max_wait_ms,
+        min_bytes: 1,
+        max_bytes: 50 << 20,
+        session_epoch: -1,
+        topics: vec![topic],
+        ..Default::default()
+    };
+    frame(ApiKey::Fetch, 11, correlation_id, |bytes| request.encode(bytes, 11))
+}
+
+/// Offsets of the last record of each batch in the reply.
+fn fetched(client: &mut Client, correlation_id: i32) -> Vec<i64> {
+    let body = client.receive(ApiKey::Fetch, 11, correlation_id);
+    let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
+    let partition = &response.responses[0].partitions[0];
+    assert_eq!(partition.error_code, ErrorCode::None.code());
+    batches(partition.records.unwrap_or_default()).map(|batch| batch.unwrap().header.last_offset()).collect()
+}
+
+fn get(broker: &Broker, path: &str) -> String {
+    let mut socket = TcpStream::connect(broker.admin_address().unwrap()).unwrap();
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
+}
+
+#[test]
+fn records_come_back_as_they_were_produced() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    let mut client = Client::connect(broker.address());
+    create_topic(&mut client);
+    for (id, acks) in [(1, -1), (2, 1), (3, -1)] {
+        client.send(&produce_frame(id, acks, &batch(&[b"a", b"b"])));
+        assert_eq!(produced(&mut client, id), i64::from(id - 1) * 2);
+    }
+    client.send(&fetch_frame(9, 0, 0));
+    assert_eq!(fetched(&mut client, 9), [1, 3, 5]);
+}
+
+#[test]
+fn large_batches_leave_through_sendfile_intact() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    let mut client = Client::connect(broker.address());
+    create_topic(&mut client);
+    let value = vec![42; 700_000];
+    let records = batch(&[&value]);
+    client.send(&produce_frame(1, -1, &records));
+    assert_eq!(produced(&mut client, 1), 0);
+    client.send(&fetch_frame(2, 0, 0));
+    let body = client.receive(ApiKey::Fetch, 11, 2);
+    let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
+    let stored = response.responses[0].partitions[0].records.unwrap();
+    // Base offset, batch length and leader epoch are the broker's; the checksum covers what follows.
+    assert!(stored.len() == records.len() && stored[16..] == records[16..]);
+}
+
+#[test]
+fn a_long_poll_ends_when_records_arrive_and_later_requests_wait_their_turn() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    let mut consumer = Client::connect(broker.address());
+    create_topic(&mut consumer);
+    consumer.send(&fetch_frame(1, 0, 100_000));
+    // Served at once, answered behind the fetch: this produce is what ends its wait.
+    consumer.send(&produce_frame(2, -1, &batch(&[b"a"])));
+    assert_eq!(fetched(&mut consumer, 1), [0]);
+    assert_eq!(produced(&mut consumer, 2), 0);
+}
+
+#[test]
+fn acks_zero_has_no_reply() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    let mut client = Client::connect(broker.address());
+    create_topic(&mut client);
+    client.send(&produce_frame(1, 0, &batch(&[b"a"])));
+    client.send(&produce_frame(2, -1, &batch(&[b"b"])));
+    assert_eq!(produced(&mut client, 2), 1);
+}
+
+#[test]
+fn an_unknown_version_of_api_versions_is_answered_with_the_table() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    let mut client = Client::connect(broker.address());
+    client.send(&frame(ApiKey::ApiVersions, 99, 7, |bytes| ApiVersionsRequest::default().encode(bytes, 3)));
+    let body = client.receive(ApiKey::ApiVersions, 0, 7);
+    let response = ApiVersionsResponse::decode(&mut Reader::new(&body), 0).unwrap();
+    assert_eq!(response.error_code, ErrorCode::UnsupportedVersion.code());
+    assert!(response.api_keys.iter().any(|api| api.api_key == ApiKey::Produce.code()));
+    // The connection goes on.
+    client.send(&frame(ApiKey::ApiVersions, 0, 8, |_| {}));
+    client.receive(ApiKey::ApiVersions, 0, 8);
+}
+
+#[test]
+fn other_unknown_versions_and_apis_close_the_connection() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    for (api_key, version) in [(ApiKey::Metadata, 99), (ApiKey::Produce, 2), (ApiKey::Produce, -1)] {
+        let mut client = Client::connect(broker.address());
+        client.send(&frame(api_key, version, 1, |_| {}));
+        assert_eq!(client.closed(), b"", "{api_key} {version}");
+    }
+}
+
+#[test]
+fn bodies_that_are_not_their_message_close_the_connection() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    // An array of 2^31 - 1 topics in five bytes, a body cut short, and bytes behind the end.
+    let bodies: [&[u8]; 3] = [&[0x7f, 0xff, 0xff, 0xff, 0], &[0, 0], &[0, 0, 0, 0, 9, 9, 9]];
+    for body in bodies {
+        let mut client = Client::connect(broker.address());
+        client.send(&frame(ApiKey::Metadata, 1, 1, |bytes| bytes.extend_from_slice(body)));
+        assert_eq!(client.closed(), b"", "{body:?}");
+    }
+}
+
+#[test]
+fn a_stopped_broker_is_continued_by_the_next_one() {
+    let directory = ottla_broker::broker::TemporaryDirectory::create().unwrap();
+    let path = directory.path().to_str().unwrap();
+    for round in 0..3 {
+        let broker = Broker::start_temporary(&[("log.dirs", path)]).unwrap();
+        let mut client = Client::connect(broker.address());
+        if round == 0 {
+            create_topic(&mut client);
+        }
+        client.send(&produce_frame(1, -1, &batch(&[b"a"])));
+        assert_eq!(produced(&mut client, 1), round);
+    }
+}
+
+#[test]
+fn a_directory_in_use_or_not_writable_is_one_clear_error() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    let path = broker.node().config.log_directories[0].to_str().unwrap().to_owned();
+    let refused = |path: &str| match Broker::start_temporary(&[("log.dirs", path)]) {
+        Err(error @ StartError::Node(_)) => error.to_string(),
+        Err(error) => panic!("refused for another reason: {error}"),
+        Ok(_) => panic!("started in {path}"),
+    };
+    assert!(refused(&path).contains(&path), "{}", refused(&path));
+    assert!(refused("/proc/nowhere").contains("/proc/nowhere"));
+}
+
+#[test]
+fn a_port_in_use_is_one_clear_error() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    let listener = format!("PLAINTEXT://{}", broker.address());
+    match Broker::start_temporary(&[("listeners", &listener)]) {
+        Err(StartError::Listener { listener: named, error }) => {
+            assert_eq!(named, listener);
+            assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+        }
+        Err(error) => panic!("refused for another reason: {error}"),
+        Ok(_) => panic!("two brokers on one port"),
+    }
+}
+
+#[test]
+fn several_brokers_live_in_one_process() {
+    let brokers: Vec<Broker> = (0..5).map(|_| Broker::start_temporary(&[]).unwrap()).collect();
+    for broker in &brokers {
+        let mut client = Client::connect(broker.address());
+        create_topic(&mut client);
+        client.send(&produce_frame(1, -1, &batch(&[b"a"])));
+        assert_eq!(produced(&mut client, 1), 0);
+    }
+}
+
+#[test]
+fn the_admin_address_tells_where_the_time_went() {
+    let broker = Broker::start_temporary(&[("ottla.admin.listener", "127.0.0.1:0")]).unwrap();
+    let mut client = Client::connect(broker.address());
+    create_topic(&mut client);
+    client.send(&produce_frame(1, -1, &batch(&[b"a", b"b", b"c"])));
+    produced(&mut client, 1);
+    // The record of a request is made after its reply was sent.
+    client.send(&fetch_frame(2, 0, 0));
+    fetched(&mut client, 2);
+    let metrics = get(&broker, "/metrics");
+    for line in [
+        "kafka_server_brokertopicmetrics_messagesin_total 3",
+        "kafka_network_requestmetrics_requests_total{request=\"Produce\"} 1",
+        "kafka_network_requestmetrics_totaltimems_count{request=\"Produce\"} 1",
+        "ottla_client_requests_total{client_id=\"test\",api=\"Produce\"} 1",
+        "kafka_log_log_logendoffset{topic=\"orders\",partition=\"0\"} 3",
+        "kafka_server_socketservermetrics_connection_count 1",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
+    }
+    let requests = get(&broker, "/debug/requests");
+    let document: serde_json::Value = serde_json::from_str(requests.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let slowest = document["slowest_of_last_minute"].as_array().unwrap();
+    let produce = slowest.iter().find(|request| request["api"] == "Produce").unwrap();
+    assert_eq!(produce["client_id"], "test");
+    let stages = produce["stages"].as_object().unwrap();
+    let sum: u64 = stages.values().map(|micros| micros.as_u64().unwrap()).sum();
+    assert_eq!(Some(sum), produce["total"].as_u64());
+    get(&broker, "/health");
+    get(&broker, "/ready");
+}
