@@ -86,6 +86,9 @@ pub struct PartitionLog {
     pub(crate) end_offset: i64,
     pub(crate) durable: Bound,
     pub(crate) recovery_point: i64,
+    /// Bytes appended since the log was opened, and how many of them lie below the recovery point.
+    pub(crate) appended_bytes: u64,
+    recovery_point_bytes: u64,
     pub(crate) producers: ProducerState,
     pub(crate) leader_epochs: LeaderEpochs,
     pub(crate) leader_epochs_dirty: bool,
@@ -195,6 +198,8 @@ impl PartitionLog {
             end_offset: opened.end.offset,
             durable: opened.end,
             recovery_point: 0,
+            appended_bytes: 0,
+            recovery_point_bytes: 0,
             producers: opened.producers,
             leader_epochs: opened.leader_epochs,
             // Cheap to write once more, and recovery may have changed them.
@@ -509,6 +514,7 @@ impl PartitionLog {
             active.progress.note(&active.segment, &place, interval_bytes);
             active.first_timestamp.get_or_insert(header.max_timestamp);
             active.position = place.end();
+            self.appended_bytes += place.bytes;
             active.segment.set_bytes(place.end());
             self.end_offset = header.next_offset();
             if header.has_producer_id() {
@@ -602,16 +608,7 @@ impl PartitionLog {
 
     /// Bytes that a recovery after a crash now would have to read again.
     pub fn bytes_behind_recovery_point(&self) -> u64 {
-        if self.recovery_point >= self.end_offset {
-            return 0;
-        }
-        let state = self.reader.state();
-        let first = crate::reader::segment_index(&state.segments, self.recovery_point);
-        // Counted from the start of the recovery point's segment: an upper limit.
-        state.segments[first..]
-            .iter()
-            .map(|segment| segment.bytes())
-            .sum()
+        self.appended_bytes - self.recovery_point_bytes
     }
 
     /// Asks for a checkpoint. It is captured at the next sync (at once if everything is durable already) and handed out by
@@ -661,6 +658,7 @@ impl PartitionLog {
             stale_snapshots,
             leader_epochs: std::mem::take(&mut self.leader_epochs_dirty).then(|| self.leader_epochs.encode()),
             recovery_point: self.end_offset,
+            appended_bytes: self.appended_bytes,
             truncations: self.truncations,
         }))
     }
@@ -704,7 +702,10 @@ impl PartitionLog {
             return Err(error);
         }
         job.segments.iter().for_each(IndexWrite::finish);
-        self.recovery_point = self.recovery_point.max(job.recovery_point);
+        if job.recovery_point >= self.recovery_point {
+            self.recovery_point = job.recovery_point;
+            self.recovery_point_bytes = job.appended_bytes;
+        }
         Ok(self.recovery_point)
     }
 

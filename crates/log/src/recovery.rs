@@ -289,6 +289,8 @@ impl Opening {
         let mut log = self.assemble(segments, tail, start_offset, producers, leader_epochs)?;
         log.recovery_point = recovery_point.min(log.end_offset).max(0);
         log.checkpoints.last_snapshot = last_snapshot;
+        // What had to be checked now would have to be checked again.
+        log.appended_bytes = self.report.checked_bytes;
         if log_is_new {
             log.recovery_point = log.end_offset;
         }

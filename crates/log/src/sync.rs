@@ -57,6 +57,7 @@ pub struct CheckpointJob {
     pub(crate) stale_snapshots: Vec<i64>,
     pub(crate) leader_epochs: Option<Vec<u8>>,
     pub(crate) recovery_point: i64,
+    pub(crate) appended_bytes: u64,
     pub(crate) truncations: u64,
 }
 

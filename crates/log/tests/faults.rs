@@ -1,0 +1,420 @@
+//! A full disk, failing writes and syncs, damaged files, cold pages: what the log says and what it keeps.
+
+use std::path::{Path, PathBuf};
+
+use ottla_log::disk::memory::MemoryDisk;
+use ottla_log::disk::{Disk, OpenMode};
+use ottla_log::{
+    AppendError, BatchToAppend, Bound, LogConfig, LogError, Lookup, OpenOptions, PartitionLog, Read,
+    ReadMode, RecoveryReport,
+};
+use ottla_wire::primitives::Uuid;
+use ottla_wire::records::batch::{Batch, batches};
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+
+const DIRECTORY: &str = "data/topic-0";
+const START_MS: i64 = 1_700_000_000_000;
+
+fn config() -> LogConfig {
+    LogConfig {
+        segment_bytes: 64 * 1024,
+        index_interval_bytes: 1_000,
+        ..LogConfig::default()
+    }
+}
+
+fn create(disk: &MemoryDisk) -> PartitionLog {
+    let log = PartitionLog::create(
+        disk.shared(),
+        Path::new(DIRECTORY),
+        Uuid([1; 16]),
+        config(),
+        0,
+        START_MS,
+    );
+    disk.sync_directory(Path::new("")).expect("synced");
+    log.expect("created")
+}
+
+fn open(disk: &MemoryDisk, clean_shutdown: bool, recovery_point: i64) -> (PartitionLog, RecoveryReport) {
+    let options = OpenOptions {
+        clean_shutdown,
+        recovery_point,
+        log_start_offset: 0,
+        now_ms: START_MS,
+    };
+    PartitionLog::open(disk.shared(), Path::new(DIRECTORY), config(), options).expect("opens")
+}
+
+/// Appends one record whose value tells its offset; its time is `START_MS` plus its offset.
+fn append(log: &mut PartitionLog) -> Result<i64, AppendError> {
+    let offset = log.end_offset();
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    let value = format!("{offset:>500}");
+    builder.append(START_MS + offset, None, Some(value.as_bytes()), &[]);
+    let bytes = builder.finish();
+    let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
+    log.append(&[batch], 0, START_MS)
+        .map(|appended| appended.base_offset)
+}
+
+fn append_many(log: &mut PartitionLog, count: u32) {
+    for _ in 0..count {
+        append(log).expect("appended");
+    }
+}
+
+fn sync(log: &mut PartitionLog) -> Result<Bound, LogError> {
+    let job = log.begin_sync().expect("something to sync");
+    let result = job.run();
+    log.finish_sync(job, result)
+}
+
+/// Every record of the log, checked.
+fn check_records(log: &PartitionLog, from: i64, to: i64) {
+    let mut offset = from;
+    while offset < to {
+        let read = log
+            .reader()
+            .read(offset, 10_000, true, log.end(), ReadMode::Blocking);
+        let Ok(Read::Region(read)) = read else {
+            panic!("{read:?} at {offset}")
+        };
+        let mut bytes = vec![0; read.region.bytes as usize];
+        read.region
+            .file
+            .read_at(&mut bytes, read.region.position)
+            .expect("readable");
+        for batch in batches(&bytes).map_while(Result::ok) {
+            batch.verify_checksum().expect("intact");
+            let record = batch.records().next().expect("one").expect("well formed");
+            assert_eq!(record.offset, offset);
+            assert_eq!(record.value, Some(format!("{offset:>500}").as_bytes()));
+            offset += 1;
+        }
+    }
+    assert_eq!(log.end_offset(), to);
+}
+
+fn files(disk: &MemoryDisk, suffix: &str) -> Vec<PathBuf> {
+    let listed = disk.list(Path::new(DIRECTORY)).expect("listed");
+    let names = listed.into_iter().map(|entry| entry.path);
+    names
+        .filter(|path| path.to_string_lossy().ends_with(suffix))
+        .collect()
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_takes_them_again_without_a_restart() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 50);
+    disk.set_capacity(Some(300_000));
+    let mut refused = 0;
+    for _ in 0..2_000 {
+        match append(&mut log) {
+            Ok(_) => {}
+            Err(AppendError::Log(LogError::NoSpace { .. })) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    let full_at = log.end_offset();
+    assert!(
+        refused > 1_000 && full_at > 300,
+        "{refused} refused, full at {full_at}"
+    );
+    // What is there can still be made durable and read.
+    sync(&mut log).expect("synced");
+    check_records(&log, 0, full_at);
+    assert_eq!(log.poison(), None);
+
+    disk.set_capacity(Some(2_000_000));
+    append_many(&mut log, 500);
+    sync(&mut log).expect("synced");
+    disk.power_cut();
+    let (log, _) = open(&disk, false, 0);
+    check_records(&log, 0, full_at + 500);
+}
+
+#[test]
+fn retention_makes_room_on_a_full_disk() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    disk.set_capacity(Some(400_000));
+    while append(&mut log).is_ok() {}
+    sync(&mut log).expect("synced");
+    log.set_config(LogConfig {
+        retention_bytes: 100_000,
+        ..config()
+    });
+    let high_watermark = log.durable_offset();
+    let mut removal = log
+        .retain(START_MS, high_watermark)
+        .expect("retained")
+        .expect("too large");
+    removal.rename().expect("renamed");
+    removal.purge().expect("removed");
+    let (start, end) = (log.start_offset(), log.end_offset());
+    assert!(start > 0);
+    append_many(&mut log, 100);
+    check_records(&log, start, end + 100);
+}
+
+#[test]
+fn a_failed_write_poisons_the_log_until_it_is_opened_again() {
+    let disk = MemoryDisk::new(3);
+    let mut log = create(&disk);
+    append_many(&mut log, 20);
+    sync(&mut log).expect("synced");
+    disk.fail_next_write();
+    assert!(matches!(
+        append(&mut log),
+        Err(AppendError::Log(LogError::Poisoned { .. }))
+    ));
+    let Err(AppendError::Log(LogError::Poisoned { reason })) = append(&mut log) else {
+        panic!("takes writes again")
+    };
+    assert!(reason.contains("injected write error"), "{reason}");
+    assert!(log.begin_sync().is_none());
+    check_records(&log, 0, 20);
+    disk.kill();
+    let (mut log, _) = open(&disk, false, 0);
+    // The batch whose write failed may be there: nobody was told that it is not.
+    let end_offset = log.end_offset();
+    assert!((20..=21).contains(&end_offset), "{end_offset}");
+    append_many(&mut log, 5);
+    check_records(&log, 0, end_offset + 5);
+}
+
+#[test]
+fn a_failed_sync_acknowledges_nothing_and_is_not_tried_again() {
+    let disk = MemoryDisk::new(3);
+    let mut log = create(&disk);
+    append_many(&mut log, 20);
+    sync(&mut log).expect("synced");
+    append_many(&mut log, 5);
+    disk.fail_next_sync();
+    assert!(matches!(sync(&mut log), Err(LogError::Poisoned { .. })));
+    assert_eq!(log.durable_offset(), 20);
+    assert!(log.begin_sync().is_none(), "a second sync would lie");
+    assert!(append(&mut log).is_err());
+    assert!(log.close().is_err());
+    check_records(&log, 0, 25);
+    disk.power_cut();
+    let (log, _) = open(&disk, false, 0);
+    let end_offset = log.end_offset();
+    assert!(end_offset >= 20);
+    check_records(&log, 0, end_offset);
+}
+
+/// Closes a log of `count` records cleanly.
+fn closed(count: u32) -> MemoryDisk {
+    let disk = MemoryDisk::new(5);
+    let mut log = create(&disk);
+    append_many(&mut log, count);
+    log.close().expect("closed");
+    disk
+}
+
+#[test]
+fn a_corrupted_byte_above_the_recovery_point_cuts_the_log_there() {
+    for position in [0, 5, 9, 16, 20, 30, 60, 100, 560] {
+        let disk = closed(300);
+        let segment = &files(&disk, ".log")[1];
+        disk.corrupt(segment, 5_000 + position, 0x10);
+        let (log, report) = open(&disk, false, 0);
+        assert!(report.cut_bytes > 0 && report.deleted_segments > 0, "{report:?}");
+        assert!(report.cut_reason.is_some());
+        let end_offset = log.end_offset();
+        assert!((110..130).contains(&end_offset), "{end_offset}");
+        check_records(&log, 0, end_offset);
+        assert!(!files(&disk, ".deleted").is_empty());
+    }
+}
+
+#[test]
+fn damaged_or_missing_indexes_are_made_again() {
+    type Damage = fn(&MemoryDisk, &Path);
+    let damages: [(&str, Damage); 5] = [
+        ("missing", |disk, path| disk.remove_file(path).expect("removed")),
+        ("empty", |disk, path| disk.write_file(path, b"")),
+        ("torn", |disk, path| {
+            let bytes = disk.read_file(path).expect("there");
+            disk.write_file(path, &bytes[..bytes.len() - 3]);
+        }),
+        (
+            "zeros behind the entries, as a killed JVM broker leaves them",
+            |disk, path| {
+                let mut bytes = disk.read_file(path).expect("there");
+                bytes.resize(10_000, 0);
+                disk.write_file(path, &bytes);
+            },
+        ),
+        ("noise", |disk, path| {
+            let mut bytes = disk.read_file(path).expect("there");
+            bytes
+                .iter_mut()
+                .enumerate()
+                .for_each(|(index, byte)| *byte ^= index as u8 | 1);
+            disk.write_file(path, &bytes);
+        }),
+    ];
+    for (name, damage) in damages {
+        for suffix in [".index", ".timeindex"] {
+            for clean_shutdown in [true, false] {
+                let disk = closed(400);
+                files(&disk, suffix).iter().for_each(|path| damage(&disk, path));
+                let (mut log, report) = open(&disk, clean_shutdown, 0);
+                assert_eq!(report.cut_bytes, 0, "{name} {suffix}");
+                check_records(&log, 0, 400);
+                // A time look-up may rely on a damaged index below the recovery point, but not after a recovery.
+                if !clean_shutdown {
+                    let found = log
+                        .reader()
+                        .offset_for_timestamp(START_MS + 250, log.end(), ReadMode::Blocking)
+                        .expect("found");
+                    assert!(
+                        matches!(found, Lookup::Found(found) if found.offset == 250),
+                        "{name}: {found:?}"
+                    );
+                }
+                append_many(&mut log, 10);
+                check_records(&log, 0, 410);
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_snapshots_and_epoch_files_are_made_again() {
+    let disk = closed(300);
+    for path in files(&disk, ".snapshot") {
+        let mut bytes = disk.read_file(&path).expect("there");
+        bytes[4] ^= 1;
+        disk.write_file(&path, &bytes);
+    }
+    let epochs = Path::new(DIRECTORY).join(ottla_log::LEADER_EPOCH_FILE);
+    disk.write_file(&epochs, b"0\n7\n0 0");
+    let (log, _) = open(&disk, true, 300);
+    check_records(&log, 0, 300);
+    assert_eq!(log.leader_epochs().epoch_at(299), Some(0));
+}
+
+#[test]
+fn a_directory_with_nothing_but_logs_opens() {
+    let disk = closed(400);
+    let listed = disk.list(Path::new(DIRECTORY)).expect("listed");
+    for entry in listed {
+        if entry.path.extension().is_none_or(|extension| extension != "log") {
+            disk.remove_file(&entry.path).expect("removed");
+        }
+    }
+    for clean_shutdown in [true, false] {
+        let (log, report) = open(&disk, clean_shutdown, 0);
+        assert_eq!(report.cut_bytes, 0);
+        check_records(&log, 0, 400);
+        assert_eq!(log.leader_epochs().epoch_at(0), Some(0));
+    }
+}
+
+#[test]
+fn an_event_loop_is_never_made_to_wait_for_the_device() {
+    let disk = closed(1_000);
+    let (log, _) = open(&disk, true, 1_000);
+    disk.evict();
+    let reader = log.reader();
+    let bound = Bound {
+        offset: 1_000,
+        position: None,
+    };
+    for offset in [0, 100, 500, 990] {
+        let read = |mode| reader.read(offset, 5_000, true, bound, mode).expect("in range");
+        assert!(
+            matches!(read(ReadMode::Resident), Read::WouldBlock),
+            "offset {offset}"
+        );
+        assert!(matches!(read(ReadMode::Blocking), Read::Region(_)));
+        assert!(
+            matches!(read(ReadMode::Resident), Read::Region(_)),
+            "offset {offset} was read just now"
+        );
+    }
+    disk.evict();
+    let search = |mode| {
+        reader
+            .offset_for_timestamp(START_MS + 123, bound, mode)
+            .expect("works")
+    };
+    assert_eq!(search(ReadMode::Resident), Lookup::WouldBlock);
+    assert!(matches!(search(ReadMode::Blocking), Lookup::Found(found) if found.offset == 123));
+}
+
+#[test]
+fn offsets_are_found_by_time_in_closed_and_growing_segments() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 400);
+    let reader = log.reader();
+    let search = |timestamp, bound| match reader.offset_for_timestamp(timestamp, bound, ReadMode::Blocking) {
+        Ok(Lookup::Found(found)) => Some((found.timestamp, found.offset)),
+        Ok(Lookup::Nothing) => None,
+        other => panic!("{other:?}"),
+    };
+    for offset in [0, 1, 57, 113, 114, 200, 399] {
+        assert_eq!(
+            search(START_MS + offset, log.end()),
+            Some((START_MS + offset, offset))
+        );
+    }
+    assert_eq!(search(0, log.end()), Some((START_MS, 0)));
+    assert_eq!(search(START_MS + 400, log.end()), None);
+    let bound = Bound {
+        offset: 300,
+        position: None,
+    };
+    assert_eq!(search(START_MS + 299, bound), Some((START_MS + 299, 299)));
+    assert_eq!(search(START_MS + 300, bound), None);
+    let newest = |bound| match reader.offset_for_max_timestamp(bound, ReadMode::Blocking) {
+        Ok(Lookup::Found(found)) => found.offset,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((newest(log.end()), newest(bound)), (399, 299));
+    log.delete_records_before(250);
+    assert_eq!(search(0, log.end()), Some((START_MS + 250, 250)));
+}
+
+#[test]
+fn expired_segments_go_and_the_growing_one_too() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 400);
+    sync(&mut log).expect("synced");
+    log.set_config(LogConfig {
+        retention_ms: 1_000,
+        ..config()
+    });
+    let first_gone = log
+        .retain(START_MS + 1_120, 400)
+        .expect("retained")
+        .expect("one expired");
+    assert_eq!((first_gone.segment_count(), log.end_offset()), (1, 400));
+    assert!(log.retain(START_MS + 1_120, 400).expect("retained").is_none());
+    // The high watermark holds back what is not replicated, or here: not synced.
+    assert!(log.retain(START_MS + 9_000, 100).expect("retained").is_none());
+    log.retain(START_MS + 9_000, 400)
+        .expect("retained")
+        .expect("all expired");
+    assert_eq!((log.start_offset(), log.end_offset()), (400, 400));
+    append_many(&mut log, 3);
+    check_records(&log, 400, 403);
+}
+
+#[test]
+fn a_directory_is_locked_once() {
+    let disk = MemoryDisk::new(1);
+    disk.open(Path::new("x"), OpenMode::Create).expect("created");
+    let lock = disk.lock(Path::new(".lock")).expect("free");
+    assert!(disk.lock(Path::new(".lock")).is_err());
+    drop(lock);
+    disk.lock(Path::new(".lock")).expect("free again");
+}
