@@ -75,6 +75,8 @@ impl Broker {
         let node = Node::open(settings.node.clone(), disk, clock.clone()).map_err(StartError::Node)?;
         let node = Arc::new(node);
         let queues = Arc::new(Queues::default());
+        queues.bind(&node);
+        // The first jobs come from here: known groups are loaded.
         node.set_executor(queues.clone());
         let workers = Workers::start(&node, queues.clone(), clock.clone()).map_err(StartError::Threads)?;
         let records = Records((0..settings.loop_count).map(|_| Arc::default()).collect());

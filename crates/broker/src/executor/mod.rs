@@ -35,6 +35,11 @@ pub struct Queues {
 }
 
 impl Queues {
+    /// Names the node that jobs will work on; before it is given this executor.
+    pub fn bind(&self, node: &Arc<Node>) {
+        self.node.get_or_init(|| Arc::downgrade(node));
+    }
+
     pub fn cold_reads(&self) -> &Arc<ColdReads> {
         &self.cold_reads
     }
@@ -71,7 +76,7 @@ pub struct Workers {
 
 impl Workers {
     pub fn start(node: &Arc<Node>, queues: Arc<Queues>, clock: Arc<dyn Clock>) -> std::io::Result<Workers> {
-        queues.node.get_or_init(|| Arc::downgrade(node));
+        queues.bind(node);
         let mut workers = Workers { queues, threads: Vec::new() };
         for index in 0..SYNC_THREADS {
             workers.spawn(&format!("ottla-sync-{index}"), node, |node, queues| {
