@@ -82,6 +82,7 @@ pub struct Node {
     /// Locked on the controller thread only: whoever holds it may be waiting for the disk.
     pub(crate) controller: Mutex<Controller>,
     cluster_id: String,
+    metadata_directory_id: Uuid,
     image: ArcSwap<MetadataImage>,
     executor: OnceLock<Arc<dyn Executor>>,
     maintenance: Mutex<Maintenance>,
@@ -103,6 +104,7 @@ impl Node {
         let locks = lock_directories(&*disk, &config)?;
         let directories = Directories::open(&*disk, &config, &random)?;
         let cluster_id = directories.cluster_id.clone();
+        let metadata_directory_id = directories.metadata.id;
         // Takes the mark of a clean stop away, so it comes before the first write.
         let log_directory = LogDirectory::open(disk.clone(), &directories.log_directories[0].path)?;
         let now = clock.timestamp();
@@ -122,6 +124,7 @@ impl Node {
             producer_ids: ProducerIds::default(),
             controller: Mutex::new(controller),
             cluster_id,
+            metadata_directory_id,
             image: ArcSwap::new(image.clone()),
             executor: OnceLock::new(),
             maintenance: Mutex::default(),
@@ -153,6 +156,11 @@ impl Node {
 
     pub fn cluster_id(&self) -> &str {
         &self.cluster_id
+    }
+
+    /// The id of the directory with the metadata log.
+    pub(crate) fn metadata_directory_id(&self) -> Uuid {
+        self.metadata_directory_id
     }
 
     /// The shell's threads; set once, before the first request.

@@ -133,7 +133,7 @@ api_keys! {
     EndTxn = 26: end_txn::EndTxnRequest, unserved, "";
     WriteTxnMarkers = 27: write_txn_markers::WriteTxnMarkersRequest, unserved, "";
     TxnOffsetCommit = 28: txn_offset_commit::TxnOffsetCommitRequest, unserved, "";
-    DescribeAcls = 29: describe_acls::DescribeAclsRequest, unserved, "";
+    DescribeAcls = 29: describe_acls::DescribeAclsRequest, served 1 to 3, "the answer is always SECURITY_DISABLED: there is no authorizer";
     CreateAcls = 30: create_acls::CreateAclsRequest, unserved, "";
     DeleteAcls = 31: delete_acls::DeleteAclsRequest, unserved, "";
     DescribeConfigs = 32: describe_configs::DescribeConfigsRequest, served 1 to 4, "";
@@ -156,7 +156,7 @@ api_keys! {
     AlterClientQuotas = 49: alter_client_quotas::AlterClientQuotasRequest, unserved, "";
     DescribeUserScramCredentials = 50: describe_user_scram_credentials::DescribeUserScramCredentialsRequest, unserved, "";
     AlterUserScramCredentials = 51: alter_user_scram_credentials::AlterUserScramCredentialsRequest, unserved, "";
-    DescribeQuorum = 55: describe_quorum::DescribeQuorumRequest, unserved, "";
+    DescribeQuorum = 55: describe_quorum::DescribeQuorumRequest, served 0 to 2, "";
     AlterPartition = 56: alter_partition::AlterPartitionRequest, unserved, "";
     UpdateFeatures = 57: update_features::UpdateFeaturesRequest, unserved, "";
     Envelope = 58: envelope::EnvelopeRequest, unserved, "";

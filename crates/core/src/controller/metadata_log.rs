@@ -160,7 +160,7 @@ impl MetadataLog {
         let change = ControlRecord::leader_change(node_id, &[node_id], &[node_id]);
         let options =
             BatchOptions { base_offset: self.log.end_offset(), leader_epoch, ..BatchOptions::default() };
-        self.append(&control_batch(options, now.0, &[change]), now)
+        self.append(&[control_batch(options, now.0, &[change])], now)
     }
 
     /// Builds the batches that `records` will be, from the log's end on.
@@ -184,15 +184,19 @@ impl MetadataLog {
         built
     }
 
-    /// Appends batches built with `batches`, without waiting for the device.
-    pub fn append(&mut self, bytes: &[u8], now: Timestamp) -> Result<(), ControllerError> {
-        let batch = Batch::parse(bytes).map_err(|error| ControllerError::Read(error.to_string()))?;
-        debug_assert_eq!(batch.header.base_offset, self.log.end_offset());
-        self.log.append(&[BatchToAppend::from(batch)], self.leader_epoch, now.0).map_err(|error| match error {
+    /// Appends batches built with `batches`, all or none, without waiting for the device.
+    pub fn append(&mut self, built: &[Vec<u8>], now: Timestamp) -> Result<(), ControllerError> {
+        let mut parsed = Vec::with_capacity(built.len());
+        for bytes in built {
+            let batch = Batch::parse(bytes).map_err(|error| ControllerError::Read(error.to_string()))?;
+            parsed.push(BatchToAppend::from(batch));
+        }
+        debug_assert_eq!(parsed.first().map(|batch| batch.header.base_offset), Some(self.log.end_offset()));
+        self.log.append(&parsed, self.leader_epoch, now.0).map_err(|error| match error {
             AppendError::Log(error) => ControllerError::Log(error),
             error => ControllerError::Read(error.to_string()),
         })?;
-        self.bytes_since_snapshot += bytes.len() as u64;
+        self.bytes_since_snapshot += built.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
         Ok(())
     }
 

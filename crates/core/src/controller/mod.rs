@@ -19,6 +19,8 @@ mod quorum_state;
 mod snapshot_file;
 
 #[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
@@ -32,6 +34,7 @@ use ottla_wire::metadata_records::{
     producer_ids::ProducerIdsRecord,
 };
 use ottla_wire::primitives::Uuid;
+use tracing::warn;
 
 use crate::config::NodeConfig;
 use crate::image::delta::ImageError;
@@ -184,21 +187,23 @@ impl Controller {
         for batch in &batches {
             next.apply_batches(batch)?;
         }
-        for batch in &batches {
-            self.log.append(batch, now)?;
-        }
+        self.log.append(&batches, now)?;
         self.log.sync()?;
         self.replay = next;
-        self.take_snapshot_if_due(now)
+        self.take_snapshot_if_due(now);
+        Ok(())
     }
 
-    fn take_snapshot_if_due(&mut self, now: Timestamp) -> Result<(), ControllerError> {
+    /// The change is durable without it, so a snapshot that fails only costs space, and is tried again at the next one.
+    fn take_snapshot_if_due(&mut self, now: Timestamp) {
         let limit = u64::try_from(self.config.storage.metadata_bytes_between_snapshots).unwrap_or(u64::MAX);
         if self.log.bytes_since_snapshot() < limit {
-            return Ok(());
+            return;
         }
         let voter = own_voter(&self.config, &self.directories);
-        self.log.take_snapshot(&self.replay, voter, now)
+        if let Err(error) = self.log.take_snapshot(&self.replay, voter, now) {
+            warn!(%error, "cannot take a snapshot of the metadata log");
+        }
     }
 
     fn commit(&mut self, records: &RecordList, now: Timestamp) -> Result<(), ControllerError> {
