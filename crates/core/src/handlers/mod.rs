@@ -35,10 +35,16 @@ pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
 pub(crate) mod sync_group;
 
+#[cfg(test)]
+mod metadata_tests;
+
 use crate::request::Request;
 use crate::time::Moment;
 
+/// A change takes one sync. Clients that name a limit of 0, meaning "do not wait", are better served with the truth.
+const WAIT_MS_MIN: u64 = 1_000;
+
 /// When a request that names a time limit is answered at the latest.
 fn deadline(request: &Request<'_>, timeout_ms: i32) -> Moment {
-    request.received.after_ms(u64::try_from(timeout_ms).unwrap_or(0))
+    request.received.after_ms(u64::try_from(timeout_ms).unwrap_or(0).max(WAIT_MS_MIN))
 }
