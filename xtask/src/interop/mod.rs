@@ -83,7 +83,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
 
     let (text, failed) = table.render();
-    println!("\n{} against {}\n\n{text}", "interop", options.target.name());
+    println!("\ninterop against {}\n\n{text}", options.target.name());
     println!("{failed} failed, {} s", started.elapsed().as_secs());
     ensure!(
         failed == 0,
