@@ -14,7 +14,7 @@ pub mod configs;
 pub mod service;
 pub mod directories;
 mod activation;
-mod metadata_log;
+pub(crate) mod metadata_log;
 mod quorum_state;
 mod snapshot_file;
 
