@@ -30,7 +30,8 @@ macro_rules! table {
                 $(ApiKey::$api => {
                     let mut reader = Reader::new(request.body);
                     let body = messages::$module::$message::decode(&mut reader, request.api_version)?;
-                    reader.finish()?;
+                    // Bytes behind the message are ignored, as Apache Kafka does: librdkafka 2.16 sends three of them
+                    // with Metadata version 13.
                     Ok(handlers::$module::handle(node, request, body, reply))
                 })*
                 _ => Ok(Handled::Close(format!("{api_key} is not served"))),
