@@ -18,7 +18,9 @@ impl Random {
     pub fn new(seed: Seed) -> Random {
         // The all-zero state would stay zero for ever.
         let state = if seed == [0; 4] { [1, 2, 3, 4] } else { seed };
-        Random { state: Mutex::new(state) }
+        Random {
+            state: Mutex::new(state),
+        }
     }
 
     pub fn next(&self) -> u64 {

@@ -28,39 +28,61 @@ pub fn broker_update_problem(name: &str, cluster_default: bool) -> Option<String
     match config_keys::broker_key(name).map(|key| key.update) {
         Some(Update::ClusterWide | Update::Dynamic) => None,
         Some(Update::PerBroker) if !cluster_default => None,
-        Some(Update::PerBroker) => Some(format!("Cannot update these configs at default cluster level: Set({name})")),
-        Some(Update::ReadOnly) | None => Some(format!("Cannot update these configs dynamically: Set({name})")),
+        Some(Update::PerBroker) => Some(format!(
+            "Cannot update these configs at default cluster level: Set({name})"
+        )),
+        Some(Update::ReadOnly) | None => {
+            Some(format!("Cannot update these configs dynamically: Set({name})"))
+        }
     }
 }
 
 /// Why these cannot be the settings of a broker, a group or a client metrics subscription; `None` when they can.
 pub fn values_error(resource_type: ConfigResourceType, values: &ConfigValues) -> Option<String> {
-    values.iter().find_map(|(name, value)| match key_of(resource_type, name) {
-        None => Some(format!("Unknown configuration name: {name}")),
-        Some(key) => {
-            let error = parse_value(key, value).err()?;
-            Some(format!("Invalid value {value} for configuration {name}: {error}"))
-        }
-    })
+    values
+        .iter()
+        .find_map(|(name, value)| match key_of(resource_type, name) {
+            None => Some(format!("Unknown configuration name: {name}")),
+            Some(key) => {
+                let error = parse_value(key, value).err()?;
+                Some(format!("Invalid value {value} for configuration {name}: {error}"))
+            }
+        })
 }
 
 /// Kafka's keys that say where its own parts are; everybody's server.properties has them, and they need no remark.
-const TAKEN_FOR_GRANTED: &[&str] =
-    &["process.roles", "controller.quorum.bootstrap.servers", "controller.quorum.voters", "controller.listener.names"];
+const TAKEN_FOR_GRANTED: &[&str] = &[
+    "process.roles",
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+    "controller.listener.names",
+];
 
 pub(super) fn warnings(properties: &BTreeMap<String, String>, config: &NodeConfig) -> Vec<String> {
     let mut warnings = Vec::new();
     if config.durability == Durability::PageCache {
-        warnings.push("ottla.durability=page-cache: acknowledged records do not survive a power cut".to_owned());
+        warnings
+            .push("ottla.durability=page-cache: acknowledged records do not survive a power cut".to_owned());
     }
-    for name in properties.keys().filter(|name| !TAKEN_FOR_GRANTED.contains(&name.as_str())) {
+    for name in properties
+        .keys()
+        .filter(|name| !TAKEN_FOR_GRANTED.contains(&name.as_str()))
+    {
         match broker_key_status(name) {
-            BrokerKeyStatus::Listed(ConfigKey { support: Support::Honoured, .. }) => {}
-            BrokerKeyStatus::Listed(ConfigKey { support: Support::NoEffect(reason), .. }) => {
+            BrokerKeyStatus::Listed(ConfigKey {
+                support: Support::Honoured,
+                ..
+            }) => {}
+            BrokerKeyStatus::Listed(ConfigKey {
+                support: Support::NoEffect(reason),
+                ..
+            }) => {
                 warnings.push(format!("{name} has no effect: {reason}"));
             }
             BrokerKeyStatus::KafkaOnly => warnings.push(format!("{name} has no effect: not supported")),
-            BrokerKeyStatus::Unknown { nearest: Some(nearest) } => {
+            BrokerKeyStatus::Unknown {
+                nearest: Some(nearest),
+            } => {
                 warnings.push(format!("{name} is not a known key, did you mean {nearest}?"));
             }
             BrokerKeyStatus::Unknown { nearest: None } => warnings.push(format!("{name} is not a known key")),

@@ -45,7 +45,9 @@ pub struct EffectiveValue {
 
 impl EffectiveValue {
     pub fn source(&self) -> ConfigSource {
-        self.synonyms.first().map_or(ConfigSource::Default, |nearest| nearest.source)
+        self.synonyms
+            .first()
+            .map_or(ConfigSource::Default, |nearest| nearest.source)
     }
 
     pub fn is_sensitive(&self) -> bool {
@@ -57,12 +59,19 @@ impl EffectiveValue {
 /// All settings of a topic with these values of its own.
 pub fn describe_topic(image: &MetadataImage, values: &ConfigValues) -> Vec<EffectiveValue> {
     let is_shown = |key: &&ConfigKey| !key.name.starts_with("internal.") || values.contains_key(key.name);
-    TOPIC_KEYS.iter().filter(is_shown).map(|key| describe_inherited(image, key, values, ConfigSource::Topic)).collect()
+    TOPIC_KEYS
+        .iter()
+        .filter(is_shown)
+        .map(|key| describe_inherited(image, key, values, ConfigSource::Topic))
+        .collect()
 }
 
 /// All settings of a group with these values of its own.
 pub fn describe_group(image: &MetadataImage, values: &ConfigValues) -> Vec<EffectiveValue> {
-    GROUP_KEYS.iter().map(|key| describe_inherited(image, key, values, ConfigSource::Group)).collect()
+    GROUP_KEYS
+        .iter()
+        .map(|key| describe_inherited(image, key, values, ConfigSource::Group))
+        .collect()
 }
 
 /// All settings of a client metrics subscription with these values.
@@ -71,8 +80,16 @@ pub fn describe_client_metrics(values: &ConfigValues) -> Vec<EffectiveValue> {
     keys.iter()
         .map(|key| {
             let own = own_value(key, values, ConfigSource::ClientMetrics);
-            let value = own.as_ref().and_then(|own| own.value.clone()).or_else(|| key.default.map(Arc::from));
-            EffectiveValue { name: key.name.into(), value, key: Some(key), synonyms: own.into_iter().collect() }
+            let value = own
+                .as_ref()
+                .and_then(|own| own.value.clone())
+                .or_else(|| key.default.map(Arc::from));
+            EffectiveValue {
+                name: key.name.into(),
+                value,
+                key: Some(key),
+                synonyms: own.into_iter().collect(),
+            }
         })
         .collect()
 }
@@ -81,14 +98,40 @@ pub fn describe_client_metrics(values: &ConfigValues) -> Vec<EffectiveValue> {
 pub fn describe_broker(image: &MetadataImage) -> Vec<EffectiveValue> {
     let known = config_keys::BROKER_KEYS.iter().map(|key| {
         let synonyms = given_values(image, key.name);
-        let value = synonyms.iter().find(|given| &*given.name == key.name).and_then(|given| given.value.clone());
-        let value = if key.is_sensitive() { None } else { value.or_else(|| key.default.map(Arc::from)) };
-        EffectiveValue { name: key.name.into(), value, key: Some(key), synonyms }
+        let value = synonyms
+            .iter()
+            .find(|given| &*given.name == key.name)
+            .and_then(|given| given.value.clone());
+        let value = if key.is_sensitive() {
+            None
+        } else {
+            value.or_else(|| key.default.map(Arc::from))
+        };
+        EffectiveValue {
+            name: key.name.into(),
+            value,
+            key: Some(key),
+            synonyms,
+        }
     });
-    let unknown = image.static_config.values.keys().filter(|name| config_keys::broker_key(name).is_none()).map(|name| {
-        let given = GivenValue { name: name.clone(), value: None, source: ConfigSource::StaticBroker };
-        EffectiveValue { name: name.clone(), value: None, key: None, synonyms: vec![given] }
-    });
+    let unknown = image
+        .static_config
+        .values
+        .keys()
+        .filter(|name| config_keys::broker_key(name).is_none())
+        .map(|name| {
+            let given = GivenValue {
+                name: name.clone(),
+                value: None,
+                source: ConfigSource::StaticBroker,
+            };
+            EffectiveValue {
+                name: name.clone(),
+                value: None,
+                key: None,
+                synonyms: vec![given],
+            }
+        });
     known.chain(unknown).collect()
 }
 
@@ -101,8 +144,17 @@ pub fn describe_cluster_default(image: &MetadataImage) -> Vec<EffectiveValue> {
             let key = config_keys::broker_key(name);
             let value = shown(key, value);
             let source = ConfigSource::DynamicDefaultBroker;
-            let synonyms = vec![GivenValue { name: name.clone(), value: value.clone(), source }];
-            EffectiveValue { name: name.clone(), value, key, synonyms }
+            let synonyms = vec![GivenValue {
+                name: name.clone(),
+                value: value.clone(),
+                source,
+            }];
+            EffectiveValue {
+                name: name.clone(),
+                value,
+                key,
+                synonyms,
+            }
         })
         .collect()
 }
@@ -113,7 +165,11 @@ fn shown(key: Option<&ConfigKey>, value: &Arc<str>) -> Option<Arc<str>> {
 
 fn own_value(key: &'static ConfigKey, values: &ConfigValues, source: ConfigSource) -> Option<GivenValue> {
     let value = values.get(key.name)?;
-    Some(GivenValue { name: key.name.into(), value: shown(Some(key), value), source })
+    Some(GivenValue {
+        name: key.name.into(),
+        value: shown(Some(key), value),
+        source,
+    })
 }
 
 /// A setting whose value comes from the resource itself, else from the broker's settings that stand behind it.
@@ -133,11 +189,20 @@ fn describe_inherited(
         // Kafka names the default of a group's setting, and that of a topic's only through the broker's.
         None if source == ConfigSource::Group => {
             let default = key.default.map(Arc::from);
-            vec![GivenValue { name: key.name.into(), value: default, source: ConfigSource::Default }]
+            vec![GivenValue {
+                name: key.name.into(),
+                value: default,
+                source: ConfigSource::Default,
+            }]
         }
         None => Vec::new(),
     };
-    EffectiveValue { name: key.name.into(), value, key: Some(key), synonyms: own.into_iter().chain(behind).collect() }
+    EffectiveValue {
+        name: key.name.into(),
+        value,
+        key: Some(key),
+        synonyms: own.into_iter().chain(behind).collect(),
+    }
 }
 
 /// The broker's value in the unit of `key`.
@@ -149,9 +214,13 @@ fn inherited_value(image: &MetadataImage, key: &ConfigKey) -> Option<Arc<str>> {
         .find_map(|synonym| Some((synonym.factor, image.dynamic_broker_value(node_id, synonym.name)?)));
     let found = dynamic.or_else(|| {
         let values = &image.static_config.values;
-        key.synonyms.iter().find_map(|synonym| Some((synonym.factor, values.get(synonym.name)?)))
+        key.synonyms
+            .iter()
+            .find_map(|synonym| Some((synonym.factor, values.get(synonym.name)?)))
     });
-    let Some((factor, value)) = found else { return key.default.map(Arc::from) };
+    let Some((factor, value)) = found else {
+        return key.default.map(Arc::from);
+    };
     match value.parse::<i64>() {
         Ok(number) if factor != 1 && number >= 0 => Some(number.saturating_mul(factor).to_string().into()),
         _ => Some(value.clone()),
@@ -163,18 +232,28 @@ fn inherited_value(image: &MetadataImage, key: &ConfigKey) -> Option<Arc<str>> {
 fn given_values(image: &MetadataImage, name: &'static str) -> Vec<GivenValue> {
     let node_id = image.static_config.node_id;
     let key = config_keys::broker_key(name);
-    let stand_ins = key.map_or(&[][..], |key| key.synonyms).iter().map(|synonym| synonym.name);
+    let stand_ins = key
+        .map_or(&[][..], |key| key.synonyms)
+        .iter()
+        .map(|synonym| synonym.name);
     let names: Vec<&'static str> = std::iter::once(name).chain(stand_ins).collect();
     let mut given = Vec::new();
     let mut add = |name: &'static str, value: Option<Arc<str>>, source| {
         if let Some(value) = value {
             let value = shown(config_keys::broker_key(name), &value);
-            given.push(GivenValue { name: name.into(), value, source });
+            given.push(GivenValue {
+                name: name.into(),
+                value,
+                source,
+            });
         }
     };
     let dynamic = [
         (ConfigResource::broker(node_id), ConfigSource::DynamicBroker),
-        (ConfigResource::cluster_default(), ConfigSource::DynamicDefaultBroker),
+        (
+            ConfigResource::cluster_default(),
+            ConfigSource::DynamicDefaultBroker,
+        ),
     ];
     for (resource, source) in dynamic {
         let values = image.config(&resource);
@@ -183,11 +262,18 @@ fn given_values(image: &MetadataImage, name: &'static str) -> Vec<GivenValue> {
         }
     }
     for name in &names {
-        add(name, image.static_config.values.get(*name).cloned(), ConfigSource::StaticBroker);
+        add(
+            name,
+            image.static_config.values.get(*name).cloned(),
+            ConfigSource::StaticBroker,
+        );
     }
     for name in &names {
         let default = config_keys::broker_key(name).and_then(|key| key.default);
         add(name, default.map(Arc::from), ConfigSource::Default);
     }
-    given.into_iter().skip_while(|value| &*value.name != name).collect()
+    given
+        .into_iter()
+        .skip_while(|value| &*value.name != name)
+        .collect()
 }

@@ -67,19 +67,38 @@ const DEFAULT_CONTROLLER_PORT: u16 = 9093;
 
 impl Listeners {
     pub(super) fn read(read: &Properties<'_>) -> Result<Listeners, ConfigError> {
-        let controller_names: Vec<&str> = read.text("controller.listener.names").map(words).into_iter().flatten().collect();
-        let controller_name = controller_names.first().copied().unwrap_or(DEFAULT_CONTROLLER_NAME);
+        let controller_names: Vec<&str> = read
+            .text("controller.listener.names")
+            .map(words)
+            .into_iter()
+            .flatten()
+            .collect();
+        let controller_name = controller_names
+            .first()
+            .copied()
+            .unwrap_or(DEFAULT_CONTROLLER_NAME);
         let protocols = protocol_map(read, &controller_names)?;
         let all = parse_list(read, LISTENERS, default_text(LISTENERS), &protocols)?;
         let is_controller = |listener: &Listener| controller_names.contains(&&*listener.name);
         let (controllers, served): (Vec<Listener>, Vec<Listener>) = all.into_iter().partition(is_controller);
         let value = read.text(LISTENERS).unwrap_or(default_text(LISTENERS));
         if served.is_empty() {
-            return Err(ConfigError::new(LISTENERS, value, "names no listener for clients"));
+            return Err(ConfigError::new(
+                LISTENERS,
+                value,
+                "names no listener for clients",
+            ));
         }
         for (index, listener) in served.iter().enumerate() {
-            if served[..index].iter().any(|earlier| earlier.name == listener.name) {
-                return Err(ConfigError::new(LISTENERS, value, format!("listener name {} twice", listener.name)));
+            if served[..index]
+                .iter()
+                .any(|earlier| earlier.name == listener.name)
+            {
+                return Err(ConfigError::new(
+                    LISTENERS,
+                    value,
+                    format!("listener name {} twice", listener.name),
+                ));
             }
             if listener.security_protocol != SecurityProtocol::Plaintext {
                 let problem = format!("listener {}: only PLAINTEXT is supported so far", listener.name);
@@ -87,14 +106,21 @@ impl Listeners {
             }
         }
         let advertised = advertised(read, &served, &protocols, &controller_names)?;
-        let inter_broker_name = read.text("inter.broker.listener.name").map_or_else(|| served[0].name.clone(), Arc::from);
+        let inter_broker_name = read
+            .text("inter.broker.listener.name")
+            .map_or_else(|| served[0].name.clone(), Arc::from);
         let controller = controllers.into_iter().next().unwrap_or_else(|| Listener {
             name: controller_name.into(),
             host: served[0].host.clone(),
             port: DEFAULT_CONTROLLER_PORT,
             security_protocol: SecurityProtocol::Plaintext,
         });
-        Ok(Listeners { served, advertised, controller, inter_broker_name })
+        Ok(Listeners {
+            served,
+            advertised,
+            controller,
+            inter_broker_name,
+        })
     }
 }
 
@@ -104,7 +130,9 @@ fn advertised(
     protocols: &[(String, SecurityProtocol)],
     controller_names: &[&str],
 ) -> Result<Vec<Listener>, ConfigError> {
-    let Some(value) = read.text(ADVERTISED) else { return Ok(served.to_vec()) };
+    let Some(value) = read.text(ADVERTISED) else {
+        return Ok(served.to_vec());
+    };
     let given = parse_list(read, ADVERTISED, "", protocols)?;
     let mut advertised = Vec::with_capacity(served.len());
     for listener in served {
@@ -112,12 +140,15 @@ fn advertised(
         advertised.push(found.unwrap_or(listener).clone());
     }
     let unknown = given.iter().find(|candidate| {
-        !served.iter().any(|listener| listener.name == candidate.name) && !controller_names.contains(&&*candidate.name)
+        !served.iter().any(|listener| listener.name == candidate.name)
+            && !controller_names.contains(&&*candidate.name)
     });
     match unknown {
-        Some(listener) => {
-            Err(ConfigError::new(ADVERTISED, value, format!("{} is not the name of a listener", listener.name)))
-        }
+        Some(listener) => Err(ConfigError::new(
+            ADVERTISED,
+            value,
+            format!("{} is not the name of a listener", listener.name),
+        )),
         None => Ok(advertised),
     }
 }
@@ -127,15 +158,19 @@ fn protocol_map(
     controller_names: &[&str],
 ) -> Result<Vec<(String, SecurityProtocol)>, ConfigError> {
     let Some(value) = read.text(PROTOCOL_MAP) else {
-        return Ok(controller_names.iter().map(|name| ((*name).to_owned(), SecurityProtocol::Plaintext)).collect());
+        return Ok(controller_names
+            .iter()
+            .map(|name| ((*name).to_owned(), SecurityProtocol::Plaintext))
+            .collect());
     };
     words(value)
         .map(|pair| {
-            let (name, protocol) = pair
-                .split_once(':')
-                .ok_or_else(|| ConfigError::new(PROTOCOL_MAP, value, format!("{pair} is not name:protocol")))?;
-            let protocol = SecurityProtocol::from_name(protocol.trim())
-                .ok_or_else(|| ConfigError::new(PROTOCOL_MAP, value, format!("no security protocol {protocol}")))?;
+            let (name, protocol) = pair.split_once(':').ok_or_else(|| {
+                ConfigError::new(PROTOCOL_MAP, value, format!("{pair} is not name:protocol"))
+            })?;
+            let protocol = SecurityProtocol::from_name(protocol.trim()).ok_or_else(|| {
+                ConfigError::new(PROTOCOL_MAP, value, format!("no security protocol {protocol}"))
+            })?;
             Ok((name.trim().to_owned(), protocol))
         })
         .collect()
@@ -154,14 +189,30 @@ fn parse_list(
 }
 
 fn parse(text: &str, protocols: &[(String, SecurityProtocol)]) -> Result<Listener, String> {
-    let (name, address) =
-        text.split_once("://").ok_or_else(|| format!("{text} is not NAME://host:port"))?;
-    let (host, port) = address.rsplit_once(':').ok_or_else(|| format!("{text} has no port"))?;
-    let port = port.parse().map_err(|_| format!("{text}: port is not a number from 0 to 65535"))?;
-    let host = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(host);
-    let mapped = protocols.iter().find(|(known, _)| known == name).map(|(_, protocol)| *protocol);
+    let (name, address) = text
+        .split_once("://")
+        .ok_or_else(|| format!("{text} is not NAME://host:port"))?;
+    let (host, port) = address
+        .rsplit_once(':')
+        .ok_or_else(|| format!("{text} has no port"))?;
+    let port = port
+        .parse()
+        .map_err(|_| format!("{text}: port is not a number from 0 to 65535"))?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|inner| inner.strip_suffix(']'))
+        .unwrap_or(host);
+    let mapped = protocols
+        .iter()
+        .find(|(known, _)| known == name)
+        .map(|(_, protocol)| *protocol);
     let security_protocol = mapped
         .or_else(|| SecurityProtocol::from_name(name))
         .ok_or_else(|| format!("{name} is no security protocol and not in {PROTOCOL_MAP}"))?;
-    Ok(Listener { name: name.into(), host: host.into(), port, security_protocol })
+    Ok(Listener {
+        name: name.into(),
+        host: host.into(),
+        port,
+        security_protocol,
+    })
 }

@@ -31,7 +31,11 @@ pub struct ConfigError {
 
 impl ConfigError {
     fn new(key: &str, value: &str, problem: impl fmt::Display) -> ConfigError {
-        ConfigError { key: key.to_owned(), value: value.to_owned(), problem: problem.to_string() }
+        ConfigError {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            problem: problem.to_string(),
+        }
     }
 }
 
@@ -160,18 +164,27 @@ struct Properties<'a> {
 impl<'a> Properties<'a> {
     /// What is given, without the blanks around it; nothing given is nothing set.
     fn text(&self, key: &str) -> Option<&'a str> {
-        self.values.get(key).map(|value| value.trim()).filter(|value| !value.is_empty())
+        self.values
+            .get(key)
+            .map(|value| value.trim())
+            .filter(|value| !value.is_empty())
     }
 
     /// The value or the default. The key has one of them.
     fn value(&self, name: &str) -> Result<ConfigValue, ConfigError> {
         let key = config_keys::broker_key(name).expect("every key read here is in the table");
-        let text = self.text(name).or(key.default).expect("a key without default is not read as a value");
+        let text = self
+            .text(name)
+            .or(key.default)
+            .expect("a key without default is not read as a value");
         config_keys::parse_value(key, text).map_err(|problem| ConfigError::new(name, text, problem))
     }
 
     fn long(&self, name: &str) -> Result<i64, ConfigError> {
-        Ok(self.value(name)?.as_i64().expect("the table says that it is a number"))
+        Ok(self
+            .value(name)?
+            .as_i64()
+            .expect("the table says that it is a number"))
     }
 
     fn int(&self, name: &str) -> Result<i32, ConfigError> {
@@ -179,7 +192,10 @@ impl<'a> Properties<'a> {
     }
 
     fn boolean(&self, name: &str) -> Result<bool, ConfigError> {
-        Ok(self.value(name)?.as_bool().expect("the table says that it is a boolean"))
+        Ok(self
+            .value(name)?
+            .as_bool()
+            .expect("the table says that it is a boolean"))
     }
 }
 
@@ -195,17 +211,24 @@ impl NodeConfig {
     ///
     /// - `seed`: from the operating system's random numbers, or from a simulation.
     /// - Errors: the first line that makes a start impossible.
-    pub fn from_properties(properties: &BTreeMap<String, String>, seed: Seed) -> Result<NodeConfig, ConfigError> {
+    pub fn from_properties(
+        properties: &BTreeMap<String, String>,
+        seed: Seed,
+    ) -> Result<NodeConfig, ConfigError> {
         check_known_keys(properties)?;
         let read = Properties { values: properties };
         let node_id = node_id(&read)?;
         let listeners = listener::Listeners::read(&read)?;
         let log_directories = log_directories(&read)?;
-        let metadata_directory =
-            read.text("metadata.log.dir").map_or_else(|| log_directories[0].clone(), PathBuf::from);
+        let metadata_directory = read
+            .text("metadata.log.dir")
+            .map_or_else(|| log_directories[0].clone(), PathBuf::from);
         let static_config = StaticConfig {
             node_id,
-            values: properties.iter().map(|(key, value)| (key.as_str().into(), value.trim().into())).collect(),
+            values: properties
+                .iter()
+                .map(|(key, value)| (key.as_str().into(), value.trim().into()))
+                .collect(),
         };
         let mut config = NodeConfig {
             node_id,
@@ -272,20 +295,32 @@ impl NodeConfig {
 fn node_id(read: &Properties<'_>) -> Result<i32, ConfigError> {
     let node_id = read.int("node.id")?;
     // The older name; Kafka takes either, but not two answers.
-    let Some(value) = read.text("broker.id") else { return Ok(node_id) };
+    let Some(value) = read.text("broker.id") else {
+        return Ok(node_id);
+    };
     match read.int("broker.id")? {
         broker_id if read.text("node.id").is_none() => Ok(broker_id),
         broker_id if broker_id == node_id => Ok(node_id),
-        _ => Err(ConfigError::new("broker.id", value, format!("contradicts node.id={node_id}"))),
+        _ => Err(ConfigError::new(
+            "broker.id",
+            value,
+            format!("contradicts node.id={node_id}"),
+        )),
     }
 }
 
 fn default_text(name: &str) -> &'static str {
-    config_keys::broker_key(name).and_then(|key| key.default).expect("the table has a default for it")
+    config_keys::broker_key(name)
+        .and_then(|key| key.default)
+        .expect("the table has a default for it")
 }
 
 fn log_directories(read: &Properties<'_>) -> Result<Vec<PathBuf>, ConfigError> {
-    let key = if read.text("log.dirs").is_some() { "log.dirs" } else { "log.dir" };
+    let key = if read.text("log.dirs").is_some() {
+        "log.dirs"
+    } else {
+        "log.dir"
+    };
     let given = read.text(key).unwrap_or(default_text("log.dir"));
     let directories: Vec<PathBuf> = words(given).map(PathBuf::from).collect();
     if directories.len() != 1 {
@@ -298,7 +333,9 @@ fn log_directories(read: &Properties<'_>) -> Result<Vec<PathBuf>, ConfigError> {
 /// Every line about a key that we know must make sense, whether the key has an effect here or not.
 fn check_known_keys(properties: &BTreeMap<String, String>) -> Result<(), ConfigError> {
     for (name, value) in properties {
-        let Some(key) = config_keys::broker_key(name) else { continue };
+        let Some(key) = config_keys::broker_key(name) else {
+            continue;
+        };
         if !value.trim().is_empty() {
             config_keys::parse_value(key, value).map_err(|problem| ConfigError::new(name, value, problem))?;
         }
@@ -308,13 +345,18 @@ fn check_known_keys(properties: &BTreeMap<String, String>) -> Result<(), ConfigE
 
 fn admin_listener(properties: &BTreeMap<String, String>) -> Result<Option<(Arc<str>, u16)>, ConfigError> {
     const KEY: &str = "ottla.admin.listener";
-    let value = properties.get(KEY).map_or(default_text(KEY), |value| value.trim());
+    let value = properties
+        .get(KEY)
+        .map_or(default_text(KEY), |value| value.trim());
     if value.is_empty() {
         return Ok(None);
     }
-    let (host, port) =
-        value.rsplit_once(':').ok_or_else(|| ConfigError::new(KEY, value, "must be host:port, or empty for off"))?;
-    let port = port.parse().map_err(|_| ConfigError::new(KEY, value, "port is not a number from 0 to 65535"))?;
+    let (host, port) = value
+        .rsplit_once(':')
+        .ok_or_else(|| ConfigError::new(KEY, value, "must be host:port, or empty for off"))?;
+    let port = port
+        .parse()
+        .map_err(|_| ConfigError::new(KEY, value, "port is not a number from 0 to 65535"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     Ok(Some((host.into(), port)))
 }
@@ -339,7 +381,9 @@ fn storage_config(read: &Properties<'_>) -> Result<StorageConfig, ConfigError> {
         cleaner_backoff_ms: read.long("log.cleaner.backoff.ms")?,
         cleaner_dedupe_buffer_bytes: read.long("log.cleaner.dedupe.buffer.size")?,
         recovery_point_checkpoint_interval_ms: read.int("log.flush.offset.checkpoint.interval.ms")?.into(),
-        log_start_offset_checkpoint_interval_ms: read.int("log.flush.start.offset.checkpoint.interval.ms")?.into(),
+        log_start_offset_checkpoint_interval_ms: read
+            .int("log.flush.start.offset.checkpoint.interval.ms")?
+            .into(),
         high_watermark_checkpoint_interval_ms: read.long("replica.high.watermark.checkpoint.interval.ms")?,
         producer_id_expiration_ms: read.int("producer.id.expiration.ms")?,
         producer_id_expiration_check_interval_ms: read.int("producer.id.expiration.check.interval.ms")?,

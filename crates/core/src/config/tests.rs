@@ -3,8 +3,10 @@ use std::collections::BTreeMap;
 use super::*;
 
 fn read(lines: &[(&str, &str)]) -> Result<NodeConfig, ConfigError> {
-    let properties: BTreeMap<String, String> =
-        lines.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let properties: BTreeMap<String, String> = lines
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
     NodeConfig::from_properties(&properties, [0; 4])
 }
 
@@ -20,12 +22,21 @@ fn without_a_file_clients_find_a_broker_on_loopback() {
     assert_eq!(config.node_id, 1);
     assert_eq!(config.listeners[0].to_string(), "PLAINTEXT://127.0.0.1:9092");
     assert_eq!(config.advertised_listeners, config.listeners);
-    assert_eq!(config.controller_listener.to_string(), "CONTROLLER://127.0.0.1:9093");
+    assert_eq!(
+        config.controller_listener.to_string(),
+        "CONTROLLER://127.0.0.1:9093"
+    );
     assert_eq!(config.admin_listener, Some(("127.0.0.1".into(), 9644)));
     assert_eq!(config.log_directories, [PathBuf::from("./ottla-data")]);
     assert_eq!(config.metadata_directory, PathBuf::from("./ottla-data"));
     assert_eq!(config.durability, Durability::Disk);
-    assert_eq!((config.partition_count_default, config.offsets_topic.partition_count), (1, 50));
+    assert_eq!(
+        (
+            config.partition_count_default,
+            config.offsets_topic.partition_count
+        ),
+        (1, 50)
+    );
     assert_eq!(config.network.request_bytes_max, 104_857_600);
     assert_eq!(config.warnings, Vec::<String>::new());
 }
@@ -38,9 +49,15 @@ fn the_file_that_kafka_ships_is_read_as_it_is() {
         ("controller.quorum.bootstrap.servers", "localhost:9093"),
         ("listeners", "PLAINTEXT://:9092,CONTROLLER://:9093"),
         ("inter.broker.listener.name", "PLAINTEXT"),
-        ("advertised.listeners", "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093"),
+        (
+            "advertised.listeners",
+            "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        ),
         ("controller.listener.names", "CONTROLLER"),
-        ("listener.security.protocol.map", "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL"),
+        (
+            "listener.security.protocol.map",
+            "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+        ),
         ("log.dirs", " /tmp/a "),
         ("num.partitions", "3"),
         ("log.retention.hours", "168"),
@@ -50,8 +67,14 @@ fn the_file_that_kafka_ships_is_read_as_it_is() {
     assert_eq!(config.node_id, 7);
     // The controller's listener belongs to Kafka's controller; it is not served.
     assert_eq!(config.listeners.len(), 1);
-    assert_eq!(config.advertised_listeners[0].to_string(), "PLAINTEXT://localhost:9092");
-    assert_eq!((&*config.controller_listener.name, config.controller_listener.port), ("CONTROLLER", 9093));
+    assert_eq!(
+        config.advertised_listeners[0].to_string(),
+        "PLAINTEXT://localhost:9092"
+    );
+    assert_eq!(
+        (&*config.controller_listener.name, config.controller_listener.port),
+        ("CONTROLLER", 9093)
+    );
     assert_eq!(config.log_directories, [PathBuf::from("/tmp/a")]);
     assert_eq!(config.metadata_directory, PathBuf::from("/tmp/m"));
     assert_eq!(config.partition_count_default, 3);
@@ -62,9 +85,15 @@ fn port_zero_and_an_empty_host_are_told_as_what_they_became() {
     let mut config = read(&[("listeners", "PLAINTEXT://:0")]).unwrap();
     config.bound("PLAINTEXT", 43_210, "box.example");
     assert_eq!(config.listeners[0].port, 43_210);
-    assert_eq!(config.advertised_listeners[0].to_string(), "PLAINTEXT://box.example:43210");
-    let mut config =
-        read(&[("listeners", "PLAINTEXT://[::1]:0"), ("advertised.listeners", "PLAINTEXT://out:99")]).unwrap();
+    assert_eq!(
+        config.advertised_listeners[0].to_string(),
+        "PLAINTEXT://box.example:43210"
+    );
+    let mut config = read(&[
+        ("listeners", "PLAINTEXT://[::1]:0"),
+        ("advertised.listeners", "PLAINTEXT://out:99"),
+    ])
+    .unwrap();
     config.bound("PLAINTEXT", 43_210, "box.example");
     assert_eq!(config.listeners[0].to_string(), "PLAINTEXT://[::1]:43210");
     assert_eq!(config.advertised_listeners[0].to_string(), "PLAINTEXT://out:99");
@@ -77,14 +106,30 @@ fn a_line_that_cannot_be_meant_is_named() {
     check_refused(&[("ottla.durability", "hope")], "ottla.durability", "page-cache");
     check_refused(&[("log.retention.hours", "x")], "log.retention.hours", "x");
     check_refused(&[("node.id", "1"), ("broker.id", "2")], "broker.id", "node.id=1");
-    check_refused(&[("listeners", "PLAINTEXT:9092")], "listeners", "NAME://host:port");
+    check_refused(
+        &[("listeners", "PLAINTEXT:9092")],
+        "listeners",
+        "NAME://host:port",
+    );
     check_refused(&[("listeners", "PLAINTEXT://x:99999")], "listeners", "port");
     check_refused(&[("listeners", "FRONT://x:1")], "listeners", "FRONT");
     check_refused(&[("listeners", "SSL://x:1")], "listeners", "only PLAINTEXT");
-    check_refused(&[("listeners", "PLAINTEXT://x:1,PLAINTEXT://x:2")], "listeners", "twice");
-    check_refused(&[("advertised.listeners", "OTHER://x:1")], "advertised.listeners", "OTHER");
+    check_refused(
+        &[("listeners", "PLAINTEXT://x:1,PLAINTEXT://x:2")],
+        "listeners",
+        "twice",
+    );
+    check_refused(
+        &[("advertised.listeners", "OTHER://x:1")],
+        "advertised.listeners",
+        "OTHER",
+    );
     check_refused(&[("log.dirs", "/a,/b")], "log.dirs", "2 log directories");
-    check_refused(&[("ottla.admin.listener", "9644")], "ottla.admin.listener", "host:port");
+    check_refused(
+        &[("ottla.admin.listener", "9644")],
+        "ottla.admin.listener",
+        "host:port",
+    );
 }
 
 #[test]
@@ -99,7 +144,12 @@ fn nothing_is_ignored_silently() {
     .unwrap();
     assert_eq!(config.admin_listener, None);
     let all = config.warnings.join("\n");
-    for expected in ["did you mean num.partitions?", "num.io.threads has no effect", "ssl.keystore.location", "power cut"] {
+    for expected in [
+        "did you mean num.partitions?",
+        "num.io.threads has no effect",
+        "ssl.keystore.location",
+        "power cut",
+    ] {
         assert!(all.contains(expected), "{expected} is not in {all}");
     }
 }
@@ -125,6 +175,9 @@ fn topic_settings_are_checked_as_kafka_checks_them() {
     check("no.such.key", "1", Some("Unknown topic config name: no.such.key"));
     check("remote.storage.enable", "true", Some("tiered storage"));
     let lag = [("min.compaction.lag.ms", "5"), ("max.compaction.lag.ms", "4")];
-    let values = lag.iter().map(|(key, value)| (Arc::from(*key), Arc::from(*value))).collect();
+    let values = lag
+        .iter()
+        .map(|(key, value)| (Arc::from(*key), Arc::from(*value)))
+        .collect();
     assert!(topic_values_error(&values).is_some());
 }

@@ -89,7 +89,9 @@ impl TopicConfig {
             });
             let found = dynamic.or_else(|| {
                 let values = &image.static_config.values;
-                key.synonyms.iter().find_map(|synonym| Some((synonym.factor, values.get(synonym.name)?)))
+                key.synonyms
+                    .iter()
+                    .find_map(|synonym| Some((synonym.factor, values.get(synonym.name)?)))
             });
             if let Some((factor, value)) = found {
                 let _unusable = config.set_scaled(key, value, factor);
@@ -114,7 +116,8 @@ impl TopicConfig {
 
     /// - `factor`: what one of the value's units is in the key's unit.
     fn set_scaled(&mut self, key: &ConfigKey, text: &str, factor: i64) -> Result<(), String> {
-        let describe = |problem: String| format!("Invalid value {text} for configuration {}: {problem}", key.name);
+        let describe =
+            |problem: String| format!("Invalid value {text} for configuration {}: {problem}", key.name);
         let scaled = match text.trim().parse::<i64>() {
             // A negative number is a word, like "no limit", in any unit.
             Ok(number) if factor != 1 && number >= 0 => Some(number.saturating_mul(factor).to_string()),
@@ -133,7 +136,11 @@ impl TopicConfig {
         // The table has checked type and range, so the casts below cut nothing off.
         let long = value.as_i64().unwrap_or_default();
         let int = long as i32;
-        let has = |word: &str| value.as_list().is_some_and(|words| words.iter().any(|known| known == word));
+        let has = |word: &str| {
+            value
+                .as_list()
+                .is_some_and(|words| words.iter().any(|known| known == word))
+        };
         match name {
             // An empty list is allowed since KIP-1161 and keeps everything for ever.
             "cleanup.policy" => (self.log.compact, self.log.delete) = (has("compact"), has("delete")),
@@ -162,7 +169,9 @@ impl TopicConfig {
                     _ => TimestampType::CreateTime,
                 };
             }
-            "min.cleanable.dirty.ratio" => self.log.min_cleanable_dirty_ratio = value.as_f64().unwrap_or_default(),
+            "min.cleanable.dirty.ratio" => {
+                self.log.min_cleanable_dirty_ratio = value.as_f64().unwrap_or_default()
+            }
             "min.compaction.lag.ms" => self.log.min_compaction_lag_ms = long,
             "min.insync.replicas" => self.min_insync_replicas = int,
             "retention.bytes" => self.log.retention_bytes = long.max(-1),
@@ -178,7 +187,9 @@ impl TopicConfig {
 
     /// What to compress with when batches are written anew; `None` keeps the producer's codec.
     pub fn target_compression(&self) -> Option<Compression> {
-        let TopicCompression::Codec(codec) = self.compression else { return None };
+        let TopicCompression::Codec(codec) = self.compression else {
+            return None;
+        };
         let level = match codec {
             Codec::Gzip if self.gzip_level >= 0 => Some(self.gzip_level),
             Codec::Zstd => Some(self.zstd_level),
@@ -191,7 +202,10 @@ impl TopicConfig {
 /// Why these cannot be a topic's settings, in the words the client will show; `None` when they can.
 pub fn topic_values_error(values: &ConfigValues) -> Option<String> {
     let mut config = TopicConfig::default();
-    if let Some(problem) = values.iter().find_map(|(key, value)| config.set(key, value).err()) {
+    if let Some(problem) = values
+        .iter()
+        .find_map(|(key, value)| config.set(key, value).err())
+    {
         return Some(problem);
     }
     if config.log.min_compaction_lag_ms > config.log.max_compaction_lag_ms {

@@ -13,13 +13,15 @@ use ottla_wire::primitives::Uuid;
 use super::directories::Directories;
 use super::{ControllerError, Decider};
 use crate::config::Listener;
+use crate::image::MetadataImage;
 use crate::image::cluster::{BrokerImage, ControllerImage, EndpointImage, FeatureRanges};
 use crate::image::features::{FORMAT_LEVELS, SUPPORTED_FEATURES};
 use crate::image::record::RecordList;
 use crate::image::replay::Replay;
-use crate::image::snapshot::{PARTITION_CHANGE_RECORD_VERSION, register_broker_record, register_controller_record};
-use crate::image::topics::{NO_LEADER, PartitionImage};
-use crate::image::MetadataImage;
+use crate::image::snapshot::{
+    PARTITION_CHANGE_RECORD_VERSION, register_broker_record, register_controller_record,
+};
+use crate::image::topics::NO_LEADER;
 
 /// A directory that cannot be served by one node alone: found before anything is written to it.
 pub(super) fn check_single_node(
@@ -28,17 +30,29 @@ pub(super) fn check_single_node(
     node_id: i32,
 ) -> Result<(), ControllerError> {
     let refuse = |problem: String| {
-        Err(ControllerError::Directory { path: directories.metadata.path.clone(), problem })
+        Err(ControllerError::Directory {
+            path: directories.metadata.path.clone(),
+            problem,
+        })
     };
     let image = replay.image();
     if let Some(stranger) = replay.quorum().voters.iter().find(|(id, _)| *id != node_id) {
-        return refuse(format!("its metadata log has controller {} as a voter; one node has one", stranger.0));
+        return refuse(format!(
+            "its metadata log has controller {} as a voter; one node has one",
+            stranger.0
+        ));
     }
     if let Some(stranger) = image.brokers.keys().find(|id| **id != node_id) {
-        return refuse(format!("broker {stranger} is registered in it; unregister it in apache kafka first"));
+        return refuse(format!(
+            "broker {stranger} is registered in it; unregister it in apache kafka first"
+        ));
     }
     for topic in image.topics.iter() {
-        if let Some(index) = topic.partitions.iter().position(|partition| *partition.replicas != [node_id]) {
+        if let Some(index) = topic
+            .partitions
+            .iter()
+            .position(|partition| *partition.replicas != [node_id])
+        {
             return refuse(format!(
                 "partition {index} of topic {} has replicas {:?}, only [{node_id}] can be served",
                 topic.name, topic.partitions[index].replicas
@@ -49,13 +63,20 @@ pub(super) fn check_single_node(
 }
 
 fn supported_features() -> FeatureRanges {
-    SUPPORTED_FEATURES.iter().map(|feature| (Arc::from(feature.name), (feature.min, feature.max))).collect()
+    SUPPORTED_FEATURES
+        .iter()
+        .map(|feature| (Arc::from(feature.name), (feature.min, feature.max)))
+        .collect()
 }
 
 fn endpoint(listener: &Listener) -> EndpointImage {
     EndpointImage {
         listener_name: listener.name.clone(),
-        host: if listener.host.is_empty() { "localhost".into() } else { listener.host.clone() },
+        host: if listener.host.is_empty() {
+            "localhost".into()
+        } else {
+            listener.host.clone()
+        },
         port: listener.port,
         security_protocol: listener.security_protocol.code(),
     }
@@ -75,12 +96,18 @@ impl Decider<'_> {
         let mut records = RecordList::default();
         if in_transaction {
             let reason = Some("the controller that began it is gone");
-            records.push(MetadataRecord::AbortTransaction(AbortTransactionRecord { reason }), 0);
+            records.push(
+                MetadataRecord::AbortTransaction(AbortTransactionRecord { reason }),
+                0,
+            );
         }
         let mut features = (*self.image.features).clone();
         if features.metadata_version() == 0 {
             for (name, feature_level) in FORMAT_LEVELS {
-                records.push(MetadataRecord::FeatureLevel(FeatureLevelRecord { name, feature_level }), 0);
+                records.push(
+                    MetadataRecord::FeatureLevel(FeatureLevelRecord { name, feature_level }),
+                    0,
+                );
                 features.levels.insert(name.into(), feature_level);
             }
         }
@@ -104,9 +131,15 @@ impl Decider<'_> {
             endpoints: vec![endpoint(&self.config.controller_listener)],
             features: supported_features(),
         };
-        records.push(MetadataRecord::RegisterController(register_controller_record(&controller)), 0);
-        let mut log_directories: Vec<Uuid> =
-            directories.log_directories.iter().map(|directory| directory.id).collect();
+        records.push(
+            MetadataRecord::RegisterController(register_controller_record(&controller)),
+            0,
+        );
+        let mut log_directories: Vec<Uuid> = directories
+            .log_directories
+            .iter()
+            .map(|directory| directory.id)
+            .collect();
         log_directories.sort();
         let broker = BrokerImage {
             broker_id: self.config.node_id,
@@ -121,7 +154,10 @@ impl Decider<'_> {
             cordoned_log_directories: None,
         };
         let version = features.register_broker_record_version();
-        records.push(MetadataRecord::RegisterBroker(register_broker_record(&broker)), version);
+        records.push(
+            MetadataRecord::RegisterBroker(register_broker_record(&broker)),
+            version,
+        );
         let unfence = BrokerRegistrationChangeRecord {
             broker_id: self.config.node_id,
             broker_epoch,
@@ -136,19 +172,30 @@ impl Decider<'_> {
         let own = [self.config.node_id];
         for topic in self.image.topics.iter() {
             for (index, partition) in topic.partitions.iter().enumerate() {
-                let known = partition.directories.iter().all(|id| directories.path(*id).is_some());
+                let known = partition
+                    .directories
+                    .iter()
+                    .all(|id| directories.path(*id).is_some());
                 let change = PartitionChangeRecord {
                     partition_id: index as i32,
                     topic_id: topic.id,
                     leader: self.config.node_id,
                     isr: (*partition.isr != own).then(|| own.to_vec()),
-                    directories: (!known || partition.directories.len() != 1).then(|| vec![self.directory_id]),
-                    leader_recovery_state: if partition.leader_recovery_state == 0 { -1 } else { 0 },
-                    eligible_leader_replicas: has_elr(partition).then(Vec::new),
-                    last_known_elr: has_elr(partition).then(Vec::new),
+                    directories: (!known || partition.directories.len() != 1)
+                        .then(|| vec![self.directory_id]),
+                    leader_recovery_state: if partition.leader_recovery_state == 0 {
+                        -1
+                    } else {
+                        0
+                    },
+                    eligible_leader_replicas: partition.has_elr().then(Vec::new),
+                    last_known_elr: partition.has_elr().then(Vec::new),
                     ..Default::default()
                 };
-                records.push(MetadataRecord::PartitionChange(change), PARTITION_CHANGE_RECORD_VERSION);
+                records.push(
+                    MetadataRecord::PartitionChange(change),
+                    PARTITION_CHANGE_RECORD_VERSION,
+                );
             }
         }
     }
@@ -175,7 +222,10 @@ impl Decider<'_> {
                     leader: NO_LEADER,
                     ..Default::default()
                 };
-                records.push(MetadataRecord::PartitionChange(leaderless), PARTITION_CHANGE_RECORD_VERSION);
+                records.push(
+                    MetadataRecord::PartitionChange(leaderless),
+                    PARTITION_CHANGE_RECORD_VERSION,
+                );
             }
         }
         records.push(change(1, 0), 0);
@@ -183,22 +233,23 @@ impl Decider<'_> {
     }
 }
 
-fn has_elr(partition: &PartitionImage) -> bool {
-    !partition.eligible_leader_replicas.is_empty() || !partition.last_known_elr.is_empty()
-}
-
 /// The directory of this node that holds the fewest partitions.
 pub(super) fn emptiest_directory(image: &MetadataImage, directories: &Directories) -> Uuid {
     if let [only] = &*directories.log_directories {
         return only.id;
     }
-    let mut counts: BTreeMap<Uuid, usize> =
-        directories.log_directories.iter().map(|directory| (directory.id, 0)).collect();
+    let mut counts: BTreeMap<Uuid, usize> = directories
+        .log_directories
+        .iter()
+        .map(|directory| (directory.id, 0))
+        .collect();
     for partition in image.topics.iter().flat_map(|topic| &topic.partitions) {
         if let Some(count) = partition.directories.first().and_then(|id| counts.get_mut(id)) {
             *count += 1;
         }
     }
     let emptiest = counts.into_iter().min_by_key(|(_, count)| *count);
-    emptiest.map(|(id, _)| id).expect("there is at least one log directory")
+    emptiest
+        .map(|(id, _)| id)
+        .expect("there is at least one log directory")
 }

@@ -42,16 +42,28 @@ const VALUE_BYTES_MAX: usize = i16::MAX as usize;
 
 impl Decider<'_> {
     /// Decides about every resource of an IncrementalAlterConfigs request, in the request's order.
-    pub fn alter_configs_incrementally(&self, changes: &[ConfigChange]) -> (RecordList, Vec<Result<(), Refusal>>) {
+    pub fn alter_configs_incrementally(
+        &self,
+        changes: &[ConfigChange],
+    ) -> (RecordList, Vec<Result<(), Refusal>>) {
         let mut records = RecordList::default();
-        let results = changes.iter().map(|change| self.alter_resource(change, &mut records)).collect();
+        let results = changes
+            .iter()
+            .map(|change| self.alter_resource(change, &mut records))
+            .collect();
         (records, results)
     }
 
     /// Decides about every resource of an AlterConfigs request, in the request's order.
-    pub fn replace_configs(&self, replacements: &[ConfigReplacement]) -> (RecordList, Vec<Result<(), Refusal>>) {
+    pub fn replace_configs(
+        &self,
+        replacements: &[ConfigReplacement],
+    ) -> (RecordList, Vec<Result<(), Refusal>>) {
         let mut records = RecordList::default();
-        let results = replacements.iter().map(|change| self.replace_resource(change, &mut records)).collect();
+        let results = replacements
+            .iter()
+            .map(|change| self.replace_resource(change, &mut records))
+            .collect();
         (records, results)
     }
 
@@ -74,8 +86,12 @@ impl Decider<'_> {
             let value = match operation {
                 ConfigOperation::Set(value) => Some(Arc::from(value.as_str())),
                 ConfigOperation::Delete => None,
-                ConfigOperation::Append(elements) => Some(self.edit_list(change, &current, &key, elements, true)?),
-                ConfigOperation::Subtract(elements) => Some(self.edit_list(change, &current, &key, elements, false)?),
+                ConfigOperation::Append(elements) => {
+                    Some(self.edit_list(change, &current, &key, elements, true)?)
+                }
+                ConfigOperation::Subtract(elements) => {
+                    Some(self.edit_list(change, &current, &key, elements, false)?)
+                }
             };
             match &value {
                 Some(value) => next.insert(key.clone(), value.clone()),
@@ -106,7 +122,11 @@ impl Decider<'_> {
         }
         let default = row.and_then(|row| row.default).unwrap_or_default();
         let start = current.get(key).map_or(default, |value| value);
-        let mut list: Vec<&str> = start.split(',').map(str::trim).filter(|element| !element.is_empty()).collect();
+        let mut list: Vec<&str> = start
+            .split(',')
+            .map(str::trim)
+            .filter(|element| !element.is_empty())
+            .collect();
         for element in elements.split(',').map(str::trim) {
             match (append, list.iter().position(|known| *known == element)) {
                 (true, None) => list.push(element),
@@ -168,8 +188,9 @@ impl Decider<'_> {
         next: &ConfigValues,
     ) -> Result<(), Refusal> {
         let invalid = |message: String| Err(Refusal::new(ErrorCode::InvalidConfig, message));
-        if let Some((key, value)) =
-            touched.iter().find_map(|(key, value)| Some((key, value.as_ref()?)).filter(|(_, v)| v.len() > VALUE_BYTES_MAX))
+        if let Some((key, value)) = touched
+            .iter()
+            .find_map(|(key, value)| Some((key, value.as_ref()?)).filter(|(_, v)| v.len() > VALUE_BYTES_MAX))
         {
             return invalid(format!(
                 "value of {key} has {} bytes, {VALUE_BYTES_MAX} are allowed",
@@ -181,7 +202,10 @@ impl Decider<'_> {
             ConfigResourceType::Broker => self.check_broker(resource, touched, next),
             ConfigResourceType::Group => {
                 if resource.name.is_empty() {
-                    return Err(Refusal::new(ErrorCode::InvalidRequest, "Default group resources are not allowed."));
+                    return Err(Refusal::new(
+                        ErrorCode::InvalidRequest,
+                        "Default group resources are not allowed.",
+                    ));
                 }
                 match config::values_error(resource.resource_type, next) {
                     Some(problem) => invalid(problem),
@@ -205,7 +229,10 @@ impl Decider<'_> {
 
     fn check_topic(&self, name: &str, next: &ConfigValues) -> Result<(), Refusal> {
         if name.is_empty() {
-            return Err(Refusal::new(ErrorCode::InvalidRequest, "Default topic resources are not allowed."));
+            return Err(Refusal::new(
+                ErrorCode::InvalidRequest,
+                "Default topic resources are not allowed.",
+            ));
         }
         if let Some(problem) = topic_name_problem(name) {
             return Err(Refusal::new(ErrorCode::InvalidTopicException, problem));
@@ -238,7 +265,10 @@ impl Decider<'_> {
             if node_id != self.config.node_id {
                 return Err(Refusal::new(
                     ErrorCode::InvalidRequest,
-                    format!("Unexpected broker id, expected {}, but received {node_id}", self.config.node_id),
+                    format!(
+                        "Unexpected broker id, expected {}, but received {node_id}",
+                        self.config.node_id
+                    ),
                 ));
             }
         }

@@ -26,7 +26,12 @@ fn open(disk: &MemoryDisk, seed: u64) -> Result<Controller, ControllerError> {
 }
 
 fn topic(name: &str) -> NewTopic {
-    NewTopic { name: name.to_owned(), partition_count: 3, replication_factor: 1, ..NewTopic::default() }
+    NewTopic {
+        name: name.to_owned(),
+        partition_count: 3,
+        replication_factor: 1,
+        ..NewTopic::default()
+    }
 }
 
 /// Names of topics that must be there, and one that may be.
@@ -41,16 +46,29 @@ fn run(disk: &MemoryDisk, seed: u64, expected: &mut Expected) -> Result<(), Cont
     let mut controller = open(disk, seed)?;
     for round in 0..6 {
         let name = format!("t{seed}-{round}");
-        controller.create_topics(&[topic(&name)], false, NOW)?.unwrap().remove(0).unwrap();
+        controller
+            .create_topics(&[topic(&name)], false, NOW)?
+            .unwrap()
+            .remove(0)
+            .unwrap();
         expected.acknowledged.push(name.clone());
         let operations = vec![("retention.ms".to_owned(), ConfigOperation::Set(round.to_string()))];
-        let change = ConfigChange { resource: ConfigResource::topic(&name), operations };
-        controller.alter_configs_incrementally(&[change], false, NOW)?.remove(0).unwrap();
+        let change = ConfigChange {
+            resource: ConfigResource::topic(&name),
+            operations,
+        };
+        controller
+            .alter_configs_incrementally(&[change], false, NOW)?
+            .remove(0)
+            .unwrap();
         if round == 3 {
             let victim = expected.acknowledged.remove(0);
             // Whether it is gone is open until the answer.
             expected.deleted.push(victim.clone());
-            let delete = TopicToDelete { name: Some(victim), id: Uuid::ZERO };
+            let delete = TopicToDelete {
+                name: Some(victim),
+                id: Uuid::ZERO,
+            };
             assert_eq!(controller.delete_topics(&[delete], NOW)?[0].refusal, None);
         }
     }
@@ -71,15 +89,33 @@ fn whatever_was_acknowledged_survives_a_power_cut_at_any_moment() {
         disk.power_cut();
         let mut controller = open(&disk, 2).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
         for name in &expected.acknowledged {
-            let topic = controller.image().topic(name).unwrap_or_else(|| panic!("cut at {cut}: {name} is gone"));
-            assert_eq!((topic.partitions.len(), topic.partitions[2].leader), (3, 1), "cut at {cut}");
+            let topic = controller
+                .image()
+                .topic(name)
+                .unwrap_or_else(|| panic!("cut at {cut}: {name} is gone"));
+            assert_eq!(
+                (topic.partitions.len(), topic.partitions[2].leader),
+                (3, 1),
+                "cut at {cut}"
+            );
         }
         let extra = controller.image().topics.len() - expected.acknowledged.len();
-        assert!(extra <= 1 + expected.deleted.len(), "cut at {cut}: {extra} topics nobody asked for");
+        assert!(
+            extra <= 1 + expected.deleted.len(),
+            "cut at {cut}: {extra} topics nobody asked for"
+        );
         // It is not only readable: it goes on.
-        controller.create_topics(&[topic("after")], false, NOW).unwrap().unwrap().remove(0).unwrap();
+        controller
+            .create_topics(&[topic("after")], false, NOW)
+            .unwrap()
+            .unwrap()
+            .remove(0)
+            .unwrap();
         drop(controller);
-        assert!(open(&disk, 3).unwrap().image().topic("after").is_some(), "cut at {cut}");
+        assert!(
+            open(&disk, 3).unwrap().image().topic("after").is_some(),
+            "cut at {cut}"
+        );
     }
 }
 
@@ -87,14 +123,22 @@ fn whatever_was_acknowledged_survives_a_power_cut_at_any_moment() {
 fn a_full_disk_refuses_changes_until_there_is_space() {
     let disk = MemoryDisk::new(7);
     let mut controller = open(&disk, 1).unwrap();
-    controller.create_topics(&[topic("before")], false, NOW).unwrap().unwrap().remove(0).unwrap();
+    controller
+        .create_topics(&[topic("before")], false, NOW)
+        .unwrap()
+        .unwrap()
+        .remove(0)
+        .unwrap();
     disk.set_capacity(Some(disk.used_bytes()));
     let mut failed = 0;
     // Space that was reserved ahead is used up first.
     for round in 0..2_000 {
         let result = controller.create_topics(&[topic(&format!("t{round}"))], false, NOW);
         if let Err(error) = result {
-            assert!(matches!(error, ControllerError::Log(LogError::NoSpace { .. })), "{error}");
+            assert!(
+                matches!(error, ControllerError::Log(LogError::NoSpace { .. })),
+                "{error}"
+            );
             assert!(controller.image().topic(&format!("t{round}")).is_none());
             failed += 1;
             if failed == 3 {
@@ -104,23 +148,51 @@ fn a_full_disk_refuses_changes_until_there_is_space() {
     }
     assert_eq!(failed, 3);
     disk.set_capacity(None);
-    controller.create_topics(&[topic("after")], false, NOW).unwrap().unwrap().remove(0).unwrap();
-    let names: Vec<String> = controller.image().topics.iter().map(|topic| topic.name.to_string()).collect();
+    controller
+        .create_topics(&[topic("after")], false, NOW)
+        .unwrap()
+        .unwrap()
+        .remove(0)
+        .unwrap();
+    let names: Vec<String> = controller
+        .image()
+        .topics
+        .iter()
+        .map(|topic| topic.name.to_string())
+        .collect();
     drop(controller);
     let controller = open(&disk, 2).unwrap();
-    assert_eq!(controller.image().topics.iter().map(|topic| topic.name.to_string()).collect::<Vec<_>>(), names);
+    assert_eq!(
+        controller
+            .image()
+            .topics
+            .iter()
+            .map(|topic| topic.name.to_string())
+            .collect::<Vec<_>>(),
+        names
+    );
 }
 
 #[test]
 fn after_a_failed_sync_nothing_more_is_written() {
     let disk = MemoryDisk::new(9);
     let mut controller = open(&disk, 1).unwrap();
-    controller.create_topics(&[topic("before")], false, NOW).unwrap().unwrap().remove(0).unwrap();
+    controller
+        .create_topics(&[topic("before")], false, NOW)
+        .unwrap()
+        .unwrap()
+        .remove(0)
+        .unwrap();
     disk.fail_next_sync();
     assert!(controller.create_topics(&[topic("lost")], false, NOW).is_err());
     assert!(controller.image().topic("lost").is_none());
-    let error = controller.create_topics(&[topic("later")], false, NOW).unwrap_err();
-    assert!(matches!(error, ControllerError::Log(LogError::Poisoned { .. })), "{error}");
+    let error = controller
+        .create_topics(&[topic("later")], false, NOW)
+        .unwrap_err();
+    assert!(
+        matches!(error, ControllerError::Log(LogError::Poisoned { .. })),
+        "{error}"
+    );
     drop(controller);
     disk.power_cut();
     let controller = open(&disk, 2).unwrap();
@@ -132,8 +204,18 @@ fn a_validation_leaves_no_trace() {
     let disk = MemoryDisk::new(3);
     let mut controller = open(&disk, 1).unwrap();
     let operations = disk.operations();
-    controller.create_topics(&[topic("a")], true, NOW).unwrap().unwrap().remove(0).unwrap();
-    let refused = controller.create_topics(&[topic("../x")], false, NOW).unwrap().unwrap().remove(0).unwrap_err();
+    controller
+        .create_topics(&[topic("a")], true, NOW)
+        .unwrap()
+        .unwrap()
+        .remove(0)
+        .unwrap();
+    let refused = controller
+        .create_topics(&[topic("../x")], false, NOW)
+        .unwrap()
+        .unwrap()
+        .remove(0)
+        .unwrap_err();
     assert_eq!(refused.code, ErrorCode::InvalidTopicException);
     assert_eq!(disk.operations(), operations);
 }

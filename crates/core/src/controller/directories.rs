@@ -32,14 +32,19 @@ impl Directories {
     /// Reads who owns the directories, and claims those that nobody owns yet.
     ///
     /// - Errors: a directory of another node or cluster, or one that holds data without saying whose.
-    pub fn open(disk: &dyn Disk, config: &NodeConfig, random: &Random) -> Result<Directories, ControllerError> {
+    pub fn open(
+        disk: &dyn Disk,
+        config: &NodeConfig,
+        random: &Random,
+    ) -> Result<Directories, ControllerError> {
         let mut paths = config.log_directories.clone();
         if !paths.contains(&config.metadata_directory) {
             paths.push(config.metadata_directory.clone());
         }
         let mut found = Vec::with_capacity(paths.len());
         for path in &paths {
-            disk.create_directories(path).map_err(|source| io_error("create", path, source))?;
+            disk.create_directories(path)
+                .map_err(|source| io_error("create", path, source))?;
             found.push(MetaProperties::read(disk, path)?);
         }
         let cluster_id = found
@@ -54,13 +59,19 @@ impl Directories {
                 Some(meta) => owned(disk, path, &meta, &cluster_id, config.node_id, random)?,
                 None => claim(disk, path, &cluster_id, config.node_id, random)?,
             };
-            if identified.iter().any(|other: &IdentifiedDirectory| other.id == id) {
+            if identified
+                .iter()
+                .any(|other: &IdentifiedDirectory| other.id == id)
+            {
                 return Err(ControllerError::Directory {
                     path: path.clone(),
                     problem: format!("has directory.id {id}, which another log directory has, too"),
                 });
             }
-            identified.push(IdentifiedDirectory { path: path.clone(), id });
+            identified.push(IdentifiedDirectory {
+                path: path.clone(),
+                id,
+            });
         }
         let metadata = identified
             .iter()
@@ -68,11 +79,18 @@ impl Directories {
             .expect("the metadata directory is among them")
             .clone();
         identified.truncate(config.log_directories.len());
-        Ok(Directories { cluster_id, log_directories: identified, metadata })
+        Ok(Directories {
+            cluster_id,
+            log_directories: identified,
+            metadata,
+        })
     }
 
     pub fn path(&self, id: Uuid) -> Option<&Path> {
-        self.log_directories.iter().find(|directory| directory.id == id).map(|directory| &*directory.path)
+        self.log_directories
+            .iter()
+            .find(|directory| directory.id == id)
+            .map(|directory| &*directory.path)
     }
 }
 
@@ -84,19 +102,34 @@ fn owned(
     node_id: i32,
     random: &Random,
 ) -> Result<Uuid, ControllerError> {
-    let refuse = |problem| Err(ControllerError::Directory { path: path.to_path_buf(), problem });
+    let refuse = |problem| {
+        Err(ControllerError::Directory {
+            path: path.to_path_buf(),
+            problem,
+        })
+    };
     if meta.node_id != node_id {
-        return refuse(format!("belongs to node {}, this is node {node_id}: set node.id={}", meta.node_id, meta.node_id));
+        return refuse(format!(
+            "belongs to node {}, this is node {node_id}: set node.id={}",
+            meta.node_id, meta.node_id
+        ));
     }
     if meta.cluster_id != cluster_id {
-        return refuse(format!("belongs to cluster {}, another log directory to {cluster_id}", meta.cluster_id));
+        return refuse(format!(
+            "belongs to cluster {}, another log directory to {cluster_id}",
+            meta.cluster_id
+        ));
     }
     if let Some(id) = meta.directory_id {
         return Ok(id);
     }
     // Directories that began their life before Kafka 3.7.
     let id = random.uuid();
-    MetaProperties { directory_id: Some(id), ..meta.clone() }.write(disk, path)?;
+    MetaProperties {
+        directory_id: Some(id),
+        ..meta.clone()
+    }
+    .write(disk, path)?;
     Ok(id)
 }
 
@@ -108,20 +141,31 @@ fn claim(
     node_id: i32,
     random: &Random,
 ) -> Result<Uuid, ControllerError> {
-    if disk.exists(&path.join(METADATA_DIRECTORY)) || disk.exists(&path.join(checkpoint::HIGH_WATERMARK_FILE)) {
+    if disk.exists(&path.join(METADATA_DIRECTORY)) || disk.exists(&path.join(checkpoint::HIGH_WATERMARK_FILE))
+    {
         return Err(ControllerError::Directory {
             path: path.to_path_buf(),
             problem: "holds data, but no meta.properties that says whose".to_owned(),
         });
     }
     let id = random.uuid();
-    MetaProperties { cluster_id: cluster_id.to_owned(), node_id, directory_id: Some(id) }.write(disk, path)?;
+    MetaProperties {
+        cluster_id: cluster_id.to_owned(),
+        node_id,
+        directory_id: Some(id),
+    }
+    .write(disk, path)?;
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        disk.sync_directory(parent).map_err(|source| io_error("sync", parent, source))?;
+        disk.sync_directory(parent)
+            .map_err(|source| io_error("sync", parent, source))?;
     }
     Ok(id)
 }
 
 pub(super) fn io_error(doing: &'static str, path: &Path, source: std::io::Error) -> ControllerError {
-    ControllerError::Log(LogError::Io { doing, path: path.to_path_buf(), source: source.into() })
+    ControllerError::Log(LogError::Io {
+        doing,
+        path: path.to_path_buf(),
+        source: source.into(),
+    })
 }

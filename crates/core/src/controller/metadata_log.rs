@@ -54,7 +54,10 @@ impl MetadataLog {
     ) -> Result<MetadataLog, ControllerError> {
         let directory = metadata_directory.join(METADATA_DIRECTORY);
         format(&*disk, &directory, voter, now)?;
-        let snapshot = snapshot_file::list(&*disk, &directory)?.last().copied().unwrap_or(SnapshotId::BOOTSTRAP);
+        let snapshot = snapshot_file::list(&*disk, &directory)?
+            .last()
+            .copied()
+            .unwrap_or(SnapshotId::BOOTSTRAP);
         let options = OpenOptions {
             // The records since the snapshot are few, and reading them is what a start does anyway.
             clean_shutdown: false,
@@ -63,7 +66,14 @@ impl MetadataLog {
             now_ms: now.0,
         };
         let (log, _report) = PartitionLog::open(disk.clone(), &directory, log_config(config), options)?;
-        let mut opened = MetadataLog { disk, directory, log, leader_epoch: 0, snapshot, bytes_since_snapshot: 0 };
+        let mut opened = MetadataLog {
+            disk,
+            directory,
+            log,
+            leader_epoch: 0,
+            snapshot,
+            bytes_since_snapshot: 0,
+        };
         opened.replay_snapshot(replay)?;
         opened.replay_log(replay)?;
         opened.leader_epoch = opened.last_known_epoch()?;
@@ -110,12 +120,16 @@ impl MetadataLog {
                 .read(offset, READ_BYTES, true, self.log.end(), ReadMode::Blocking)
                 .map_err(|error| ControllerError::Read(error.to_string()))?;
             let Read::Region(found) = read else {
-                return Err(ControllerError::Read(format!("no record at offset {offset}, the log ends at {end}")));
+                return Err(ControllerError::Read(format!(
+                    "no record at offset {offset}, the log ends at {end}"
+                )));
             };
             let bytes = read_region(&self.directory, &found.region)?;
             let next = self.replay_region(replay, &bytes, offset)?;
             if next == offset {
-                return Err(ControllerError::Read(format!("no whole batch at offset {offset}")));
+                return Err(ControllerError::Read(format!(
+                    "no whole batch at offset {offset}"
+                )));
             }
             offset = next;
         }
@@ -123,7 +137,12 @@ impl MetadataLog {
     }
 
     /// Applies the whole batches of a region; returns the offset behind them.
-    fn replay_region(&mut self, replay: &mut Replay, bytes: &[u8], from: i64) -> Result<i64, ControllerError> {
+    fn replay_region(
+        &mut self,
+        replay: &mut Replay,
+        bytes: &[u8],
+        from: i64,
+    ) -> Result<i64, ControllerError> {
         let mut offset = from;
         for batch in batches(bytes) {
             let batch = match batch {
@@ -132,9 +151,9 @@ impl MetadataLog {
                 Err(BatchError::Truncated { .. }) => break,
                 Err(error) => return Err(ControllerError::Read(format!("at offset {offset}: {error}"))),
             };
-            batch
-                .verify_checksum()
-                .map_err(|error| ControllerError::Read(format!("at offset {}: {error}", batch.header.base_offset)))?;
+            batch.verify_checksum().map_err(|error| {
+                ControllerError::Read(format!("at offset {}: {error}", batch.header.base_offset))
+            })?;
             if batch.header.last_offset() < from {
                 continue;
             }
@@ -147,19 +166,35 @@ impl MetadataLog {
 
     fn last_known_epoch(&self) -> Result<i32, ControllerError> {
         let stored = QuorumState::read(&*self.disk, &self.directory)?.map_or(0, |state| state.leader_epoch);
-        let in_log = self.log.leader_epochs().latest().map_or(0, |entry| entry.leader_epoch);
+        let in_log = self
+            .log
+            .leader_epochs()
+            .latest()
+            .map_or(0, |entry| entry.leader_epoch);
         Ok(stored.max(in_log).max(self.snapshot.epoch))
     }
 
     /// Begins a new epoch: raised and persisted before anything is written in it.
-    pub fn begin_epoch(&mut self, node_id: i32, kraft_version: i16, now: Timestamp) -> Result<(), ControllerError> {
+    pub fn begin_epoch(
+        &mut self,
+        node_id: i32,
+        kraft_version: i16,
+        now: Timestamp,
+    ) -> Result<(), ControllerError> {
         let leader_epoch = self.leader_epoch + 1;
-        let state = QuorumState { leader_id: node_id, leader_epoch, data_version: kraft_version.min(1) };
+        let state = QuorumState {
+            leader_id: node_id,
+            leader_epoch,
+            data_version: kraft_version.min(1),
+        };
         state.write(&*self.disk, &self.directory)?;
         self.leader_epoch = leader_epoch;
         let change = ControlRecord::leader_change(node_id, &[node_id], &[node_id]);
-        let options =
-            BatchOptions { base_offset: self.log.end_offset(), leader_epoch, ..BatchOptions::default() };
+        let options = BatchOptions {
+            base_offset: self.log.end_offset(),
+            leader_epoch,
+            ..BatchOptions::default()
+        };
         self.append(&[control_batch(options, now.0, &[change])], now)
     }
 
@@ -171,7 +206,11 @@ impl MetadataLog {
         let mut built = Vec::new();
         let mut values = records.values.iter().peekable();
         while values.peek().is_some() {
-            let options = BatchOptions { base_offset, leader_epoch: self.leader_epoch, ..BatchOptions::default() };
+            let options = BatchOptions {
+                base_offset,
+                leader_epoch: self.leader_epoch,
+                ..BatchOptions::default()
+            };
             let mut builder = BatchBuilder::new(options);
             while let Some(value) = values.next_if(|value| {
                 builder.record_count() == 0 || builder.uncompressed_bytes() + value.len() < BATCH_BYTES_MAX
@@ -191,11 +230,16 @@ impl MetadataLog {
             let batch = Batch::parse(bytes).map_err(|error| ControllerError::Read(error.to_string()))?;
             parsed.push(BatchToAppend::from(batch));
         }
-        debug_assert_eq!(parsed.first().map(|batch| batch.header.base_offset), Some(self.log.end_offset()));
-        self.log.append(&parsed, self.leader_epoch, now.0).map_err(|error| match error {
-            AppendError::Log(error) => ControllerError::Log(error),
-            error => ControllerError::Read(error.to_string()),
-        })?;
+        debug_assert_eq!(
+            parsed.first().map(|batch| batch.header.base_offset),
+            Some(self.log.end_offset())
+        );
+        self.log
+            .append(&parsed, self.leader_epoch, now.0)
+            .map_err(|error| match error {
+                AppendError::Log(error) => ControllerError::Log(error),
+                error => ControllerError::Read(error.to_string()),
+            })?;
         self.bytes_since_snapshot += built.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
         Ok(())
     }
@@ -225,13 +269,23 @@ impl MetadataLog {
         now: Timestamp,
     ) -> Result<(), ControllerError> {
         let provenance = replay.image().provenance;
-        let id = SnapshotId { end_offset: provenance.last_offset + 1, epoch: provenance.last_epoch };
+        let id = SnapshotId {
+            end_offset: provenance.last_offset + 1,
+            epoch: provenance.last_epoch,
+        };
         if id == self.snapshot {
             return Ok(());
         }
         let voter = (replay.quorum().kraft_version > 0).then_some(voter);
         let records = records_of(replay.image());
-        snapshot_file::write(&*self.disk, &self.directory, id, voter, &records, provenance.last_timestamp_ms)?;
+        snapshot_file::write(
+            &*self.disk,
+            &self.directory,
+            id,
+            voter,
+            &records,
+            provenance.last_timestamp_ms,
+        )?;
         self.snapshot = id;
         self.bytes_since_snapshot = 0;
         self.remove_what_the_snapshot_replaces(now)
@@ -247,7 +301,9 @@ impl MetadataLog {
         for id in snapshot_file::list(&*self.disk, &self.directory)? {
             if id < self.snapshot {
                 let path = id.path(&self.directory);
-                self.disk.remove_file(&path).map_err(|source| io_error("remove", &path, source))?;
+                self.disk
+                    .remove_file(&path)
+                    .map_err(|source| io_error("remove", &path, source))?;
             }
         }
         Ok(())
@@ -285,8 +341,10 @@ fn format(
 ) -> Result<(), ControllerError> {
     let parent = directory.parent().expect("it lies in a log directory");
     if !disk.exists(directory) {
-        disk.create_directories(directory).map_err(|source| io_error("create", directory, source))?;
-        disk.sync_directory(parent).map_err(|source| io_error("sync", parent, source))?;
+        disk.create_directories(directory)
+            .map_err(|source| io_error("create", directory, source))?;
+        disk.sync_directory(parent)
+            .map_err(|source| io_error("sync", parent, source))?;
     }
     match read_partition_metadata(disk, directory)? {
         Some(Uuid::METADATA_TOPIC_ID) => {}
@@ -298,14 +356,27 @@ fn format(
         }
         None => write_partition_metadata(disk, directory, Uuid::METADATA_TOPIC_ID)?,
     }
-    let entries = disk.list(directory).map_err(|source| io_error("list", directory, source))?;
+    let entries = disk
+        .list(directory)
+        .map_err(|source| io_error("list", directory, source))?;
     let is_new = !entries.iter().any(|entry| {
-        let name = entry.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = entry
+            .path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         name.ends_with(".log") || SnapshotId::parse(name).is_some()
     });
     if is_new {
         let nothing = RecordList::default();
-        snapshot_file::write(disk, directory, SnapshotId::BOOTSTRAP, Some(voter), &nothing, now.0)?;
+        snapshot_file::write(
+            disk,
+            directory,
+            SnapshotId::BOOTSTRAP,
+            Some(voter),
+            &nothing,
+            now.0,
+        )?;
     }
     Ok(())
 }

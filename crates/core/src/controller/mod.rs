@@ -37,7 +37,7 @@ use ottla_wire::primitives::Uuid;
 use tracing::warn;
 
 use crate::config::NodeConfig;
-use crate::image::delta::ImageError;
+use crate::image::error::ImageError;
 use crate::image::record::RecordList;
 use crate::image::replay::Replay;
 use crate::image::{MetadataImage, Provenance};
@@ -58,7 +58,10 @@ pub enum ControllerError {
     /// The metadata log cannot be read.
     Read(String),
     /// A log directory that this node must not use.
-    Directory { path: PathBuf, problem: String },
+    Directory {
+        path: PathBuf,
+        problem: String,
+    },
 }
 
 impl From<LogError> for ControllerError {
@@ -135,8 +138,20 @@ impl Controller {
         let voter = own_voter(&config, &directories);
         let path = directories.metadata.path.clone();
         let log = MetadataLog::open(disk.clone(), &path, voter, &config, &mut replay, now)?;
-        let mut controller = Controller { disk, config, random, directories, log, replay, broker_epoch: -1 };
-        activation::check_single_node(&controller.replay, &controller.directories, controller.config.node_id)?;
+        let mut controller = Controller {
+            disk,
+            config,
+            random,
+            directories,
+            log,
+            replay,
+            broker_epoch: -1,
+        };
+        activation::check_single_node(
+            &controller.replay,
+            &controller.directories,
+            controller.config.node_id,
+        )?;
         controller.activate(now)?;
         Ok(controller)
     }
@@ -147,8 +162,12 @@ impl Controller {
         self.broker_epoch = self.log.end_offset();
         let in_transaction = self.replay.in_transaction();
         let incarnation_id = self.random.uuid();
-        let records =
-            self.decider().activate(self.broker_epoch, incarnation_id, &self.directories, in_transaction);
+        let records = self.decider().activate(
+            self.broker_epoch,
+            incarnation_id,
+            &self.directories,
+            in_transaction,
+        );
         self.write(&records, Atomicity::EachBatch, now)?;
         self.replay.take_changes();
         Ok(())
@@ -170,11 +189,20 @@ impl Controller {
     fn decider(&self) -> Decider<'_> {
         let image = self.replay.image();
         let directory_id = activation::emptiest_directory(image, &self.directories);
-        Decider { image, config: &self.config, directory_id }
+        Decider {
+            image,
+            config: &self.config,
+            directory_id,
+        }
     }
 
     /// Makes `records` durable and the image what they say.
-    fn write(&mut self, records: &RecordList, atomicity: Atomicity, now: Timestamp) -> Result<(), ControllerError> {
+    fn write(
+        &mut self,
+        records: &RecordList,
+        atomicity: Atomicity,
+        now: Timestamp,
+    ) -> Result<(), ControllerError> {
         if records.is_empty() {
             return Ok(());
         }
@@ -213,7 +241,6 @@ impl Controller {
     /// Creates topics, or only says whether it would.
     ///
     /// - Shape: results are parallel to `topics`; `Ok(Err(_))` refuses the request as a whole.
-    #[expect(clippy::type_complexity, reason = "one nesting per kind of refusal, each answered differently")]
     pub fn create_topics(
         &mut self,
         topics: &[NewTopic],
@@ -327,7 +354,9 @@ fn own_voter<'a>(config: &'a NodeConfig, directories: &Directories) -> OwnVoter<
 /// The same records between the marks of a metadata transaction (KIP-866).
 fn in_transaction(records: &RecordList) -> RecordList {
     let mut wrapped = RecordList::default();
-    let begin = BeginTransactionRecord { name: Some("change of more than one batch") };
+    let begin = BeginTransactionRecord {
+        name: Some("change of more than one batch"),
+    };
     wrapped.push(MetadataRecord::BeginTransaction(begin), 0);
     wrapped.append(records.clone());
     wrapped.push(MetadataRecord::EndTransaction(EndTransactionRecord {}), 0);

@@ -22,29 +22,44 @@ impl QuorumState {
     /// `None` without the file.
     pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<QuorumState>, LogError> {
         let path = directory.join(QUORUM_STATE_FILE);
-        let Some(bytes) = read_file(disk, &path)? else { return Ok(None) };
+        let Some(bytes) = read_file(disk, &path)? else {
+            return Ok(None);
+        };
         let text = String::from_utf8_lossy(&bytes);
-        let corrupt =
-            |field: &str| LogError::Corrupt { path: path.clone(), position: 0, reason: format!("no number in {field}") };
+        let corrupt = |field: &str| LogError::Corrupt {
+            path: path.clone(),
+            position: 0,
+            reason: format!("no number in {field}"),
+        };
         let number = |field: &'static str| number_field(&text, field);
         Ok(Some(QuorumState {
             leader_id: number("leaderId").and_then(|id| id.try_into().ok()).unwrap_or(-1),
             leader_epoch: number("leaderEpoch")
                 .and_then(|epoch| epoch.try_into().ok())
                 .ok_or_else(|| corrupt("leaderEpoch"))?,
-            data_version: number("data_version").and_then(|version| version.try_into().ok()).unwrap_or(0),
+            data_version: number("data_version")
+                .and_then(|version| version.try_into().ok())
+                .unwrap_or(0),
         }))
     }
 
     /// Durable when this returns.
     pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), LogError> {
-        write_file(disk, &directory.join(QUORUM_STATE_FILE), self.to_string().as_bytes())
+        write_file(
+            disk,
+            &directory.join(QUORUM_STATE_FILE),
+            self.to_string().as_bytes(),
+        )
     }
 }
 
 impl fmt::Display for QuorumState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let QuorumState { leader_id, leader_epoch, data_version } = self;
+        let QuorumState {
+            leader_id,
+            leader_epoch,
+            data_version,
+        } = self;
         if *data_version == 0 {
             return write!(
                 f,
@@ -63,8 +78,15 @@ impl fmt::Display for QuorumState {
 // One flat object with known names: no more of JSON is needed.
 fn number_field(text: &str, field: &str) -> Option<i64> {
     let quoted = format!("\"{field}\"");
-    let rest = text.split_once(quoted.as_str())?.1.trim_start().strip_prefix(':')?.trim_start();
-    let end = rest.find(|c: char| c != '-' && !c.is_ascii_digit()).unwrap_or(rest.len());
+    let rest = text
+        .split_once(quoted.as_str())?
+        .1
+        .trim_start()
+        .strip_prefix(':')?
+        .trim_start();
+    let end = rest
+        .find(|c: char| c != '-' && !c.is_ascii_digit())
+        .unwrap_or(rest.len());
     rest[..end].parse().ok()
 }
 
@@ -75,7 +97,11 @@ mod tests {
     #[test]
     fn kafkas_file_is_read_and_written_alike() {
         let kafkas = include_str!("../../tests/golden/metadata-4.3.0/quorum-state");
-        let state = QuorumState { leader_id: 1, leader_epoch: 1, data_version: 1 };
+        let state = QuorumState {
+            leader_id: 1,
+            leader_epoch: 1,
+            data_version: 1,
+        };
         assert_eq!(state.to_string(), kafkas);
         assert_eq!(number_field(kafkas, "leaderEpoch"), Some(1));
         assert_eq!(number_field("{ \"leaderEpoch\" : 12 }", "leaderEpoch"), Some(12));

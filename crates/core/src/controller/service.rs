@@ -20,7 +20,8 @@ pub fn submit<T: Send + 'static>(
 ) -> Arc<Slot<Result<T, Refusal>>> {
     let slot = Arc::new(Slot::default());
     let filled = slot.clone();
-    node.executor().control(Box::new(move |node| filled.fill(run(node, job))));
+    node.executor()
+        .control(Box::new(move |node| filled.fill(run(node, job))));
     slot
 }
 
@@ -58,7 +59,11 @@ where
         deadline: Option<Moment>,
         write: W,
     ) -> Box<dyn PendingReply> {
-        Box::new(ControllerReply { slot, deadline, write: Some(write) })
+        Box::new(ControllerReply {
+            slot,
+            deadline,
+            write: Some(write),
+        })
     }
 }
 
@@ -70,12 +75,18 @@ where
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
         let result = match self.slot.take_or_register(waker) {
             Some(result) => result,
-            None if self.deadline.is_some_and(|deadline| deadline <= node.clock.moment()) => {
+            None if self
+                .deadline
+                .is_some_and(|deadline| deadline <= node.clock.moment()) =>
+            {
                 Err(Refusal::plain(ErrorCode::RequestTimedOut))
             }
             None => return Poll::Pending,
         };
-        let write = self.write.take().expect("a reply is not polled after it was ready");
+        let write = self
+            .write
+            .take()
+            .expect("a reply is not polled after it was ready");
         write(node, result, reply);
         Poll::Ready(())
     }
@@ -139,7 +150,9 @@ pub fn ensure_internal_topic(node: &Node, topic: InternalTopic) -> Arc<Slot<Resu
             return Ok(Ok(()));
         }
         let results = controller.create_topics(&[topic.definition(node)], false, node.clock.timestamp())?;
-        Ok(results.and_then(|mut results| results.remove(0)).map(|_created| ()))
+        Ok(results
+            .and_then(|mut results| results.remove(0))
+            .map(|_created| ()))
     };
     node.executor().control(Box::new(move |node| {
         let created = run(node, create).and_then(|result| result);
@@ -180,7 +193,10 @@ impl ProducerIds {
         }
         let first = controller.allocate_producer_ids(node.clock.timestamp())?;
         let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
-        *block = Block { next: first + 1, end: first + PRODUCER_ID_BLOCK };
+        *block = Block {
+            next: first + 1,
+            end: first + PRODUCER_ID_BLOCK,
+        };
         Ok(first)
     }
 }

@@ -28,7 +28,10 @@ pub struct SnapshotId {
 
 impl SnapshotId {
     /// The snapshot that a directory is formatted with.
-    pub const BOOTSTRAP: SnapshotId = SnapshotId { end_offset: 0, epoch: 0 };
+    pub const BOOTSTRAP: SnapshotId = SnapshotId {
+        end_offset: 0,
+        epoch: 0,
+    };
 
     pub fn path(self, directory: &Path) -> PathBuf {
         directory.join(format!("{:020}-{:010}{SUFFIX}", self.end_offset, self.epoch))
@@ -40,15 +43,22 @@ impl SnapshotId {
         if offset.len() != 20 || epoch.len() != 10 {
             return None;
         }
-        Some(SnapshotId { end_offset: offset.parse().ok()?, epoch: epoch.parse().ok()? })
+        Some(SnapshotId {
+            end_offset: offset.parse().ok()?,
+            epoch: epoch.parse().ok()?,
+        })
     }
 }
 
 /// The finished snapshots of a directory, oldest first.
 pub fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<SnapshotId>, ControllerError> {
-    let entries = disk.list(directory).map_err(|source| io_error("list", directory, source))?;
-    let mut ids: Vec<SnapshotId> =
-        entries.iter().filter_map(|entry| SnapshotId::parse(entry.path.file_name()?.to_str()?)).collect();
+    let entries = disk
+        .list(directory)
+        .map_err(|source| io_error("list", directory, source))?;
+    let mut ids: Vec<SnapshotId> = entries
+        .iter()
+        .filter_map(|entry| SnapshotId::parse(entry.path.file_name()?.to_str()?))
+        .collect();
     ids.sort();
     Ok(ids)
 }
@@ -81,9 +91,15 @@ pub fn write(
 ) -> Result<(), ControllerError> {
     let mut offset = 0;
     let mut bytes = Vec::with_capacity(records.bytes() + 1024);
-    let options = |base_offset| BatchOptions { base_offset, leader_epoch: id.epoch, ..BatchOptions::default() };
+    let options = |base_offset| BatchOptions {
+        base_offset,
+        leader_epoch: id.epoch,
+        ..BatchOptions::default()
+    };
 
-    let mut head = vec![ControlRecord::SnapshotHeader { last_contained_log_timestamp: timestamp_ms }];
+    let mut head = vec![ControlRecord::SnapshotHeader {
+        last_contained_log_timestamp: timestamp_ms,
+    }];
     if let Some(voter) = voter {
         let kraft_version = supported_range(KRAFT_VERSION).1;
         head.push(ControlRecord::KRaftVersion { kraft_version });
@@ -102,21 +118,36 @@ pub fn write(
         bytes.extend(builder.finish());
     }
 
-    bytes.extend(control_batch(options(offset), timestamp_ms, &[ControlRecord::SnapshotFooter]));
+    bytes.extend(control_batch(
+        options(offset),
+        timestamp_ms,
+        &[ControlRecord::SnapshotFooter],
+    ));
     Ok(write_file(disk, &id.path(directory), &bytes)?)
 }
 
 fn voters_record<'a>(voter: &OwnVoter<'a>) -> VotersRecord<'a> {
     let (min_supported_version, max_supported_version) = supported_range(KRAFT_VERSION);
     // A controller cannot be reached at "all addresses"; Kafka's own corrects the endpoint when it takes over.
-    let host = if voter.listener.host.is_empty() { "localhost" } else { &voter.listener.host };
+    let host = if voter.listener.host.is_empty() {
+        "localhost"
+    } else {
+        &voter.listener.host
+    };
     VotersRecord {
         version: 0,
         voters: vec![Voter {
             voter_id: voter.node_id,
             voter_directory_id: voter.directory_id,
-            endpoints: vec![Endpoint { name: &voter.listener.name, host, port: voter.listener.port }],
-            k_raft_version_feature: KRaftVersionFeature { min_supported_version, max_supported_version },
+            endpoints: vec![Endpoint {
+                name: &voter.listener.name,
+                host,
+                port: voter.listener.port,
+            }],
+            k_raft_version_feature: KRaftVersionFeature {
+                min_supported_version,
+                max_supported_version,
+            },
         }],
     }
 }

@@ -21,7 +21,12 @@ struct World {
 
 impl World {
     fn new(name: &str) -> World {
-        World { directory: TemporaryDirectory::new(name).unwrap(), lines: Vec::new(), starts: 0, segment_bytes: None }
+        World {
+            directory: TemporaryDirectory::new(name).unwrap(),
+            lines: Vec::new(),
+            starts: 0,
+            segment_bytes: None,
+        }
     }
 
     fn config(&self) -> Arc<NodeConfig> {
@@ -29,10 +34,16 @@ impl World {
             "log.dirs".to_owned(),
             self.directory.path().join("data").display().to_string(),
         )]);
-        properties.extend(self.lines.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+        properties.extend(
+            self.lines
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), value.clone())),
+        );
         let mut config = NodeConfig::from_properties(&properties, [self.starts, 2, 3, 4]).unwrap();
         // Below the table's minimum, so that a test sees segments come and go.
-        config.storage.metadata_segment_bytes = self.segment_bytes.unwrap_or(config.storage.metadata_segment_bytes);
+        config.storage.metadata_segment_bytes = self
+            .segment_bytes
+            .unwrap_or(config.storage.metadata_segment_bytes);
         Arc::new(config)
     }
 
@@ -55,16 +66,27 @@ impl World {
 }
 
 fn new_topic(name: &str, partition_count: i32) -> NewTopic {
-    NewTopic { name: name.to_owned(), partition_count, replication_factor: -1, ..NewTopic::default() }
+    NewTopic {
+        name: name.to_owned(),
+        partition_count,
+        replication_factor: -1,
+        ..NewTopic::default()
+    }
 }
 
 fn create(controller: &mut Controller, topic: NewTopic) -> Result<CreatedTopic, Refusal> {
-    controller.create_topics(&[topic], false, NOW).unwrap().unwrap().remove(0)
+    controller
+        .create_topics(&[topic], false, NOW)
+        .unwrap()
+        .unwrap()
+        .remove(0)
 }
 
 fn files(path: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = std::fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -77,15 +99,29 @@ fn a_fresh_directory_is_formatted_as_kafka_formats_it() {
     assert_eq!(image.features.level(METADATA_VERSION), 27);
     let broker = &image.brokers[&1];
     // The epoch is the offset at which the controller accepted the registration: behind the leader change at 0.
-    assert_eq!((broker.broker_epoch, broker.fenced, controller.broker_epoch()), (1, false, 1));
+    assert_eq!(
+        (broker.broker_epoch, broker.fenced, controller.broker_epoch()),
+        (1, false, 1)
+    );
     assert_eq!(broker.log_directories, [controller.directories().metadata.id]);
     assert_eq!(broker.endpoints[0].port, 9092);
-    assert_eq!(controller.replay.quorum().voters, [(1, controller.directories().metadata.id)]);
+    assert_eq!(
+        controller.replay.quorum().voters,
+        [(1, controller.directories().metadata.id)]
+    );
     assert_eq!(controller.leader_epoch(), 1);
     let metadata = world.path().join("__cluster_metadata-0");
     let names = files(&metadata);
-    for name in ["00000000000000000000-0000000000.checkpoint", "00000000000000000000.log", "partition.metadata", "quorum-state"] {
-        assert!(names.iter().any(|found| found == name), "{name} is not in {names:?}");
+    for name in [
+        "00000000000000000000-0000000000.checkpoint",
+        "00000000000000000000.log",
+        "partition.metadata",
+        "quorum-state",
+    ] {
+        assert!(
+            names.iter().any(|found| found == name),
+            "{name} is not in {names:?}"
+        );
     }
 }
 
@@ -101,17 +137,26 @@ fn what_was_acknowledged_is_there_after_a_crash_and_after_a_stop() {
     let topic = controller.image().topic("orders").unwrap().clone();
     assert_eq!((topic.id, topic.partitions.len()), (created.id, 3));
     // Nobody gave the lead up, so taking it again is one change.
-    assert_eq!((topic.partitions[2].leader, topic.partitions[2].leader_epoch), (1, 1));
+    assert_eq!(
+        (topic.partitions[2].leader, topic.partitions[2].leader_epoch),
+        (1, 1)
+    );
     assert_eq!(controller.leader_epoch(), 2);
     assert!(controller.broker_epoch() > broker_epoch);
     controller.close(NOW).unwrap();
-    assert_eq!(controller.image().topic("orders").unwrap().partitions[0].leader, NO_LEADER);
+    assert_eq!(
+        controller.image().topic("orders").unwrap().partitions[0].leader,
+        NO_LEADER
+    );
     assert!(controller.image().brokers[&1].fenced);
     drop(controller);
 
     let controller = world.start();
     let topic = controller.image().topic("orders").unwrap();
-    assert_eq!((topic.partitions[2].leader, topic.partitions[2].leader_epoch), (1, 3));
+    assert_eq!(
+        (topic.partitions[2].leader, topic.partitions[2].leader_epoch),
+        (1, 3)
+    );
     assert!(!controller.image().brokers[&1].fenced);
     assert_eq!(controller.leader_epoch(), 3);
 }
@@ -125,10 +170,18 @@ fn a_directory_of_kafka_is_opened_where_kafka_left_it() {
     let image = controller.image().clone();
     assert_eq!(image.features.level(METADATA_VERSION), 30);
     let orders = image.topic("orders").unwrap();
-    assert_eq!((orders.partitions[0].leader, orders.partitions[0].leader_epoch), (1, 2));
+    assert_eq!(
+        (orders.partitions[0].leader, orders.partitions[0].leader_epoch),
+        (1, 2)
+    );
     assert_eq!(controller.leader_epoch(), 2);
     assert_eq!(controller.allocate_producer_ids(NOW).unwrap(), 1000);
-    assert_eq!(create(&mut controller, new_topic("ours", 1)).unwrap().partition_count, 1);
+    assert_eq!(
+        create(&mut controller, new_topic("ours", 1))
+            .unwrap()
+            .partition_count,
+        1
+    );
     drop(controller);
     let controller = world.start();
     assert!(controller.image().topic("ours").is_some());
@@ -141,7 +194,11 @@ fn install_golden(path: &Path) {
     let metadata = path.join("__cluster_metadata-0");
     std::fs::create_dir_all(&metadata).unwrap();
     for name in files(&golden) {
-        let target = if name == "meta.properties" { path.join(&name) } else { metadata.join(&name) };
+        let target = if name == "meta.properties" {
+            path.join(&name)
+        } else {
+            metadata.join(&name)
+        };
         std::fs::copy(golden.join(&name), target).unwrap();
     }
 }
@@ -167,7 +224,9 @@ fn directories_of_others_are_refused_before_anything_is_written() {
 fn a_damaged_snapshot_stops_the_start() {
     let mut world = World::new("damaged");
     install_golden(&world.path());
-    let snapshot = world.path().join("__cluster_metadata-0/00000000000000000283-0000000001.checkpoint");
+    let snapshot = world
+        .path()
+        .join("__cluster_metadata-0/00000000000000000283-0000000001.checkpoint");
     let mut bytes = std::fs::read(&snapshot).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -179,7 +238,10 @@ fn a_damaged_snapshot_stops_the_start() {
 #[test]
 fn snapshots_keep_the_metadata_log_short() {
     let mut world = World::new("snapshots");
-    world.lines.push(("metadata.log.max.record.bytes.between.snapshots", "4000".to_owned()));
+    world.lines.push((
+        "metadata.log.max.record.bytes.between.snapshots",
+        "4000".to_owned(),
+    ));
     world.segment_bytes = Some(2_000);
     let mut controller = world.start();
     for round in 0..30 {
@@ -192,7 +254,10 @@ fn snapshots_keep_the_metadata_log_short() {
     let count = |suffix: &str| names.iter().filter(|name| name.ends_with(suffix)).count();
     assert_eq!(count(".checkpoint"), 1, "{names:?}");
     assert!(count(".log") < 6, "{names:?}");
-    assert!(!names.iter().any(|name| name.starts_with("00000000000000000000.")), "{names:?}");
+    assert!(
+        !names.iter().any(|name| name.starts_with("00000000000000000000.")),
+        "{names:?}"
+    );
 
     let controller = world.start();
     assert_eq!(controller.image().topics.len(), 30);
@@ -216,7 +281,9 @@ fn a_change_of_many_batches_is_all_or_nothing() {
             operations: vec![("match".to_owned(), configs::ConfigOperation::Set(value.clone()))],
         })
         .collect();
-    let results = controller.alter_configs_incrementally(&changes, false, NOW).unwrap();
+    let results = controller
+        .alter_configs_incrementally(&changes, false, NOW)
+        .unwrap();
     assert!(results.iter().all(Result::is_ok));
     assert_eq!(controller.image().configs.len(), 200);
     drop(controller);
@@ -252,7 +319,10 @@ fn topics_that_cannot_be_are_refused_with_kafkas_codes() {
         InvalidConfig, InvalidPartitions, InvalidReplicaAssignment, InvalidReplicationFactor, InvalidRequest,
         InvalidTopicException, TopicAlreadyExists,
     };
-    let assigned = |assignments: Vec<(i32, Vec<i32>)>| NewTopic { assignments, ..new_topic("t", -1) };
+    let assigned = |assignments: Vec<(i32, Vec<i32>)>| NewTopic {
+        assignments,
+        ..new_topic("t", -1)
+    };
     let configured = |key: &str, value: Option<&str>| NewTopic {
         configs: vec![(key.to_owned(), value.map(str::to_owned))],
         ..new_topic("t", 1)
@@ -262,22 +332,62 @@ fn topics_that_cannot_be_are_refused_with_kafkas_codes() {
     check_create(new_topic("", 1), InvalidTopicException, "empty");
     check_create(new_topic(&"x".repeat(250), 1), InvalidTopicException, "249");
     check_create(new_topic("exists", 1), TopicAlreadyExists, "already exists");
-    check_create(new_topic("a_b", 1), InvalidTopicException, "collides with existing topic: a.b");
+    check_create(
+        new_topic("a_b", 1),
+        InvalidTopicException,
+        "collides with existing topic: a.b",
+    );
     check_create(new_topic("__cluster_metadata", 1), InvalidRequest, "prohibited");
     check_create(new_topic("t", 0), InvalidPartitions, "non-positive");
     check_create(new_topic("t", -2), InvalidPartitions, "non-positive");
-    check_create(NewTopic { replication_factor: 0, ..new_topic("t", 1) }, InvalidReplicationFactor, "larger than 0");
-    check_create(NewTopic { replication_factor: 3, ..new_topic("t", 1) }, InvalidReplicationFactor, "only 1 broker");
+    check_create(
+        NewTopic {
+            replication_factor: 0,
+            ..new_topic("t", 1)
+        },
+        InvalidReplicationFactor,
+        "larger than 0",
+    );
+    check_create(
+        NewTopic {
+            replication_factor: 3,
+            ..new_topic("t", 1)
+        },
+        InvalidReplicationFactor,
+        "only 1 broker",
+    );
     check_create(assigned(vec![(0, vec![2])]), InvalidReplicaAssignment, "broker 2");
-    check_create(assigned(vec![(0, vec![1, 1])]), InvalidReplicaAssignment, "more than once");
+    check_create(
+        assigned(vec![(0, vec![1, 1])]),
+        InvalidReplicaAssignment,
+        "more than once",
+    );
     check_create(assigned(vec![(0, vec![])]), InvalidReplicaAssignment, "empty");
-    check_create(assigned(vec![(0, vec![1]), (0, vec![1])]), InvalidReplicaAssignment, "multiple");
-    check_create(assigned(vec![(1, vec![1])]), InvalidReplicaAssignment, "consecutive");
-    let both = NewTopic { partition_count: 1, ..assigned(vec![(0, vec![1])]) };
+    check_create(
+        assigned(vec![(0, vec![1]), (0, vec![1])]),
+        InvalidReplicaAssignment,
+        "multiple",
+    );
+    check_create(
+        assigned(vec![(1, vec![1])]),
+        InvalidReplicaAssignment,
+        "consecutive",
+    );
+    let both = NewTopic {
+        partition_count: 1,
+        ..assigned(vec![(0, vec![1])])
+    };
     check_create(both, InvalidRequest, "numPartitions");
-    let both = NewTopic { replication_factor: 1, ..assigned(vec![(0, vec![1])]) };
+    let both = NewTopic {
+        replication_factor: 1,
+        ..assigned(vec![(0, vec![1])])
+    };
     check_create(both, InvalidRequest, "replication factor");
-    check_create(configured("retention.ms", Some("soon")), InvalidConfig, "retention.ms");
+    check_create(
+        configured("retention.ms", Some("soon")),
+        InvalidConfig,
+        "retention.ms",
+    );
     check_create(configured("no.such.key", Some("1")), InvalidConfig, "no.such.key");
     check_create(configured("retention.ms", None), InvalidConfig, "Null value");
 }
@@ -286,18 +396,39 @@ fn topics_that_cannot_be_are_refused_with_kafkas_codes() {
 fn a_refused_topic_does_not_hold_up_the_others_of_its_request() {
     let mut world = World::new("mixed");
     let mut controller = world.start();
-    let topics = [new_topic("twice", 1), new_topic("good", 2), new_topic("twice", 1), new_topic("bad/", 1)];
+    let topics = [
+        new_topic("twice", 1),
+        new_topic("good", 2),
+        new_topic("twice", 1),
+        new_topic("bad/", 1),
+    ];
     let results = controller.create_topics(&topics, false, NOW).unwrap().unwrap();
-    let codes: Vec<Option<ErrorCode>> =
-        results.iter().map(|result| result.as_ref().err().map(|refusal| refusal.code)).collect();
+    let codes: Vec<Option<ErrorCode>> = results
+        .iter()
+        .map(|result| result.as_ref().err().map(|refusal| refusal.code))
+        .collect();
     use ErrorCode::{InvalidRequest, InvalidTopicException};
-    assert_eq!(codes, [Some(InvalidRequest), None, Some(InvalidRequest), Some(InvalidTopicException)]);
+    assert_eq!(
+        codes,
+        [
+            Some(InvalidRequest),
+            None,
+            Some(InvalidRequest),
+            Some(InvalidTopicException)
+        ]
+    );
     assert_eq!(controller.image().topics.len(), 1);
 
-    let validated = controller.create_topics(&[new_topic("other", 2)], true, NOW).unwrap().unwrap();
+    let validated = controller
+        .create_topics(&[new_topic("other", 2)], true, NOW)
+        .unwrap()
+        .unwrap();
     assert!(validated[0].is_ok() && controller.image().topic("other").is_none());
     let too_many = [new_topic("x", 6_000), new_topic("y", 6_000)];
-    let refusal = controller.create_topics(&too_many, false, NOW).unwrap().unwrap_err();
+    let refusal = controller
+        .create_topics(&too_many, false, NOW)
+        .unwrap()
+        .unwrap_err();
     assert_eq!(refusal.code, ErrorCode::PolicyViolation);
 }
 
@@ -308,14 +439,31 @@ fn topics_are_deleted_by_name_or_by_id_once() {
     let a = create(&mut controller, new_topic("a", 1)).unwrap().id;
     let b = create(&mut controller, new_topic("b", 1)).unwrap().id;
     create(&mut controller, new_topic("c", 1)).unwrap();
-    let name = |name: &str| TopicToDelete { name: Some(name.to_owned()), id: Uuid::ZERO };
+    let name = |name: &str| TopicToDelete {
+        name: Some(name.to_owned()),
+        id: Uuid::ZERO,
+    };
     let id = |id| TopicToDelete { name: None, id };
-    let both = TopicToDelete { name: Some("c".to_owned()), id: a };
-    let requests =
-        [name("a"), id(b), name("none"), id(Uuid([5; 16])), id(Uuid::ZERO), both, name("c"), name("c"), id(a)];
+    let both = TopicToDelete {
+        name: Some("c".to_owned()),
+        id: a,
+    };
+    let requests = [
+        name("a"),
+        id(b),
+        name("none"),
+        id(Uuid([5; 16])),
+        id(Uuid::ZERO),
+        both,
+        name("c"),
+        name("c"),
+        id(a),
+    ];
     let results = controller.delete_topics(&requests, NOW).unwrap();
-    let codes: Vec<Option<ErrorCode>> =
-        results.iter().map(|result| result.refusal.as_ref().map(|refusal| refusal.code)).collect();
+    let codes: Vec<Option<ErrorCode>> = results
+        .iter()
+        .map(|result| result.refusal.as_ref().map(|refusal| refusal.code))
+        .collect();
     use ErrorCode::{InvalidRequest, UnknownTopicId, UnknownTopicOrPartition};
     assert_eq!(
         codes,
@@ -330,7 +478,12 @@ fn topics_are_deleted_by_name_or_by_id_once() {
             Some(InvalidRequest)
         ]
     );
-    let left: Vec<String> = controller.image().topics.iter().map(|topic| topic.name.to_string()).collect();
+    let left: Vec<String> = controller
+        .image()
+        .topics
+        .iter()
+        .map(|topic| topic.name.to_string())
+        .collect();
     assert_eq!(left, ["c"]);
 }
 
@@ -340,17 +493,33 @@ fn a_topic_grows_and_never_shrinks() {
     let mut controller = world.start();
     create(&mut controller, new_topic("t", 2)).unwrap();
     let mut grow = |topic: &str, count, assignments: Option<Vec<Vec<i32>>>| {
-        let request = NewPartitions { topic: topic.to_owned(), count, assignments };
-        let result = controller.create_partitions(&[request], false, NOW).unwrap().remove(0);
-        (result.err().map(|refusal| refusal.code), controller.image().topic("t").unwrap().partitions.len())
+        let request = NewPartitions {
+            topic: topic.to_owned(),
+            count,
+            assignments,
+        };
+        let result = controller
+            .create_partitions(&[request], false, NOW)
+            .unwrap()
+            .remove(0);
+        (
+            result.err().map(|refusal| refusal.code),
+            controller.image().topic("t").unwrap().partitions.len(),
+        )
     };
     use ErrorCode::{InvalidPartitions, InvalidReplicaAssignment, PolicyViolation, UnknownTopicOrPartition};
     assert_eq!(grow("t", 4, None), (None, 4));
     assert_eq!(grow("t", 4, None), (Some(InvalidPartitions), 4));
     assert_eq!(grow("t", 3, None), (Some(InvalidPartitions), 4));
     assert_eq!(grow("none", 3, None), (Some(UnknownTopicOrPartition), 4));
-    assert_eq!(grow("t", 6, Some(vec![vec![1]])), (Some(InvalidReplicaAssignment), 4));
-    assert_eq!(grow("t", 6, Some(vec![vec![1], vec![2]])), (Some(InvalidReplicaAssignment), 4));
+    assert_eq!(
+        grow("t", 6, Some(vec![vec![1]])),
+        (Some(InvalidReplicaAssignment), 4)
+    );
+    assert_eq!(
+        grow("t", 6, Some(vec![vec![1], vec![2]])),
+        (Some(InvalidReplicaAssignment), 4)
+    );
     assert_eq!(grow("t", 6, Some(vec![vec![1], vec![1]])), (None, 6));
     assert_eq!(grow("t", i32::MAX, None), (Some(PolicyViolation), 6));
 }
@@ -363,16 +532,31 @@ fn configurations_are_set_appended_and_refused_as_in_kafka() {
     let mut controller = world.start();
     create(&mut controller, new_topic("t", 1)).unwrap();
     let mut alter = |resource: ConfigResource, key: &str, operation: ConfigOperation| {
-        let change = ConfigChange { resource, operations: vec![(key.to_owned(), operation)] };
-        let result = controller.alter_configs_incrementally(&[change], false, NOW).unwrap().remove(0);
-        (result.err().map(|refusal| refusal.code), controller.image().clone())
+        let change = ConfigChange {
+            resource,
+            operations: vec![(key.to_owned(), operation)],
+        };
+        let result = controller
+            .alter_configs_incrementally(&[change], false, NOW)
+            .unwrap()
+            .remove(0);
+        (
+            result.err().map(|refusal| refusal.code),
+            controller.image().clone(),
+        )
     };
-    let group = |name: &str| ConfigResource { resource_type: ConfigResourceType::Group, name: name.into() };
+    let group = |name: &str| ConfigResource {
+        resource_type: ConfigResourceType::Group,
+        name: name.into(),
+    };
     let topic = || ConfigResource::topic("t");
     let set = |value: &str| Set(value.to_owned());
 
     let (code, image) = alter(topic(), "retention.ms", set("5"));
-    assert_eq!((code, image.topic("t").unwrap().config.log.retention_ms), (None, 5));
+    assert_eq!(
+        (code, image.topic("t").unwrap().config.log.retention_ms),
+        (None, 5)
+    );
     let (code, image) = alter(topic(), "cleanup.policy", Append("compact".to_owned()));
     let log = &image.topic("t").unwrap().config.log;
     assert_eq!((code, log.compact, log.delete), (None, true, true));
@@ -380,29 +564,86 @@ fn configurations_are_set_appended_and_refused_as_in_kafka() {
     let log = &image.topic("t").unwrap().config.log;
     assert_eq!((code, log.compact, log.delete), (None, true, false));
     let (code, image) = alter(topic(), "retention.ms", Delete);
-    assert_eq!((code, image.topic("t").unwrap().config.log.retention_ms), (None, 604_800_000));
+    assert_eq!(
+        (code, image.topic("t").unwrap().config.log.retention_ms),
+        (None, 604_800_000)
+    );
     let (code, image) = alter(ConfigResource::cluster_default(), "log.retention.ms", set("9"));
-    assert_eq!((code, image.topic("t").unwrap().config.log.retention_ms), (None, 9));
-    assert_eq!(alter(ConfigResource::broker(1), "log.retention.ms", set("8")).0, None);
-    assert_eq!(alter(group("g"), "consumer.session.timeout.ms", set("50000")).0, None);
+    assert_eq!(
+        (code, image.topic("t").unwrap().config.log.retention_ms),
+        (None, 9)
+    );
+    assert_eq!(
+        alter(ConfigResource::broker(1), "log.retention.ms", set("8")).0,
+        None
+    );
+    assert_eq!(
+        alter(group("g"), "consumer.session.timeout.ms", set("50000")).0,
+        None
+    );
 
     use ErrorCode::{InvalidConfig, InvalidRequest, InvalidTopicException, UnknownTopicOrPartition};
-    assert_eq!(alter(topic(), "retention.ms", Append("1".to_owned())).0, Some(InvalidConfig));
+    assert_eq!(
+        alter(topic(), "retention.ms", Append("1".to_owned())).0,
+        Some(InvalidConfig)
+    );
     assert_eq!(alter(topic(), "retention.ms", set("x")).0, Some(InvalidConfig));
-    assert_eq!(alter(ConfigResource::topic("none"), "retention.ms", set("1")).0, Some(UnknownTopicOrPartition));
-    assert_eq!(alter(ConfigResource::topic("../x"), "retention.ms", set("1")).0, Some(InvalidTopicException));
-    assert_eq!(alter(ConfigResource::broker(2), "log.retention.ms", set("1")).0, Some(InvalidRequest));
-    assert_eq!(alter(ConfigResource::broker(1), "log.dirs", set("/x")).0, Some(InvalidRequest));
-    assert_eq!(alter(ConfigResource::broker(1), "log.retention.ms", set("x")).0, Some(InvalidRequest));
-    assert_eq!(alter(group("g"), "consumer.session.timeout.ms", set("0")).0, Some(InvalidConfig));
-    assert_eq!(alter(group(""), "consumer.session.timeout.ms", set("1")).0, Some(InvalidRequest));
-    assert_eq!(alter(topic(), "leader.replication.throttled.replicas", set(&"x".repeat(40_000))).0, Some(InvalidConfig));
+    assert_eq!(
+        alter(ConfigResource::topic("none"), "retention.ms", set("1")).0,
+        Some(UnknownTopicOrPartition)
+    );
+    assert_eq!(
+        alter(ConfigResource::topic("../x"), "retention.ms", set("1")).0,
+        Some(InvalidTopicException)
+    );
+    assert_eq!(
+        alter(ConfigResource::broker(2), "log.retention.ms", set("1")).0,
+        Some(InvalidRequest)
+    );
+    assert_eq!(
+        alter(ConfigResource::broker(1), "log.dirs", set("/x")).0,
+        Some(InvalidRequest)
+    );
+    assert_eq!(
+        alter(ConfigResource::broker(1), "log.retention.ms", set("x")).0,
+        Some(InvalidRequest)
+    );
+    assert_eq!(
+        alter(group("g"), "consumer.session.timeout.ms", set("0")).0,
+        Some(InvalidConfig)
+    );
+    assert_eq!(
+        alter(group(""), "consumer.session.timeout.ms", set("1")).0,
+        Some(InvalidRequest)
+    );
+    assert_eq!(
+        alter(
+            topic(),
+            "leader.replication.throttled.replicas",
+            set(&"x".repeat(40_000))
+        )
+        .0,
+        Some(InvalidConfig)
+    );
 
     let values = vec![("segment.bytes".to_owned(), Some("2000000".to_owned()))];
-    let replacement = ConfigReplacement { resource: topic(), values };
-    assert_eq!(controller.replace_configs(&[replacement], false, NOW).unwrap(), [Ok(())]);
-    let values = controller.image().config(&ConfigResource::topic("t")).unwrap().clone();
-    assert_eq!(values.keys().map(|key| &**key).collect::<Vec<_>>(), ["segment.bytes"]);
+    let replacement = ConfigReplacement {
+        resource: topic(),
+        values,
+    };
+    assert_eq!(
+        controller.replace_configs(&[replacement], false, NOW).unwrap(),
+        [Ok(())]
+    );
+    let values = controller
+        .image()
+        .config(&ConfigResource::topic("t"))
+        .unwrap()
+        .clone();
+    assert_eq!(
+        values.keys().map(|key| &**key).collect::<Vec<_>>(),
+        ["segment.bytes"]
+    );
 }
 
 #[test]

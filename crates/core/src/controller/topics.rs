@@ -28,11 +28,17 @@ pub struct Refusal {
 
 impl Refusal {
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into() }
+        Refusal {
+            code,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn plain(code: ErrorCode) -> Refusal {
-        Refusal { code, message: code.description().to_owned() }
+        Refusal {
+            code,
+            message: code.description().to_owned(),
+        }
     }
 }
 
@@ -95,7 +101,9 @@ pub fn topic_name_problem(name: &str) -> Option<String> {
         return Some("topic name is invalid: it is empty".to_owned());
     }
     if name == "." || name == ".." {
-        return Some(format!("topic name is invalid: '{name}' is a directory of the file system"));
+        return Some(format!(
+            "topic name is invalid: '{name}' is a directory of the file system"
+        ));
     }
     if name.len() > TOPIC_NAME_BYTES_MAX {
         return Some(format!(
@@ -125,8 +133,13 @@ fn collision_index(image: &MetadataImage, topics: &[NewTopic]) -> BTreeMap<Strin
     if !topics.iter().any(|topic| has_collision_characters(&topic.name)) {
         return BTreeMap::new();
     }
-    let existing = image.topics.iter().filter(|topic| has_collision_characters(&topic.name));
-    existing.map(|topic| (collision_key(&topic.name), topic.name.clone())).collect()
+    let existing = image
+        .topics
+        .iter()
+        .filter(|topic| has_collision_characters(&topic.name));
+    existing
+        .map(|topic| (collision_key(&topic.name), topic.name.clone()))
+        .collect()
 }
 
 impl Decider<'_> {
@@ -191,7 +204,10 @@ impl Decider<'_> {
             return Err(Refusal::new(ErrorCode::InvalidTopicException, problem));
         }
         if self.image.topic(name).is_some() {
-            return Err(Refusal::new(ErrorCode::TopicAlreadyExists, format!("Topic '{name}' already exists.")));
+            return Err(Refusal::new(
+                ErrorCode::TopicAlreadyExists,
+                format!("Topic '{name}' already exists."),
+            ));
         }
         if has_collision_characters(name)
             && let Some(existing) = collisions.get(&collision_key(name))
@@ -267,10 +283,14 @@ impl Decider<'_> {
     fn assigned_partition_count(&self, topic: &NewTopic) -> Result<i32, Refusal> {
         let invalid = |message: &str| Err(Refusal::new(ErrorCode::InvalidRequest, message));
         if topic.replication_factor != -1 {
-            return invalid("A manual partition assignment was specified, but replication factor was not set to -1.");
+            return invalid(
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
+            );
         }
         if topic.partition_count != -1 {
-            return invalid("A manual partition assignment was specified, but numPartitions was not set to -1.");
+            return invalid(
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            );
         }
         let mut indexes = BTreeSet::new();
         for (index, replicas) in &topic.assignments {
@@ -282,7 +302,11 @@ impl Decider<'_> {
             }
             self.check_assignment(replicas)?;
         }
-        if indexes.iter().enumerate().any(|(expected, index)| expected as i64 != i64::from(*index)) {
+        if indexes
+            .iter()
+            .enumerate()
+            .any(|(expected, index)| expected as i64 != i64::from(*index))
+        {
             return Err(Refusal::new(
                 ErrorCode::InvalidReplicaAssignment,
                 "partitions should be a consecutive 0-based integer sequence",
@@ -351,8 +375,10 @@ impl Decider<'_> {
     }
 
     fn grow_topic(&self, request: &NewPartitions, records: &mut RecordList) -> Result<(), Refusal> {
-        let topic =
-            self.image.topic(&request.topic).ok_or_else(|| Refusal::plain(ErrorCode::UnknownTopicOrPartition))?;
+        let topic = self
+            .image
+            .topic(&request.topic)
+            .ok_or_else(|| Refusal::plain(ErrorCode::UnknownTopicOrPartition))?;
         let existing = topic.partitions.len() as i32;
         let invalid = |message: String| Err(Refusal::new(ErrorCode::InvalidPartitions, message));
         if request.count == existing {
@@ -368,7 +394,9 @@ impl Decider<'_> {
         if i64::from(additional) > PARTITIONS_PER_REQUEST_MAX {
             return Err(Refusal::new(
                 ErrorCode::PolicyViolation,
-                format!("{additional} new partitions in one request, {PARTITIONS_PER_REQUEST_MAX} are allowed"),
+                format!(
+                    "{additional} new partitions in one request, {PARTITIONS_PER_REQUEST_MAX} are allowed"
+                ),
             ));
         }
         if let Some(assignments) = &request.assignments {
@@ -401,7 +429,9 @@ impl Decider<'_> {
         }
         let mut doomed = BTreeSet::new();
         for topic in topics {
-            let Some(times) = times.remove(&(topic.name.as_deref(), topic.id)) else { continue };
+            let Some(times) = times.remove(&(topic.name.as_deref(), topic.id)) else {
+                continue;
+            };
             let (name, id, refusal) = match self.topic_to_delete(topic, times > 1) {
                 Ok(existing) if !doomed.insert(existing.id) => {
                     let message = "The provided topic name maps to an ID that was already supplied.";
@@ -409,7 +439,12 @@ impl Decider<'_> {
                     (topic.name.clone(), existing.id, Some(refusal))
                 }
                 Ok(existing) => {
-                    records.push(MetadataRecord::RemoveTopic(RemoveTopicRecord { topic_id: existing.id }), 0);
+                    records.push(
+                        MetadataRecord::RemoveTopic(RemoveTopicRecord {
+                            topic_id: existing.id,
+                        }),
+                        0,
+                    );
                     (Some(existing.name.to_string()), existing.id, None)
                 }
                 Err(refusal) => (topic.name.clone(), topic.id, Some(refusal)),
@@ -426,23 +461,34 @@ impl Decider<'_> {
             Some(_) if !topic.id.is_zero() => invalid("You may not specify both topic name and topic id."),
             Some(_) if duplicate => invalid("Duplicate topic name."),
             None if duplicate => invalid("Duplicate topic id."),
-            Some(name) => self.image.topic(name).ok_or_else(|| Refusal::plain(ErrorCode::UnknownTopicOrPartition)),
-            None => self.image.topic_by_id(topic.id).ok_or_else(|| Refusal::plain(ErrorCode::UnknownTopicId)),
+            Some(name) => self
+                .image
+                .topic(name)
+                .ok_or_else(|| Refusal::plain(ErrorCode::UnknownTopicOrPartition)),
+            None => self
+                .image
+                .topic_by_id(topic.id)
+                .ok_or_else(|| Refusal::plain(ErrorCode::UnknownTopicId)),
         }
     }
 }
 
 fn creation_values(topic: &NewTopic) -> Result<ConfigValues, Refusal> {
-    let nulls: Vec<&str> =
-        topic.configs.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key.as_str()).collect();
+    let nulls: Vec<&str> = topic
+        .configs
+        .iter()
+        .filter(|(_, value)| value.is_none())
+        .map(|(key, _)| key.as_str())
+        .collect();
     if !nulls.is_empty() {
         return Err(Refusal::new(
             ErrorCode::InvalidConfig,
             format!("Null value not supported for topic configs: {}", nulls.join(",")),
         ));
     }
-    let values = topic.configs.iter().filter_map(|(key, value)| {
-        Some((Arc::from(key.as_str()), Arc::from(value.as_deref()?)))
-    });
+    let values = topic
+        .configs
+        .iter()
+        .filter_map(|(key, value)| Some((Arc::from(key.as_str()), Arc::from(value.as_deref()?))));
     Ok(values.collect())
 }

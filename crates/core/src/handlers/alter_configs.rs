@@ -20,33 +20,49 @@ pub(crate) fn handle(
     _reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let keys = body.resources.iter().map(|resource| (resource.resource_type, resource.resource_name));
+    let keys = body
+        .resources
+        .iter()
+        .map(|resource| (resource.resource_type, resource.resource_name));
     let altered = Altered::check(keys, |index| replacement(&body.resources[index]));
     let (resources, checked, replacements) = altered.into_parts();
     let validate_only = body.validate_only;
     let slot = submit(node, move |node, controller| {
         controller.replace_configs(&replacements, validate_only, node.clock.timestamp())
     });
-    let write = move |_: &Node, results: Result<Vec<Result<(), Refusal>>, Refusal>, reply: &mut ReplyBuffer| {
-        let results = merge(checked, results);
-        let responses = resources.iter().zip(&results).map(|((resource_type, resource_name), result)| {
-            let refusal = result.as_ref().err();
-            AlterConfigsResourceResponse {
-                error_code: refusal.map_or(ErrorCode::None, |refusal| refusal.code).code(),
-                error_message: refusal.map(|refusal| &*refusal.message),
-                resource_type: *resource_type,
-                resource_name,
+    let write =
+        move |_: &Node, results: Result<Vec<Result<(), Refusal>>, Refusal>, reply: &mut ReplyBuffer| {
+            let results = merge(checked, results);
+            let responses = resources
+                .iter()
+                .zip(&results)
+                .map(|((resource_type, resource_name), result)| {
+                    let refusal = result.as_ref().err();
+                    AlterConfigsResourceResponse {
+                        error_code: refusal.map_or(ErrorCode::None, |refusal| refusal.code).code(),
+                        error_message: refusal.map(|refusal| &*refusal.message),
+                        resource_type: *resource_type,
+                        resource_name,
+                    }
+                });
+            AlterConfigsResponse {
+                responses: responses.collect(),
+                ..Default::default()
             }
-        });
-        AlterConfigsResponse { responses: responses.collect(), ..Default::default() }
             .encode(&mut reply.bytes, version);
-    };
+        };
     Handled::Pending(ControllerReply::boxed(slot, None, write))
 }
 
 fn replacement(resource: &AlterConfigsResource<'_>) -> Result<ConfigReplacement, Refusal> {
     let names = resource.configs.iter().map(|config| config.name);
     let resource_key = alterable(resource.resource_type, resource.resource_name, names)?;
-    let values = resource.configs.iter().map(|config| (config.name.to_owned(), config.value.map(str::to_owned)));
-    Ok(ConfigReplacement { resource: resource_key, values: values.collect() })
+    let values = resource
+        .configs
+        .iter()
+        .map(|config| (config.name.to_owned(), config.value.map(str::to_owned)));
+    Ok(ConfigReplacement {
+        resource: resource_key,
+        values: values.collect(),
+    })
 }

@@ -28,15 +28,24 @@ impl<T> Altered<T> {
         for key in &keys {
             *times.entry(*key).or_default() += 1;
         }
-        let mut altered = Altered { resources: Vec::new(), checked: Vec::new(), changes: Vec::new() };
+        let mut altered = Altered {
+            resources: Vec::new(),
+            checked: Vec::new(),
+            changes: Vec::new(),
+        };
         for (index, key) in keys.iter().enumerate() {
             let result = if times[key] > 1 {
-                Err(Refusal::new(ErrorCode::InvalidRequest, "Each resource must appear at most once."))
+                Err(Refusal::new(
+                    ErrorCode::InvalidRequest,
+                    "Each resource must appear at most once.",
+                ))
             } else {
                 change(index)
             };
             altered.resources.push((key.0, key.1.to_owned()));
-            altered.checked.push(result.map(|change| altered.changes.push(change)));
+            altered
+                .checked
+                .push(result.map(|change| altered.changes.push(change)));
         }
         altered
     }
@@ -56,7 +65,10 @@ pub(super) fn merge(
         Ok(results) => results.next().expect("the controller answers every change"),
         Err(refusal) => Err(refusal.clone()),
     };
-    checked.into_iter().map(|result| result.and_then(|()| next())).collect()
+    checked
+        .into_iter()
+        .map(|result| result.and_then(|()| next()))
+        .collect()
 }
 
 /// The resource, if its type can be configured and no key comes twice.
@@ -68,13 +80,22 @@ pub(super) fn alterable<'a>(
     let mut seen = BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(Refusal::new(ErrorCode::InvalidRequest, "Error due to duplicate config keys"));
+            return Err(Refusal::new(
+                ErrorCode::InvalidRequest,
+                "Error due to duplicate config keys",
+            ));
         }
     }
     let resource_type = ConfigResourceType::from_code(resource_type).ok_or_else(|| {
-        Refusal::new(ErrorCode::InvalidRequest, format!("Unknown resource type {resource_type}"))
+        Refusal::new(
+            ErrorCode::InvalidRequest,
+            format!("Unknown resource type {resource_type}"),
+        )
     })?;
-    Ok(ConfigResource { resource_type, name: resource_name.into() })
+    Ok(ConfigResource {
+        resource_type,
+        name: resource_name.into(),
+    })
 }
 
 #[cfg(test)]
@@ -92,19 +113,33 @@ mod tests {
         assert_eq!(resources.len(), 5);
         assert_eq!(changes, [0, 4]);
         let decided = vec![Ok(()), Err(Refusal::plain(ErrorCode::UnknownTopicOrPartition))];
-        let codes: Vec<_> =
-            merge(checked, Ok(decided)).into_iter().map(|result| result.err().map(|refusal| refusal.code)).collect();
+        let codes: Vec<_> = merge(checked, Ok(decided))
+            .into_iter()
+            .map(|result| result.err().map(|refusal| refusal.code))
+            .collect();
         let invalid = Some(ErrorCode::InvalidRequest);
         assert_eq!(
             codes,
-            [None, invalid, Some(ErrorCode::InvalidConfig), invalid, Some(ErrorCode::UnknownTopicOrPartition)]
+            [
+                None,
+                invalid,
+                Some(ErrorCode::InvalidConfig),
+                invalid,
+                Some(ErrorCode::UnknownTopicOrPartition)
+            ]
         );
     }
 
     #[test]
     fn a_key_comes_once_and_a_type_is_known() {
         assert!(alterable(2, "t", ["a", "b"].into_iter()).is_ok());
-        assert_eq!(alterable(2, "t", ["a", "a"].into_iter()).unwrap_err().code, ErrorCode::InvalidRequest);
-        assert_eq!(alterable(8, "1", [].into_iter()).unwrap_err().code, ErrorCode::InvalidRequest);
+        assert_eq!(
+            alterable(2, "t", ["a", "a"].into_iter()).unwrap_err().code,
+            ErrorCode::InvalidRequest
+        );
+        assert_eq!(
+            alterable(8, "1", [].into_iter()).unwrap_err().code,
+            ErrorCode::InvalidRequest
+        );
     }
 }

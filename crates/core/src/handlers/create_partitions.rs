@@ -25,15 +25,24 @@ pub(crate) fn handle(
     let slot = submit(node, move |node, controller| {
         controller.create_partitions(&topics, validate_only, node.clock.timestamp())
     });
-    let write = move |_: &Node, results: Result<Vec<Result<(), Refusal>>, Refusal>, reply: &mut ReplyBuffer| {
-        let results = results.unwrap_or_else(|refusal| vec![Err(refusal); names.len()]);
-        let response = CreatePartitionsResponse {
-            results: names.iter().zip(&results).map(|(name, result)| topic_result(name, result)).collect(),
-            ..Default::default()
+    let write =
+        move |_: &Node, results: Result<Vec<Result<(), Refusal>>, Refusal>, reply: &mut ReplyBuffer| {
+            let results = results.unwrap_or_else(|refusal| vec![Err(refusal); names.len()]);
+            let response = CreatePartitionsResponse {
+                results: names
+                    .iter()
+                    .zip(&results)
+                    .map(|(name, result)| topic_result(name, result))
+                    .collect(),
+                ..Default::default()
+            };
+            response.encode(&mut reply.bytes, version);
         };
-        response.encode(&mut reply.bytes, version);
-    };
-    Handled::Pending(ControllerReply::boxed(slot, Some(deadline(request, body.timeout_ms)), write))
+    Handled::Pending(ControllerReply::boxed(
+        slot,
+        Some(deadline(request, body.timeout_ms)),
+        write,
+    ))
 }
 
 fn new_partitions(topic: &CreatePartitionsTopic<'_>) -> NewPartitions {
@@ -41,8 +50,12 @@ fn new_partitions(topic: &CreatePartitionsTopic<'_>) -> NewPartitions {
     NewPartitions {
         topic: topic.name.to_owned(),
         count: topic.count,
-        assignments: assignments
-            .map(|assignments| assignments.iter().map(|assignment| assignment.broker_ids.clone()).collect()),
+        assignments: assignments.map(|assignments| {
+            assignments
+                .iter()
+                .map(|assignment| assignment.broker_ids.clone())
+                .collect()
+        }),
     }
 }
 

@@ -33,17 +33,26 @@ pub(crate) fn handle(
         let results = results.and_then(|results| results);
         answer(node, &names, results, version, reply);
     };
-    Handled::Pending(ControllerReply::boxed(slot, Some(deadline(request, body.timeout_ms)), write))
+    Handled::Pending(ControllerReply::boxed(
+        slot,
+        Some(deadline(request, body.timeout_ms)),
+        write,
+    ))
 }
 
 fn new_topic(topic: &CreatableTopic<'_>) -> NewTopic {
-    let configs = topic.configs.iter().map(|config| (config.name.to_owned(), config.value.map(str::to_owned)));
+    let configs = topic
+        .configs
+        .iter()
+        .map(|config| (config.name.to_owned(), config.value.map(str::to_owned)));
     let assignments = topic.assignments.iter();
     NewTopic {
         name: topic.name.to_owned(),
         partition_count: topic.num_partitions,
         replication_factor: topic.replication_factor,
-        assignments: assignments.map(|partition| (partition.partition_index, partition.broker_ids.clone())).collect(),
+        assignments: assignments
+            .map(|partition| (partition.partition_index, partition.broker_ids.clone()))
+            .collect(),
         configs: configs.collect(),
     }
 }
@@ -62,11 +71,17 @@ fn answer(
     let image = node.image();
     let described: Vec<Vec<EffectiveValue>> = results
         .iter()
-        .map(|result| result.as_ref().map_or(Vec::new(), |topic| describe_topic(&image, &topic.values)))
+        .map(|result| {
+            result
+                .as_ref()
+                .map_or(Vec::new(), |topic| describe_topic(&image, &topic.values))
+        })
         .collect();
     let parts = names.iter().zip(&results).zip(&described);
     let response = CreateTopicsResponse {
-        topics: parts.map(|((name, result), values)| topic_result(name, result, values, version)).collect(),
+        topics: parts
+            .map(|((name, result), values)| topic_result(name, result, values, version))
+            .collect(),
         ..Default::default()
     };
     response.encode(&mut reply.bytes, version);

@@ -1,9 +1,7 @@
 //! DeleteTopics, versions 1 to 6. 5: error messages. 6: KIP-516, by id.
 
 use ottla_wire::error_code::ErrorCode;
-use ottla_wire::messages::delete_topics::{
-    DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse,
-};
+use ottla_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse};
 use ottla_wire::primitives::Uuid;
 
 use super::deadline;
@@ -22,9 +20,14 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let by_name = body.topic_names.iter().map(|name| TopicToDelete { name: Some((*name).to_owned()), id: Uuid::ZERO });
-    let by_either =
-        body.topics.iter().map(|topic| TopicToDelete { name: topic.name.map(str::to_owned), id: topic.topic_id });
+    let by_name = body.topic_names.iter().map(|name| TopicToDelete {
+        name: Some((*name).to_owned()),
+        id: Uuid::ZERO,
+    });
+    let by_either = body.topics.iter().map(|topic| TopicToDelete {
+        name: topic.name.map(str::to_owned),
+        id: topic.topic_id,
+    });
     let topics: Vec<TopicToDelete> = by_name.chain(by_either).collect();
     if !node.config.delete_topics {
         let code = if version < FIRST_VERSION_WITH_DELETION_DISABLED {
@@ -36,12 +39,18 @@ pub(crate) fn handle(
         return Handled::Replied;
     }
     let asked = topics.clone();
-    let slot = submit(node, move |node, controller| controller.delete_topics(&topics, node.clock.timestamp()));
+    let slot = submit(node, move |node, controller| {
+        controller.delete_topics(&topics, node.clock.timestamp())
+    });
     let write = move |_: &Node, results: Result<Vec<DeletedTopic>, Refusal>, reply: &mut ReplyBuffer| {
         let results = results.unwrap_or_else(|refusal| refuse_all(&asked, &refusal));
         answer(&results, version, reply);
     };
-    Handled::Pending(ControllerReply::boxed(slot, Some(deadline(request, body.timeout_ms)), write))
+    Handled::Pending(ControllerReply::boxed(
+        slot,
+        Some(deadline(request, body.timeout_ms)),
+        write,
+    ))
 }
 
 fn refuse_all(topics: &[TopicToDelete], refusal: &Refusal) -> Vec<DeletedTopic> {
@@ -54,7 +63,10 @@ fn refuse_all(topics: &[TopicToDelete], refusal: &Refusal) -> Vec<DeletedTopic> 
 }
 
 fn answer(results: &[DeletedTopic], version: i16, reply: &mut ReplyBuffer) {
-    let response = DeleteTopicsResponse { responses: results.iter().map(topic_result).collect(), ..Default::default() };
+    let response = DeleteTopicsResponse {
+        responses: results.iter().map(topic_result).collect(),
+        ..Default::default()
+    };
     response.encode(&mut reply.bytes, version);
 }
 
@@ -63,7 +75,11 @@ fn topic_result(topic: &DeletedTopic) -> DeletableTopicResult<'_> {
         // Before version 6 every topic was asked for by its name.
         name: topic.name.as_deref(),
         topic_id: topic.id,
-        error_code: topic.refusal.as_ref().map_or(ErrorCode::None, |refusal| refusal.code).code(),
+        error_code: topic
+            .refusal
+            .as_ref()
+            .map_or(ErrorCode::None, |refusal| refusal.code)
+            .code(),
         error_message: topic.refusal.as_ref().map(|refusal| &*refusal.message),
     }
 }

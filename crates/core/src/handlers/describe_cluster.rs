@@ -23,10 +23,19 @@ pub(crate) fn handle(
     let refusal = match body.endpoint_type {
         BROKERS => None,
         // KIP-919: a broker listener does not speak about controllers.
-        CONTROLLERS => Some((ErrorCode::MismatchedEndpointType, "this is a broker's listener, not a controller's")),
-        _ => Some((ErrorCode::UnsupportedEndpointType, "endpoint type is neither 1 (brokers) nor 2 (controllers)")),
+        CONTROLLERS => Some((
+            ErrorCode::MismatchedEndpointType,
+            "this is a broker's listener, not a controller's",
+        )),
+        _ => Some((
+            ErrorCode::UnsupportedEndpointType,
+            "endpoint type is neither 1 (brokers) nor 2 (controllers)",
+        )),
     };
-    let brokers = image.brokers.values().filter(|broker| !broker.fenced || body.include_fenced_brokers);
+    let brokers = image
+        .brokers
+        .values()
+        .filter(|broker| !broker.fenced || body.include_fenced_brokers);
     let brokers: Vec<DescribeClusterBroker<'_>> = brokers
         .filter_map(|broker| {
             let endpoint = broker.endpoint(&request.connection.listener_name)?;

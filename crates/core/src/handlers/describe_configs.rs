@@ -28,29 +28,42 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let image = node.image();
-    let described: Vec<Result<Vec<EffectiveValue>, Refusal>> =
-        body.resources.iter().map(|resource| describe(node, &image, resource)).collect();
-    let results = body.resources.iter().zip(&described).map(|(resource, described)| {
-        let result = DescribeConfigsResult {
-            resource_type: resource.resource_type,
-            resource_name: resource.resource_name,
-            ..Default::default()
-        };
-        match described {
-            Err(refusal) => DescribeConfigsResult {
-                error_code: refusal.code.code(),
-                error_message: Some(&refusal.message),
-                ..result
-            },
-            Ok(values) => DescribeConfigsResult {
-                error_code: ErrorCode::None.code(),
-                error_message: None,
-                configs: values.iter().map(|value| config(resource, value, &body, request.api_version)).collect(),
-                ..result
-            },
-        }
-    });
-    let response = DescribeConfigsResponse { results: results.collect(), ..Default::default() };
+    let described: Vec<Result<Vec<EffectiveValue>, Refusal>> = body
+        .resources
+        .iter()
+        .map(|resource| describe(node, &image, resource))
+        .collect();
+    let results = body
+        .resources
+        .iter()
+        .zip(&described)
+        .map(|(resource, described)| {
+            let result = DescribeConfigsResult {
+                resource_type: resource.resource_type,
+                resource_name: resource.resource_name,
+                ..Default::default()
+            };
+            match described {
+                Err(refusal) => DescribeConfigsResult {
+                    error_code: refusal.code.code(),
+                    error_message: Some(&refusal.message),
+                    ..result
+                },
+                Ok(values) => DescribeConfigsResult {
+                    error_code: ErrorCode::None.code(),
+                    error_message: None,
+                    configs: values
+                        .iter()
+                        .map(|value| config(resource, value, &body, request.api_version))
+                        .collect(),
+                    ..result
+                },
+            }
+        });
+    let response = DescribeConfigsResponse {
+        results: results.collect(),
+        ..Default::default()
+    };
     response.encode(&mut reply.bytes, request.api_version);
     Handled::Replied
 }
@@ -68,7 +81,10 @@ fn describe(
             other => invalid(format!("Unsupported resource type: {other}")),
         };
     };
-    let own = image.config(&ConfigResource { resource_type, name: name.into() });
+    let own = image.config(&ConfigResource {
+        resource_type,
+        name: name.into(),
+    });
     let own: Arc<ConfigValues> = own.cloned().unwrap_or_default();
     let mut values = match resource_type {
         ConfigResourceType::Topic => {
@@ -91,14 +107,20 @@ fn describe(
             }
             Err(_) => return invalid(format!("Broker id must be an integer, but it is: {name}")),
         },
-        ConfigResourceType::Group if name.is_empty() => return invalid("Group name must not be empty".to_owned()),
+        ConfigResourceType::Group if name.is_empty() => {
+            return invalid("Group name must not be empty".to_owned());
+        }
         ConfigResourceType::Group => describe_group(image, &own),
         ConfigResourceType::ClientMetrics if name.is_empty() => {
             return invalid("Client metrics subscription name must not be empty".to_owned());
         }
         ConfigResourceType::ClientMetrics => describe_client_metrics(&own),
     };
-    if let Some(keys) = resource.configuration_keys.as_ref().filter(|keys| !keys.is_empty()) {
+    if let Some(keys) = resource
+        .configuration_keys
+        .as_ref()
+        .filter(|keys| !keys.is_empty())
+    {
         values.retain(|value| keys.contains(&&*value.name));
     }
     Ok(values)
@@ -125,7 +147,14 @@ fn config<'a>(
                 source: given.source.code(),
             })
             .collect(),
-        config_type: if version >= 3 { value.key.map_or(UNKNOWN_TYPE, |key| key.value_type.code()) } else { UNKNOWN_TYPE },
-        documentation: value.key.filter(|_| body.include_documentation).map(|key| key.doc),
+        config_type: if version >= 3 {
+            value.key.map_or(UNKNOWN_TYPE, |key| key.value_type.code())
+        } else {
+            UNKNOWN_TYPE
+        },
+        documentation: value
+            .key
+            .filter(|_| body.include_documentation)
+            .map(|key| key.doc),
     }
 }

@@ -2,8 +2,9 @@
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::describe_quorum::{
-    DescribeQuorumRequest, DescribeQuorumRequestPartitionData, DescribeQuorumRequestTopicData, DescribeQuorumResponse,
-    DescribeQuorumResponsePartitionData, DescribeQuorumResponseTopicData, Listener, Node as QuorumNode, ReplicaState,
+    DescribeQuorumRequest, DescribeQuorumRequestPartitionData, DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse, DescribeQuorumResponsePartitionData, DescribeQuorumResponseTopicData, Listener,
+    Node as QuorumNode, ReplicaState,
 };
 use ottla_wire::primitives::Uuid;
 
@@ -24,7 +25,11 @@ pub(crate) fn handle(
     let version = request.api_version;
     let topics = body.topics.iter().map(|topic| DescribeQuorumResponseTopicData {
         topic_name: topic.topic_name,
-        partitions: topic.partitions.iter().map(|asked| partition(node, &image, topic, asked, version)).collect(),
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|asked| partition(node, &image, topic, asked, version))
+            .collect(),
     });
     let controllers = image.controllers.values().filter(|_| version >= 2);
     let nodes = controllers.map(|controller| QuorumNode {
@@ -32,11 +37,18 @@ pub(crate) fn handle(
         listeners: controller
             .endpoints
             .iter()
-            .map(|endpoint| Listener { name: &endpoint.listener_name, host: &endpoint.host, port: endpoint.port })
+            .map(|endpoint| Listener {
+                name: &endpoint.listener_name,
+                host: &endpoint.host,
+                port: endpoint.port,
+            })
             .collect(),
     });
-    let response =
-        DescribeQuorumResponse { topics: topics.collect(), nodes: nodes.collect(), ..Default::default() };
+    let response = DescribeQuorumResponse {
+        topics: topics.collect(),
+        nodes: nodes.collect(),
+        ..Default::default()
+    };
     response.encode(&mut reply.bytes, version);
     Handled::Replied
 }
@@ -52,14 +64,22 @@ fn partition<'a>(
     let partition_index = asked.partition_index;
     if topic.topic_name != METADATA_TOPIC || partition_index != 0 {
         let error_code = ErrorCode::UnknownTopicOrPartition.code();
-        return DescribeQuorumResponsePartitionData { partition_index, error_code, ..Default::default() };
+        return DescribeQuorumResponsePartitionData {
+            partition_index,
+            error_code,
+            ..Default::default()
+        };
     }
     let end_offset = image.provenance.last_offset + 1;
     let now = node.clock.timestamp().0;
     let time = if version >= 1 { now } else { -1 };
     let voter = ReplicaState {
         replica_id: node.config.node_id,
-        replica_directory_id: if version >= 2 { node.metadata_directory_id() } else { Uuid::ZERO },
+        replica_directory_id: if version >= 2 {
+            node.metadata_directory_id()
+        } else {
+            Uuid::ZERO
+        },
         log_end_offset: end_offset,
         last_fetch_timestamp: time,
         last_caught_up_timestamp: time,

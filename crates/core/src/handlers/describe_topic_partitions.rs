@@ -26,21 +26,29 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let image = node.image();
-    let cursor = body.cursor.as_ref().map(|cursor| (cursor.topic_name, cursor.partition_index));
+    let cursor = body
+        .cursor
+        .as_ref()
+        .map(|cursor| (cursor.topic_name, cursor.partition_index));
     let names: BTreeSet<&str> = body.topics.iter().map(|topic| topic.name).collect();
     if let Some((topic, index)) = cursor
         && (index < 0 || (!names.is_empty() && !names.contains(topic)))
     {
-        return Handled::Close(format!("DescribeTopicPartitions from {topic}-{index}, which is not among its topics"));
+        return Handled::Close(format!(
+            "DescribeTopicPartitions from {topic}-{index}, which is not among its topics"
+        ));
     }
     let from = cursor.map_or("", |(topic, _)| topic);
     let mut page = Page {
         image: &image,
-        left: body.response_partition_limit.clamp(1, PARTITIONS_PER_RESPONSE_MAX) as usize,
+        left: body
+            .response_partition_limit
+            .clamp(1, PARTITIONS_PER_RESPONSE_MAX) as usize,
         topics: Vec::new(),
         next: None,
     };
-    let first_of = |name: &str| cursor.map_or(0, |(topic, index)| if topic == name { index as usize } else { 0 });
+    let first_of =
+        |name: &str| cursor.map_or(0, |(topic, index)| if topic == name { index as usize } else { 0 });
     if names.is_empty() {
         for topic in image.topics.iter_from(from, true) {
             if !page.add(topic, first_of(&topic.name)) {
@@ -56,11 +64,17 @@ pub(crate) fn handle(
             }
         }
     }
-    let next_cursor = page
-        .next
-        .map(|(topic_name, partition_index)| DescribeTopicPartitionsResponseCursor { topic_name, partition_index });
-    let response =
-        DescribeTopicPartitionsResponse { topics: page.topics, next_cursor, ..Default::default() };
+    let next_cursor = page.next.map(
+        |(topic_name, partition_index)| DescribeTopicPartitionsResponseCursor {
+            topic_name,
+            partition_index,
+        },
+    );
+    let response = DescribeTopicPartitionsResponse {
+        topics: page.topics,
+        next_cursor,
+        ..Default::default()
+    };
     response.encode(&mut reply.bytes, request.api_version);
     Handled::Replied
 }
@@ -81,7 +95,9 @@ impl<'a> Page<'a> {
         }
         let end = topic.partitions.len().min(first.saturating_add(self.left));
         let shown = topic.partitions.iter().enumerate().take(end).skip(first);
-        let partitions: Vec<_> = shown.map(|(index, partition)| self.partition(index, partition)).collect();
+        let partitions: Vec<_> = shown
+            .map(|(index, partition)| self.partition(index, partition))
+            .collect();
         self.left -= partitions.len();
         self.topics.push(DescribeTopicPartitionsResponseTopic {
             error_code: ErrorCode::None.code(),
@@ -98,18 +114,31 @@ impl<'a> Page<'a> {
         true
     }
 
-    fn partition(&self, index: usize, partition: &PartitionImage) -> DescribeTopicPartitionsResponsePartition {
+    fn partition(
+        &self,
+        index: usize,
+        partition: &PartitionImage,
+    ) -> DescribeTopicPartitionsResponsePartition {
         let is_alive = |id: &i32| self.image.brokers.get(id).is_some_and(|broker| !broker.fenced);
         DescribeTopicPartitionsResponsePartition {
             error_code: ErrorCode::None.code(),
             partition_index: index as i32,
-            leader_id: if is_alive(&partition.leader) { partition.leader } else { NO_LEADER },
+            leader_id: if is_alive(&partition.leader) {
+                partition.leader
+            } else {
+                NO_LEADER
+            },
             leader_epoch: partition.leader_epoch,
             replica_nodes: partition.replicas.to_vec(),
             isr_nodes: partition.isr.to_vec(),
             eligible_leader_replicas: Some(partition.eligible_leader_replicas.to_vec()),
             last_known_elr: Some(partition.last_known_elr.to_vec()),
-            offline_replicas: partition.replicas.iter().copied().filter(|id| !is_alive(id)).collect(),
+            offline_replicas: partition
+                .replicas
+                .iter()
+                .copied()
+                .filter(|id| !is_alive(id))
+                .collect(),
         }
     }
 }

@@ -26,27 +26,37 @@ pub(crate) fn handle(
     _reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let keys = body.resources.iter().map(|resource| (resource.resource_type, resource.resource_name));
+    let keys = body
+        .resources
+        .iter()
+        .map(|resource| (resource.resource_type, resource.resource_name));
     let altered = Altered::check(keys, |index| change(&body.resources[index]));
     let (resources, checked, changes) = altered.into_parts();
     let validate_only = body.validate_only;
     let slot = submit(node, move |node, controller| {
         controller.alter_configs_incrementally(&changes, validate_only, node.clock.timestamp())
     });
-    let write = move |_: &Node, results: Result<Vec<Result<(), Refusal>>, Refusal>, reply: &mut ReplyBuffer| {
-        let results = merge(checked, results);
-        let responses = resources.iter().zip(&results).map(|((resource_type, resource_name), result)| {
-            let refusal = result.as_ref().err();
-            AlterConfigsResourceResponse {
-                error_code: refusal.map_or(ErrorCode::None, |refusal| refusal.code).code(),
-                error_message: refusal.map(|refusal| &*refusal.message),
-                resource_type: *resource_type,
-                resource_name,
+    let write =
+        move |_: &Node, results: Result<Vec<Result<(), Refusal>>, Refusal>, reply: &mut ReplyBuffer| {
+            let results = merge(checked, results);
+            let responses = resources
+                .iter()
+                .zip(&results)
+                .map(|((resource_type, resource_name), result)| {
+                    let refusal = result.as_ref().err();
+                    AlterConfigsResourceResponse {
+                        error_code: refusal.map_or(ErrorCode::None, |refusal| refusal.code).code(),
+                        error_message: refusal.map(|refusal| &*refusal.message),
+                        resource_type: *resource_type,
+                        resource_name,
+                    }
+                });
+            IncrementalAlterConfigsResponse {
+                responses: responses.collect(),
+                ..Default::default()
             }
-        });
-        IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }
             .encode(&mut reply.bytes, version);
-    };
+        };
     Handled::Pending(ControllerReply::boxed(slot, None, write))
 }
 
@@ -57,7 +67,10 @@ fn change(resource: &AlterConfigsResource<'_>) -> Result<ConfigChange, Refusal> 
     for config in &resource.configs {
         let value = |value: Option<&str>| {
             value.map(str::to_owned).ok_or_else(|| {
-                Refusal::new(ErrorCode::InvalidRequest, format!("Null value not supported for : {}", config.name))
+                Refusal::new(
+                    ErrorCode::InvalidRequest,
+                    format!("Null value not supported for : {}", config.name),
+                )
             })
         };
         let operation = match config.config_operation {
@@ -66,10 +79,16 @@ fn change(resource: &AlterConfigsResource<'_>) -> Result<ConfigChange, Refusal> 
             APPEND => ConfigOperation::Append(value(config.value)?),
             SUBTRACT => ConfigOperation::Subtract(value(config.value)?),
             other => {
-                return Err(Refusal::new(ErrorCode::InvalidRequest, format!("Unknown operations type {other}")));
+                return Err(Refusal::new(
+                    ErrorCode::InvalidRequest,
+                    format!("Unknown operations type {other}"),
+                ));
             }
         };
         operations.push((config.name.to_owned(), operation));
     }
-    Ok(ConfigChange { resource: resource_key, operations })
+    Ok(ConfigChange {
+        resource: resource_key,
+        operations,
+    })
 }

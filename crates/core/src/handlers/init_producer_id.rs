@@ -27,10 +27,16 @@ pub(crate) fn handle(
         answer(Ok(id), version, reply);
         return Handled::Replied;
     }
-    let slot = submit(node, |node, controller| node.producer_ids.take_or_allocate(node, controller));
+    let slot = submit(node, |node, controller| {
+        node.producer_ids.take_or_allocate(node, controller)
+    });
     let write = move |_: &Node, id: Result<i64, Refusal>, reply: &mut ReplyBuffer| {
         // The client asks again: the disk may have space by then.
-        answer(id.map_err(|_refusal| ErrorCode::CoordinatorLoadInProgress), version, reply);
+        answer(
+            id.map_err(|_refusal| ErrorCode::CoordinatorLoadInProgress),
+            version,
+            reply,
+        );
     };
     Handled::Pending(ControllerReply::boxed(slot, None, write))
 }
@@ -38,10 +44,17 @@ pub(crate) fn handle(
 // Without a transactional id there is nothing to remember: every request gets an id nobody has, at epoch 0.
 fn answer(id: Result<i64, ErrorCode>, version: i16, reply: &mut ReplyBuffer) {
     let response = match id {
-        Ok(producer_id) => InitProducerIdResponse { producer_id, producer_epoch: 0, ..Default::default() },
-        Err(error) => {
-            InitProducerIdResponse { error_code: error.code(), producer_id: -1, producer_epoch: -1, ..Default::default() }
-        }
+        Ok(producer_id) => InitProducerIdResponse {
+            producer_id,
+            producer_epoch: 0,
+            ..Default::default()
+        },
+        Err(error) => InitProducerIdResponse {
+            error_code: error.code(),
+            producer_id: -1,
+            producer_epoch: -1,
+            ..Default::default()
+        },
     };
     response.encode(&mut reply.bytes, version);
 }

@@ -23,23 +23,52 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let supported: &[i8] =
-        if version == 0 { &[CLIENT_METRICS] } else { &[TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP] };
-    let asked = if body.resource_types.is_empty() { supported } else { &body.resource_types };
-    if asked.iter().any(|resource_type| !supported.contains(resource_type)) {
+    let supported: &[i8] = if version == 0 {
+        &[CLIENT_METRICS]
+    } else {
+        &[TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP]
+    };
+    let asked = if body.resource_types.is_empty() {
+        supported
+    } else {
+        &body.resource_types
+    };
+    if asked
+        .iter()
+        .any(|resource_type| !supported.contains(resource_type))
+    {
         let error_code = ErrorCode::UnsupportedVersion.code();
-        ListConfigResourcesResponse { error_code, ..Default::default() }.encode(&mut reply.bytes, version);
+        ListConfigResourcesResponse {
+            error_code,
+            ..Default::default()
+        }
+        .encode(&mut reply.bytes, version);
         return Handled::Replied;
     }
     let image = node.image();
     let node_id = node.config.node_id.to_string();
     let mut config_resources = Vec::new();
-    let mut add = |resource_name, resource_type| config_resources.push(ConfigResource { resource_name, resource_type });
+    let mut add = |resource_name, resource_type| {
+        config_resources.push(ConfigResource {
+            resource_name,
+            resource_type,
+        })
+    };
     for resource in image.configs.keys() {
         let code = resource.resource_type.code();
-        let is_named = matches!(resource.resource_type, ConfigResourceType::Group | ConfigResourceType::ClientMetrics);
+        let is_named = matches!(
+            resource.resource_type,
+            ConfigResourceType::Group | ConfigResourceType::ClientMetrics
+        );
         if is_named && asked.contains(&code) {
-            add(&*resource.name, if version == 0 { ConfigResource::default().resource_type } else { code });
+            add(
+                &*resource.name,
+                if version == 0 {
+                    ConfigResource::default().resource_type
+                } else {
+                    code
+                },
+            );
         }
     }
     if asked.contains(&BROKER) {
@@ -48,6 +77,10 @@ pub(crate) fn handle(
     if asked.contains(&TOPIC) {
         image.topics.iter().for_each(|topic| add(&topic.name, TOPIC));
     }
-    ListConfigResourcesResponse { config_resources, ..Default::default() }.encode(&mut reply.bytes, version);
+    ListConfigResourcesResponse {
+        config_resources,
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
     Handled::Replied
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::metadata::{
-    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
+    MetadataResponseTopic,
 };
 use ottla_wire::primitives::Uuid;
 
@@ -66,7 +67,9 @@ pub(crate) fn handle(
     }
     let slot = submit(node, move |node, controller| create(node, controller, missing));
     let deadline = request.received.after_ms(CREATION_WAIT_MS);
-    let write = move |node: &Node, refusals: Result<BTreeMap<String, ErrorCode>, Refusal>, reply: &mut ReplyBuffer| {
+    let write = move |node: &Node,
+                      refusals: Result<BTreeMap<String, ErrorCode>, Refusal>,
+                      reply: &mut ReplyBuffer| {
         asked.answer(node, &node.image(), &refusals.unwrap_or_default(), reply);
     };
     Handled::Pending(ControllerReply::boxed(slot, Some(deadline), write))
@@ -75,9 +78,15 @@ pub(crate) fn handle(
 fn creatable(image: &MetadataImage, names: &BTreeSet<String>) -> Vec<String> {
     let is_missing = |name: &&String| image.topic(name).is_none();
     let is_allowed = |name: &&String| {
-        topic_name_problem(name).is_none() && (!is_internal(name) || **name == InternalTopic::ConsumerOffsets.name())
+        topic_name_problem(name).is_none()
+            && (!is_internal(name) || **name == InternalTopic::ConsumerOffsets.name())
     };
-    names.iter().filter(is_missing).filter(is_allowed).cloned().collect()
+    names
+        .iter()
+        .filter(is_missing)
+        .filter(is_allowed)
+        .cloned()
+        .collect()
 }
 
 /// Creates what is still missing; says why where that fails.
@@ -92,16 +101,26 @@ fn create(
         .filter(is_missing)
         .map(|name| match InternalTopic::ConsumerOffsets {
             internal if name == internal.name() => internal.definition(node),
-            _ => NewTopic { name, partition_count: -1, replication_factor: -1, ..NewTopic::default() },
+            _ => NewTopic {
+                name,
+                partition_count: -1,
+                replication_factor: -1,
+                ..NewTopic::default()
+            },
         })
         .collect();
     let results = controller.create_topics(&topics, false, node.clock.timestamp())?;
     Ok(match results {
         Ok(results) => {
             let refused = topics.into_iter().zip(results);
-            refused.filter_map(|(topic, result)| Some((topic.name, result.err()?.code))).collect()
+            refused
+                .filter_map(|(topic, result)| Some((topic.name, result.err()?.code)))
+                .collect()
         }
-        Err(refusal) => topics.into_iter().map(|topic| (topic.name, refusal.code)).collect(),
+        Err(refusal) => topics
+            .into_iter()
+            .map(|topic| (topic.name, refusal.code))
+            .collect(),
     })
 }
 
@@ -141,7 +160,11 @@ impl Asked {
         let controller_id = brokers.first().map_or(NO_LEADER, |broker| broker.node_id);
         let alive: Vec<i32> = brokers.iter().map(|broker| broker.node_id).collect();
         let topics = match &self.topics {
-            AskedTopics::All => image.topics.iter().map(|topic| self.topic(image, &alive, topic)).collect(),
+            AskedTopics::All => image
+                .topics
+                .iter()
+                .map(|topic| self.topic(image, &alive, topic))
+                .collect(),
             AskedTopics::ByName(names) => names
                 .iter()
                 .map(|name| match image.topic(name) {
@@ -167,14 +190,22 @@ impl Asked {
             cluster_id: Some(node.cluster_id()),
             controller_id,
             topics,
-            cluster_authorized_operations: if self.cluster_operations { CLUSTER_OPERATIONS } else { NOT_ASKED },
+            cluster_authorized_operations: if self.cluster_operations {
+                CLUSTER_OPERATIONS
+            } else {
+                NOT_ASKED
+            },
             ..Default::default()
         };
         response.encode(&mut reply.bytes, self.version);
     }
 
     fn nameless(&self) -> Option<&'static str> {
-        if self.version >= FIRST_VERSION_WITH_OPTIONAL_NAMES { None } else { Some("") }
+        if self.version >= FIRST_VERSION_WITH_OPTIONAL_NAMES {
+            None
+        } else {
+            Some("")
+        }
     }
 
     fn unknown_name<'a>(&self, name: &'a str, refusal: Option<ErrorCode>) -> MetadataResponseTopic<'a> {
@@ -203,8 +234,14 @@ impl Asked {
             name: Some(&topic.name),
             topic_id: topic.id,
             is_internal: topic.is_internal(),
-            partitions: partitions.map(|(index, partition)| self.partition(image, alive, index, partition)).collect(),
-            topic_authorized_operations: if self.topic_operations { TOPIC_OPERATIONS } else { NOT_ASKED },
+            partitions: partitions
+                .map(|(index, partition)| self.partition(image, alive, index, partition))
+                .collect(),
+            topic_authorized_operations: if self.topic_operations {
+                TOPIC_OPERATIONS
+            } else {
+                NOT_ASKED
+            },
         }
     }
 
@@ -232,28 +269,50 @@ impl Asked {
             leader_epoch: partition.leader_epoch,
             replica_nodes: partition.replicas.to_vec(),
             isr_nodes: partition.isr.to_vec(),
-            offline_replicas: partition.replicas.iter().copied().filter(|id| !alive.contains(id)).collect(),
+            offline_replicas: partition
+                .replicas
+                .iter()
+                .copied()
+                .filter(|id| !alive.contains(id))
+                .collect(),
         }
     }
 }
 
 impl AskedTopics {
     fn new(version: i16, body: &MetadataRequest<'_>) -> Result<AskedTopics, String> {
-        let Some(topics) = &body.topics else { return Ok(AskedTopics::All) };
+        let Some(topics) = &body.topics else {
+            return Ok(AskedTopics::All);
+        };
         // Version 0 knows no null: an empty list means all.
         if version == 0 && topics.is_empty() {
             return Ok(AskedTopics::All);
         }
         if version < FIRST_VERSION_WITH_OPTIONAL_NAMES
-            && let Some(topic) = topics.iter().find(|topic| topic.name.is_none() || !topic.topic_id.is_zero())
+            && let Some(topic) = topics
+                .iter()
+                .find(|topic| topic.name.is_none() || !topic.topic_id.is_zero())
         {
-            return Err(format!("Metadata version {version} asks for topic id {}, which needs version 12", topic.topic_id));
+            return Err(format!(
+                "Metadata version {version} asks for topic id {}, which needs version 12",
+                topic.topic_id
+            ));
         }
         // KIP-516: ids win over names.
-        let ids: BTreeSet<Uuid> = topics.iter().map(|topic| topic.topic_id).filter(|id| !id.is_zero()).collect();
+        let ids: BTreeSet<Uuid> = topics
+            .iter()
+            .map(|topic| topic.topic_id)
+            .filter(|id| !id.is_zero())
+            .collect();
         if !ids.is_empty() {
             return Ok(AskedTopics::ById(ids));
         }
-        Ok(AskedTopics::ByName(topics.iter().filter_map(|topic| topic.name).map(str::to_owned).collect()))
+        Ok(AskedTopics::ByName(
+            topics
+                .iter()
+                .filter_map(|topic| topic.name)
+                .map(str::to_owned)
+                .collect(),
+        ))
     }
 }

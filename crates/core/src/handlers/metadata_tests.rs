@@ -21,7 +21,8 @@ use ottla_wire::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
 };
 use ottla_wire::messages::describe_quorum::{
-    DescribeQuorumRequest, DescribeQuorumRequestPartitionData, DescribeQuorumRequestTopicData, DescribeQuorumResponse,
+    DescribeQuorumRequest, DescribeQuorumRequestPartitionData, DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
 };
 use ottla_wire::messages::describe_topic_partitions::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsRequestCursor, DescribeTopicPartitionsResponse,
@@ -87,7 +88,11 @@ struct Broker {
 impl Broker {
     fn new(lines: &[(&str, &str)]) -> Broker {
         let mut properties = BTreeMap::from([("log.dirs".to_owned(), "/data".to_owned())]);
-        properties.extend(lines.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        properties.extend(
+            lines
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
+        );
         let config = NodeConfig::from_properties(&properties, [5; 4]).unwrap();
         let (clock, disk) = (Arc::new(TestClock::default()), MemoryDisk::new(5));
         let node = Node::open(config, disk.shared(), clock.clone()).unwrap();
@@ -100,7 +105,13 @@ impl Broker {
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
         };
-        Broker { node, disk, executor, clock, connection }
+        Broker {
+            node,
+            disk,
+            executor,
+            clock,
+            connection,
+        }
     }
 
     fn send(&self, api_key: ApiKey, api_version: i16, body: &[u8], reply: &mut ReplyBuffer) -> Handled {
@@ -141,9 +152,20 @@ impl Broker {
     }
 
     fn create(&self, name: &str, num_partitions: i32, version: i16) -> (ErrorCode, Uuid) {
-        let topic = CreatableTopic { name, num_partitions, replication_factor: 1, ..Default::default() };
-        let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 1_000, ..Default::default() };
-        let bytes = self.ask(ApiKey::CreateTopics, version, |body| request.encode(body, version));
+        let topic = CreatableTopic {
+            name,
+            num_partitions,
+            replication_factor: 1,
+            ..Default::default()
+        };
+        let request = CreateTopicsRequest {
+            topics: vec![topic],
+            timeout_ms: 1_000,
+            ..Default::default()
+        };
+        let bytes = self.ask(ApiKey::CreateTopics, version, |body| {
+            request.encode(body, version)
+        });
         let response = read(&bytes, |reader| CreateTopicsResponse::decode(reader, version));
         (error(response.topics[0].error_code), response.topics[0].topic_id)
     }
@@ -157,7 +179,10 @@ fn error(code: i16) -> ErrorCode {
     ErrorCode::from_i16(code).unwrap()
 }
 
-fn read<'a, T, E: std::fmt::Debug>(bytes: &'a [u8], decode: impl FnOnce(&mut Reader<'a>) -> Result<T, E>) -> T {
+fn read<'a, T, E: std::fmt::Debug>(
+    bytes: &'a [u8],
+    decode: impl FnOnce(&mut Reader<'a>) -> Result<T, E>,
+) -> T {
     let mut reader = Reader::new(bytes);
     let message = decode(&mut reader).unwrap();
     assert_eq!(reader.remaining(), 0);
@@ -171,9 +196,19 @@ fn versions(api_key: ApiKey) -> std::ops::RangeInclusive<i16> {
 
 fn metadata<'a>(names: Option<&[&'a str]>, allow: bool) -> MetadataRequest<'a> {
     let topics = names.map(|names| {
-        names.iter().map(|name| MetadataRequestTopic { name: Some(name), ..Default::default() }).collect()
+        names
+            .iter()
+            .map(|name| MetadataRequestTopic {
+                name: Some(name),
+                ..Default::default()
+            })
+            .collect()
     });
-    MetadataRequest { topics, allow_auto_topic_creation: allow, ..Default::default() }
+    MetadataRequest {
+        topics,
+        allow_auto_topic_creation: allow,
+        ..Default::default()
+    }
 }
 
 #[test]
@@ -186,14 +221,42 @@ fn metadata_names_topics_partitions_and_brokers_in_every_version() {
         });
         // Before version 4 every request allows creation; the name stays free for the next round.
         let response = read(&bytes, |reader| MetadataResponse::decode(reader, version));
-        let topic = |name: &str| response.topics.iter().find(|topic| topic.name == Some(name)).unwrap();
+        let topic = |name: &str| {
+            response
+                .topics
+                .iter()
+                .find(|topic| topic.name == Some(name))
+                .unwrap()
+        };
         assert_eq!(topic("t").partitions.len(), 3, "{version}");
         let partition = &topic("t").partitions[2];
-        assert_eq!((partition.leader_id, &partition.replica_nodes, &partition.isr_nodes), (1, &vec![1], &vec![1]));
-        assert_eq!(error(topic("../x").error_code), ErrorCode::InvalidTopicException, "{version}");
+        assert_eq!(
+            (
+                partition.leader_id,
+                &partition.replica_nodes,
+                &partition.isr_nodes
+            ),
+            (1, &vec![1], &vec![1])
+        );
+        assert_eq!(
+            error(topic("../x").error_code),
+            ErrorCode::InvalidTopicException,
+            "{version}"
+        );
         let none = error(topic("none").error_code);
-        assert_eq!(none, if version < 4 { ErrorCode::None } else { ErrorCode::UnknownTopicOrPartition }, "{version}");
-        assert_eq!((response.brokers[0].host, response.brokers[0].port), ("127.0.0.1", 9092));
+        assert_eq!(
+            none,
+            if version < 4 {
+                ErrorCode::None
+            } else {
+                ErrorCode::UnknownTopicOrPartition
+            },
+            "{version}"
+        );
+        assert_eq!(
+            (response.brokers[0].host, response.brokers[0].port),
+            ("127.0.0.1", 9092)
+        );
         if version >= 2 {
             assert_eq!(response.cluster_id, Some(broker.node.cluster_id()));
         }
@@ -201,7 +264,10 @@ fn metadata_names_topics_partitions_and_brokers_in_every_version() {
             assert_eq!(topic("t").topic_id, id);
         }
         if version < 4 {
-            let delete = DeleteTopicsRequest { topic_names: vec!["none"], ..Default::default() };
+            let delete = DeleteTopicsRequest {
+                topic_names: vec!["none"],
+                ..Default::default()
+            };
             broker.ask(ApiKey::DeleteTopics, 5, |body| delete.encode(body, 5));
         }
     }
@@ -213,8 +279,12 @@ fn all_topics_are_an_empty_list_in_version_0_and_null_later() {
     broker.create("a", 1, 7);
     broker.create("b", 1, 7);
     let count = |names: Option<&[&str]>, version: i16| {
-        let bytes = broker.ask(ApiKey::Metadata, version, |body| metadata(names, true).encode(body, version));
-        read(&bytes, |reader| MetadataResponse::decode(reader, version)).topics.len()
+        let bytes = broker.ask(ApiKey::Metadata, version, |body| {
+            metadata(names, true).encode(body, version)
+        });
+        read(&bytes, |reader| MetadataResponse::decode(reader, version))
+            .topics
+            .len()
     };
     assert_eq!(count(Some(&[]), 0), 2);
     assert_eq!(count(None, 1), 2);
@@ -227,33 +297,58 @@ fn topics_are_found_by_id() {
     let broker = Broker::new(&[]);
     let id = broker.create("t", 1, 7).1;
     let topics = [id, Uuid([7; 16])].map(|topic_id| MetadataRequestTopic { topic_id, name: None });
-    let request = MetadataRequest { topics: Some(topics.into()), ..Default::default() };
+    let request = MetadataRequest {
+        topics: Some(topics.into()),
+        ..Default::default()
+    };
     let bytes = broker.ask(ApiKey::Metadata, 13, |body| request.encode(body, 13));
     let response = read(&bytes, |reader| MetadataResponse::decode(reader, 13));
     let found = response.topics.iter().find(|topic| topic.topic_id == id).unwrap();
     assert_eq!(found.name, Some("t"));
     let missing = response.topics.iter().find(|topic| topic.topic_id != id).unwrap();
-    assert_eq!((error(missing.error_code), missing.name), (ErrorCode::UnknownTopicId, None));
+    assert_eq!(
+        (error(missing.error_code), missing.name),
+        (ErrorCode::UnknownTopicId, None)
+    );
 }
 
 #[test]
 fn a_topic_is_created_on_the_way_only_where_that_is_allowed() {
     let check = |lines: &[(&str, &str)], allow: bool, name: &str, expected: ErrorCode| {
         let broker = Broker::new(lines);
-        let bytes =
-            broker.ask(ApiKey::Metadata, 12, |body| metadata(Some(&[name]), allow).encode(body, 12));
+        let bytes = broker.ask(ApiKey::Metadata, 12, |body| {
+            metadata(Some(&[name]), allow).encode(body, 12)
+        });
         let response = read(&bytes, |reader| MetadataResponse::decode(reader, 12));
         assert_eq!(error(response.topics[0].error_code), expected, "{name}");
-        broker.node.image().topic(name).map(|topic| topic.partitions.len())
+        broker
+            .node
+            .image()
+            .topic(name)
+            .map(|topic| topic.partitions.len())
     };
     let partitions = ("num.partitions", "4");
     assert_eq!(check(&[partitions], true, "new", ErrorCode::None), Some(4));
-    assert_eq!(check(&[partitions], false, "new", ErrorCode::UnknownTopicOrPartition), None);
+    assert_eq!(
+        check(&[partitions], false, "new", ErrorCode::UnknownTopicOrPartition),
+        None
+    );
     let off = ("auto.create.topics.enable", "false");
-    assert_eq!(check(&[off], true, "new", ErrorCode::UnknownTopicOrPartition), None);
+    assert_eq!(
+        check(&[off], true, "new", ErrorCode::UnknownTopicOrPartition),
+        None
+    );
     assert_eq!(check(&[], true, "../x", ErrorCode::InvalidTopicException), None);
     assert_eq!(check(&[], true, "__consumer_offsets", ErrorCode::None), Some(50));
-    assert_eq!(check(&[], true, "__transaction_state", ErrorCode::UnknownTopicOrPartition), None);
+    assert_eq!(
+        check(
+            &[],
+            true,
+            "__transaction_state",
+            ErrorCode::UnknownTopicOrPartition
+        ),
+        None
+    );
 }
 
 #[test]
@@ -266,39 +361,73 @@ fn a_creation_that_takes_too_long_is_not_waited_for() {
         panic!("the topic must be created first");
     };
     assert_eq!(poll(&broker, &mut pending, &mut reply), Poll::Pending);
-    broker.clock.0.store(pending.deadline().unwrap().0, Ordering::Relaxed);
+    broker
+        .clock
+        .0
+        .store(pending.deadline().unwrap().0, Ordering::Relaxed);
     assert_eq!(poll(&broker, &mut pending, &mut reply), Poll::Ready(()));
     let response = read(&reply.bytes, |reader| MetadataResponse::decode(reader, 12));
-    assert_eq!(error(response.topics[0].error_code), ErrorCode::UnknownTopicOrPartition);
+    assert_eq!(
+        error(response.topics[0].error_code),
+        ErrorCode::UnknownTopicOrPartition
+    );
 }
 
 #[test]
 fn topics_are_created_grown_and_deleted_in_every_version() {
     let broker = Broker::new(&[]);
     for version in versions(ApiKey::CreateTopics) {
-        assert_eq!(broker.create(&format!("t{version}"), 2, version).0, ErrorCode::None);
-        assert_eq!(broker.create(&format!("t{version}"), 2, version).0, ErrorCode::TopicAlreadyExists);
+        assert_eq!(
+            broker.create(&format!("t{version}"), 2, version).0,
+            ErrorCode::None
+        );
+        assert_eq!(
+            broker.create(&format!("t{version}"), 2, version).0,
+            ErrorCode::TopicAlreadyExists
+        );
     }
     for version in versions(ApiKey::CreatePartitions) {
-        let topic = CreatePartitionsTopic { name: "t7", count: 3 + i32::from(version), assignments: None };
-        let request = CreatePartitionsRequest { topics: vec![topic], timeout_ms: 1_000, validate_only: false };
-        let bytes = broker.ask(ApiKey::CreatePartitions, version, |body| request.encode(body, version));
+        let topic = CreatePartitionsTopic {
+            name: "t7",
+            count: 3 + i32::from(version),
+            assignments: None,
+        };
+        let request = CreatePartitionsRequest {
+            topics: vec![topic],
+            timeout_ms: 1_000,
+            validate_only: false,
+        };
+        let bytes = broker.ask(ApiKey::CreatePartitions, version, |body| {
+            request.encode(body, version)
+        });
         let response = read(&bytes, |reader| CreatePartitionsResponse::decode(reader, version));
-        assert_eq!(error(response.results[0].error_code), ErrorCode::None, "{version}");
+        assert_eq!(
+            error(response.results[0].error_code),
+            ErrorCode::None,
+            "{version}"
+        );
     }
     let id = broker.node.image().topic("t7").unwrap().id;
     assert!(broker.node.partition(id, 5).is_some() && broker.node.partition(id, 6).is_none());
     for version in versions(ApiKey::DeleteTopics) {
         let name = format!("t{}", version + 1);
-        let mut request = DeleteTopicsRequest { timeout_ms: 1_000, ..Default::default() };
+        let mut request = DeleteTopicsRequest {
+            timeout_ms: 1_000,
+            ..Default::default()
+        };
         if version < 6 {
             request.topic_names = vec![&name];
         } else {
-            request.topics = vec![DeleteTopicState { name: None, topic_id: id }];
+            request.topics = vec![DeleteTopicState {
+                name: None,
+                topic_id: id,
+            }];
         }
-        let bytes = broker.ask(ApiKey::DeleteTopics, version, |body| request.encode(body, version));
+        let bytes = broker.ask(ApiKey::DeleteTopics, version, |body| {
+            request.encode(body, version)
+        });
         let response = read(&bytes, |reader| DeleteTopicsResponse::decode(reader, version));
-        let expected = if version == 1 || version >= 6 || version < 6 && broker_had(version) {
+        let expected = if version >= 6 || broker_had(version) {
             ErrorCode::None
         } else {
             ErrorCode::UnknownTopicOrPartition
@@ -318,9 +447,17 @@ fn broker_had(version: i16) -> bool {
 fn deletion_can_be_switched_off() {
     let broker = Broker::new(&[("delete.topic.enable", "false")]);
     broker.create("t", 1, 7);
-    for (version, expected) in [(2, ErrorCode::InvalidRequest), (5, ErrorCode::TopicDeletionDisabled)] {
-        let request = DeleteTopicsRequest { topic_names: vec!["t"], ..Default::default() };
-        let bytes = broker.ask(ApiKey::DeleteTopics, version, |body| request.encode(body, version));
+    for (version, expected) in [
+        (2, ErrorCode::InvalidRequest),
+        (5, ErrorCode::TopicDeletionDisabled),
+    ] {
+        let request = DeleteTopicsRequest {
+            topic_names: vec!["t"],
+            ..Default::default()
+        };
+        let bytes = broker.ask(ApiKey::DeleteTopics, version, |body| {
+            request.encode(body, version)
+        });
         let response = read(&bytes, |reader| DeleteTopicsResponse::decode(reader, version));
         assert_eq!(error(response.responses[0].error_code), expected);
     }
@@ -349,14 +486,28 @@ fn a_full_disk_is_told_and_the_same_request_works_later() {
 fn the_cluster_is_described_in_every_version() {
     let broker = Broker::new(&[("broker.rack", "r1")]);
     for version in versions(ApiKey::DescribeCluster) {
-        let request = DescribeClusterRequest { include_cluster_authorized_operations: true, ..Default::default() };
-        let bytes = broker.ask(ApiKey::DescribeCluster, version, |body| request.encode(body, version));
+        let request = DescribeClusterRequest {
+            include_cluster_authorized_operations: true,
+            ..Default::default()
+        };
+        let bytes = broker.ask(ApiKey::DescribeCluster, version, |body| {
+            request.encode(body, version)
+        });
         let response = read(&bytes, |reader| DescribeClusterResponse::decode(reader, version));
-        assert_eq!((response.cluster_id, response.controller_id), (broker.node.cluster_id(), 1));
-        assert_eq!((response.brokers[0].port, response.brokers[0].rack), (9092, Some("r1")));
+        assert_eq!(
+            (response.cluster_id, response.controller_id),
+            (broker.node.cluster_id(), 1)
+        );
+        assert_eq!(
+            (response.brokers[0].port, response.brokers[0].rack),
+            (9092, Some("r1"))
+        );
         assert!(response.cluster_authorized_operations > 0);
     }
-    let request = DescribeClusterRequest { endpoint_type: 2, ..Default::default() };
+    let request = DescribeClusterRequest {
+        endpoint_type: 2,
+        ..Default::default()
+    };
     let bytes = broker.ask(ApiKey::DescribeCluster, 1, |body| request.encode(body, 1));
     let response = read(&bytes, |reader| DescribeClusterResponse::decode(reader, 1));
     assert_eq!(error(response.error_code), ErrorCode::MismatchedEndpointType);
@@ -375,31 +526,50 @@ fn partitions_come_in_pages_that_leave_none_out() {
             let request = DescribeTopicPartitionsRequest {
                 topics: names.iter().map(|name| TopicRequest { name }).collect(),
                 response_partition_limit: limit,
-                cursor: cursor.as_ref().map(|(topic_name, partition_index)| DescribeTopicPartitionsRequestCursor {
-                    topic_name,
-                    partition_index: *partition_index,
+                cursor: cursor.as_ref().map(|(topic_name, partition_index)| {
+                    DescribeTopicPartitionsRequestCursor {
+                        topic_name,
+                        partition_index: *partition_index,
+                    }
                 }),
             };
             let bytes = broker.ask(ApiKey::DescribeTopicPartitions, 0, |body| request.encode(body, 0));
-            let response = read(&bytes, |reader| DescribeTopicPartitionsResponse::decode(reader, 0));
+            let response = read(&bytes, |reader| {
+                DescribeTopicPartitionsResponse::decode(reader, 0)
+            });
             for topic in &response.topics {
                 let name = topic.name.unwrap().to_owned();
-                seen.extend(topic.partitions.iter().map(|partition| (name.clone(), partition.partition_index)));
+                seen.extend(
+                    topic
+                        .partitions
+                        .iter()
+                        .map(|partition| (name.clone(), partition.partition_index)),
+                );
                 if topic.error_code != 0 {
                     seen.push((name, -i32::from(topic.error_code)));
                 }
             }
-            cursor = response.next_cursor.map(|next| (next.topic_name.to_owned(), next.partition_index));
+            cursor = response
+                .next_cursor
+                .map(|next| (next.topic_name.to_owned(), next.partition_index));
             if cursor.is_none() {
                 return seen;
             }
         }
         panic!("the pages do not end");
     };
-    let all: Vec<(String, i32)> =
-        [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0), ("c", 1), ("c", 2), ("c", 3)]
-            .map(|(name, index)| (name.to_owned(), index))
-            .into();
+    let all: Vec<(String, i32)> = [
+        ("a", 0),
+        ("a", 1),
+        ("a", 2),
+        ("b", 0),
+        ("c", 0),
+        ("c", 1),
+        ("c", 2),
+        ("c", 3),
+    ]
+    .map(|(name, index)| (name.to_owned(), index))
+    .into();
     for limit in [1, 2, 3, 4, 100] {
         assert_eq!(pages(&[], limit), all, "{limit}");
         assert_eq!(pages(&["c", "a", "b"], limit), all, "{limit}");
@@ -412,7 +582,16 @@ fn settings_are_described_with_their_sources_in_every_version() {
     let broker = Broker::new(&[("log.retention.hours", "1"), ("ssl.keystore.password", "secret")]);
     broker.create("t", 1, 7);
     for version in versions(ApiKey::DescribeConfigs) {
-        let resources = [(2, "t"), (4, "1"), (4, ""), (32, "g"), (2, "none"), (4, "9"), (4, "x"), (8, "1")];
+        let resources = [
+            (2, "t"),
+            (4, "1"),
+            (4, ""),
+            (32, "g"),
+            (2, "none"),
+            (4, "9"),
+            (4, "x"),
+            (8, "1"),
+        ];
         let request = DescribeConfigsRequest {
             resources: resources
                 .iter()
@@ -425,18 +604,37 @@ fn settings_are_described_with_their_sources_in_every_version() {
             include_synonyms: true,
             include_documentation: version >= 3,
         };
-        let bytes = broker.ask(ApiKey::DescribeConfigs, version, |body| request.encode(body, version));
+        let bytes = broker.ask(ApiKey::DescribeConfigs, version, |body| {
+            request.encode(body, version)
+        });
         let response = read(&bytes, |reader| DescribeConfigsResponse::decode(reader, version));
-        let codes: Vec<ErrorCode> = response.results.iter().map(|result| error(result.error_code)).collect();
+        let codes: Vec<ErrorCode> = response
+            .results
+            .iter()
+            .map(|result| error(result.error_code))
+            .collect();
         use ErrorCode::{InvalidRequest, UnknownTopicOrPartition};
         let ok = ErrorCode::None;
         assert_eq!(
             codes,
-            [ok, ok, ok, ok, UnknownTopicOrPartition, InvalidRequest, InvalidRequest, InvalidRequest],
+            [
+                ok,
+                ok,
+                ok,
+                ok,
+                UnknownTopicOrPartition,
+                InvalidRequest,
+                InvalidRequest,
+                InvalidRequest
+            ],
             "{version}"
         );
         let config = |index: usize, name: &str| {
-            response.results[index].configs.iter().find(|config| config.name == name).unwrap()
+            response.results[index]
+                .configs
+                .iter()
+                .find(|config| config.name == name)
+                .unwrap()
         };
         // The file's hours are the topic's milliseconds.
         let retention = config(0, "retention.ms");
@@ -462,30 +660,71 @@ fn settings_are_altered_in_every_version() {
     for version in versions(ApiKey::IncrementalAlterConfigs) {
         use incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
         let value = (10 + version).to_string();
-        let config = |name, config_operation, value| AlterableConfig { name, config_operation, value };
-        let resource = |resource_name, configs| AlterConfigsResource { resource_type: 2, resource_name, configs };
+        let config = |name, config_operation, value| AlterableConfig {
+            name,
+            config_operation,
+            value,
+        };
+        let resource = |resource_name, configs| AlterConfigsResource {
+            resource_type: 2,
+            resource_name,
+            configs,
+        };
         let request = IncrementalAlterConfigsRequest {
             resources: vec![
-                resource("t", vec![config("retention.ms", 0, Some(&*value)), config("cleanup.policy", 2, Some("compact"))]),
+                resource(
+                    "t",
+                    vec![
+                        config("retention.ms", 0, Some(&*value)),
+                        config("cleanup.policy", 2, Some("compact")),
+                    ],
+                ),
                 resource("none", vec![config("retention.ms", 0, Some("1"))]),
                 resource("u", vec![config("retention.ms", 0, None)]),
             ],
             validate_only: false,
         };
-        let bytes = broker.ask(ApiKey::IncrementalAlterConfigs, version, |body| request.encode(body, version));
-        let response = read(&bytes, |reader| IncrementalAlterConfigsResponse::decode(reader, version));
-        let codes: Vec<ErrorCode> = response.responses.iter().map(|result| error(result.error_code)).collect();
-        assert_eq!(codes, [ErrorCode::None, ErrorCode::UnknownTopicOrPartition, ErrorCode::InvalidRequest]);
+        let bytes = broker.ask(ApiKey::IncrementalAlterConfigs, version, |body| {
+            request.encode(body, version)
+        });
+        let response = read(&bytes, |reader| {
+            IncrementalAlterConfigsResponse::decode(reader, version)
+        });
+        let codes: Vec<ErrorCode> = response
+            .responses
+            .iter()
+            .map(|result| error(result.error_code))
+            .collect();
+        assert_eq!(
+            codes,
+            [
+                ErrorCode::None,
+                ErrorCode::UnknownTopicOrPartition,
+                ErrorCode::InvalidRequest
+            ]
+        );
         assert_eq!(retention(), i64::from(10 + version));
         assert!(broker.node.image().topic("t").unwrap().config.log.compact);
     }
     for version in versions(ApiKey::AlterConfigs) {
         use alter_configs::{AlterConfigsResource, AlterableConfig};
         let value = (20 + version).to_string();
-        let configs = vec![AlterableConfig { name: "retention.ms", value: Some(&value) }];
-        let resources = vec![AlterConfigsResource { resource_type: 2, resource_name: "t", configs }];
-        let request = AlterConfigsRequest { resources, validate_only: false };
-        let bytes = broker.ask(ApiKey::AlterConfigs, version, |body| request.encode(body, version));
+        let configs = vec![AlterableConfig {
+            name: "retention.ms",
+            value: Some(&value),
+        }];
+        let resources = vec![AlterConfigsResource {
+            resource_type: 2,
+            resource_name: "t",
+            configs,
+        }];
+        let request = AlterConfigsRequest {
+            resources,
+            validate_only: false,
+        };
+        let bytes = broker.ask(ApiKey::AlterConfigs, version, |body| {
+            request.encode(body, version)
+        });
         let response = read(&bytes, |reader| AlterConfigsResponse::decode(reader, version));
         assert_eq!(error(response.responses[0].error_code), ErrorCode::None);
         assert_eq!(retention(), i64::from(20 + version));
@@ -493,9 +732,16 @@ fn settings_are_altered_in_every_version() {
     }
     for version in versions(ApiKey::ListConfigResources) {
         let request = ListConfigResourcesRequest::default();
-        let bytes = broker.ask(ApiKey::ListConfigResources, version, |body| request.encode(body, version));
-        let response = read(&bytes, |reader| ListConfigResourcesResponse::decode(reader, version));
-        let has_topic = response.config_resources.iter().any(|resource| resource.resource_name == "t");
+        let bytes = broker.ask(ApiKey::ListConfigResources, version, |body| {
+            request.encode(body, version)
+        });
+        let response = read(&bytes, |reader| {
+            ListConfigResourcesResponse::decode(reader, version)
+        });
+        let has_topic = response
+            .config_resources
+            .iter()
+            .any(|resource| resource.resource_name == "t");
         assert_eq!(has_topic, version >= 1);
     }
 }
@@ -506,15 +752,28 @@ fn producer_ids_are_distinct_across_blocks_and_starts() {
     let mut ids = std::collections::BTreeSet::new();
     for version in versions(ApiKey::InitProducerId) {
         for _ in 0..400 {
-            let request = InitProducerIdRequest { transaction_timeout_ms: 1, ..Default::default() };
-            let request = InitProducerIdRequest { transactional_id: None, ..request };
-            let bytes = broker.ask(ApiKey::InitProducerId, version, |body| request.encode(body, version));
+            let request = InitProducerIdRequest {
+                transaction_timeout_ms: 1,
+                ..Default::default()
+            };
+            let request = InitProducerIdRequest {
+                transactional_id: None,
+                ..request
+            };
+            let bytes = broker.ask(ApiKey::InitProducerId, version, |body| {
+                request.encode(body, version)
+            });
             let response = read(&bytes, |reader| InitProducerIdResponse::decode(reader, version));
             assert_eq!((response.error_code, response.producer_epoch), (0, 0));
             assert!(ids.insert(response.producer_id), "{}", response.producer_id);
         }
-        let request = InitProducerIdRequest { transactional_id: Some("t"), ..Default::default() };
-        let bytes = broker.ask(ApiKey::InitProducerId, version, |body| request.encode(body, version));
+        let request = InitProducerIdRequest {
+            transactional_id: Some("t"),
+            ..Default::default()
+        };
+        let bytes = broker.ask(ApiKey::InitProducerId, version, |body| {
+            request.encode(body, version)
+        });
         let response = read(&bytes, |reader| InitProducerIdResponse::decode(reader, version));
         assert_eq!(error(response.error_code), ErrorCode::InvalidRequest);
     }
@@ -529,18 +788,34 @@ fn the_quorum_is_this_node_and_acls_are_off() {
     let broker = Broker::new(&[]);
     for version in versions(ApiKey::DescribeQuorum) {
         let partitions = [0, 1].map(|partition_index| DescribeQuorumRequestPartitionData { partition_index });
-        let topic = DescribeQuorumRequestTopicData { topic_name: "__cluster_metadata", partitions: partitions.into() };
+        let topic = DescribeQuorumRequestTopicData {
+            topic_name: "__cluster_metadata",
+            partitions: partitions.into(),
+        };
         let request = DescribeQuorumRequest { topics: vec![topic] };
-        let bytes = broker.ask(ApiKey::DescribeQuorum, version, |body| request.encode(body, version));
+        let bytes = broker.ask(ApiKey::DescribeQuorum, version, |body| {
+            request.encode(body, version)
+        });
         let response = read(&bytes, |reader| DescribeQuorumResponse::decode(reader, version));
         let partitions = &response.topics[0].partitions;
         assert_eq!((partitions[0].leader_id, partitions[0].leader_epoch), (1, 1));
-        assert_eq!(partitions[0].current_voters[0].log_end_offset, partitions[0].high_watermark);
-        assert_eq!(error(partitions[1].error_code), ErrorCode::UnknownTopicOrPartition);
+        assert_eq!(
+            partitions[0].current_voters[0].log_end_offset,
+            partitions[0].high_watermark
+        );
+        assert_eq!(
+            error(partitions[1].error_code),
+            ErrorCode::UnknownTopicOrPartition
+        );
     }
     for version in versions(ApiKey::DescribeAcls) {
-        let request = DescribeAclsRequest { pattern_type_filter: 3, ..Default::default() };
-        let bytes = broker.ask(ApiKey::DescribeAcls, version, |body| request.encode(body, version));
+        let request = DescribeAclsRequest {
+            pattern_type_filter: 3,
+            ..Default::default()
+        };
+        let bytes = broker.ask(ApiKey::DescribeAcls, version, |body| {
+            request.encode(body, version)
+        });
         let response = read(&bytes, |reader| DescribeAclsResponse::decode(reader, version));
         assert_eq!(error(response.error_code), ErrorCode::SecurityDisabled);
     }
@@ -551,14 +826,22 @@ fn a_second_broker_on_the_directory_is_refused_and_a_clean_stop_leaves_its_mark(
     let broker = Broker::new(&[]);
     broker.create("t", 1, 7);
     let config = broker.node.config.clone();
-    let refused = Node::open(config.clone(), broker.disk.shared(), broker.clock.clone()).err().unwrap();
+    let refused = Node::open(config.clone(), broker.disk.shared(), broker.clock.clone())
+        .err()
+        .unwrap();
     assert!(refused.to_string().contains("another process"), "{refused}");
     broker.node.close().unwrap();
-    let mark = broker.disk.read_file(std::path::Path::new("/data/.kafka_cleanshutdown")).unwrap();
+    let mark = broker
+        .disk
+        .read_file(std::path::Path::new("/data/.kafka_cleanshutdown"))
+        .unwrap();
     assert_eq!(mark, br#"{"version":0,"brokerEpoch":1}"#);
     let disk = broker.disk.clone();
     drop(broker);
     let again = Node::open(config, disk.shared(), Arc::new(TestClock::default())).unwrap();
-    assert!(disk.read_file(std::path::Path::new("/data/.kafka_cleanshutdown")).is_none());
+    assert!(
+        disk.read_file(std::path::Path::new("/data/.kafka_cleanshutdown"))
+            .is_none()
+    );
     assert_eq!(again.image().topic("t").unwrap().partitions[0].leader, 1);
 }

@@ -27,7 +27,10 @@ pub struct ScramCredential {
 // Keys never reach a log line.
 impl std::fmt::Debug for ScramCredential {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("ScramCredential").field("iterations", &self.iterations).finish_non_exhaustive()
+        formatter
+            .debug_struct("ScramCredential")
+            .field("iterations", &self.iterations)
+            .finish_non_exhaustive()
     }
 }
 

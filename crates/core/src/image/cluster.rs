@@ -37,7 +37,9 @@ pub struct BrokerImage {
 
 impl BrokerImage {
     pub fn endpoint(&self, listener_name: &str) -> Option<&EndpointImage> {
-        self.endpoints.iter().find(|endpoint| &*endpoint.listener_name == listener_name)
+        self.endpoints
+            .iter()
+            .find(|endpoint| &*endpoint.listener_name == listener_name)
     }
 }
 

@@ -1,77 +1,18 @@
 //! Records applied to an image become the next image.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use ottla_wire::metadata_records::{self as records, MetadataRecord};
-use ottla_wire::primitives::{DecodeError, Uuid};
+use ottla_wire::primitives::Uuid;
 
 use super::access::{AclImage, ClientQuotaEntity, DelegationTokenImage, ScramCredential, ScramKey};
 use super::cluster::{BrokerImage, ControllerImage, EndpointImage};
+use super::error::ImageError;
 use super::features;
 use super::topics::{PartitionImage, TopicImage};
 use super::{ConfigResource, ConfigResourceType, MetadataImage, Provenance};
 use crate::config::TopicConfig;
-
-/// A record that cannot be applied. The broker must stop before anything of it is published: going on would mean to
-/// serve a cluster that is not the one in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ImageError {
-    Decode(DecodeError),
-    /// A finalized feature level that this broker cannot work with.
-    UnsupportedFeature { name: String, level: i16, min: i16, max: i16 },
-    UnknownTopic { id: Uuid },
-    UnknownPartition { id: Uuid, partition: i32 },
-    /// Partitions that would leave a hole in their topic.
-    PartitionGap { id: Uuid, partition: i32, partition_count: usize },
-    /// A second topic under a name that is taken.
-    TopicExists { name: String, id: Uuid },
-    UnknownBroker { broker_id: i32, broker_epoch: i64 },
-    UnknownResourceType { code: i8 },
-    /// A field with a value that has no meaning.
-    Invalid { record: &'static str, field: &'static str, value: i64 },
-    /// A transaction record where it makes no sense.
-    Transaction { reason: &'static str },
-    /// A batch that is not what a metadata log contains.
-    Batch { reason: String },
-}
-
-impl From<DecodeError> for ImageError {
-    fn from(error: DecodeError) -> ImageError {
-        ImageError::Decode(error)
-    }
-}
-
-impl fmt::Display for ImageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ImageError::Decode(error) => write!(f, "metadata record cannot be decoded: {error}"),
-            ImageError::UnsupportedFeature { name, level, min, max } => write!(
-                f,
-                "the directory was finalized at {name}={level}, this broker supports {min} to {max}; lower it in apache \
-                 kafka with `kafka-features downgrade` where that is possible, then stop it cleanly"
-            ),
-            ImageError::UnknownTopic { id } => write!(f, "record for unknown topic {id}"),
-            ImageError::UnknownPartition { id, partition } => {
-                write!(f, "record for unknown partition {partition} of topic {id}")
-            }
-            ImageError::PartitionGap { id, partition, partition_count } => {
-                write!(f, "partition {partition} of topic {id} leaves a hole behind {partition_count} partitions")
-            }
-            ImageError::TopicExists { name, id } => write!(f, "topic {name} exists already with id {id}"),
-            ImageError::UnknownBroker { broker_id, broker_epoch } => {
-                write!(f, "record for broker {broker_id} epoch {broker_epoch}, which is not registered")
-            }
-            ImageError::UnknownResourceType { code } => write!(f, "configuration of unknown resource type {code}"),
-            ImageError::Invalid { record, field, value } => write!(f, "{record}.{field} is {value}"),
-            ImageError::Transaction { reason } => write!(f, "metadata transaction: {reason}"),
-            ImageError::Batch { reason } => write!(f, "metadata log: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for ImageError {}
 
 /// What a delta did, for those who keep state beside the image.
 #[derive(Clone, Debug, Default)]
@@ -101,13 +42,13 @@ fn change_of(record: &'static str, field: &'static str, value: i8) -> Result<Opt
         0 => Ok(None),
         1 => Ok(Some(true)),
         -1 => Ok(Some(false)),
-        other => Err(ImageError::Invalid { record, field, value: i64::from(other) }),
+        other => Err(ImageError::Invalid {
+            record,
+            field,
+            value: i64::from(other),
+        }),
     }
 }
-
-/// PartitionChangeRecord's way of saying that the leader stays.
-const LEADER_UNCHANGED: i32 = -2;
-const RECOVERY_STATE_UNCHANGED: i8 = -1;
 
 impl ImageDelta {
     pub fn new(image: &MetadataImage) -> ImageDelta {
@@ -145,7 +86,10 @@ impl ImageDelta {
             // A migration from ZooKeeper ended long before any level that is supported here.
             MetadataRecord::NoOp(_) | MetadataRecord::ZkMigrationState(_) => {}
             MetadataRecord::RemoveUserScramCredential(record) => {
-                let key = ScramKey { mechanism: record.mechanism, user: record.name.into() };
+                let key = ScramKey {
+                    mechanism: record.mechanism,
+                    user: record.name.into(),
+                };
                 Arc::make_mut(&mut self.image.scram_credentials).remove(&key);
             }
             MetadataRecord::RemoveDelegationToken(record) => {
@@ -156,7 +100,9 @@ impl ImageDelta {
             MetadataRecord::BeginTransaction(_)
             | MetadataRecord::EndTransaction(_)
             | MetadataRecord::AbortTransaction(_) => {
-                return Err(ImageError::Transaction { reason: "transaction records are the replay's, not the image's" });
+                return Err(ImageError::Transaction {
+                    reason: "transaction records are the replay's, not the image's",
+                });
             }
         }
         Ok(())
@@ -165,8 +111,17 @@ impl ImageDelta {
     /// The next image, and what is different in it.
     pub fn finish(mut self, provenance: Provenance) -> Result<(MetadataImage, ImageChanges), ImageError> {
         if let Some((&(id, partition), _)) = self.early_partitions.first_key_value() {
-            let partition_count = self.image.topics.by_id.get(&id).map_or(0, |topic| topic.partitions.len());
-            return Err(ImageError::PartitionGap { id, partition, partition_count });
+            let partition_count = self
+                .image
+                .topics
+                .by_id
+                .get(&id)
+                .map_or(0, |topic| topic.partitions.len());
+            return Err(ImageError::PartitionGap {
+                id,
+                partition,
+                partition_count,
+            });
         }
         self.refresh_topic_configs();
         self.image.provenance = provenance;
@@ -184,7 +139,9 @@ impl ImageDelta {
             self.stale_topic_configs = self.image.topics.by_name.keys().cloned().collect();
         }
         for name in std::mem::take(&mut self.stale_topic_configs) {
-            let Some(topic) = self.image.topics.by_name.get(&name) else { continue };
+            let Some(topic) = self.image.topics.by_name.get(&name) else {
+                continue;
+            };
             let config = TopicConfig::effective(&self.image, &name);
             if topic.config == config {
                 continue;
@@ -210,10 +167,16 @@ impl ImageDelta {
 
     fn topic(&mut self, record: &records::topic::TopicRecord<'_>) -> Result<(), ImageError> {
         if let Some(existing) = self.image.topics.by_name.get(record.name) {
-            return Err(ImageError::TopicExists { name: record.name.to_owned(), id: existing.id });
+            return Err(ImageError::TopicExists {
+                name: record.name.to_owned(),
+                id: existing.id,
+            });
         }
         if let Some(existing) = self.image.topics.by_id.get(&record.topic_id) {
-            return Err(ImageError::TopicExists { name: existing.name.to_string(), id: existing.id });
+            return Err(ImageError::TopicExists {
+                name: existing.name.to_string(),
+                id: existing.id,
+            });
         }
         let name: Arc<str> = record.name.into();
         let config = TopicConfig::effective(&self.image, &name);
@@ -236,7 +199,10 @@ impl ImageDelta {
         topics.by_name.remove(&topic.name);
         topics.partition_count -= topic.partitions.len();
         self.early_partitions.retain(|(topic_id, _), _| *topic_id != id);
-        let resource = ConfigResource { resource_type: ConfigResourceType::Topic, name: topic.name.clone() };
+        let resource = ConfigResource {
+            resource_type: ConfigResourceType::Topic,
+            name: topic.name.clone(),
+        };
         if self.image.configs.contains_key(&resource) {
             Arc::make_mut(&mut self.image.configs).remove(&resource);
             self.changes.configs_changed.insert(resource);
@@ -248,24 +214,21 @@ impl ImageDelta {
 
     fn partition(&mut self, record: &records::partition::PartitionRecord) -> Result<(), ImageError> {
         let id = record.topic_id;
-        let topic = self.image.topics.by_id.get(&id).ok_or(ImageError::UnknownTopic { id })?;
+        let topic = self
+            .image
+            .topics
+            .by_id
+            .get(&id)
+            .ok_or(ImageError::UnknownTopic { id })?;
         let partition_count = topic.partitions.len();
         let Ok(index) = usize::try_from(record.partition_id) else {
-            return Err(ImageError::PartitionGap { id, partition: record.partition_id, partition_count });
+            return Err(ImageError::PartitionGap {
+                id,
+                partition: record.partition_id,
+                partition_count,
+            });
         };
-        let partition = PartitionImage {
-            replicas: record.replicas.clone().into(),
-            directories: directories_or_migrating(&record.directories, record.replicas.len()),
-            isr: record.isr.clone().into(),
-            removing_replicas: record.removing_replicas.clone().into(),
-            adding_replicas: record.adding_replicas.clone().into(),
-            eligible_leader_replicas: record.eligible_leader_replicas.clone().unwrap_or_default().into(),
-            last_known_elr: record.last_known_elr.clone().unwrap_or_default().into(),
-            leader: record.leader,
-            leader_recovery_state: record.leader_recovery_state,
-            leader_epoch: record.leader_epoch,
-            partition_epoch: record.partition_epoch,
-        };
+        let partition = PartitionImage::from_record(record);
         if index > partition_count {
             self.early_partitions.insert((id, record.partition_id), partition);
             return Ok(());
@@ -288,25 +251,41 @@ impl ImageDelta {
         Ok(())
     }
 
-    fn partition_change(&mut self, record: &records::partition_change::PartitionChangeRecord) -> Result<(), ImageError> {
+    fn partition_change(
+        &mut self,
+        record: &records::partition_change::PartitionChangeRecord,
+    ) -> Result<(), ImageError> {
         let id = record.topic_id;
         if let Some(early) = self.early_partitions.get_mut(&(id, record.partition_id)) {
-            change_partition(early, record);
+            early.change(record);
             return Ok(());
         }
-        let topic = self.image.topics.by_id.get(&id).ok_or(ImageError::UnknownTopic { id })?;
+        let topic = self
+            .image
+            .topics
+            .by_id
+            .get(&id)
+            .ok_or(ImageError::UnknownTopic { id })?;
         if topic.partition(record.partition_id).is_none() {
-            return Err(ImageError::UnknownPartition { id, partition: record.partition_id });
+            return Err(ImageError::UnknownPartition {
+                id,
+                partition: record.partition_id,
+            });
         }
         let index = record.partition_id as usize;
-        self.edit_topic(id, |topic| change_partition(&mut topic.partitions[index], record));
+        self.edit_topic(id, |topic| topic.partitions[index].change(record));
         Ok(())
     }
 
     fn clear_elr(&mut self, topic_name: &str) -> Result<(), ImageError> {
-        let has_elr = |topic: &Arc<TopicImage>| topic.partitions.iter().any(has_elr);
+        let any_has_elr = |topic: &&Arc<TopicImage>| topic.partitions.iter().any(PartitionImage::has_elr);
         let ids: Vec<Uuid> = if topic_name.is_empty() {
-            self.image.topics.iter().filter(|topic| has_elr(topic)).map(|topic| topic.id).collect()
+            self.image
+                .topics
+                .iter()
+                .filter(any_has_elr)
+                .map(|topic| topic.id)
+                .collect()
         } else {
             let topic = self.image.topics.by_name.get(topic_name);
             // The topic has only a name here, so the error has no id to show.
@@ -315,7 +294,11 @@ impl ImageDelta {
         };
         for id in ids {
             self.edit_topic(id, |topic| {
-                for partition in topic.partitions.iter_mut().filter(|partition| has_elr_mut(partition)) {
+                for partition in topic
+                    .partitions
+                    .iter_mut()
+                    .filter(|partition| partition.has_elr())
+                {
                     partition.eligible_leader_replicas = Box::default();
                     partition.last_known_elr = Box::default();
                     partition.partition_epoch = partition.partition_epoch.saturating_add(1);
@@ -326,9 +309,14 @@ impl ImageDelta {
     }
 
     fn config(&mut self, record: &records::config::ConfigRecord<'_>) -> Result<(), ImageError> {
-        let resource_type = ConfigResourceType::from_code(record.resource_type)
-            .ok_or(ImageError::UnknownResourceType { code: record.resource_type })?;
-        let resource = ConfigResource { resource_type, name: record.resource_name.into() };
+        let resource_type =
+            ConfigResourceType::from_code(record.resource_type).ok_or(ImageError::UnknownResourceType {
+                code: record.resource_type,
+            })?;
+        let resource = ConfigResource {
+            resource_type,
+            name: record.resource_name.into(),
+        };
         let configs = Arc::make_mut(&mut self.image.configs);
         let values = Arc::make_mut(configs.entry(resource.clone()).or_default());
         match record.value {
@@ -353,7 +341,10 @@ impl ImageDelta {
         Ok(())
     }
 
-    fn feature_level(&mut self, record: &records::feature_level::FeatureLevelRecord<'_>) -> Result<(), ImageError> {
+    fn feature_level(
+        &mut self,
+        record: &records::feature_level::FeatureLevelRecord<'_>,
+    ) -> Result<(), ImageError> {
         // KAFKA-18979: the level of kraft.version is a control record of the log; a data record with it is a relic.
         if record.name == features::KRAFT_VERSION {
             return Ok(());
@@ -361,7 +352,12 @@ impl ImageDelta {
         let (min, max) = features::supported_range(record.name);
         let level = record.feature_level;
         if level < min || level > max {
-            return Err(ImageError::UnsupportedFeature { name: record.name.to_owned(), level, min, max });
+            return Err(ImageError::UnsupportedFeature {
+                name: record.name.to_owned(),
+                level,
+                min,
+                max,
+            });
         }
         let levels = &mut Arc::make_mut(&mut self.image.features).levels;
         if level == 0 {
@@ -380,7 +376,10 @@ impl ImageDelta {
             security_protocol: endpoint.security_protocol,
         });
         let features = record.features.iter().map(|feature| {
-            (Arc::from(feature.name), (feature.min_supported_version, feature.max_supported_version))
+            (
+                Arc::from(feature.name),
+                (feature.min_supported_version, feature.max_supported_version),
+            )
         });
         let broker = BrokerImage {
             broker_id: record.broker_id,
@@ -397,7 +396,10 @@ impl ImageDelta {
         Arc::make_mut(&mut self.image.brokers).insert(record.broker_id, broker);
     }
 
-    fn unregister_broker(&mut self, record: &records::unregister_broker::UnregisterBrokerRecord) -> Result<(), ImageError> {
+    fn unregister_broker(
+        &mut self,
+        record: &records::unregister_broker::UnregisterBrokerRecord,
+    ) -> Result<(), ImageError> {
         self.broker(record.broker_id, record.broker_epoch)?;
         Arc::make_mut(&mut self.image.brokers).remove(&record.broker_id);
         Ok(())
@@ -407,17 +409,29 @@ impl ImageDelta {
         Arc::make_mut(&mut self.image.brokers)
             .get_mut(&broker_id)
             .filter(|broker| broker.broker_epoch == broker_epoch)
-            .ok_or(ImageError::UnknownBroker { broker_id, broker_epoch })
+            .ok_or(ImageError::UnknownBroker {
+                broker_id,
+                broker_epoch,
+            })
     }
 
-    fn registration_change(&mut self, record: &records::broker_registration_change::BrokerRegistrationChangeRecord) -> Result<(), ImageError> {
+    fn registration_change(
+        &mut self,
+        record: &records::broker_registration_change::BrokerRegistrationChangeRecord,
+    ) -> Result<(), ImageError> {
         const NAME: &str = "BrokerRegistrationChangeRecord";
         let fenced = change_of(NAME, "fenced", record.fenced)?;
         let in_controlled_shutdown = match record.in_controlled_shutdown {
             // There is no way back but a new registration.
             0 => None,
             1 => Some(true),
-            value => return Err(ImageError::Invalid { record: NAME, field: "inControlledShutdown", value: value.into() }),
+            value => {
+                return Err(ImageError::Invalid {
+                    record: NAME,
+                    field: "inControlledShutdown",
+                    value: value.into(),
+                });
+            }
         };
         let broker = self.broker(record.broker_id, record.broker_epoch)?;
         if let Some(fenced) = fenced {
@@ -443,7 +457,10 @@ impl ImageDelta {
             security_protocol: endpoint.security_protocol,
         });
         let features = record.features.iter().map(|feature| {
-            (Arc::from(feature.name), (feature.min_supported_version, feature.max_supported_version))
+            (
+                Arc::from(feature.name),
+                (feature.min_supported_version, feature.max_supported_version),
+            )
         });
         let controller = ControllerImage {
             controller_id: record.controller_id,
@@ -456,8 +473,11 @@ impl ImageDelta {
     }
 
     fn client_quota(&mut self, record: &records::client_quota::ClientQuotaRecord<'_>) {
-        let mut entity: ClientQuotaEntity =
-            record.entity.iter().map(|part| (part.entity_type.into(), part.entity_name.map(Arc::from))).collect();
+        let mut entity: ClientQuotaEntity = record
+            .entity
+            .iter()
+            .map(|part| (part.entity_type.into(), part.entity_name.map(Arc::from)))
+            .collect();
         entity.sort();
         let quotas = Arc::make_mut(&mut self.image.client_quotas);
         let values = quotas.entry(entity.clone()).or_default();
@@ -478,7 +498,10 @@ impl ImageDelta {
             server_key: record.server_key.into(),
             iterations: record.iterations,
         };
-        let key = ScramKey { mechanism: record.mechanism, user: record.name.into() };
+        let key = ScramKey {
+            mechanism: record.mechanism,
+            user: record.name.into(),
+        };
         Arc::make_mut(&mut self.image.scram_credentials).insert(key, credential);
     }
 
@@ -500,7 +523,11 @@ impl ImageDelta {
         let token = DelegationTokenImage {
             owner: record.owner.into(),
             requester: record.requester.into(),
-            renewers: record.renewers.iter().map(|renewer| Arc::from(*renewer)).collect(),
+            renewers: record
+                .renewers
+                .iter()
+                .map(|renewer| Arc::from(*renewer))
+                .collect(),
             issue_timestamp_ms: record.issue_timestamp,
             max_timestamp_ms: record.max_timestamp,
             expiration_timestamp_ms: record.expiration_timestamp,
@@ -508,41 +535,4 @@ impl ImageDelta {
         };
         Arc::make_mut(&mut self.image.delegation_tokens).insert(token.token_id.clone(), token);
     }
-}
-
-fn has_elr(partition: &PartitionImage) -> bool {
-    !partition.eligible_leader_replicas.is_empty() || !partition.last_known_elr.is_empty()
-}
-
-fn has_elr_mut(partition: &&mut PartitionImage) -> bool {
-    has_elr(partition)
-}
-
-// A partition written before directories had ids stands in the reserved directory 0…0, MIGRATING.
-fn directories_or_migrating(directories: &[Uuid], replica_count: usize) -> Box<[Uuid]> {
-    if directories.is_empty() { vec![Uuid::ZERO; replica_count].into() } else { directories.into() }
-}
-
-// Every change raises the partition epoch; naming a leader, even the same or none, raises the leader epoch.
-fn change_partition(partition: &mut PartitionImage, record: &records::partition_change::PartitionChangeRecord) {
-    fn replace<T: Clone>(field: &mut Box<[T]>, value: &Option<Vec<T>>) {
-        if let Some(value) = value {
-            *field = value.clone().into();
-        }
-    }
-    replace(&mut partition.isr, &record.isr);
-    replace(&mut partition.replicas, &record.replicas);
-    replace(&mut partition.directories, &record.directories);
-    replace(&mut partition.removing_replicas, &record.removing_replicas);
-    replace(&mut partition.adding_replicas, &record.adding_replicas);
-    replace(&mut partition.eligible_leader_replicas, &record.eligible_leader_replicas);
-    replace(&mut partition.last_known_elr, &record.last_known_elr);
-    if record.leader != LEADER_UNCHANGED {
-        partition.leader = record.leader;
-        partition.leader_epoch = partition.leader_epoch.saturating_add(1);
-    }
-    if record.leader_recovery_state != RECOVERY_STATE_UNCHANGED {
-        partition.leader_recovery_state = record.leader_recovery_state;
-    }
-    partition.partition_epoch = partition.partition_epoch.saturating_add(1);
 }

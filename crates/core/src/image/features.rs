@@ -21,17 +21,41 @@ pub struct SupportedFeature {
 
 /// In the order of their names. A feature that is not here counts as 0 to 0.
 pub const SUPPORTED_FEATURES: [SupportedFeature; 5] = [
-    SupportedFeature { name: ELIGIBLE_LEADER_REPLICAS_VERSION, min: 0, max: 1 },
-    SupportedFeature { name: GROUP_VERSION, min: 0, max: 1 },
-    SupportedFeature { name: KRAFT_VERSION, min: 0, max: 1 },
+    SupportedFeature {
+        name: ELIGIBLE_LEADER_REPLICAS_VERSION,
+        min: 0,
+        max: 1,
+    },
+    SupportedFeature {
+        name: GROUP_VERSION,
+        min: 0,
+        max: 1,
+    },
+    SupportedFeature {
+        name: KRAFT_VERSION,
+        min: 0,
+        max: 1,
+    },
     // 23 is 4.0-IV1, the first level whose partition records have the fields of KIP-966; 30 is 4.3-IV0.
-    SupportedFeature { name: METADATA_VERSION, min: 23, max: 30 },
-    SupportedFeature { name: TRANSACTION_VERSION, min: 0, max: 2 },
+    SupportedFeature {
+        name: METADATA_VERSION,
+        min: 23,
+        max: 30,
+    },
+    SupportedFeature {
+        name: TRANSACTION_VERSION,
+        min: 0,
+        max: 2,
+    },
 ];
 
 /// What a new directory is formatted with. 27 is 4.1-IV1: every Apache Kafka from 4.1 on can take the directory over,
 /// and the levels above add nothing that a single node uses.
-pub const FORMAT_LEVELS: [(&str, i16); 3] = [(METADATA_VERSION, 27), (GROUP_VERSION, 1), (TRANSACTION_VERSION, 2)];
+pub const FORMAT_LEVELS: [(&str, i16); 3] = [
+    (METADATA_VERSION, 27),
+    (GROUP_VERSION, 1),
+    (TRANSACTION_VERSION, 2),
+];
 
 /// The levels of `name` that this broker can work with, as (lowest, highest).
 pub fn supported_range(name: &str) -> (i16, i16) {

@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod features;
 pub mod topics;
 
+pub mod error;
 pub mod delta;
 pub mod record;
 pub mod replay;
@@ -40,16 +41,25 @@ pub struct ConfigResource {
 
 impl ConfigResource {
     pub fn topic(name: &str) -> ConfigResource {
-        ConfigResource { resource_type: ConfigResourceType::Topic, name: name.into() }
+        ConfigResource {
+            resource_type: ConfigResourceType::Topic,
+            name: name.into(),
+        }
     }
 
     pub fn broker(node_id: i32) -> ConfigResource {
-        ConfigResource { resource_type: ConfigResourceType::Broker, name: node_id.to_string().into() }
+        ConfigResource {
+            resource_type: ConfigResourceType::Broker,
+            name: node_id.to_string().into(),
+        }
     }
 
     /// The defaults of all brokers.
     pub fn cluster_default() -> ConfigResource {
-        ConfigResource { resource_type: ConfigResourceType::Broker, name: "".into() }
+        ConfigResource {
+            resource_type: ConfigResourceType::Broker,
+            name: "".into(),
+        }
     }
 }
 
@@ -96,7 +106,11 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    pub const EMPTY: Provenance = Provenance { last_offset: -1, last_epoch: 0, last_timestamp_ms: 0 };
+    pub const EMPTY: Provenance = Provenance {
+        last_offset: -1,
+        last_epoch: 0,
+        last_timestamp_ms: 0,
+    };
 }
 
 /// The state of the cluster as of one offset of the metadata log.
@@ -162,7 +176,10 @@ impl MetadataImage {
         if self.configs.is_empty() {
             return None;
         }
-        self.configs.get(&ConfigResource { resource_type: ConfigResourceType::Group, name: group_id.into() })
+        self.configs.get(&ConfigResource {
+            resource_type: ConfigResourceType::Group,
+            name: group_id.into(),
+        })
     }
 
     /// The value of a broker setting that may change at run time: this broker's, else the cluster's, else `None`.

@@ -8,7 +8,8 @@ use ottla_wire::records::batch::{Batch, batches};
 use ottla_wire::records::compression::Codec;
 use ottla_wire::records::control::ControlRecord;
 
-use super::delta::{ImageChanges, ImageDelta, ImageError};
+use super::delta::{ImageChanges, ImageDelta};
+use super::error::ImageError;
 use super::features::{KRAFT_VERSION, supported_range};
 use super::{MetadataImage, Provenance};
 
@@ -34,7 +35,12 @@ pub struct Replay {
 
 impl Replay {
     pub fn new(image: Arc<MetadataImage>) -> Replay {
-        Replay { image, quorum: QuorumImage::default(), transaction: None, changes: ImageChanges::default() }
+        Replay {
+            image,
+            quorum: QuorumImage::default(),
+            transaction: None,
+            changes: ImageChanges::default(),
+        }
     }
 
     /// The image as of the last complete batch outside a transaction.
@@ -71,7 +77,9 @@ impl Replay {
             let (record, _version) = decode_frame(value)?;
             match (&record, &mut transaction) {
                 (MetadataRecord::BeginTransaction(_), Some(_)) => {
-                    return Err(ImageError::Transaction { reason: "begin inside a transaction" });
+                    return Err(ImageError::Transaction {
+                        reason: "begin inside a transaction",
+                    });
                 }
                 (MetadataRecord::BeginTransaction(_), None) => {
                     let (next, change) = delta.finish(provenance)?;
@@ -82,7 +90,9 @@ impl Replay {
                 }
                 (MetadataRecord::EndTransaction(_), open) => {
                     let Some(done) = open.take() else {
-                        return Err(ImageError::Transaction { reason: "end without begin" });
+                        return Err(ImageError::Transaction {
+                            reason: "end without begin",
+                        });
                     };
                     let (next, change) = done.finish(provenance)?;
                     changes.push(change);
@@ -91,7 +101,9 @@ impl Replay {
                 }
                 (MetadataRecord::AbortTransaction(_), open) => {
                     if open.take().is_none() {
-                        return Err(ImageError::Transaction { reason: "abort without begin" });
+                        return Err(ImageError::Transaction {
+                            reason: "abort without begin",
+                        });
                     }
                     delta = ImageDelta::new(&image);
                 }
@@ -115,7 +127,7 @@ impl Replay {
     /// - Errors: a batch that is cut, damaged or not understood; those before it have been applied.
     pub fn apply_batches(&mut self, bytes: &[u8]) -> Result<usize, ImageError> {
         let mut iter = batches(bytes);
-        while let Some(batch) = iter.next() {
+        for batch in iter.by_ref() {
             let batch = batch.map_err(batch_error)?;
             batch.verify_checksum().map_err(batch_error)?;
             self.apply_batch(&batch)?;
@@ -127,7 +139,9 @@ impl Replay {
     pub fn apply_batch(&mut self, batch: &Batch<'_>) -> Result<(), ImageError> {
         let header = &batch.header;
         if header.compression() != Some(Codec::None) {
-            return Err(ImageError::Batch { reason: format!("batch at offset {} is compressed", header.base_offset) });
+            return Err(ImageError::Batch {
+                reason: format!("batch at offset {} is compressed", header.base_offset),
+            });
         }
         let provenance = Provenance {
             last_offset: header.last_offset(),
@@ -161,18 +175,31 @@ impl Replay {
                 let (min, max) = supported_range(KRAFT_VERSION);
                 let level = *kraft_version;
                 if !(min..=max).contains(&level) {
-                    return Err(ImageError::UnsupportedFeature { name: KRAFT_VERSION.to_owned(), level, min, max });
+                    return Err(ImageError::UnsupportedFeature {
+                        name: KRAFT_VERSION.to_owned(),
+                        level,
+                        min,
+                        max,
+                    });
                 }
                 self.quorum.kraft_version = level;
             }
             ControlRecord::Voters(record) => {
-                self.quorum.voters =
-                    record.voters.iter().map(|voter| (voter.voter_id, voter.voter_directory_id)).collect();
+                self.quorum.voters = record
+                    .voters
+                    .iter()
+                    .map(|voter| (voter.voter_id, voter.voter_directory_id))
+                    .collect();
             }
-            ControlRecord::LeaderChange(_) | ControlRecord::SnapshotHeader { .. } | ControlRecord::SnapshotFooter => {}
+            ControlRecord::LeaderChange(_)
+            | ControlRecord::SnapshotHeader { .. }
+            | ControlRecord::SnapshotFooter => {}
             ControlRecord::EndTransaction { .. } | ControlRecord::Unknown { .. } => {
                 return Err(ImageError::Batch {
-                    reason: format!("control record of type {} has no place here", record.record_type()),
+                    reason: format!(
+                        "control record of type {} has no place here",
+                        record.record_type()
+                    ),
                 });
             }
         }
@@ -188,7 +215,9 @@ impl Replay {
 }
 
 fn batch_error(error: impl std::fmt::Display) -> ImageError {
-    ImageError::Batch { reason: error.to_string() }
+    ImageError::Batch {
+        reason: error.to_string(),
+    }
 }
 
 impl ImageChanges {

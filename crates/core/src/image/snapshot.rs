@@ -5,11 +5,11 @@ use std::sync::Arc;
 use ottla_wire::metadata_records::{self as records, MetadataRecord};
 use ottla_wire::primitives::Uuid;
 
+use super::MetadataImage;
 use super::cluster::{BrokerImage, ControllerImage};
 use super::features::METADATA_VERSION;
 use super::record::RecordList;
 use super::topics::{PartitionImage, TopicImage};
-use super::MetadataImage;
 
 /// The version in which partition records are written: 2 has the fields of KIP-966, and every supported metadata
 /// version knows it.
@@ -33,7 +33,10 @@ fn write_features(image: &MetadataImage, list: &mut RecordList) {
     let first = levels.iter().filter(|(name, _)| &***name == METADATA_VERSION);
     let rest = levels.iter().filter(|(name, _)| &***name != METADATA_VERSION);
     for (name, &feature_level) in first.chain(rest) {
-        list.push(MetadataRecord::FeatureLevel(records::feature_level::FeatureLevelRecord { name, feature_level }), 0);
+        list.push(
+            MetadataRecord::FeatureLevel(records::feature_level::FeatureLevelRecord { name, feature_level }),
+            0,
+        );
     }
 }
 
@@ -46,7 +49,10 @@ fn write_cluster(image: &MetadataImage, list: &mut RecordList) {
         list.push(MetadataRecord::RegisterBroker(record), version);
     }
     for controller in image.controllers.values() {
-        list.push(MetadataRecord::RegisterController(register_controller_record(controller)), 0);
+        list.push(
+            MetadataRecord::RegisterController(register_controller_record(controller)),
+            0,
+        );
     }
 }
 
@@ -69,10 +75,12 @@ pub fn register_broker_record(broker: &BrokerImage) -> records::register_broker:
         features: broker
             .features
             .iter()
-            .map(|(name, &(min_supported_version, max_supported_version))| records::register_broker::BrokerFeature {
-                name,
-                min_supported_version,
-                max_supported_version,
+            .map(|(name, &(min_supported_version, max_supported_version))| {
+                records::register_broker::BrokerFeature {
+                    name,
+                    min_supported_version,
+                    max_supported_version,
+                }
             })
             .collect(),
         rack: broker.rack.as_deref(),
@@ -83,7 +91,9 @@ pub fn register_broker_record(broker: &BrokerImage) -> records::register_broker:
     }
 }
 
-pub fn register_controller_record(controller: &ControllerImage) -> records::register_controller::RegisterControllerRecord<'_> {
+pub fn register_controller_record(
+    controller: &ControllerImage,
+) -> records::register_controller::RegisterControllerRecord<'_> {
     records::register_controller::RegisterControllerRecord {
         controller_id: controller.controller_id,
         incarnation_id: controller.incarnation_id,
@@ -101,10 +111,12 @@ pub fn register_controller_record(controller: &ControllerImage) -> records::regi
         features: controller
             .features
             .iter()
-            .map(|(name, &(min_supported_version, max_supported_version))| records::register_controller::ControllerFeature {
-                name,
-                min_supported_version,
-                max_supported_version,
+            .map(|(name, &(min_supported_version, max_supported_version))| {
+                records::register_controller::ControllerFeature {
+                    name,
+                    min_supported_version,
+                    max_supported_version,
+                }
             })
             .collect(),
     }
@@ -122,7 +134,10 @@ fn write_topics(image: &MetadataImage, list: &mut RecordList) {
 }
 
 fn topic_record(topic: &Arc<TopicImage>) -> MetadataRecord<'_> {
-    MetadataRecord::Topic(records::topic::TopicRecord { name: &topic.name, topic_id: topic.id })
+    MetadataRecord::Topic(records::topic::TopicRecord {
+        name: &topic.name,
+        topic_id: topic.id,
+    })
 }
 
 /// - `elr`: whether KIP-966 is on; without it the record has none of its fields.
@@ -174,7 +189,15 @@ fn write_access(image: &MetadataImage, list: &mut RecordList) {
                     entity_name: entity_name.as_deref(),
                 })
                 .collect();
-            list.push(MetadataRecord::ClientQuota(records::client_quota::ClientQuotaRecord { entity, key, value, remove: false }), 0);
+            list.push(
+                MetadataRecord::ClientQuota(records::client_quota::ClientQuotaRecord {
+                    entity,
+                    key,
+                    value,
+                    remove: false,
+                }),
+                0,
+            );
         }
     }
     if image.next_producer_id >= 0 {

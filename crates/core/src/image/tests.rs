@@ -4,7 +4,8 @@ use ottla_wire::metadata_records::{self as records, MetadataRecord, decode_frame
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::batches;
 
-use super::delta::{ImageDelta, ImageError};
+use super::delta::ImageDelta;
+use super::error::ImageError;
 use super::features::{GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION};
 use super::record::RecordList;
 use super::replay::Replay;
@@ -19,7 +20,10 @@ const KAFKA_SNAPSHOT: &[u8] =
 const SNAPSHOT_END: i64 = 283;
 
 fn empty() -> Arc<MetadataImage> {
-    let static_config = StaticConfig { node_id: 1, ..StaticConfig::default() };
+    let static_config = StaticConfig {
+        node_id: 1,
+        ..StaticConfig::default()
+    };
     Arc::new(MetadataImage::empty(Arc::new(static_config)))
 }
 
@@ -30,7 +34,10 @@ fn replayed(bytes: &[u8]) -> Replay {
 }
 
 fn apply(replay: &mut Replay, list: &RecordList) -> Result<(), ImageError> {
-    let at = Provenance { last_offset: replay.image().provenance.last_offset + 1, ..Provenance::EMPTY };
+    let at = Provenance {
+        last_offset: replay.image().provenance.last_offset + 1,
+        ..Provenance::EMPTY
+    };
     replay.apply(at, list.values.iter().map(Vec::as_slice))
 }
 
@@ -43,7 +50,13 @@ fn list(records: Vec<(MetadataRecord<'_>, i16)>) -> RecordList {
 }
 
 fn topic<'a>(name: &'a str, id: u8) -> (MetadataRecord<'a>, i16) {
-    (MetadataRecord::Topic(records::topic::TopicRecord { name, topic_id: Uuid([id; 16]) }), 0)
+    (
+        MetadataRecord::Topic(records::topic::TopicRecord {
+            name,
+            topic_id: Uuid([id; 16]),
+        }),
+        0,
+    )
 }
 
 fn partition<'a>(id: u8, partition_id: i32) -> (MetadataRecord<'a>, i16) {
@@ -68,11 +81,27 @@ fn change<'a>(id: u8, partition_id: i32, leader: i32) -> (MetadataRecord<'a>, i1
         leader,
         ..Default::default()
     };
-    (MetadataRecord::PartitionChange(record), PARTITION_CHANGE_RECORD_VERSION)
+    (
+        MetadataRecord::PartitionChange(record),
+        PARTITION_CHANGE_RECORD_VERSION,
+    )
 }
 
-fn config<'a>(resource_type: i8, resource_name: &'a str, name: &'a str, value: Option<&'a str>) -> (MetadataRecord<'a>, i16) {
-    (MetadataRecord::Config(records::config::ConfigRecord { resource_type, resource_name, name, value }), 0)
+fn config<'a>(
+    resource_type: i8,
+    resource_name: &'a str,
+    name: &'a str,
+    value: Option<&'a str>,
+) -> (MetadataRecord<'a>, i16) {
+    (
+        MetadataRecord::Config(records::config::ConfigRecord {
+            resource_type,
+            resource_name,
+            name,
+            value,
+        }),
+        0,
+    )
 }
 
 #[test]
@@ -86,7 +115,8 @@ fn kafkas_log_becomes_the_image_that_kafka_had() {
     let directory: Uuid = "YD0u1wBiQQGajB49FHXRZA".parse().unwrap();
     assert_eq!(replay.quorum().voters, [(1, directory)]);
 
-    let levels = [METADATA_VERSION, GROUP_VERSION, TRANSACTION_VERSION].map(|name| image.features.level(name));
+    let levels =
+        [METADATA_VERSION, GROUP_VERSION, TRANSACTION_VERSION].map(|name| image.features.level(name));
     assert_eq!(levels, [30, 1, 2]);
     let names: Vec<&str> = image.topics.iter().map(|topic| &*topic.name).collect();
     assert_eq!(names, ["after-snapshot", "orders", "users"]);
@@ -96,12 +126,21 @@ fn kafkas_log_becomes_the_image_that_kafka_had() {
     assert_eq!(orders.id, "LbJ_-fxPQfmb0UEI_GRZ7w".parse().unwrap());
     assert!(Arc::ptr_eq(image.topic_by_id(orders.id).unwrap(), orders));
     let last = orders.partition(2).unwrap();
-    assert_eq!((&*last.replicas, &*last.isr, &*last.directories), (&[1][..], &[1][..], &[directory][..]));
+    assert_eq!(
+        (&*last.replicas, &*last.isr, &*last.directories),
+        (&[1][..], &[1][..], &[directory][..])
+    );
     // The clean stop took the leadership away, which is a change of the partition and of its leader.
-    assert_eq!((last.leader, last.leader_epoch, last.partition_epoch), (NO_LEADER, 1, 1));
+    assert_eq!(
+        (last.leader, last.leader_epoch, last.partition_epoch),
+        (NO_LEADER, 1, 1)
+    );
 
     let broker = &image.brokers[&1];
-    assert_eq!((broker.broker_epoch, broker.fenced, broker.in_controlled_shutdown), (9, true, true));
+    assert_eq!(
+        (broker.broker_epoch, broker.fenced, broker.in_controlled_shutdown),
+        (9, true, true)
+    );
     assert_eq!(broker.endpoint("PLAINTEXT").unwrap().port, 29192);
     assert_eq!(broker.log_directories, [directory]);
     assert_eq!(broker.cordoned_log_directories, Some(vec![]));
@@ -112,24 +151,46 @@ fn kafkas_log_becomes_the_image_that_kafka_had() {
 fn what_kafka_stored_beside_topics_is_there() {
     let replay = replayed(KAFKA_LOG);
     let image = replay.image();
-    let value = |resource: &ConfigResource, key: &str| image.config(resource).and_then(|values| values.get(key).cloned());
-    assert_eq!(value(&ConfigResource::broker(1), "log.cleaner.threads").as_deref(), Some("2"));
-    assert_eq!(value(&ConfigResource::cluster_default(), "log.retention.ms").as_deref(), Some("7200000"));
-    assert_eq!(value(&ConfigResource::topic("orders"), "segment.bytes").as_deref(), Some("1048576"));
+    let value = |resource: &ConfigResource, key: &str| {
+        image.config(resource).and_then(|values| values.get(key).cloned())
+    };
+    assert_eq!(
+        value(&ConfigResource::broker(1), "log.cleaner.threads").as_deref(),
+        Some("2")
+    );
+    assert_eq!(
+        value(&ConfigResource::cluster_default(), "log.retention.ms").as_deref(),
+        Some("7200000")
+    );
+    assert_eq!(
+        value(&ConfigResource::topic("orders"), "segment.bytes").as_deref(),
+        Some("1048576")
+    );
     assert_eq!(value(&ConfigResource::topic("orders"), "retention.ms"), None);
-    assert_eq!(image.group_config("g1").unwrap()["consumer.session.timeout.ms"], "50000".into());
+    assert_eq!(
+        image.group_config("g1").unwrap()["consumer.session.timeout.ms"],
+        "50000".into()
+    );
     assert_eq!(image.next_producer_id, 1000);
     assert_eq!(image.client_quotas.len(), 2);
-    let pair: ClientQuotaEntity =
-        vec![("client-id".into(), Some("app".into())), ("user".into(), Some("alice".into()))];
+    let pair: ClientQuotaEntity = vec![
+        ("client-id".into(), Some("app".into())),
+        ("user".into(), Some("alice".into())),
+    ];
     assert_eq!(image.client_quotas[&pair]["producer_byte_rate"], 1024.0);
-    let scram = &image.scram_credentials[&ScramKey { mechanism: 1, user: "alice".into() }];
+    let scram = &image.scram_credentials[&ScramKey {
+        mechanism: 1,
+        user: "alice".into(),
+    }];
     assert_eq!((&*scram.salt, scram.iterations), (&b"0123456789abcdef"[..], 4096));
     assert_eq!(image.acls.values().next().unwrap().principal, "User:alice".into());
 
     // The topic's own setting, and the cluster's for all that it leaves open.
     let orders = &image.topic("orders").unwrap().config;
-    assert_eq!((orders.log.segment_bytes, orders.log.retention_ms), (1_048_576, 7_200_000));
+    assert_eq!(
+        (orders.log.segment_bytes, orders.log.retention_ms),
+        (1_048_576, 7_200_000)
+    );
     let users = &image.topic("users").unwrap().config;
     assert!(users.log.compact && !users.log.delete);
 }
@@ -164,7 +225,11 @@ fn every_change_of_a_partition_raises_its_epoch_and_every_named_leader_the_leade
     apply(&mut replay, &list(vec![topic("t", 1), partition(1, 0)])).unwrap();
     let epochs = |replay: &Replay| {
         let partition = &replay.image().topic("t").unwrap().partitions[0];
-        (partition.leader, partition.leader_epoch, partition.partition_epoch)
+        (
+            partition.leader,
+            partition.leader_epoch,
+            partition.partition_epoch,
+        )
     };
     assert_eq!(epochs(&replay), (1, 0, 0));
     apply(&mut replay, &list(vec![change(1, 0, -2)])).unwrap();
@@ -178,44 +243,99 @@ fn every_change_of_a_partition_raises_its_epoch_and_every_named_leader_the_leade
 #[test]
 fn a_published_image_does_not_change_any_more() {
     let mut replay = Replay::new(empty());
-    apply(&mut replay, &list(vec![topic("t", 1), partition(1, 0), topic("u", 2), partition(2, 0)])).unwrap();
+    apply(
+        &mut replay,
+        &list(vec![
+            topic("t", 1),
+            partition(1, 0),
+            topic("u", 2),
+            partition(2, 0),
+        ]),
+    )
+    .unwrap();
     let before = replay.image().clone();
     apply(&mut replay, &list(vec![change(1, 0, -1)])).unwrap();
     assert_eq!(before.topic("t").unwrap().partitions[0].leader, 1);
     assert_eq!(replay.image().topic("t").unwrap().partitions[0].leader, -1);
     // What did not change is shared, not copied.
-    assert!(Arc::ptr_eq(before.topic("u").unwrap(), replay.image().topic("u").unwrap()));
+    assert!(Arc::ptr_eq(
+        before.topic("u").unwrap(),
+        replay.image().topic("u").unwrap()
+    ));
 }
 
 #[test]
 fn partitions_may_come_in_any_order_but_leave_no_hole() {
     let mut replay = Replay::new(empty());
-    let records = vec![topic("t", 1), partition(1, 2), partition(1, 1), change(1, 2, -1), partition(1, 0)];
+    let records = vec![
+        topic("t", 1),
+        partition(1, 2),
+        partition(1, 1),
+        change(1, 2, -1),
+        partition(1, 0),
+    ];
     apply(&mut replay, &list(records)).unwrap();
-    let leaders: Vec<i32> =
-        replay.image().topic("t").unwrap().partitions.iter().map(|partition| partition.leader).collect();
+    let leaders: Vec<i32> = replay
+        .image()
+        .topic("t")
+        .unwrap()
+        .partitions
+        .iter()
+        .map(|partition| partition.leader)
+        .collect();
     assert_eq!(leaders, [1, 1, -1]);
     assert_eq!(
         apply(&mut replay, &list(vec![partition(1, 4)])),
-        Err(ImageError::PartitionGap { id: Uuid([1; 16]), partition: 4, partition_count: 3 })
+        Err(ImageError::PartitionGap {
+            id: Uuid([1; 16]),
+            partition: 4,
+            partition_count: 3
+        })
     );
 }
 
 #[test]
 fn a_removed_topic_takes_its_settings_along_and_its_name_is_free() {
     let mut replay = Replay::new(empty());
-    apply(&mut replay, &list(vec![topic("t", 1), partition(1, 0), config(2, "t", "retention.ms", Some("5"))])).unwrap();
+    apply(
+        &mut replay,
+        &list(vec![
+            topic("t", 1),
+            partition(1, 0),
+            config(2, "t", "retention.ms", Some("5")),
+        ]),
+    )
+    .unwrap();
     replay.take_changes();
-    let remove = MetadataRecord::RemoveTopic(records::remove_topic::RemoveTopicRecord { topic_id: Uuid([1; 16]) });
-    apply(&mut replay, &list(vec![(remove, 0), topic("t", 2), partition(2, 0)])).unwrap();
+    let remove = MetadataRecord::RemoveTopic(records::remove_topic::RemoveTopicRecord {
+        topic_id: Uuid([1; 16]),
+    });
+    apply(
+        &mut replay,
+        &list(vec![(remove, 0), topic("t", 2), partition(2, 0)]),
+    )
+    .unwrap();
     let image = replay.image().clone();
     assert_eq!(image.topic("t").unwrap().id, Uuid([2; 16]));
     assert!(image.topic_by_id(Uuid([1; 16])).is_none());
-    assert_eq!(image.topic("t").unwrap().config.log.retention_ms, image.topic_defaults.log.retention_ms);
+    assert_eq!(
+        image.topic("t").unwrap().config.log.retention_ms,
+        image.topic_defaults.log.retention_ms
+    );
     assert_eq!(image.topics.partition_count(), 1);
     let changes = replay.take_changes();
-    assert_eq!(changes.topics_removed.iter().map(|topic| topic.id).collect::<Vec<_>>(), [Uuid([1; 16])]);
-    assert_eq!(changes.topics_changed.into_iter().collect::<Vec<_>>(), [Uuid([2; 16])]);
+    assert_eq!(
+        changes
+            .topics_removed
+            .iter()
+            .map(|topic| topic.id)
+            .collect::<Vec<_>>(),
+        [Uuid([1; 16])]
+    );
+    assert_eq!(
+        changes.topics_changed.into_iter().collect::<Vec<_>>(),
+        [Uuid([2; 16])]
+    );
 }
 
 #[test]
@@ -228,7 +348,11 @@ fn the_nearest_setting_wins() {
     let retention = |replay: &Replay| replay.image().topic("t").unwrap().config.log.retention_ms;
     assert_eq!(retention(&replay), 7_200_000);
     let mut set = |resource_type, resource, key, value, expected| {
-        apply(&mut replay, &list(vec![config(resource_type, resource, key, value)])).unwrap();
+        apply(
+            &mut replay,
+            &list(vec![config(resource_type, resource, key, value)]),
+        )
+        .unwrap();
         assert_eq!(retention(&replay), expected);
     };
     set(4, "", "log.retention.ms", Some("30"), 30);
@@ -247,7 +371,11 @@ fn a_transaction_takes_effect_at_its_end_or_never() {
     let end = || (MetadataRecord::EndTransaction(Default::default()), 0);
     let abort = || (MetadataRecord::AbortTransaction(Default::default()), 0);
     let mut replay = Replay::new(empty());
-    apply(&mut replay, &list(vec![topic("before", 1), begin(), topic("inside", 2)])).unwrap();
+    apply(
+        &mut replay,
+        &list(vec![topic("before", 1), begin(), topic("inside", 2)]),
+    )
+    .unwrap();
     assert!(replay.image().topic("before").is_some() && replay.image().topic("inside").is_none());
     assert!(replay.in_transaction());
     apply(&mut replay, &list(vec![partition(2, 0)])).unwrap();
@@ -275,39 +403,79 @@ fn what_is_not_understood_stops_before_anything_of_its_batch_is_published() {
     let mut records = list(vec![topic("u", 2)]);
     let good = records.values.remove(0);
     // Frame version 2, type 6 (never assigned), type 29 (from the future), record version 9, a byte too many.
-    assert!(matches!(check([&[2], &good[1..]].concat()), ImageError::Decode(_)));
+    assert!(matches!(
+        check([&[2], &good[1..]].concat()),
+        ImageError::Decode(_)
+    ));
     assert!(matches!(check(vec![1, 6, 0, 0]), ImageError::Decode(_)));
     assert!(matches!(check(vec![1, 29, 0, 0]), ImageError::Decode(_)));
-    assert!(matches!(check([&good[..2], &[9], &good[3..]].concat()), ImageError::Decode(_)));
+    assert!(matches!(
+        check([&good[..2], &[9], &good[3..]].concat()),
+        ImageError::Decode(_)
+    ));
     assert!(matches!(check([&good[..], &[0]].concat()), ImageError::Decode(_)));
     let levels = |name, feature_level| {
         let record = records::feature_level::FeatureLevelRecord { name, feature_level };
-        list(vec![(MetadataRecord::FeatureLevel(record), 0)]).values.remove(0)
+        list(vec![(MetadataRecord::FeatureLevel(record), 0)])
+            .values
+            .remove(0)
     };
     let error = check(levels(METADATA_VERSION, 31));
-    assert!(matches!(error, ImageError::UnsupportedFeature { level: 31, min: 23, max: 30, .. }), "{error}");
-    assert!(matches!(check(levels("share.version", 1)), ImageError::UnsupportedFeature { level: 1, max: 0, .. }));
-    assert!(matches!(check(levels("from.the.future", 1)), ImageError::UnsupportedFeature { .. }));
+    assert!(
+        matches!(
+            error,
+            ImageError::UnsupportedFeature {
+                level: 31,
+                min: 23,
+                max: 30,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(matches!(
+        check(levels("share.version", 1)),
+        ImageError::UnsupportedFeature { level: 1, max: 0, .. }
+    ));
+    assert!(matches!(
+        check(levels("from.the.future", 1)),
+        ImageError::UnsupportedFeature { .. }
+    ));
 }
 
 #[test]
 fn records_about_what_does_not_exist_are_errors() {
     let check = |records| apply(&mut Replay::new(empty()), &list(records)).unwrap_err();
-    assert_eq!(check(vec![partition(7, 0)]), ImageError::UnknownTopic { id: Uuid([7; 16]) });
+    assert_eq!(
+        check(vec![partition(7, 0)]),
+        ImageError::UnknownTopic { id: Uuid([7; 16]) }
+    );
     assert_eq!(
         check(vec![topic("t", 1), change(1, 0, 1)]),
-        ImageError::UnknownPartition { id: Uuid([1; 16]), partition: 0 }
+        ImageError::UnknownPartition {
+            id: Uuid([1; 16]),
+            partition: 0
+        }
     );
     assert_eq!(
         check(vec![topic("t", 1), topic("t", 2)]),
-        ImageError::TopicExists { name: "t".to_owned(), id: Uuid([1; 16]) }
+        ImageError::TopicExists {
+            name: "t".to_owned(),
+            id: Uuid([1; 16])
+        }
     );
     let fence = records::fence_broker::FenceBrokerRecord { id: 3, epoch: 5 };
     assert_eq!(
         check(vec![(MetadataRecord::FenceBroker(fence), 0)]),
-        ImageError::UnknownBroker { broker_id: 3, broker_epoch: 5 }
+        ImageError::UnknownBroker {
+            broker_id: 3,
+            broker_epoch: 5
+        }
     );
-    assert_eq!(check(vec![config(3, "x", "a", None)]), ImageError::UnknownResourceType { code: 3 });
+    assert_eq!(
+        check(vec![config(3, "x", "a", None)]),
+        ImageError::UnknownResourceType { code: 3 }
+    );
 }
 
 #[test]
@@ -315,7 +483,12 @@ fn damaged_records_never_panic() {
     let golden: Vec<Vec<u8>> = batches(KAFKA_LOG)
         .map(Result::unwrap)
         .filter(|batch| !batch.header.is_control())
-        .flat_map(|batch| batch.records().map(|record| record.unwrap().value.unwrap().to_vec()).collect::<Vec<_>>())
+        .flat_map(|batch| {
+            batch
+                .records()
+                .map(|record| record.unwrap().value.unwrap().to_vec())
+                .collect::<Vec<_>>()
+        })
         .collect();
     let random = Random::new([3, 1, 4, 1]);
     let mut understood = 0;
@@ -323,14 +496,17 @@ fn damaged_records_never_panic() {
         let mut replay = Replay::new(empty());
         for _ in 0..30 {
             let mut value = golden[random.next() as usize % golden.len()].clone();
-            if random.next() % 3 == 0 {
+            if random.next().is_multiple_of(3) {
                 let at = random.next() as usize % value.len();
                 value[at] = random.next() as u8;
             }
-            if random.next() % 20 == 0 {
+            if random.next().is_multiple_of(20) {
                 value.truncate(random.next() as usize % value.len());
             }
-            let at = Provenance { last_offset: replay.image().provenance.last_offset + 1, ..Provenance::EMPTY };
+            let at = Provenance {
+                last_offset: replay.image().provenance.last_offset + 1,
+                ..Provenance::EMPTY
+            };
             if replay.apply(at, [value.as_slice()]).is_ok() {
                 understood += 1;
             }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ottla_wire::metadata_records::partition::PartitionRecord;
+use ottla_wire::metadata_records::partition_change::PartitionChangeRecord;
 use ottla_wire::primitives::Uuid;
 
 use crate::config::TopicConfig;
@@ -33,10 +35,20 @@ impl TopicsImage {
     }
 
     /// Topics whose name is greater than `after`, or all of them from `first` on when `inclusive`.
-    pub fn iter_from<'a>(&'a self, first: &str, inclusive: bool) -> impl Iterator<Item = &'a Arc<TopicImage>> {
+    pub fn iter_from<'a>(
+        &'a self,
+        first: &str,
+        inclusive: bool,
+    ) -> impl Iterator<Item = &'a Arc<TopicImage>> {
         use std::ops::Bound;
-        let bound = if inclusive { Bound::Included(first) } else { Bound::Excluded(first) };
-        self.by_name.range::<str, _>((bound, Bound::Unbounded)).map(|(_, topic)| topic)
+        let bound = if inclusive {
+            Bound::Included(first)
+        } else {
+            Bound::Excluded(first)
+        };
+        self.by_name
+            .range::<str, _>((bound, Bound::Unbounded))
+            .map(|(_, topic)| topic)
     }
 
     pub fn len(&self) -> usize {
@@ -76,7 +88,10 @@ impl TopicImage {
 
 /// True for names of topics that the broker itself keeps state in.
 pub fn is_internal(topic: &str) -> bool {
-    matches!(topic, "__consumer_offsets" | "__transaction_state" | "__share_group_state")
+    matches!(
+        topic,
+        "__consumer_offsets" | "__transaction_state" | "__share_group_state"
+    )
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +113,63 @@ pub struct PartitionImage {
     pub partition_epoch: i32,
 }
 
+/// PartitionChangeRecord's way of saying that the leader stays.
+const LEADER_UNCHANGED: i32 = -2;
+const RECOVERY_STATE_UNCHANGED: i8 = -1;
+
 impl PartitionImage {
+    pub(super) fn from_record(record: &PartitionRecord) -> PartitionImage {
+        PartitionImage {
+            replicas: record.replicas.clone().into(),
+            // A partition written before directories had ids stands in the reserved directory 0…0, MIGRATING.
+            directories: match record.directories.is_empty() {
+                true => vec![Uuid::ZERO; record.replicas.len()].into(),
+                false => record.directories.clone().into(),
+            },
+            isr: record.isr.clone().into(),
+            removing_replicas: record.removing_replicas.clone().into(),
+            adding_replicas: record.adding_replicas.clone().into(),
+            eligible_leader_replicas: record.eligible_leader_replicas.clone().unwrap_or_default().into(),
+            last_known_elr: record.last_known_elr.clone().unwrap_or_default().into(),
+            leader: record.leader,
+            leader_recovery_state: record.leader_recovery_state,
+            leader_epoch: record.leader_epoch,
+            partition_epoch: record.partition_epoch,
+        }
+    }
+
+    // Every change raises the partition epoch; naming a leader, even the same or none, raises the leader epoch.
+    pub(super) fn change(&mut self, record: &PartitionChangeRecord) {
+        fn replace<T: Clone>(field: &mut Box<[T]>, value: &Option<Vec<T>>) {
+            if let Some(value) = value {
+                *field = value.clone().into();
+            }
+        }
+        replace(&mut self.isr, &record.isr);
+        replace(&mut self.replicas, &record.replicas);
+        replace(&mut self.directories, &record.directories);
+        replace(&mut self.removing_replicas, &record.removing_replicas);
+        replace(&mut self.adding_replicas, &record.adding_replicas);
+        replace(
+            &mut self.eligible_leader_replicas,
+            &record.eligible_leader_replicas,
+        );
+        replace(&mut self.last_known_elr, &record.last_known_elr);
+        if record.leader != LEADER_UNCHANGED {
+            self.leader = record.leader;
+            self.leader_epoch = self.leader_epoch.saturating_add(1);
+        }
+        if record.leader_recovery_state != RECOVERY_STATE_UNCHANGED {
+            self.leader_recovery_state = record.leader_recovery_state;
+        }
+        self.partition_epoch = self.partition_epoch.saturating_add(1);
+    }
+
+    /// KIP-966.
+    pub fn has_elr(&self) -> bool {
+        !self.eligible_leader_replicas.is_empty() || !self.last_known_elr.is_empty()
+    }
+
     pub fn is_replica(&self, node_id: i32) -> bool {
         self.replicas.contains(&node_id)
     }

@@ -1,0 +1,114 @@
+//! Why a record cannot be applied.
+
+use std::fmt;
+
+use ottla_wire::primitives::{DecodeError, Uuid};
+
+/// A record that cannot be applied. The broker must stop before anything of it is published: going on would mean to
+/// serve a cluster that is not the one in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageError {
+    Decode(DecodeError),
+    /// A finalized feature level that this broker cannot work with.
+    UnsupportedFeature {
+        name: String,
+        level: i16,
+        min: i16,
+        max: i16,
+    },
+    UnknownTopic {
+        id: Uuid,
+    },
+    UnknownPartition {
+        id: Uuid,
+        partition: i32,
+    },
+    /// Partitions that would leave a hole in their topic.
+    PartitionGap {
+        id: Uuid,
+        partition: i32,
+        partition_count: usize,
+    },
+    /// A second topic under a name that is taken.
+    TopicExists {
+        name: String,
+        id: Uuid,
+    },
+    UnknownBroker {
+        broker_id: i32,
+        broker_epoch: i64,
+    },
+    UnknownResourceType {
+        code: i8,
+    },
+    /// A field with a value that has no meaning.
+    Invalid {
+        record: &'static str,
+        field: &'static str,
+        value: i64,
+    },
+    /// A transaction record where it makes no sense.
+    Transaction {
+        reason: &'static str,
+    },
+    /// A batch that is not what a metadata log contains.
+    Batch {
+        reason: String,
+    },
+}
+
+impl From<DecodeError> for ImageError {
+    fn from(error: DecodeError) -> ImageError {
+        ImageError::Decode(error)
+    }
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImageError::Decode(error) => write!(f, "metadata record cannot be decoded: {error}"),
+            ImageError::UnsupportedFeature {
+                name,
+                level,
+                min,
+                max,
+            } => write!(
+                f,
+                "the directory was finalized at {name}={level}, this broker supports {min} to {max}; lower it in apache \
+                 kafka with `kafka-features downgrade` where that is possible, then stop it cleanly"
+            ),
+            ImageError::UnknownTopic { id } => write!(f, "record for unknown topic {id}"),
+            ImageError::UnknownPartition { id, partition } => {
+                write!(f, "record for unknown partition {partition} of topic {id}")
+            }
+            ImageError::PartitionGap {
+                id,
+                partition,
+                partition_count,
+            } => {
+                write!(
+                    f,
+                    "partition {partition} of topic {id} leaves a hole behind {partition_count} partitions"
+                )
+            }
+            ImageError::TopicExists { name, id } => write!(f, "topic {name} exists already with id {id}"),
+            ImageError::UnknownBroker {
+                broker_id,
+                broker_epoch,
+            } => {
+                write!(
+                    f,
+                    "record for broker {broker_id} epoch {broker_epoch}, which is not registered"
+                )
+            }
+            ImageError::UnknownResourceType { code } => {
+                write!(f, "configuration of unknown resource type {code}")
+            }
+            ImageError::Invalid { record, field, value } => write!(f, "{record}.{field} is {value}"),
+            ImageError::Transaction { reason } => write!(f, "metadata transaction: {reason}"),
+            ImageError::Batch { reason } => write!(f, "metadata log: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {}
