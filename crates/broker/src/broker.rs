@@ -38,7 +38,9 @@ impl fmt::Display for StartError {
         match self {
             StartError::Config(error) => write!(f, "{error}"),
             StartError::Listener { listener, error } => write!(f, "cannot listen on {listener}: {error}"),
-            StartError::Admin { address, error } => write!(f, "cannot listen on the admin address {address}: {error}"),
+            StartError::Admin { address, error } => {
+                write!(f, "cannot listen on the admin address {address}: {error}")
+            }
             StartError::Node(error) => write!(f, "{error}"),
             StartError::Threads(error) => write!(f, "cannot start threads: {error}"),
         }
@@ -95,16 +97,31 @@ impl Broker {
             })
             .collect::<io::Result<Vec<EventLoop>>>()
             .map_err(StartError::Threads)?;
-        let mailboxes: Vec<_> = loops.iter().map(|event_loop| event_loop.mailbox().clone()).collect();
-        let mut broker =
-            Broker { admin: None, listeners: Vec::new(), loops, workers: Some(workers), node, _directory: None };
+        let mailboxes: Vec<_> = loops
+            .iter()
+            .map(|event_loop| event_loop.mailbox().clone())
+            .collect();
+        let mut broker = Broker {
+            admin: None,
+            listeners: Vec::new(),
+            loops,
+            workers: Some(workers),
+            node,
+            _directory: None,
+        };
         for (config, socket) in sockets {
             let listener = Listener::start(config.name.clone(), socket, counts.clone(), mailboxes.clone())
                 .map_err(StartError::Threads)?;
             broker.listeners.push((config, listener));
         }
         if let Some(socket) = admin_socket {
-            let view = AdminView { node: broker.node.clone(), records, connections: counts, queues, clock };
+            let view = AdminView {
+                node: broker.node.clone(),
+                records,
+                connections: counts,
+                queues,
+                clock,
+            };
             broker.admin = Some(Admin::start(socket, view).map_err(StartError::Threads)?);
         }
         info!(ready = %broker.ready_line(), "started");
@@ -123,7 +140,9 @@ impl Broker {
             ("ottla.admin.listener", ""),
         ];
         let all = defaults.iter().chain(properties);
-        let properties: Properties = all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let properties: Properties = all
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
         let mut broker = Broker::start(&properties)?;
         broker._directory = Some(directory);
         Ok(broker)
@@ -144,10 +163,21 @@ impl Broker {
 
     /// What `ottla serve` writes to standard output once connections are accepted.
     pub fn ready_line(&self) -> String {
-        let listeners: Vec<String> = self.listeners.iter().map(|(config, _)| config.to_string()).collect();
-        let directories: Vec<String> =
-            self.node.config.log_directories.iter().map(|path| path.display().to_string()).collect();
-        let admin = self.admin_address().map_or_else(String::new, |address| format!(" admin=http://{address}"));
+        let listeners: Vec<String> = self
+            .listeners
+            .iter()
+            .map(|(config, _)| config.to_string())
+            .collect();
+        let directories: Vec<String> = self
+            .node
+            .config
+            .log_directories
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let admin = self
+            .admin_address()
+            .map_or_else(String::new, |address| format!(" admin=http://{address}"));
         format!(
             "ottla ready listeners={} cluster.id={} log.dirs={}{admin}",
             listeners.join(","),
@@ -183,14 +213,18 @@ fn seed() -> Seed {
 
 fn getrandom(bytes: &mut [u8]) {
     // Up to 256 bytes come at once and never fail once the kernel has booted.
-    rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty()).expect("the kernel has random bytes");
+    rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty())
+        .expect("the kernel has random bytes");
 }
 
 fn bind_all(settings: &mut Settings) -> Result<Vec<(ListenerConfig, TcpListener)>, StartError> {
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut sockets = Vec::new();
     for mut config in settings.node.listeners.clone() {
-        let error = |error| StartError::Listener { listener: config.to_string(), error };
+        let error = |error| StartError::Listener {
+            listener: config.to_string(),
+            error,
+        };
         let socket = bind(&config.host, config.port).map_err(error)?;
         let backlog = settings.backlog.unwrap_or(4096);
         rustix::net::listen(&socket, backlog).map_err(|errno| error(errno.into()))?;
@@ -202,10 +236,15 @@ fn bind_all(settings: &mut Settings) -> Result<Vec<(ListenerConfig, TcpListener)
 }
 
 fn bind_admin(settings: &Settings) -> Result<Option<TcpListener>, StartError> {
-    let Some((host, port)) = &settings.node.admin_listener else { return Ok(None) };
+    let Some((host, port)) = &settings.node.admin_listener else {
+        return Ok(None);
+    };
     match bind(host, *port) {
         Ok(socket) => Ok(Some(socket)),
-        Err(error) => Err(StartError::Admin { address: format!("{host}:{port}"), error }),
+        Err(error) => Err(StartError::Admin {
+            address: format!("{host}:{port}"),
+            error,
+        }),
     }
 }
 
@@ -233,7 +272,11 @@ impl TemporaryDirectory {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut bytes = [0; 8];
         getrandom(&mut bytes);
-        let name = format!("ottla-{}-{number}-{:016x}", std::process::id(), u64::from_ne_bytes(bytes));
+        let name = format!(
+            "ottla-{}-{number}-{:016x}",
+            std::process::id(),
+            u64::from_ne_bytes(bytes)
+        );
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path)?;
         Ok(TemporaryDirectory { path })

@@ -16,4 +16,3 @@ pub mod admin;
 mod rate_limit;
 
 pub use broker::{Broker, StartError};
-

@@ -40,7 +40,12 @@ pub fn parse(text: &str) -> Result<Properties, PropertiesError> {
             }
         }
         let (key, value) = split(&logical);
-        let unescape = |text| unescape(text).map_err(|problem| PropertiesError { line: index + 1, problem });
+        let unescape = |text| {
+            unescape(text).map_err(|problem| PropertiesError {
+                line: index + 1,
+                problem,
+            })
+        };
         properties.insert(unescape(key)?, unescape(value)?);
     }
     Ok(properties)
@@ -72,7 +77,10 @@ fn split(line: &str) -> (&str, &str) {
     });
     let end = end.map_or(line.len(), |(index, _)| index);
     let rest = line[end..].trim_start_matches(is_blank);
-    let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim_start_matches(is_blank);
+    let value = rest
+        .strip_prefix(['=', ':'])
+        .unwrap_or(rest)
+        .trim_start_matches(is_blank);
     (&line[..end], value)
 }
 
@@ -112,7 +120,10 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &[(&str, &str)]) {
-        let expected = expected.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let expected = expected
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
         assert_eq!(parse(text), Ok(expected), "{text:?}");
     }
 
@@ -125,12 +136,18 @@ mod tests {
         check("a", &[("a", "")]);
         check("a=", &[("a", "")]);
         check("a==b", &[("a", "=b")]);
-        check("listeners=PLAINTEXT://:9092", &[("listeners", "PLAINTEXT://:9092")]);
+        check(
+            "listeners=PLAINTEXT://:9092",
+            &[("listeners", "PLAINTEXT://:9092")],
+        );
     }
 
     #[test]
     fn comments_and_empty_lines() {
-        check("# a=b\n ! c=d\n\n  \t\ne=f # not a comment\r\n", &[("e", "f # not a comment")]);
+        check(
+            "# a=b\n ! c=d\n\n  \t\ne=f # not a comment\r\n",
+            &[("e", "f # not a comment")],
+        );
     }
 
     #[test]

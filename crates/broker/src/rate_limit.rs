@@ -12,7 +12,12 @@ pub struct RateLimit {
 
 impl RateLimit {
     pub fn per_second(per_second: u32) -> RateLimit {
-        RateLimit { per_second, window_began: None, passed: 0, suppressed: 0 }
+        RateLimit {
+            per_second,
+            window_began: None,
+            passed: 0,
+            suppressed: 0,
+        }
     }
 
     /// `Some(n)`: go ahead; `n` calls were refused since the last one that passed.
@@ -21,7 +26,10 @@ impl RateLimit {
     }
 
     fn pass_at(&mut self, now: Instant) -> Option<u64> {
-        if self.window_began.is_none_or(|began| now.duration_since(began) >= Duration::from_secs(1)) {
+        if self
+            .window_began
+            .is_none_or(|began| now.duration_since(began) >= Duration::from_secs(1))
+        {
             self.window_began = Some(now);
             self.passed = 0;
         }

@@ -36,7 +36,9 @@ impl Settings {
         };
         let net = NetSettings {
             request_bytes_max: network.request_bytes_max,
-            idle_max: u64::try_from(network.connection_idle_ms_max).ok().map(Duration::from_millis),
+            idle_max: u64::try_from(network.connection_idle_ms_max)
+                .ok()
+                .map(Duration::from_millis),
             send_buffer_bytes: explicit("socket.send.buffer.bytes", network.send_buffer_bytes),
             receive_buffer_bytes: explicit("socket.receive.buffer.bytes", network.receive_buffer_bytes),
             slow_request: u64::try_from(slow_request_ms).ok().map(Duration::from_millis),
@@ -47,8 +49,16 @@ impl Settings {
             overrides: ip_overrides(properties)?,
         };
         let loop_count = loop_count(properties, network.network_threads);
-        let backlog = properties.contains_key("socket.listen.backlog.size").then_some(network.listen_backlog);
-        Ok(Settings { net, limits, loop_count, backlog, node })
+        let backlog = properties
+            .contains_key("socket.listen.backlog.size")
+            .then_some(network.listen_backlog);
+        Ok(Settings {
+            net,
+            limits,
+            loop_count,
+            backlog,
+            node,
+        })
     }
 }
 
@@ -57,12 +67,19 @@ fn loop_count(properties: &Properties, network_threads: i32) -> usize {
     if properties.contains_key("num.network.threads") {
         return network_threads.clamp(1, LOOPS_MAX as i32) as usize;
     }
-    std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(LOOPS_MAX)
+    std::thread::available_parallelism()
+        .map_or(1, |cores| cores.get())
+        .min(LOOPS_MAX)
 }
 
 fn number(properties: &Properties, key: &str, default: i64) -> Result<i64, ConfigError> {
-    let Some(value) = properties.get(key) else { return Ok(default) };
-    value.trim().parse().map_err(|_| error(key, value, "is not a number"))
+    let Some(value) = properties.get(key) else {
+        return Ok(default);
+    };
+    value
+        .trim()
+        .parse()
+        .map_err(|_| error(key, value, "is not a number"))
 }
 
 /// `max.connections.per.ip.overrides`: `host:count`, separated by commas.
@@ -82,7 +99,11 @@ fn ip_overrides(properties: &Properties) -> Result<HashMap<IpAddr, usize>, Confi
 }
 
 fn error(key: &str, value: &str, problem: &str) -> ConfigError {
-    ConfigError { key: key.to_owned(), value: value.to_owned(), problem: problem.to_owned() }
+    ConfigError {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        problem: problem.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -90,7 +111,10 @@ mod tests {
     use super::*;
 
     fn read(lines: &[(&str, &str)]) -> Result<Settings, ConfigError> {
-        let properties = lines.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let properties = lines
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
         Settings::read(&properties, [1, 2, 3, 4])
     }
 
@@ -105,26 +129,42 @@ mod tests {
     #[test]
     fn misspelt_keys_are_told_with_the_nearest_one() {
         let settings = read(&[("log.retention.huors", "1")]).unwrap();
-        assert_eq!(settings.node.warnings, ["log.retention.huors is not a known key, did you mean log.retention.hours?"]);
+        assert_eq!(
+            settings.node.warnings,
+            ["log.retention.huors is not a known key, did you mean log.retention.hours?"]
+        );
     }
 
     #[test]
     fn keys_without_effect_are_told() {
         let settings = read(&[("num.io.threads", "8")]).unwrap();
         assert_eq!(settings.node.warnings.len(), 1);
-        assert!(settings.node.warnings[0].starts_with("num.io.threads has no effect: "), "{}", settings.node.warnings[0]);
+        assert!(
+            settings.node.warnings[0].starts_with("num.io.threads has no effect: "),
+            "{}",
+            settings.node.warnings[0]
+        );
     }
 
     #[test]
     fn a_negative_idle_time_is_for_ever() {
-        assert_eq!(read(&[("connections.max.idle.ms", "-1")]).unwrap().net.idle_max, None);
-        assert_eq!(read(&[("ottla.slow.request.ms", "-1")]).unwrap().net.slow_request, None);
+        assert_eq!(
+            read(&[("connections.max.idle.ms", "-1")]).unwrap().net.idle_max,
+            None
+        );
+        assert_eq!(
+            read(&[("ottla.slow.request.ms", "-1")]).unwrap().net.slow_request,
+            None
+        );
     }
 
     #[test]
     fn overrides_per_address() {
         let settings = read(&[("max.connections.per.ip.overrides", "127.0.0.1:5, [::1]:7")]).unwrap();
-        assert_eq!(settings.limits.overrides[&"127.0.0.1".parse::<IpAddr>().unwrap()], 5);
+        assert_eq!(
+            settings.limits.overrides[&"127.0.0.1".parse::<IpAddr>().unwrap()],
+            5
+        );
         assert_eq!(settings.limits.overrides[&"::1".parse::<IpAddr>().unwrap()], 7);
         assert!(read(&[("max.connections.per.ip.overrides", "nonsense")]).is_err());
     }

@@ -11,7 +11,9 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
-use ottla_wire::messages::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
+use ottla_wire::messages::produce::{
+    PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
+};
 use ottla_wire::primitives::Reader;
 use ottla_wire::records::batch::batches;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
@@ -20,12 +22,27 @@ use support::{Client, frame};
 const TOPIC: &str = "orders";
 
 fn create_topic(client: &mut Client) {
-    let topic = CreatableTopic { name: TOPIC, num_partitions: 1, replication_factor: 1, ..Default::default() };
-    let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
-    client.send(&frame(ApiKey::CreateTopics, 5, 1, |bytes| request.encode(bytes, 5)));
+    let topic = CreatableTopic {
+        name: TOPIC,
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let request = CreateTopicsRequest {
+        topics: vec![topic],
+        ..Default::default()
+    };
+    client.send(&frame(ApiKey::CreateTopics, 5, 1, |bytes| {
+        request.encode(bytes, 5)
+    }));
     let body = client.receive(ApiKey::CreateTopics, 5, 1);
     let response = CreateTopicsResponse::decode(&mut Reader::new(&body), 5).unwrap();
-    assert_eq!(response.topics[0].error_code, ErrorCode::None.code(), "{:?}", response.topics[0].error_message);
+    assert_eq!(
+        response.topics[0].error_code,
+        ErrorCode::None.code(),
+        "{:?}",
+        response.topics[0].error_message
+    );
 }
 
 fn batch(values: &[&[u8]]) -> Vec<u8> {
@@ -37,10 +54,24 @@ fn batch(values: &[&[u8]]) -> Vec<u8> {
 }
 
 fn produce_frame(correlation_id: i32, acks: i16, records: &[u8]) -> Vec<u8> {
-    let partition = PartitionProduceData { index: 0, records: Some(records) };
-    let topic = TopicProduceData { name: TOPIC, partition_data: vec![partition], ..Default::default() };
-    let request = ProduceRequest { acks, timeout_ms: 30_000, topic_data: vec![topic], ..Default::default() };
-    frame(ApiKey::Produce, 9, correlation_id, |bytes| request.encode(bytes, 9))
+    let partition = PartitionProduceData {
+        index: 0,
+        records: Some(records),
+    };
+    let topic = TopicProduceData {
+        name: TOPIC,
+        partition_data: vec![partition],
+        ..Default::default()
+    };
+    let request = ProduceRequest {
+        acks,
+        timeout_ms: 30_000,
+        topic_data: vec![topic],
+        ..Default::default()
+    };
+    frame(ApiKey::Produce, 9, correlation_id, |bytes| {
+        request.encode(bytes, 9)
+    })
 }
 
 /// The base offset of the produced batch.
@@ -48,14 +79,27 @@ fn produced(client: &mut Client, correlation_id: i32) -> i64 {
     let body = client.receive(ApiKey::Produce, 9, correlation_id);
     let response = ProduceResponse::decode(&mut Reader::new(&body), 9).unwrap();
     let partition = &response.responses[0].partition_responses[0];
-    assert_eq!(partition.error_code, ErrorCode::None.code(), "{:?}", partition.error_message);
+    assert_eq!(
+        partition.error_code,
+        ErrorCode::None.code(),
+        "{:?}",
+        partition.error_message
+    );
     partition.base_offset
 }
 
 fn fetch_frame(correlation_id: i32, fetch_offset: i64, max_wait_ms: i32) -> Vec<u8> {
-    let partition =
-        FetchPartition { partition: 0, fetch_offset, partition_max_bytes: 1 << 20, ..Default::default() };
-    let topic = FetchTopic { topic: TOPIC, partitions: vec![partition], ..Default::default() };
+    let partition = FetchPartition {
+        partition: 0,
+        fetch_offset,
+        partition_max_bytes: 1 << 20,
+        ..Default::default()
+    };
+    let topic = FetchTopic {
+        topic: TOPIC,
+        partitions: vec![partition],
+        ..Default::default()
+    };
     let request = FetchRequest {
         max_wait_ms,
         min_bytes: 1,
@@ -64,7 +108,9 @@ fn fetch_frame(correlation_id: i32, fetch_offset: i64, max_wait_ms: i32) -> Vec<
         topics: vec![topic],
         ..Default::default()
     };
-    frame(ApiKey::Fetch, 11, correlation_id, |bytes| request.encode(bytes, 11))
+    frame(ApiKey::Fetch, 11, correlation_id, |bytes| {
+        request.encode(bytes, 11)
+    })
 }
 
 /// Offsets of the last record of each batch in the reply.
@@ -73,12 +119,18 @@ fn fetched(client: &mut Client, correlation_id: i32) -> Vec<i64> {
     let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
     let partition = &response.responses[0].partitions[0];
     assert_eq!(partition.error_code, ErrorCode::None.code());
-    batches(partition.records.unwrap_or_default()).map(|batch| batch.unwrap().header.last_offset()).collect()
+    batches(partition.records.unwrap_or_default())
+        .map(|batch| batch.unwrap().header.last_offset())
+        .collect()
 }
 
 fn get(broker: &Broker, path: &str) -> String {
     let mut socket = TcpStream::connect(broker.admin_address().unwrap()).unwrap();
-    write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        socket,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -128,6 +180,15 @@ fn a_long_poll_ends_when_records_arrive_and_later_requests_wait_their_turn() {
 }
 
 #[test]
+fn a_long_poll_ends_in_time_although_idle_connections_are_kept_for_ever() {
+    let broker = Broker::start_temporary(&[("connections.max.idle.ms", "-1")]).unwrap();
+    let mut client = Client::connect(broker.address());
+    create_topic(&mut client);
+    client.send(&fetch_frame(1, 0, 50));
+    assert_eq!(fetched(&mut client, 1), Vec::<i64>::new());
+}
+
+#[test]
 fn acks_zero_has_no_reply() {
     let broker = Broker::start_temporary(&[]).unwrap();
     let mut client = Client::connect(broker.address());
@@ -141,11 +202,18 @@ fn acks_zero_has_no_reply() {
 fn an_unknown_version_of_api_versions_is_answered_with_the_table() {
     let broker = Broker::start_temporary(&[]).unwrap();
     let mut client = Client::connect(broker.address());
-    client.send(&frame(ApiKey::ApiVersions, 99, 7, |bytes| ApiVersionsRequest::default().encode(bytes, 3)));
+    client.send(&frame(ApiKey::ApiVersions, 99, 7, |bytes| {
+        ApiVersionsRequest::default().encode(bytes, 3)
+    }));
     let body = client.receive(ApiKey::ApiVersions, 0, 7);
     let response = ApiVersionsResponse::decode(&mut Reader::new(&body), 0).unwrap();
     assert_eq!(response.error_code, ErrorCode::UnsupportedVersion.code());
-    assert!(response.api_keys.iter().any(|api| api.api_key == ApiKey::Produce.code()));
+    assert!(
+        response
+            .api_keys
+            .iter()
+            .any(|api| api.api_key == ApiKey::Produce.code())
+    );
     // The connection goes on.
     client.send(&frame(ApiKey::ApiVersions, 0, 8, |_| {}));
     client.receive(ApiKey::ApiVersions, 0, 8);
@@ -154,7 +222,11 @@ fn an_unknown_version_of_api_versions_is_answered_with_the_table() {
 #[test]
 fn other_unknown_versions_and_apis_close_the_connection() {
     let broker = Broker::start_temporary(&[]).unwrap();
-    for (api_key, version) in [(ApiKey::Metadata, 99), (ApiKey::Produce, 2), (ApiKey::Produce, -1)] {
+    for (api_key, version) in [
+        (ApiKey::Metadata, 99),
+        (ApiKey::Produce, 2),
+        (ApiKey::Produce, -1),
+    ] {
         let mut client = Client::connect(broker.address());
         client.send(&frame(api_key, version, 1, |_| {}));
         assert_eq!(client.closed(), b"", "{api_key} {version}");
@@ -168,7 +240,9 @@ fn bodies_that_are_not_their_message_close_the_connection() {
     let bodies: [&[u8]; 3] = [&[0x7f, 0xff, 0xff, 0xff, 0], &[0, 0], &[0, 0, 0, 0, 9, 9, 9]];
     for body in bodies {
         let mut client = Client::connect(broker.address());
-        client.send(&frame(ApiKey::Metadata, 1, 1, |bytes| bytes.extend_from_slice(body)));
+        client.send(&frame(ApiKey::Metadata, 1, 1, |bytes| {
+            bytes.extend_from_slice(body)
+        }));
         assert_eq!(client.closed(), b"", "{body:?}");
     }
 }
@@ -191,7 +265,10 @@ fn a_stopped_broker_is_continued_by_the_next_one() {
 #[test]
 fn a_directory_in_use_or_not_writable_is_one_clear_error() {
     let broker = Broker::start_temporary(&[]).unwrap();
-    let path = broker.node().config.log_directories[0].to_str().unwrap().to_owned();
+    let path = broker.node().config.log_directories[0]
+        .to_str()
+        .unwrap()
+        .to_owned();
     let refused = |path: &str| match Broker::start_temporary(&[("log.dirs", path)]) {
         Err(error @ StartError::Node(_)) => error.to_string(),
         Err(error) => panic!("refused for another reason: {error}"),
@@ -206,7 +283,10 @@ fn a_port_in_use_is_one_clear_error() {
     let broker = Broker::start_temporary(&[]).unwrap();
     let listener = format!("PLAINTEXT://{}", broker.address());
     match Broker::start_temporary(&[("listeners", &listener)]) {
-        Err(StartError::Listener { listener: named, error }) => {
+        Err(StartError::Listener {
+            listener: named,
+            error,
+        }) => {
             assert_eq!(named, listener);
             assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
         }
@@ -245,12 +325,19 @@ fn the_admin_address_tells_where_the_time_went() {
         "kafka_log_log_logendoffset{topic=\"orders\",partition=\"0\"} 3",
         "kafka_server_socketservermetrics_connection_count 1",
     ] {
-        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line} is not in {metrics}"
+        );
     }
     let requests = get(&broker, "/debug/requests");
-    let document: serde_json::Value = serde_json::from_str(requests.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(requests.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     let slowest = document["slowest_of_last_minute"].as_array().unwrap();
-    let produce = slowest.iter().find(|request| request["api"] == "Produce").unwrap();
+    let produce = slowest
+        .iter()
+        .find(|request| request["api"] == "Produce")
+        .unwrap();
     assert_eq!(produce["client_id"], "test");
     let stages = produce["stages"].as_object().unwrap();
     let sum: u64 = stages.values().map(|micros| micros.as_u64().unwrap()).sum();

@@ -15,7 +15,11 @@ fn requests_in_one_packet_are_answered_in_order() {
     let net = Net::start();
     let mut client = net.client();
     let bodies: Vec<Vec<u8>> = (0..500).map(|number| vec![number as u8; number]).collect();
-    let all: Vec<u8> = bodies.iter().enumerate().flat_map(|(id, body)| echo(id as i32, body)).collect();
+    let all: Vec<u8> = bodies
+        .iter()
+        .enumerate()
+        .flat_map(|(id, body)| echo(id as i32, body))
+        .collect();
     client.send(&all);
     for (id, body) in bodies.iter().enumerate() {
         check_answer(&mut client, id as i32, body);
@@ -36,7 +40,10 @@ fn a_request_may_arrive_byte_by_byte() {
 fn requests_of_all_sizes_arrive_whole() {
     let net = Net::start();
     let mut client = net.client();
-    for (id, size) in [0, 1, 4_000, 262_130, 262_144, 262_150, 1_000_000, 5_000_000, 3].into_iter().enumerate() {
+    for (id, size) in [0, 1, 4_000, 262_130, 262_144, 262_150, 1_000_000, 5_000_000, 3]
+        .into_iter()
+        .enumerate()
+    {
         let body: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
         let mut writer = client.socket.try_clone().unwrap();
         let request = [echo(id as i32, &body), echo(-1, b"behind")].concat();
@@ -59,7 +66,16 @@ fn a_request_without_an_answer_leaves_no_gap() {
 fn requests_behind_a_waiting_one_are_served_and_answered_in_order() {
     let net = Net::start();
     let mut client = net.client();
-    client.send(&[echo(1, b"a"), echo(2, WAIT), echo(3, b"b"), echo(4, WAIT), echo(5, b"c")].concat());
+    client.send(
+        &[
+            echo(1, b"a"),
+            echo(2, WAIT),
+            echo(3, b"b"),
+            echo(4, WAIT),
+            echo(5, b"c"),
+        ]
+        .concat(),
+    );
     check_answer(&mut client, 1, b"a");
     // All are served although the second is not answered.
     while net.echo.waiting() < 2 {
@@ -134,8 +150,13 @@ fn lengths_nobody_should_announce_close_the_connection() {
     let net = Net::start();
     let tls_hello = [0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3];
     let oversize = (100i32 << 20 | 1).to_be_bytes();
-    let starts: [&[u8]; 5] =
-        [b"GET /metrics HTTP/1.1\r\n\r\n", &tls_hello, &oversize, &(-1i32).to_be_bytes(), &[0x80, 0, 0, 0]];
+    let starts: [&[u8]; 5] = [
+        b"GET /metrics HTTP/1.1\r\n\r\n",
+        &tls_hello,
+        &oversize,
+        &(-1i32).to_be_bytes(),
+        &[0x80, 0, 0, 0],
+    ];
     for start in starts {
         let mut client = net.client();
         client.send(start);
@@ -224,7 +245,11 @@ fn stages_of_a_request_are_recorded_by_api_and_client() {
     // The last reply is here before its record is made.
     let totals = loop {
         let totals = net.records.totals(SystemClock::default().moment());
-        if totals.apis.get(&ApiKey::Metadata).is_some_and(|records| records.count == 10) {
+        if totals
+            .apis
+            .get(&ApiKey::Metadata)
+            .is_some_and(|records| records.count == 10)
+        {
             break totals;
         }
         std::thread::yield_now();

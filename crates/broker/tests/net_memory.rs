@@ -59,7 +59,10 @@ fn announced_bytes_cost_nothing_until_they_arrive() {
         check_answer(&mut polite, id, b"nobody is stopped");
     }
     let grown = resident_bytes().saturating_sub(before);
-    assert!(grown < 32 << 20, "60 announcements of 100 MiB grew memory by {grown} bytes");
+    assert!(
+        grown < 32 << 20,
+        "60 announcements of 100 MiB grew memory by {grown} bytes"
+    );
 }
 
 #[test]
@@ -69,12 +72,18 @@ fn ten_thousand_connections_cost_little_memory_and_all_are_served() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     rustix::process::setrlimit(
         rustix::process::Resource::Nofile,
-        rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum },
+        rustix::process::Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
     )
     .unwrap();
     let descriptors = limit.maximum.unwrap_or(u64::MAX).saturating_sub(2_000);
     let count = 10_000.min(descriptors as usize / 2);
-    assert!(count >= 1_000, "the hard limit of open files allows only {count} connections");
+    assert!(
+        count >= 1_000,
+        "the hard limit of open files allows only {count} connections"
+    );
     let net = Net::start();
     let before = resident_bytes();
     let mut clients: Vec<Client> = (0..count).map(|_| net.client()).collect();
@@ -90,4 +99,3 @@ fn ten_thousand_connections_cost_little_memory_and_all_are_served() {
     drop(clients);
     net.wait_for_open(0);
 }
-

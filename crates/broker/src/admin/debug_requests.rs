@@ -14,11 +14,22 @@ const SLOWEST_MAX: usize = 100;
 
 /// Renders the document. All times are in microseconds; `now` is one moment on both clocks.
 pub fn render(totals: &Totals, now: (Moment, Timestamp)) -> String {
-    let slowest: Vec<Value> = totals.slowest.iter().take(SLOWEST_MAX).map(|slow| slow_request(slow, now)).collect();
-    let apis: Map<String, Value> =
-        totals.apis.iter().map(|(api_key, records)| (api_key.name().to_owned(), api(records))).collect();
-    let clients: Map<String, Value> =
-        totals.clients.iter().map(|(name, records)| (name.to_string(), client(records))).collect();
+    let slowest: Vec<Value> = totals
+        .slowest
+        .iter()
+        .take(SLOWEST_MAX)
+        .map(|slow| slow_request(slow, now))
+        .collect();
+    let apis: Map<String, Value> = totals
+        .apis
+        .iter()
+        .map(|(api_key, records)| (api_key.name().to_owned(), api(records)))
+        .collect();
+    let clients: Map<String, Value> = totals
+        .clients
+        .iter()
+        .map(|(name, records)| (name.to_string(), client(records)))
+        .collect();
     let document = json!({
         "version": VERSION,
         "unit": "microseconds",
@@ -50,7 +61,11 @@ fn slow_request(slow: &SlowRequest, (now, wall_clock): (Moment, Timestamp)) -> V
 }
 
 fn stages(times: &StageTimes) -> Value {
-    Stage::ALL.iter().map(|stage| (stage.name().to_owned(), json!(times.get(*stage)))).collect::<Map<_, _>>().into()
+    Stage::ALL
+        .iter()
+        .map(|stage| (stage.name().to_owned(), json!(times.get(*stage))))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 fn api(records: &ApiRecords) -> Value {
@@ -66,7 +81,12 @@ fn api(records: &ApiRecords) -> Value {
     let stages: Map<String, Value> = Stage::ALL
         .iter()
         .filter(|stage| records.stages[**stage as usize].sum() > 0)
-        .map(|stage| (stage.name().to_owned(), quantiles(&records.stages[*stage as usize])))
+        .map(|stage| {
+            (
+                stage.name().to_owned(),
+                quantiles(&records.stages[*stage as usize]),
+            )
+        })
         .collect();
     json!({
         "count": records.count,

@@ -43,24 +43,35 @@ impl Admin {
         let address = socket.local_addr()?;
         socket.set_nonblocking(true)?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()?;
         let router = Router::new()
             .route("/metrics", get(metrics))
             .route("/debug/requests", get(requests))
             .route("/health", get(|| async { "ok\n" }))
             .route("/ready", get(|| async { "ready\n" }))
             .with_state(view);
-        let thread = std::thread::Builder::new().name("ottla-admin".into()).spawn(move || {
-            runtime.block_on(async move {
-                let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
-                let serving = axum::serve(socket, router);
-                tokio::select! {
-                    _ = serving => {}
-                    _ = stopped => {}
-                }
-            });
-        })?;
-        Ok(Admin { address, stop: Some(stop), thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("ottla-admin".into())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    let Ok(socket) = tokio::net::TcpListener::from_std(socket) else {
+                        return;
+                    };
+                    let serving = axum::serve(socket, router);
+                    tokio::select! {
+                        _ = serving => {}
+                        _ = stopped => {}
+                    }
+                });
+            })?;
+        Ok(Admin {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -78,11 +89,17 @@ impl Drop for Admin {
 }
 
 async fn metrics(State(view): State<AdminView>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], prometheus::render(&view))
+    (
+        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        prometheus::render(&view),
+    )
 }
 
 async fn requests(State(view): State<AdminView>) -> impl IntoResponse {
     let totals = view.records.totals(view.clock.moment());
     let now = (view.clock.moment(), view.clock.timestamp());
-    ([(CONTENT_TYPE, "application/json")], debug_requests::render(&totals, now))
+    (
+        [(CONTENT_TYPE, "application/json")],
+        debug_requests::render(&totals, now),
+    )
 }

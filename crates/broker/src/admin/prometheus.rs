@@ -11,11 +11,18 @@ use crate::metrics::stage::Stage;
 /// Partitions with metrics of their own; a scrape must not melt where there are forty thousand.
 const PARTITIONS_MAX: usize = 2_000;
 
-const QUANTILES: [(&str, f64); 5] = [("0.5", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.99", 0.99), ("0.999", 0.999)];
+const QUANTILES: [(&str, f64); 5] = [
+    ("0.5", 0.5),
+    ("0.75", 0.75),
+    ("0.95", 0.95),
+    ("0.99", 0.99),
+    ("0.999", 0.999),
+];
 
 /// Ends of the buckets of our histograms, in microseconds.
-const BUCKETS_MICROS: [u32; 14] =
-    [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
+const BUCKETS_MICROS: [u32; 14] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
+];
 
 pub fn render(view: &AdminView) -> String {
     let totals = view.records.totals(view.clock.moment());
@@ -42,18 +49,49 @@ fn write_traffic(page: &mut Page, view: &AdminView, totals: &Totals) {
     let values = [
         ("messagesin", "Records appended by producers.", records_in),
         ("bytesin", "Bytes of record batches appended.", bytes_in),
-        ("bytesout", "Bytes of record batches sent to consumers.", bytes_out),
-        ("totalproducerequests", "Produce requests.", count(ApiKey::Produce)),
+        (
+            "bytesout",
+            "Bytes of record batches sent to consumers.",
+            bytes_out,
+        ),
+        (
+            "totalproducerequests",
+            "Produce requests.",
+            count(ApiKey::Produce),
+        ),
         ("totalfetchrequests", "Fetch requests.", count(ApiKey::Fetch)),
     ];
     for (name, help, value) in values {
-        page.single(&format!("kafka_server_brokertopicmetrics_{name}_total"), "counter", help, value);
+        page.single(
+            &format!("kafka_server_brokertopicmetrics_{name}_total"),
+            "counter",
+            help,
+            value,
+        );
     }
     let partition_count = partitions.len();
-    page.single("kafka_server_replicamanager_partitioncount", "gauge", "Partitions on this broker.", partition_count);
-    page.single("kafka_server_replicamanager_leadercount", "gauge", "Partitions this broker leads.", partition_count);
-    page.single("kafka_server_replicamanager_underreplicatedpartitions", "gauge", "Always 0: one replica each.", 0);
-    let offline = partitions.iter().filter(|partition| partition.failure().is_some()).count();
+    page.single(
+        "kafka_server_replicamanager_partitioncount",
+        "gauge",
+        "Partitions on this broker.",
+        partition_count,
+    );
+    page.single(
+        "kafka_server_replicamanager_leadercount",
+        "gauge",
+        "Partitions this broker leads.",
+        partition_count,
+    );
+    page.single(
+        "kafka_server_replicamanager_underreplicatedpartitions",
+        "gauge",
+        "Always 0: one replica each.",
+        0,
+    );
+    let offline = partitions
+        .iter()
+        .filter(|partition| partition.failure().is_some())
+        .count();
     page.single(
         "kafka_server_replicamanager_offlinereplicacount",
         "gauge",
@@ -64,20 +102,46 @@ fn write_traffic(page: &mut Page, view: &AdminView, totals: &Totals) {
 
 /// Kafka's request metrics, in milliseconds.
 fn write_request_times(page: &mut Page, totals: &Totals) {
-    page.metric("kafka_network_requestmetrics_requests_total", "counter", "Requests by API.");
+    page.metric(
+        "kafka_network_requestmetrics_requests_total",
+        "counter",
+        "Requests by API.",
+    );
     for (api_key, records) in &totals.apis {
-        page.sample("kafka_network_requestmetrics_requests_total", &[("request", api_key.name())], records.count);
+        page.sample(
+            "kafka_network_requestmetrics_requests_total",
+            &[("request", api_key.name())],
+            records.count,
+        );
     }
     let groups: [(&str, &str, &[Stage]); 5] = [
         ("requestqueuetimems", "Waiting to be served.", &[Stage::Queued]),
-        ("localtimems", "Served on the event loop, append included.", &[Stage::Handled, Stage::Appended]),
+        (
+            "localtimems",
+            "Served on the event loop, append included.",
+            &[Stage::Handled, Stage::Appended],
+        ),
         (
             "remotetimems",
             "Waiting for a sync, data, a device, a group or the controller.",
-            &[Stage::Synced, Stage::WaitedForData, Stage::ColdRead, Stage::WaitedForGroup, Stage::Controller],
+            &[
+                Stage::Synced,
+                Stage::WaitedForData,
+                Stage::ColdRead,
+                Stage::WaitedForGroup,
+                Stage::Controller,
+            ],
         ),
-        ("responsequeuetimems", "Answered, behind an earlier request of the connection.", &[Stage::Behind]),
-        ("responsesendtimems", "Until the socket took the answer.", &[Stage::Written]),
+        (
+            "responsequeuetimems",
+            "Answered, behind an earlier request of the connection.",
+            &[Stage::Behind],
+        ),
+        (
+            "responsesendtimems",
+            "Until the socket took the answer.",
+            &[Stage::Written],
+        ),
     ];
     for (name, help, stages) in groups {
         let name = format!("kafka_network_requestmetrics_{name}");
@@ -86,29 +150,64 @@ fn write_request_times(page: &mut Page, totals: &Totals) {
             // Of several stages, the one that takes longest stands for the quantile; sums are exact.
             let histograms = || stages.iter().map(|stage| &records.stages[*stage as usize]);
             for (label, quantile) in QUANTILES {
-                let micros = histograms().map(|histogram| histogram.quantile(quantile)).max().unwrap_or(0);
-                page.sample(&name, &[("request", api_key.name()), ("quantile", label)], millis(micros.into()));
+                let micros = histograms()
+                    .map(|histogram| histogram.quantile(quantile))
+                    .max()
+                    .unwrap_or(0);
+                page.sample(
+                    &name,
+                    &[("request", api_key.name()), ("quantile", label)],
+                    millis(micros.into()),
+                );
             }
             let sum: u64 = histograms().map(Histogram::sum).sum();
-            page.sample(&format!("{name}_sum"), &[("request", api_key.name())], millis(sum));
-            page.sample(&format!("{name}_count"), &[("request", api_key.name())], records.count);
+            page.sample(
+                &format!("{name}_sum"),
+                &[("request", api_key.name())],
+                millis(sum),
+            );
+            page.sample(
+                &format!("{name}_count"),
+                &[("request", api_key.name())],
+                records.count,
+            );
         }
     }
-    page.metric("kafka_network_requestmetrics_totaltimems", "summary", "From the first byte read to the last written.");
+    page.metric(
+        "kafka_network_requestmetrics_totaltimems",
+        "summary",
+        "From the first byte read to the last written.",
+    );
     for (api_key, records) in &totals.apis {
         let request = ("request", api_key.name());
         for (label, quantile) in QUANTILES {
             let value = millis(records.total.quantile(quantile).into());
-            page.sample("kafka_network_requestmetrics_totaltimems", &[request, ("quantile", label)], value);
+            page.sample(
+                "kafka_network_requestmetrics_totaltimems",
+                &[request, ("quantile", label)],
+                value,
+            );
         }
-        page.sample("kafka_network_requestmetrics_totaltimems_sum", &[request], millis(records.total.sum()));
-        page.sample("kafka_network_requestmetrics_totaltimems_count", &[request], records.count);
+        page.sample(
+            "kafka_network_requestmetrics_totaltimems_sum",
+            &[request],
+            millis(records.total.sum()),
+        );
+        page.sample(
+            "kafka_network_requestmetrics_totaltimems_count",
+            &[request],
+            records.count,
+        );
     }
 }
 
 fn write_stages(page: &mut Page, totals: &Totals) {
     const NAME: &str = "ottla_request_stage_seconds";
-    page.metric(NAME, "histogram", "Time of requests by API and stage; stages sum to the total.");
+    page.metric(
+        NAME,
+        "histogram",
+        "Time of requests by API and stage; stages sum to the total.",
+    );
     for (api_key, records) in &totals.apis {
         for stage in Stage::ALL {
             let histogram = &records.stages[stage as usize];
@@ -119,31 +218,51 @@ fn write_stages(page: &mut Page, totals: &Totals) {
             for end in BUCKETS_MICROS {
                 let le = (f64::from(end) / 1e6).to_string();
                 let labels = [labels[0], labels[1], ("le", le.as_str())];
-                page.sample("ottla_request_stage_seconds_bucket", &labels, histogram.count_up_to(end));
+                page.sample(
+                    "ottla_request_stage_seconds_bucket",
+                    &labels,
+                    histogram.count_up_to(end),
+                );
             }
             let infinite = [labels[0], labels[1], ("le", "+Inf")];
             page.sample("ottla_request_stage_seconds_bucket", &infinite, histogram.count());
-            page.sample("ottla_request_stage_seconds_sum", &labels, histogram.sum() as f64 / 1e6);
+            page.sample(
+                "ottla_request_stage_seconds_sum",
+                &labels,
+                histogram.sum() as f64 / 1e6,
+            );
             page.sample("ottla_request_stage_seconds_count", &labels, histogram.count());
         }
     }
 }
 
 fn write_clients(page: &mut Page, totals: &Totals) {
-    page.metric("ottla_client_requests_total", "counter", "Requests by client id (bounded) and API.");
+    page.metric(
+        "ottla_client_requests_total",
+        "counter",
+        "Requests by client id (bounded) and API.",
+    );
     for (client_id, records) in &totals.clients {
         for (api_key, api) in &records.apis {
             let labels = [("client_id", &**client_id), ("api", api_key.name())];
             page.sample("ottla_client_requests_total", &labels, api.count);
         }
     }
-    page.metric("ottla_client_stage_seconds_total", "counter", "Time of requests by client id, API and stage.");
+    page.metric(
+        "ottla_client_stage_seconds_total",
+        "counter",
+        "Time of requests by client id, API and stage.",
+    );
     for (client_id, records) in &totals.clients {
         for (api_key, api) in &records.apis {
             for stage in Stage::ALL {
                 let micros = api.stage_micros[stage as usize];
                 if micros > 0 {
-                    let labels = [("client_id", &**client_id), ("api", api_key.name()), ("stage", stage.name())];
+                    let labels = [
+                        ("client_id", &**client_id),
+                        ("api", api_key.name()),
+                        ("stage", stage.name()),
+                    ];
                     page.sample("ottla_client_stage_seconds_total", &labels, micros as f64 / 1e6);
                 }
             }
@@ -155,25 +274,51 @@ fn write_partitions(page: &mut Page, view: &AdminView) {
     let partitions = view.node.partitions.all();
     let shown = &partitions[..partitions.len().min(PARTITIONS_MAX)];
     let left_out = partitions.len() - shown.len();
-    page.single("ottla_partitions_without_metrics", "gauge", "Partitions beyond the limit of this page.", left_out);
+    page.single(
+        "ottla_partitions_without_metrics",
+        "gauge",
+        "Partitions beyond the limit of this page.",
+        left_out,
+    );
     let mut write = |name: &str, help: &str, value: &dyn Fn(&ottla_core::partition::Partition) -> i64| {
         page.metric(name, "gauge", help);
         for partition in shown {
             let index = partition.index.to_string();
-            page.sample(name, &[("topic", &partition.topic), ("partition", &index)], value(partition));
+            page.sample(
+                name,
+                &[("topic", &partition.topic), ("partition", &index)],
+                value(partition),
+            );
         }
     };
-    write("kafka_log_log_size", "Bytes of the log.", &|partition| partition.with_log(|log| log.bytes()) as i64);
-    write("kafka_log_log_logstartoffset", "First offset of the log.", &|partition| partition.offsets().start);
-    write("kafka_log_log_logendoffset", "Offset behind the last record.", &|partition| partition.offsets().end);
-    write("ottla_partition_high_watermark", "Offset up to which consumers read.", &|partition| {
-        partition.offsets().high_watermark
+    write("kafka_log_log_size", "Bytes of the log.", &|partition| {
+        partition.with_log(|log| log.bytes()) as i64
     });
+    write(
+        "kafka_log_log_logstartoffset",
+        "First offset of the log.",
+        &|partition| partition.offsets().start,
+    );
+    write(
+        "kafka_log_log_logendoffset",
+        "Offset behind the last record.",
+        &|partition| partition.offsets().end,
+    );
+    write(
+        "ottla_partition_high_watermark",
+        "Offset up to which consumers read.",
+        &|partition| partition.offsets().high_watermark,
+    );
 }
 
 fn write_process(page: &mut Page, view: &AdminView) {
     let connections = view.connections.open();
-    page.single("kafka_server_socketservermetrics_connection_count", "gauge", "Open connections.", connections);
+    page.single(
+        "kafka_server_socketservermetrics_connection_count",
+        "gauge",
+        "Open connections.",
+        connections,
+    );
     page.single(
         "kafka_server_socketservermetrics_connection_creation_total",
         "counter",
@@ -193,11 +338,21 @@ fn write_process(page: &mut Page, view: &AdminView) {
         view.queues.cold_reads().queued(),
     );
     if let Some(bytes) = resident_bytes() {
-        page.single("process_resident_memory_bytes", "gauge", "Resident memory.", bytes);
+        page.single(
+            "process_resident_memory_bytes",
+            "gauge",
+            "Resident memory.",
+            bytes,
+        );
     }
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-    page.single("process_cpu_seconds_total", "counter", "CPU time of the process.", cpu_seconds);
+    page.single(
+        "process_cpu_seconds_total",
+        "counter",
+        "CPU time of the process.",
+        cpu_seconds,
+    );
 }
 
 fn millis(micros: u64) -> f64 {

@@ -44,7 +44,10 @@ impl Alarm {
                 let waited = self.changed.wait_timeout_while(inner, timeout, must_wait);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
-            None => self.changed.wait_while(inner, must_wait).unwrap_or_else(PoisonError::into_inner),
+            None => self
+                .changed
+                .wait_while(inner, must_wait)
+                .unwrap_or_else(PoisonError::into_inner),
         };
         inner.is_waiting = false;
         inner.has_rung = false;

@@ -33,7 +33,10 @@ struct Inner {
 impl std::fmt::Debug for ColdReads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let inner = self.lock();
-        f.debug_struct("ColdReads").field("queued", &inner.reads.len()).field("threads", &inner.threads).finish()
+        f.debug_struct("ColdReads")
+            .field("queued", &inner.reads.len())
+            .field("threads", &inner.threads)
+            .finish()
     }
 }
 
@@ -56,7 +59,10 @@ impl ColdReads {
 
     fn start_thread(self: &Arc<Self>) {
         let pool = self.clone();
-        if let Err(error) = std::thread::Builder::new().name("ottla-cold-read".into()).spawn(move || pool.serve()) {
+        if let Err(error) = std::thread::Builder::new()
+            .name("ottla-cold-read".into())
+            .spawn(move || pool.serve())
+        {
             // The reads stay queued for the threads there are; without any, the next read tries again.
             error!(%error, "cold-read thread cannot be started");
             self.lock().threads -= 1;
@@ -76,8 +82,10 @@ impl ColdReads {
                 break;
             }
             inner.waiting_threads += 1;
-            let (guard, timeout) =
-                self.changed.wait_timeout(inner, IDLE_MAX).unwrap_or_else(PoisonError::into_inner);
+            let (guard, timeout) = self
+                .changed
+                .wait_timeout(inner, IDLE_MAX)
+                .unwrap_or_else(PoisonError::into_inner);
             inner = guard;
             inner.waiting_threads -= 1;
             if timeout.timed_out() && inner.reads.is_empty() {

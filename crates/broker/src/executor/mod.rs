@@ -77,7 +77,10 @@ pub struct Workers {
 impl Workers {
     pub fn start(node: &Arc<Node>, queues: Arc<Queues>, clock: Arc<dyn Clock>) -> std::io::Result<Workers> {
         queues.bind(node);
-        let mut workers = Workers { queues, threads: Vec::new() };
+        let mut workers = Workers {
+            queues,
+            threads: Vec::new(),
+        };
         for index in 0..SYNC_THREADS {
             workers.spawn(&format!("ottla-sync-{index}"), node, |node, queues| {
                 while let Some(partition) = queues.syncs.pop() {
@@ -90,7 +93,9 @@ impl Workers {
                 contain("controller", || job(node));
             }
         })?;
-        workers.spawn("ottla-deadline", node, move |node, queues| run_deadlines(node, queues, &*clock))?;
+        workers.spawn("ottla-deadline", node, move |node, queues| {
+            run_deadlines(node, queues, &*clock)
+        })?;
         workers.spawn("ottla-maintain", node, |node, queues| {
             while queues.maintenance.wait(Some(Duration::from_secs(1))) {
                 contain("maintenance", || node.maintain());
@@ -106,7 +111,9 @@ impl Workers {
         body: impl FnOnce(&Node, &Queues) + Send + 'static,
     ) -> std::io::Result<()> {
         let (node, queues) = (node.clone(), self.queues.clone());
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || body(&node, &queues))?;
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || body(&node, &queues))?;
         self.threads.push(thread);
         Ok(())
     }
@@ -128,7 +135,9 @@ impl Drop for Workers {
 fn run_deadlines(node: &Node, queues: &Queues, clock: &dyn Clock) {
     loop {
         let now = clock.moment();
-        let wait = node.next_deadline().map(|deadline| Duration::from_micros(deadline.micros_since(now)));
+        let wait = node
+            .next_deadline()
+            .map(|deadline| Duration::from_micros(deadline.micros_since(now)));
         if !queues.deadlines.wait(wait) {
             return;
         }
@@ -145,4 +154,3 @@ pub(crate) fn contain(work: &'static str, body: impl FnOnce()) {
         error!(work, "a bug was hit by a background thread");
     }
 }
-

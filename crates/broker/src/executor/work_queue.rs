@@ -1,7 +1,17 @@
 //! First in, first out, for a fixed set of threads.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+thread_local! {
+    /// Address of the queue that this thread took work from and will come back to, so that the first piece of work it
+    /// adds there itself wakes nobody; 0 for none.
+    ///
+    /// A partition under load asks for its next sync at the end of each; without this, every sync would move to
+    /// another thread, at the price of two context switches.
+    static COMES_BACK_TO: Cell<usize> = const { Cell::new(0) };
+}
 
 #[derive(Debug)]
 pub struct WorkQueue<T> {
@@ -18,8 +28,15 @@ struct Inner<T> {
 
 impl<T> Default for WorkQueue<T> {
     fn default() -> Self {
-        let inner = Inner { work: VecDeque::new(), waiting_threads: 0, is_stopped: false };
-        WorkQueue { inner: Mutex::new(inner), arrived: Condvar::new() }
+        let inner = Inner {
+            work: VecDeque::new(),
+            waiting_threads: 0,
+            is_stopped: false,
+        };
+        WorkQueue {
+            inner: Mutex::new(inner),
+            arrived: Condvar::new(),
+        }
     }
 }
 
@@ -28,7 +45,7 @@ impl<T> WorkQueue<T> {
         let mut inner = self.lock();
         inner.work.push_back(work);
         // Waking is a system call; without a waiting thread it would be for nothing.
-        let must_wake = inner.waiting_threads > 0;
+        let must_wake = inner.waiting_threads > 0 && !self.is_taken_by_this_thread();
         drop(inner);
         if must_wake {
             self.arrived.notify_one();
@@ -37,9 +54,11 @@ impl<T> WorkQueue<T> {
 
     /// Waits for work; `None` once the queue is stopped and empty.
     pub fn pop(&self) -> Option<T> {
+        COMES_BACK_TO.set(0);
         let mut inner = self.lock();
         loop {
             if let Some(work) = inner.work.pop_front() {
+                COMES_BACK_TO.set(self.address());
                 return Some(work);
             }
             if inner.is_stopped {
@@ -49,6 +68,19 @@ impl<T> WorkQueue<T> {
             inner = self.arrived.wait(inner).unwrap_or_else(PoisonError::into_inner);
             inner.waiting_threads -= 1;
         }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// True once after each `pop` on this thread.
+    fn is_taken_by_this_thread(&self) -> bool {
+        let comes_back = COMES_BACK_TO.get() == self.address();
+        if comes_back {
+            COMES_BACK_TO.set(0);
+        }
+        comes_back
     }
 
     /// What is queued is still handed out.
@@ -86,5 +118,39 @@ mod tests {
         (1..=1000).for_each(|number| queue.push(number));
         queue.stop();
         assert_eq!(taker.join().unwrap(), 500_500);
+    }
+
+    #[test]
+    fn work_added_by_a_thread_of_another_queue_wakes_somebody() {
+        let (first, second) = (Arc::new(WorkQueue::default()), Arc::new(WorkQueue::default()));
+        let last = std::thread::spawn({
+            let second = second.clone();
+            move || second.pop()
+        });
+        while second.lock().waiting_threads == 0 {
+            std::thread::yield_now();
+        }
+        first.push(1);
+        second.push(first.pop().unwrap());
+        assert_eq!(last.join().unwrap(), Some(1));
+    }
+
+    #[test]
+    fn the_second_piece_of_work_added_by_a_worker_wakes_another() {
+        let queue = Arc::new(WorkQueue::default());
+        queue.push(0);
+        assert_eq!(queue.pop(), Some(0));
+        let other = std::thread::spawn({
+            let queue = queue.clone();
+            move || queue.pop()
+        });
+        while queue.lock().waiting_threads == 0 {
+            std::thread::yield_now();
+        }
+        queue.push(1);
+        queue.push(2);
+        let mine = queue.pop();
+        let all = [mine, other.join().unwrap()];
+        assert!(all == [Some(1), Some(2)] || all == [Some(2), Some(1)], "{all:?}");
     }
 }

@@ -122,7 +122,10 @@ mod tests {
         (1..=10_000).for_each(|value| histogram.record(value));
         for (quantile, exact) in [(0.5, 5_000), (0.99, 9_900), (0.999, 9_990), (1.0, 10_000)] {
             let found = histogram.quantile(quantile);
-            assert!(found >= exact && found <= exact + exact / 16, "{quantile}: {found}");
+            assert!(
+                found >= exact && found <= exact + exact / 16,
+                "{quantile}: {found}"
+            );
         }
         assert_eq!(histogram.quantile(1.0), 10_000);
     }

@@ -106,7 +106,11 @@ impl LoopRecords {
             return ClientIndex(0);
         }
         // A name is a label and a log field: bounded, too.
-        let end = client_id.char_indices().map(|(start, _)| start).nth(128).unwrap_or(client_id.len());
+        let end = client_id
+            .char_indices()
+            .map(|(start, _)| start)
+            .nth(128)
+            .unwrap_or(client_id.len());
         let name: Arc<str> = Arc::from(&client_id[..end]);
         let index = ClientIndex(self.client_names.len() as u32);
         self.client_names.push(name.clone());
@@ -147,7 +151,10 @@ impl LoopRecords {
         let number = request.finished.0 / WINDOW_MICROS;
         let window = &mut self.windows[number as usize % WINDOW_COUNT];
         if window.number != number {
-            *window = Window { number, ..Window::default() };
+            *window = Window {
+                number,
+                ..Window::default()
+            };
         }
         let own_time = request.times.own_time();
         if window.slowest.len() == SLOWEST_PER_WINDOW {
@@ -157,9 +164,20 @@ impl LoopRecords {
             window.slowest.pop();
         }
         let client_id = self.client_names[request.client.0 as usize].clone();
-        let at = window.slowest.partition_point(|slow| slow.request.times.own_time() >= own_time);
-        window.slowest.insert(at, SlowRequest { client_id, request: request.clone() });
-        window.entry_micros = window.slowest.last().map_or(0, |slow| slow.request.times.own_time());
+        let at = window
+            .slowest
+            .partition_point(|slow| slow.request.times.own_time() >= own_time);
+        window.slowest.insert(
+            at,
+            SlowRequest {
+                client_id,
+                request: request.clone(),
+            },
+        );
+        window.entry_micros = window
+            .slowest
+            .last()
+            .map_or(0, |slow| slow.request.times.own_time());
     }
 }
 
@@ -189,7 +207,9 @@ impl Records {
                 stage.record_zeros(api.count - stage.count());
             }
         }
-        totals.slowest.sort_by_key(|slow| std::cmp::Reverse(slow.request.times.own_time()));
+        totals
+            .slowest
+            .sort_by_key(|slow| std::cmp::Reverse(slow.request.times.own_time()));
         totals
     }
 }
@@ -202,7 +222,10 @@ impl Totals {
             into.request_bytes += from.request_bytes;
             into.reply_bytes += from.reply_bytes;
             into.total.merge(&from.total);
-            into.stages.iter_mut().zip(&from.stages).for_each(|(into, from)| into.merge(from));
+            into.stages
+                .iter_mut()
+                .zip(&from.stages)
+                .for_each(|(into, from)| into.merge(from));
         }
         for (name, from) in records.client_names.iter().zip(&records.clients) {
             if from.apis.is_empty() {
@@ -215,12 +238,19 @@ impl Totals {
                 into.count += from.count;
                 into.total_micros += from.total_micros;
                 into.max_micros = into.max_micros.max(from.max_micros);
-                into.stage_micros.iter_mut().zip(from.stage_micros).for_each(|(into, from)| *into += from);
+                into.stage_micros
+                    .iter_mut()
+                    .zip(from.stage_micros)
+                    .for_each(|(into, from)| *into += from);
             }
         }
         let newest = now.0 / WINDOW_MICROS;
-        let recent = records.windows.iter().filter(|window| window.number + (WINDOW_COUNT as u64) > newest);
-        self.slowest.extend(recent.flat_map(|window| window.slowest.iter().cloned()));
+        let recent = records
+            .windows
+            .iter()
+            .filter(|window| window.number + (WINDOW_COUNT as u64) > newest);
+        self.slowest
+            .extend(recent.flat_map(|window| window.slowest.iter().cloned()));
     }
 }
 
@@ -253,7 +283,10 @@ mod tests {
         }
         let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment(0));
         assert_eq!(totals.clients.len(), CLIENTS_MAX + 1);
-        assert_eq!(totals.clients[OTHER_CLIENTS].apis[&ApiKey::Produce].count, 10_000 - CLIENTS_MAX as u64);
+        assert_eq!(
+            totals.clients[OTHER_CLIENTS].apis[&ApiKey::Produce].count,
+            10_000 - CLIENTS_MAX as u64
+        );
     }
 
     #[test]
@@ -273,9 +306,16 @@ mod tests {
         }
         records.record(&finished(client, 500, 75));
         let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment(76_000_000));
-        let own_times: Vec<u64> = totals.slowest.iter().map(|slow| slow.request.times.own_time()).collect();
+        let own_times: Vec<u64> = totals
+            .slowest
+            .iter()
+            .map(|slow| slow.request.times.own_time())
+            .collect();
         assert_eq!(own_times[..3], [500, 99, 98]);
         assert_eq!(own_times.len(), SLOWEST_PER_WINDOW);
-        assert_eq!(totals.apis[&ApiKey::Produce].stages[Stage::Synced as usize].count(), 102);
+        assert_eq!(
+            totals.apis[&ApiKey::Produce].stages[Stage::Synced as usize].count(),
+            102
+        );
     }
 }

@@ -67,7 +67,10 @@ impl Stage {
 
     /// Whether the client asked for this wait, so that it does not make the request slow.
     pub fn is_asked_for(self) -> bool {
-        matches!(self, Stage::WaitedForData | Stage::WaitedForGroup | Stage::Throttled)
+        matches!(
+            self,
+            Stage::WaitedForData | Stage::WaitedForGroup | Stage::Throttled
+        )
     }
 }
 
@@ -104,13 +107,18 @@ impl StageTimes {
 
     /// The total without what the client asked to wait for.
     pub fn own_time(&self) -> u64 {
-        Stage::ALL.iter().filter(|stage| !stage.is_asked_for()).map(|stage| u64::from(self.get(*stage))).sum()
+        Stage::ALL
+            .iter()
+            .filter(|stage| !stage.is_asked_for())
+            .map(|stage| u64::from(self.get(*stage)))
+            .sum()
     }
 
     /// The stage with the largest share of [`StageTimes::own_time`].
     pub fn dominant(&self) -> Stage {
         let own = Stage::ALL.into_iter().filter(|stage| !stage.is_asked_for());
-        own.max_by_key(|stage| self.get(*stage)).expect("most stages are not asked for")
+        own.max_by_key(|stage| self.get(*stage))
+            .expect("most stages are not asked for")
     }
 }
 

@@ -172,16 +172,28 @@ impl Connection {
     pub fn is_settled(&self) -> bool {
         let is_due = |answer: &Answer| match answer {
             Answer::Ready(_) => true,
-            Answer::Pending(pending) => matches!(Stage::from(pending.waits_for()), Stage::Synced | Stage::Controller),
+            Answer::Pending(pending) => matches!(
+                Stage::from(pending.waits_for()),
+                Stage::Synced | Stage::Controller
+            ),
         };
         self.output.is_empty() && !self.replies.iter().any(|(_, answer)| is_due(answer))
     }
 
     /// Does what can be done. An error closes the connection.
-    pub fn turn(&mut self, context: &mut LoopContext, shared: &mut [u8], arrived: Moment) -> Result<Turn, Refusal> {
+    pub fn turn(
+        &mut self,
+        context: &mut LoopContext,
+        shared: &mut [u8],
+        arrived: Moment,
+    ) -> Result<Turn, Refusal> {
         for _ in 0..READS_PER_TURN {
             let served = self.serve_input(context).and_then(|()| {
-                if self.is_readable && !self.is_full() { self.read(context, shared, arrived) } else { Ok(()) }
+                if self.is_readable && !self.is_full() {
+                    self.read(context, shared, arrived)
+                } else {
+                    Ok(())
+                }
             });
             // What came before a broken request is still answered.
             self.advance(context)?;
@@ -202,7 +214,10 @@ impl Connection {
 
     fn has_whole_request(&self, context: &LoopContext) -> bool {
         !self.input.is_empty()
-            && !matches!(cut(self.input.bytes(), context.settings.request_bytes_max), Ok(Cut::Missing(_)))
+            && !matches!(
+                cut(self.input.bytes(), context.settings.request_bytes_max),
+                Ok(Cut::Missing(_))
+            )
     }
 
     /// Serves what was left over when the connection was full.
@@ -294,7 +309,12 @@ impl Connection {
     }
 
     /// Serves one request that begins its turn at `start`; returns when it was done.
-    fn serve_request(&mut self, context: &mut LoopContext, frame: &[u8], start: Moment) -> Result<Moment, Refusal> {
+    fn serve_request(
+        &mut self,
+        context: &mut LoopContext,
+        frame: &[u8],
+        start: Moment,
+    ) -> Result<Moment, Refusal> {
         let mut reader = Reader::new(frame);
         let header = RequestHeader::decode(&mut reader).map_err(|error| match error {
             DecodeError::UnknownKey { key } => Refusal::UnsupportedApi { api_key: key as i16 },
@@ -312,9 +332,14 @@ impl Connection {
         context.reply.bytes.clear();
         context.reply.regions.clear();
         context.reply.stages = Default::default();
-        let handled = catch_unwind(AssertUnwindSafe(|| context.service.handle(&request, &mut context.reply)));
+        let handled = catch_unwind(AssertUnwindSafe(|| {
+            context.service.handle(&request, &mut context.reply)
+        }));
         let Ok(handled) = handled else {
-            return Err(Refusal::Panicked { api_key: request.api_key, api_version: request.api_version });
+            return Err(Refusal::Panicked {
+                api_key: request.api_key,
+                api_version: request.api_version,
+            });
         };
         let now = context.clock.moment();
         let client = self.client_index(context, header.client_id);
@@ -418,7 +443,10 @@ impl Connection {
             }
             self.is_first_polled = false;
             self.reply_deadline = None;
-            let (asked, _) = self.replies.pop_front().expect("the loop looks at the first reply");
+            let (asked, _) = self
+                .replies
+                .pop_front()
+                .expect("the loop looks at the first reply");
             self.enqueue(context, asked)?;
         }
         Ok(())
@@ -428,7 +456,12 @@ impl Connection {
     fn enqueue(&mut self, context: &mut LoopContext, asked: Asked) -> Result<(), Refusal> {
         context.header.clear();
         // KIP-511: the answer to an unknown version of ApiVersions is version 0; its header is the same in all versions.
-        encode_response_header(&mut context.header, asked.api_key, asked.api_version, asked.correlation_id);
+        encode_response_header(
+            &mut context.header,
+            asked.api_key,
+            asked.api_version,
+            asked.correlation_id,
+        );
         let before = self.output.enqueued();
         if self.output.is_empty() {
             self.progress = asked.booked;
@@ -492,15 +525,11 @@ impl Connection {
 
     /// When to make a turn although nothing happened.
     pub fn next_deadline(&self, context: &LoopContext) -> Option<Moment> {
-        let idle_max = context.settings.idle_max?;
-        let limit = match self.limits_since() {
-            Some(since) => Some(since.after(idle_max)),
-            None => None,
+        let limit = match (self.limits_since(), context.settings.idle_max) {
+            (Some(since), Some(idle_max)) => Some(since.after(idle_max)),
+            _ => None,
         };
-        match (self.reply_deadline, limit) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [self.reply_deadline, limit].into_iter().flatten().min()
     }
 
     /// Since when the client owes us something: bytes of its request, taking its replies, or any sign of life.
@@ -516,7 +545,9 @@ impl Connection {
 
     /// Closes connections whose client owes us something for too long (`connections.max.idle.ms`).
     pub fn check_limits(&self, context: &LoopContext, now: Moment) -> Result<(), Refusal> {
-        let (Some(since), Some(limit)) = (self.limits_since(), context.settings.idle_max) else { return Ok(()) };
+        let (Some(since), Some(limit)) = (self.limits_since(), context.settings.idle_max) else {
+            return Ok(());
+        };
         if now < since.after(limit) {
             return Ok(());
         }

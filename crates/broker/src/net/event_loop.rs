@@ -70,14 +70,20 @@ impl LoopContext {
     pub fn finish(&mut self, request: Finished) {
         self.records().record(&request);
         let own_micros = request.times.own_time();
-        if self.settings.slow_request.is_some_and(|slow| u128::from(own_micros) >= slow.as_micros()) {
+        if self
+            .settings
+            .slow_request
+            .is_some_and(|slow| u128::from(own_micros) >= slow.as_micros())
+        {
             self.write_slow_line(&request);
         }
     }
 
     #[cold]
     fn write_slow_line(&mut self, request: &Finished) {
-        let Some(suppressed) = self.slow_lines.pass() else { return };
+        let Some(suppressed) = self.slow_lines.pass() else {
+            return;
+        };
         let times = &request.times;
         let client_id = self.records().client_name(request.client).clone();
         warn!(
@@ -126,7 +132,12 @@ impl EventLoop {
         let mailbox = Arc::new(Mailbox::new()?);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&epoll, mailbox.eventfd(), epoll::EventData::new_u64(MAILBOX_EVENT), flags)?;
+        epoll::add(
+            &epoll,
+            mailbox.eventfd(),
+            epoll::EventData::new_u64(MAILBOX_EVENT),
+            flags,
+        )?;
         let looper = Looper {
             epoll,
             connections: Slab::new(),
@@ -151,8 +162,13 @@ impl EventLoop {
                 slow_lines: RateLimit::per_second(5),
             },
         };
-        let thread = std::thread::Builder::new().name(format!("ottla-loop-{index}")).spawn(move || looper.run())?;
-        Ok(EventLoop { mailbox, thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name(format!("ottla-loop-{index}"))
+            .spawn(move || looper.run())?;
+        Ok(EventLoop {
+            mailbox,
+            thread: Some(thread),
+        })
     }
 
     pub fn mailbox(&self) -> &Arc<Mailbox> {
@@ -204,7 +220,11 @@ impl Looper {
             }
             events.clear();
             let timeout = self.timeout(now);
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                timeout.as_ref(),
+            ) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => panic!("epoll_wait on an open descriptor failed: {error}"),
             }
@@ -232,26 +252,38 @@ impl Looper {
         }
         if std::mem::take(&mut mail.stop) && self.stop_at.is_none() {
             self.stop_at = Some(now.after(STOP_GRACE));
-            self.connections.iter_mut().for_each(|(_, connection)| connection.stop_reading());
+            self.connections
+                .iter_mut()
+                .for_each(|(_, connection)| connection.stop_reading());
         }
     }
 
     fn is_stopped(&self, now: Moment) -> bool {
         self.stop_at.is_some_and(|stop_at| {
-            now >= stop_at || self.connections.iter().all(|(_, connection)| connection.is_settled())
+            now >= stop_at
+                || self
+                    .connections
+                    .iter()
+                    .all(|(_, connection)| connection.is_settled())
         })
     }
 
     fn timeout(&self, now: Moment) -> Option<Timespec> {
         if !self.again.is_empty() || !self.context.mailbox.fall_asleep() {
-            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+            return Some(Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            });
         }
         let next = self.deadlines.first().map(|(deadline, _)| *deadline);
         let trim = (!self.context.pool.is_empty()).then_some(self.next_trim);
         let next = [next, trim, self.stop_at].into_iter().flatten().min()?;
         // epoll counts milliseconds: rounded up, or the loop would spin through the last one.
         let millis = next.micros_since(now).div_ceil(1_000);
-        Some(Timespec { tv_sec: (millis / 1_000) as i64, tv_nsec: (millis % 1_000 * 1_000_000) as i64 })
+        Some(Timespec {
+            tv_sec: (millis / 1_000) as i64,
+            tv_nsec: (millis % 1_000 * 1_000_000) as i64,
+        })
     }
 
     fn open(&mut self, new: NewConnection, shared: &mut [u8], now: Moment) {
@@ -264,11 +296,15 @@ impl Looper {
             return;
         }
         let entry = self.connections.vacant_entry();
-        let token = Token { index: entry.key() as u32, generation: self.next_generation };
+        let token = Token {
+            index: entry.key() as u32,
+            generation: self.next_generation,
+        };
         // Never the mailbox's token: its generation is not used.
         self.next_generation = (self.next_generation + 1) % u32::MAX;
         let connection = entry.insert(Connection::new(new, token, self.principal.clone(), now));
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        let flags =
+            epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(token.to_u64());
         if let Err(error) = epoll::add(&self.epoll, connection.socket(), data, flags) {
             warn!(%peer, %error, "connection cannot be watched");
@@ -284,7 +320,9 @@ impl Looper {
             return;
         }
         let token = Token::from_u64(data);
-        let Some(connection) = connection(&mut self.connections, token) else { return };
+        let Some(connection) = connection(&mut self.connections, token) else {
+            return;
+        };
         let closed = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
         connection.on_socket(
             flags.contains(epoll::EventFlags::IN),
@@ -314,7 +352,9 @@ impl Looper {
     }
 
     fn turn(&mut self, token: Token, shared: &mut [u8], now: Moment) {
-        let Some(connection) = connection(&mut self.connections, token) else { return };
+        let Some(connection) = connection(&mut self.connections, token) else {
+            return;
+        };
         match connection.turn(&mut self.context, shared, now) {
             Err(refusal) => return self.close(token, &refusal),
             Ok(Turn::Again) => self.again.push(token),
@@ -349,7 +389,9 @@ impl Looper {
 }
 
 fn connection(connections: &mut Slab<Connection>, token: Token) -> Option<&mut Connection> {
-    connections.get_mut(token.index as usize).filter(|connection| connection.token == token)
+    connections
+        .get_mut(token.index as usize)
+        .filter(|connection| connection.token == token)
 }
 
 fn prepare(new: &NewConnection, settings: &NetSettings) -> io::Result<()> {

@@ -22,12 +22,23 @@ pub fn cut(bytes: &[u8], bytes_max: i32) -> Result<Cut, Refusal> {
     };
     let announced = i32::from_be_bytes(*first);
     let Ok(length) = usize::try_from(announced) else {
-        return Err(Refusal::NegativeLength { bytes: announced, lookalike: Lookalike::of(*first) });
+        return Err(Refusal::NegativeLength {
+            bytes: announced,
+            lookalike: Lookalike::of(*first),
+        });
     };
     if announced > bytes_max {
-        return Err(Refusal::FrameTooLarge { bytes: announced, bytes_max, lookalike: Lookalike::of(*first) });
+        return Err(Refusal::FrameTooLarge {
+            bytes: announced,
+            bytes_max,
+            lookalike: Lookalike::of(*first),
+        });
     }
-    Ok(if rest.len() >= length { Cut::Whole(length) } else { Cut::Missing(length - rest.len()) })
+    Ok(if rest.len() >= length {
+        Cut::Whole(length)
+    } else {
+        Cut::Missing(length - rest.len())
+    })
 }
 
 #[cfg(test)]
@@ -45,13 +56,18 @@ mod tests {
     #[test]
     fn lengths_nobody_should_announce_are_refused_by_what_they_look_like() {
         let lookalike = |bytes: &[u8]| match cut(bytes, 104_857_600) {
-            Err(Refusal::FrameTooLarge { lookalike, .. } | Refusal::NegativeLength { lookalike, .. }) => lookalike,
+            Err(Refusal::FrameTooLarge { lookalike, .. } | Refusal::NegativeLength { lookalike, .. }) => {
+                lookalike
+            }
             other => panic!("not refused: {other:?}"),
         };
         assert_eq!(lookalike(b"GET / HTTP/1.1\r\n"), Lookalike::Http);
         assert_eq!(lookalike(&[0x16, 3, 1, 2, 0, 1]), Lookalike::TlsHello);
         assert_eq!(lookalike(&104_857_601i32.to_be_bytes()), Lookalike::Unknown);
         assert_eq!(lookalike(&(-1i32).to_be_bytes()), Lookalike::Unknown);
-        assert_eq!(cut(&104_857_600i32.to_be_bytes(), 104_857_600), Ok(Cut::Missing(104_857_600)));
+        assert_eq!(
+            cut(&104_857_600i32.to_be_bytes(), 104_857_600),
+            Ok(Cut::Missing(104_857_600))
+        );
     }
 }

@@ -160,7 +160,13 @@ mod tests {
             }
             input.filled(count);
         }
-        assert!(input.bytes().iter().enumerate().all(|(index, byte)| *byte == index as u8));
+        assert!(
+            input
+                .bytes()
+                .iter()
+                .enumerate()
+                .all(|(index, byte)| *byte == index as u8)
+        );
         input.consume(total);
         input.release(&mut pool);
         assert!(!pool.is_empty());

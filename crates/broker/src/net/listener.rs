@@ -93,7 +93,11 @@ impl ConnectionCounts {
     /// `None` when the address has as many connections as it may.
     fn permit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let mut counts = self.lock();
-        let limit = self.limits.overrides.get(&address).unwrap_or(&self.limits.connections_max_per_ip);
+        let limit = self
+            .limits
+            .overrides
+            .get(&address)
+            .unwrap_or(&self.limits.connections_max_per_ip);
         let count = counts.by_address.entry(address).or_default();
         if *count >= *limit {
             if *count == 0 {
@@ -105,7 +109,10 @@ impl ConnectionCounts {
         *count += 1;
         counts.open += 1;
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        Some(ConnectionPermit { counts: self.clone(), address })
+        Some(ConnectionPermit {
+            counts: self.clone(),
+            address,
+        })
     }
 
     /// Returns when one more connection may be opened, or accepting has ended. As Apache Kafka, we do not accept and close.
@@ -150,8 +157,16 @@ impl Listener {
             mailboxes,
             refusals: RateLimit::per_second(1),
         };
-        let thread = std::thread::Builder::new().name("ottla-accept".into()).spawn(move || acceptor.run())?;
-        Ok(Listener { address, socket, stopped, counts, thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("ottla-accept".into())
+            .spawn(move || acceptor.run())?;
+        Ok(Listener {
+            address,
+            socket,
+            stopped,
+            counts,
+            thread: Some(thread),
+        })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -207,7 +222,13 @@ impl Acceptor {
         };
         let connection_id = self.counts.next_id.fetch_add(1, Ordering::Relaxed);
         let mailbox = &self.mailboxes[(connection_id % self.mailboxes.len() as u64) as usize];
-        mailbox.connect(NewConnection { socket, peer, connection_id, listener_name: self.name.clone(), permit });
+        mailbox.connect(NewConnection {
+            socket,
+            peer,
+            connection_id,
+            listener_name: self.name.clone(),
+            permit,
+        });
     }
 
     fn pause_after(&mut self, error: &io::Error) {

@@ -25,7 +25,10 @@ impl Token {
     }
 
     pub fn from_u64(value: u64) -> Token {
-        Token { index: value as u32, generation: (value >> 32) as u32 }
+        Token {
+            index: value as u32,
+            generation: (value >> 32) as u32,
+        }
     }
 }
 
@@ -63,7 +66,11 @@ pub struct Mailbox {
 impl Mailbox {
     pub fn new() -> std::io::Result<Mailbox> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Mailbox { mail: Mutex::default(), loop_sleeps: AtomicBool::new(false), eventfd })
+        Ok(Mailbox {
+            mail: Mutex::default(),
+            loop_sleeps: AtomicBool::new(false),
+            eventfd,
+        })
     }
 
     pub fn eventfd(&self) -> &OwnedFd {
@@ -122,7 +129,11 @@ pub struct ConnectionWaker {
 
 impl ConnectionWaker {
     pub fn new(mailbox: Arc<Mailbox>, token: Token) -> ConnectionWaker {
-        ConnectionWaker { mailbox, token, is_queued: AtomicBool::new(false) }
+        ConnectionWaker {
+            mailbox,
+            token,
+            is_queued: AtomicBool::new(false),
+        }
     }
 
     /// The connection is about to look; later wake-ups count again.

@@ -32,7 +32,9 @@ impl SparePages {
     const COUNT_MAX: usize = 16;
 
     fn take(&mut self) -> Vec<u8> {
-        self.free.pop().unwrap_or_else(|| Vec::with_capacity(GATHERED_BYTES_MAX))
+        self.free
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(GATHERED_BYTES_MAX))
     }
 
     fn put(&mut self, mut page: Vec<u8>) {
@@ -102,11 +104,19 @@ impl Output {
     }
 
     /// Enqueues one framed reply: `header` behind the length, then the reply.
-    pub fn push(&mut self, header: &[u8], reply: &mut ReplyBuffer, spare: &mut SparePages) -> Result<(), OutputError> {
+    pub fn push(
+        &mut self,
+        header: &[u8],
+        reply: &mut ReplyBuffer,
+        spare: &mut SparePages,
+    ) -> Result<(), OutputError> {
         let region_bytes: u64 = reply.regions.iter().map(|inserted| inserted.region.bytes).sum();
         let length = header.len() as u64 + reply.bytes.len() as u64 + region_bytes;
         let length = i32::try_from(length).map_err(|_| {
-            OutputError::File(io::Error::new(io::ErrorKind::FileTooLarge, "reply larger than 2 GiB"))
+            OutputError::File(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "reply larger than 2 GiB",
+            ))
         })?;
         self.push_bytes(&length.to_be_bytes(), spare);
         self.push_bytes(header, spare);
@@ -170,8 +180,7 @@ impl Output {
         let page = self.gathering_page(bytes, spare);
         let start = page.len();
         page.resize(start + bytes, 0);
-        let is_complete =
-            matches!(region.file.read_at_resident(&mut page[start..], region.position), Ok(read) if read == bytes);
+        let is_complete = matches!(region.file.read_at_resident(&mut page[start..], region.position), Ok(read) if read == bytes);
         if is_complete {
             self.enqueued += region.bytes;
             self.memory_bytes += bytes;
@@ -241,13 +250,22 @@ impl Output {
             count += 1;
         }
         // Without MSG_MORE the header of a fetch reply would leave as a packet of its own.
-        let flags = if count < self.segments.len() { SendFlags::MORE } else { SendFlags::empty() };
+        let flags = if count < self.segments.len() {
+            SendFlags::MORE
+        } else {
+            SendFlags::empty()
+        };
         let wanted: usize = slices[..count].iter().map(|slice| slice.len()).sum();
         let flags = flags | SendFlags::NOSIGNAL;
         let result = if count == 1 {
             rustix::net::send(socket, &slices[0], flags)
         } else {
-            rustix::net::sendmsg(socket, &slices[..count], &mut SendAncillaryBuffer::default(), flags)
+            rustix::net::sendmsg(
+                socket,
+                &slices[..count],
+                &mut SendAncillaryBuffer::default(),
+                flags,
+            )
         };
         match result {
             Ok(sent) => {

@@ -14,9 +14,8 @@ pub enum Lookalike {
 impl Lookalike {
     pub fn of(first: [u8; 4]) -> Lookalike {
         match &first {
-            b"GET " | b"PUT " | b"POST" | b"HEAD" | b"DELE" | b"OPTI" | b"PATC" | b"CONN" | b"TRAC" | b"PRI " => {
-                Lookalike::Http
-            }
+            b"GET " | b"PUT " | b"POST" | b"HEAD" | b"DELE" | b"OPTI" | b"PATC" | b"CONN" | b"TRAC"
+            | b"PRI " => Lookalike::Http,
             // RFC 8446, 5.1: a handshake record starts with 22, then a legacy version 3.x.
             [0x16, 0x03, 0x00..=0x04, _] => Lookalike::TlsHello,
             _ => Lookalike::Unknown,
@@ -29,13 +28,28 @@ impl Lookalike {
 pub enum Refusal {
     /// The client closed, or the network did: nothing to say.
     Gone,
-    FrameTooLarge { bytes: i32, bytes_max: i32, lookalike: Lookalike },
-    NegativeLength { bytes: i32, lookalike: Lookalike },
+    FrameTooLarge {
+        bytes: i32,
+        bytes_max: i32,
+        lookalike: Lookalike,
+    },
+    NegativeLength {
+        bytes: i32,
+        lookalike: Lookalike,
+    },
     Header(String),
-    UnsupportedApi { api_key: i16 },
-    UnsupportedVersion { api: &'static str, version: i16 },
+    UnsupportedApi {
+        api_key: i16,
+    },
+    UnsupportedVersion {
+        api: &'static str,
+        version: i16,
+    },
     Handler(String),
-    Panicked { api_key: i16, api_version: i16 },
+    Panicked {
+        api_key: i16,
+        api_version: i16,
+    },
     Idle(Duration),
     RequestTooSlow(Duration),
     ReaderTooSlow(Duration),
@@ -46,16 +60,31 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Gone => write!(f, "the peer closed the connection"),
-            Refusal::FrameTooLarge { lookalike: Lookalike::Http, .. }
-            | Refusal::NegativeLength { lookalike: Lookalike::Http, .. } => {
+            Refusal::FrameTooLarge {
+                lookalike: Lookalike::Http,
+                ..
+            }
+            | Refusal::NegativeLength {
+                lookalike: Lookalike::Http,
+                ..
+            } => {
                 write!(f, "looks like an HTTP request on a Kafka port")
             }
-            Refusal::FrameTooLarge { lookalike: Lookalike::TlsHello, .. }
-            | Refusal::NegativeLength { lookalike: Lookalike::TlsHello, .. } => {
+            Refusal::FrameTooLarge {
+                lookalike: Lookalike::TlsHello,
+                ..
+            }
+            | Refusal::NegativeLength {
+                lookalike: Lookalike::TlsHello,
+                ..
+            } => {
                 write!(f, "looks like a TLS handshake on a PLAINTEXT port")
             }
             Refusal::FrameTooLarge { bytes, bytes_max, .. } => {
-                write!(f, "request announces {bytes} bytes, socket.request.max.bytes is {bytes_max}")
+                write!(
+                    f,
+                    "request announces {bytes} bytes, socket.request.max.bytes is {bytes_max}"
+                )
             }
             Refusal::NegativeLength { bytes, .. } => write!(f, "request announces {bytes} bytes"),
             Refusal::Header(reason) => write!(f, "request header: {reason}"),
@@ -65,11 +94,18 @@ impl fmt::Display for Refusal {
             }
             Refusal::Handler(reason) => write!(f, "{reason}"),
             Refusal::Panicked { api_key, api_version } => {
-                write!(f, "a bug was hit while serving api key {api_key} version {api_version}")
+                write!(
+                    f,
+                    "a bug was hit while serving api key {api_key} version {api_version}"
+                )
             }
             Refusal::Idle(limit) => write!(f, "idle for more than {} ms", limit.as_millis()),
             Refusal::RequestTooSlow(limit) => {
-                write!(f, "request incomplete {} ms after its first byte", limit.as_millis())
+                write!(
+                    f,
+                    "request incomplete {} ms after its first byte",
+                    limit.as_millis()
+                )
             }
             Refusal::ReaderTooSlow(limit) => {
                 write!(f, "took no byte of its replies for {} ms", limit.as_millis())

@@ -1,6 +1,7 @@
 //! A client that writes frames by hand, so that it can also write them wrong.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
 pub mod net;
 
@@ -39,7 +40,10 @@ impl Client {
         let mut frame = vec![0; u32::from_be_bytes(length) as usize];
         self.socket.read_exact(&mut frame).unwrap();
         let mut reader = Reader::new(&frame);
-        assert_eq!(decode_response_header(&mut reader, api_key, api_version), Ok(correlation_id));
+        assert_eq!(
+            decode_response_header(&mut reader, api_key, api_version),
+            Ok(correlation_id)
+        );
         frame[frame.len() - reader.remaining()..].to_vec()
     }
 
@@ -55,9 +59,20 @@ impl Client {
 }
 
 /// A whole request as it travels: length, header, body.
-pub fn frame(api_key: ApiKey, api_version: i16, correlation_id: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+pub fn frame(
+    api_key: ApiKey,
+    api_version: i16,
+    correlation_id: i32,
+    body: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
     let mut bytes = vec![0; 4];
-    RequestHeader { api_key, api_version, correlation_id, client_id: Some("test") }.encode(&mut bytes);
+    RequestHeader {
+        api_key,
+        api_version,
+        correlation_id,
+        client_id: Some("test"),
+    }
+    .encode(&mut bytes);
     body(&mut bytes);
     let length = (bytes.len() - 4) as u32;
     bytes[..4].copy_from_slice(&length.to_be_bytes());

@@ -84,7 +84,9 @@ impl Service for EchoService {
             SILENCE => return Handled::NoReply,
             WAIT => {
                 self.0.promises.lock().unwrap().waiting += 1;
-                return Handled::Pending(Box::new(Promise { echo: Arc::new(EchoService(self.0.clone())) }));
+                return Handled::Pending(Box::new(Promise {
+                    echo: Arc::new(EchoService(self.0.clone())),
+                }));
             }
             LARGE => reply.bytes.resize(LARGE_BYTES, 7),
             body => reply.bytes.extend_from_slice(body),
@@ -138,14 +140,26 @@ impl Net {
             EventLoop::start(index, parts).unwrap()
         };
         let loops = vec![start_loop(0), start_loop(1)];
-        let limits =
-            ConnectionLimits { connections_max: usize::MAX, connections_max_per_ip, overrides: Default::default() };
+        let limits = ConnectionLimits {
+            connections_max: usize::MAX,
+            connections_max_per_ip,
+            overrides: Default::default(),
+        };
         let counts = Arc::new(ConnectionCounts::new(limits));
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&socket, 4096).unwrap();
-        let mailboxes = loops.iter().map(|event_loop| event_loop.mailbox().clone()).collect();
+        let mailboxes = loops
+            .iter()
+            .map(|event_loop| event_loop.mailbox().clone())
+            .collect();
         let listener = Listener::start("PLAINTEXT".into(), socket, counts.clone(), mailboxes).unwrap();
-        Net { listener, echo, _loops: loops, counts, records }
+        Net {
+            listener,
+            echo,
+            _loops: loops,
+            counts,
+            records,
+        }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -165,10 +179,14 @@ impl Net {
 
 /// A request of an API whose header is not flexible, with any bytes as its body.
 pub fn echo(correlation_id: i32, body: &[u8]) -> Vec<u8> {
-    frame(ApiKey::Metadata, 1, correlation_id, |bytes| bytes.extend_from_slice(body))
+    frame(ApiKey::Metadata, 1, correlation_id, |bytes| {
+        bytes.extend_from_slice(body)
+    })
 }
 
 pub fn check_answer(client: &mut Client, correlation_id: i32, body: &[u8]) {
-    assert!(client.receive(ApiKey::Metadata, 1, correlation_id) == body, "reply {correlation_id} differs");
+    assert!(
+        client.receive(ApiKey::Metadata, 1, correlation_id) == body,
+        "reply {correlation_id} differs"
+    );
 }
-

@@ -106,7 +106,11 @@ fn fail(problem: &str, status: u8) -> ExitCode {
 fn start_log() {
     let wanted = std::env::var(LOG_VARIABLE).unwrap_or_default();
     let filter: Targets = wanted.parse().unwrap_or_default();
-    let filter = if wanted.is_empty() { filter.with_default(tracing::Level::INFO) } else { filter };
+    let filter = if wanted.is_empty() {
+        filter.with_default(tracing::Level::INFO)
+    } else {
+        filter
+    };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())

@@ -1,0 +1,132 @@
+//! The binary as a script sees it: lines, signals and exit statuses.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("ottla-serve-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn serve(data: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ottla"));
+    command.arg("serve").args(arguments);
+    command
+        .arg("--override")
+        .arg(format!("log.dirs={}", data.display()));
+    for pair in [
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "ottla.admin.listener=127.0.0.1:0",
+    ] {
+        command.args(["--override", pair]);
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn ready_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    line
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn refused(mut command: Command, status: i32) -> String {
+    let Output {
+        status: found,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!(found.code(), Some(status), "{stderr}");
+    assert_eq!(stdout, b"");
+    stderr
+}
+
+#[test]
+fn the_ready_line_names_what_was_bound_and_sigterm_stops_cleanly() {
+    let directory = Directory::new("ready");
+    for stop in [Signal::TERM, Signal::INT] {
+        let mut child = serve(&directory.0, &[]).spawn().unwrap();
+        let line = ready_line(&mut child);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[..2], ["ottla", "ready"], "{line}");
+        let port = words[2].strip_prefix("listeners=PLAINTEXT://127.0.0.1:").unwrap();
+        assert!(std::net::TcpStream::connect(("127.0.0.1", port.parse::<u16>().unwrap())).is_ok());
+        assert!(
+            words[3].strip_prefix("cluster.id=").unwrap().len() == 22,
+            "{line}"
+        );
+        assert_eq!(words[4], format!("log.dirs={}", directory.0.display()));
+        assert!(words[5].starts_with("admin=http://127.0.0.1:"), "{line}");
+        signal(&child, stop);
+        let status = child.wait().unwrap();
+        let mut log = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert_eq!(status.code(), Some(0), "{log}");
+        assert!(directory.0.join(".kafka_cleanshutdown").exists(), "{log}");
+    }
+}
+
+#[test]
+fn a_second_broker_on_the_directory_is_refused_in_one_line() {
+    let directory = Directory::new("locked");
+    let mut first = serve(&directory.0, &[]).spawn().unwrap();
+    ready_line(&mut first);
+    let line = refused(serve(&directory.0, &[]), 1);
+    assert!(line.contains(directory.0.to_str().unwrap()), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    signal(&first, Signal::TERM);
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn usage_errors_have_status_2() {
+    let directory = Directory::new("usage");
+    refused(serve(&directory.0, &["--override", "nonsense"]), 2);
+    refused(serve(&directory.0, &["--override", "num.partitions=many"]), 2);
+    refused(serve(&directory.0, &["/nowhere/server.properties"]), 2);
+    let file = directory.0.join("server.properties");
+    std::fs::write(&file, "# fine\na=\\uZZZZ\n").unwrap();
+    let line = refused(serve(&directory.0, &[file.to_str().unwrap()]), 2);
+    assert!(line.contains("line 2"), "{line}");
+}
+
+#[test]
+fn overrides_come_on_top_of_the_file() {
+    let directory = Directory::new("file");
+    let file = directory.0.join("server.properties");
+    std::fs::write(
+        &file,
+        "listeners=PLAINTEXT://192.0.2.1:1\nlog.retention.huors=1\n",
+    )
+    .unwrap();
+    let mut child = serve(&directory.0, &[file.to_str().unwrap()]).spawn().unwrap();
+    assert!(ready_line(&mut child).starts_with("ottla ready listeners=PLAINTEXT://127.0.0.1:"));
+    signal(&child, Signal::TERM);
+    child.wait().unwrap();
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.contains("did you mean log.retention.hours?"), "{log}");
+}
