@@ -1,3 +1,5 @@
+//! What a configuration file may say, and what becomes of it.
+
 use std::collections::BTreeMap;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Directories opened, written, stopped and opened again; and every decision with its refusals.
+
 use std::path::Path;
 
 use ottla_log::directory::{read_clean_shutdown, write_clean_shutdown};

@@ -1,3 +1,5 @@
+//! A log and a snapshot of Apache Kafka replayed, and what replay must refuse.
+
 use std::sync::Arc;
 
 use ottla_wire::metadata_records::{self as records, MetadataRecord, decode_frame};
