@@ -18,7 +18,6 @@ impl Group {
             return;
         }
         let member_id: Arc<str> = request.member.member_id.into();
-        self.revive(&member_id);
         self.pending_sync.remove(&member_id);
         if self.pending_sync.is_empty() {
             turn.timers.cancel(Timer::Sync(self.group_id.clone()));
@@ -30,10 +29,10 @@ impl Group {
         }
         let displaced = SyncReply::error(ErrorCode::RebalanceInProgress);
         self.answer_sync(turn, &member_id, displaced);
-        self.members
-            .get_mut(&member_id)
-            .expect("checked above")
-            .awaiting_sync = Some(ticket);
+        let member = self.members.get_mut(&member_id).expect("checked above");
+        member.awaiting_sync = Some(ticket);
+        // Who waits again is not gone.
+        member.is_abandoned = false;
         if self.is_leader(&member_id) {
             self.record_assignments(turn, &request.assignments);
         }
@@ -84,20 +83,11 @@ impl Group {
         if request.generation_id != self.generation {
             return ErrorCode::IllegalGeneration;
         }
-        let member_id: Arc<str> = request.member_id.into();
-        self.revive(&member_id);
-        self.renew_session(turn, &member_id);
+        self.renew_session(turn, &request.member_id.into());
         match self.state {
             GroupState::Empty => ErrorCode::UnknownMemberId,
             GroupState::PreparingRebalance => ErrorCode::RebalanceInProgress,
             GroupState::CompletingRebalance | GroupState::Stable => ErrorCode::None,
-        }
-    }
-
-    /// Who speaks again is not gone, even if the connection it waited on is.
-    fn revive(&mut self, member_id: &str) {
-        if let Some(member) = self.members.get_mut(member_id) {
-            member.is_abandoned = false;
         }
     }
 

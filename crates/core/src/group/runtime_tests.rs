@@ -31,7 +31,7 @@ use ottla_wire::primitives::{Reader, Uuid};
 use crate::config::NodeConfig;
 use crate::executor::{Executor, Job};
 use crate::controller::service;
-use crate::controller::topics::NewTopic;
+use crate::controller::topics::{NewTopic, TopicToDelete};
 use crate::node::Node;
 use crate::partition::Partition;
 use crate::reply::{Handled, PendingReply, ReplyBuffer};
@@ -60,7 +60,8 @@ impl Clock for TestClock {
 #[derive(Default)]
 struct TestExecutor {
     syncs: Mutex<Vec<Arc<Partition>>>,
-    jobs: Mutex<Vec<Job>>,
+    control: Mutex<Vec<Job>>,
+    cold_reads: Mutex<Vec<Job>>,
 }
 
 impl Executor for TestExecutor {
@@ -69,11 +70,11 @@ impl Executor for TestExecutor {
     }
 
     fn cold_read(&self, job: Job) {
-        self.jobs.lock().unwrap().push(job);
+        self.cold_reads.lock().unwrap().push(job);
     }
 
     fn control(&self, job: Job) {
-        self.jobs.lock().unwrap().push(job);
+        self.control.lock().unwrap().push(job);
     }
 
     fn deadline_changed(&self) {}
@@ -116,8 +117,7 @@ impl Broker {
     fn first_start(disk: &MemoryDisk) -> Broker {
         let broker = Broker::start(disk);
         service::submit(&broker.node, |node, controller| {
-            let topic = NewTopic { name: "t".to_owned(), partition_count: 2, replication_factor: 1, ..NewTopic::default() };
-            controller.create_topics(&[topic], false, node.clock.timestamp())
+            controller.create_topics(&[new_topic()], false, node.clock.timestamp())
         });
         broker.settle();
         assert_eq!(broker.find_coordinator(), ErrorCode::None);
@@ -139,7 +139,11 @@ impl Broker {
     /// Runs everything the executor was asked for, and what that asks for.
     fn settle(&self) {
         loop {
-            let jobs = std::mem::take(&mut *self.executor.jobs.lock().unwrap());
+            // A cold read may take any time, so everything else comes first.
+            let mut jobs = std::mem::take(&mut *self.executor.control.lock().unwrap());
+            if jobs.is_empty() {
+                jobs = std::mem::take(&mut *self.executor.cold_reads.lock().unwrap());
+            }
             let syncs = std::mem::take(&mut *self.executor.syncs.lock().unwrap());
             if jobs.is_empty() && syncs.is_empty() {
                 return;
@@ -239,6 +243,10 @@ impl Sent {
             error(response.topics[0].partitions[0].error_code)
         })
     }
+}
+
+fn new_topic() -> NewTopic {
+    NewTopic { name: "t".to_owned(), partition_count: 2, replication_factor: 1, ..NewTopic::default() }
 }
 
 fn error(code: i16) -> ErrorCode {
@@ -492,6 +500,25 @@ fn offsets_of_a_topic_are_gone_with_it() {
     drop(broker);
     let broker = Broker::start(&disk);
     broker.settle();
+    assert_eq!(broker.fetch(), (-1, ErrorCode::None));
+}
+
+#[test]
+fn a_topic_that_was_created_again_has_no_offsets() {
+    let disk = MemoryDisk::new(1);
+    let broker = Broker::first_start(&disk);
+    broker.commit(5);
+    broker.settle();
+    drop(broker);
+    let broker = Broker::start(&disk);
+    // The coordinator is not loaded yet, so it does not hear of the deletion.
+    let old = broker.topic_id();
+    service::submit(&broker.node, move |node, controller| {
+        controller.delete_topics(&[TopicToDelete { name: None, id: old }], node.clock.timestamp())?;
+        controller.create_topics(&[new_topic()], false, node.clock.timestamp())
+    });
+    broker.settle();
+    assert_ne!(broker.topic_id(), old);
     assert_eq!(broker.fetch(), (-1, ErrorCode::None));
 }
 

@@ -412,6 +412,29 @@ fn a_rebalance_goes_on_without_members_that_do_not_join_again() {
 }
 
 #[test]
+fn a_static_leader_that_stays_away_from_a_rebalance_hands_over_the_lead_and_keeps_its_place() {
+    let mut bench = Bench::new();
+    let patient = JoinRequest { session_timeout_ms: 300_000, ..instance("i0") };
+    let ids = bench.stable(&[patient, instance("i1")]);
+    let leader = ids[0].split_once('-').unwrap().0.to_owned();
+    let follower = if leader == "i0" { "i1" } else { "i0" };
+    let request = JoinRequest {
+        member_id: &ids[1],
+        session_timeout_ms: 300_000,
+        protocols: vec![("range", SUBSCRIBED_TO_T)],
+        ..instance(follower)
+    };
+    let ticket = bench.join(&request);
+    for _ in 0..REBALANCE_MS / 5_000 {
+        bench.heartbeat(MemberRequest { group_instance_id: Some(&leader), ..of(&ids[0], 1) });
+        bench.pass(5_000);
+    }
+    let reply = bench.joined(ticket);
+    assert_eq!((reply.generation_id, &reply.leader), (2, &ids[1]));
+    assert_eq!(reply.members.len(), 2);
+}
+
+#[test]
 fn members_that_never_sync_are_removed_when_the_rebalance_timeout_ends() {
     let mut bench = Bench::new();
     let patient = JoinRequest {

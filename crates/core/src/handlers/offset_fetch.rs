@@ -38,10 +38,11 @@ pub(crate) fn handle(
 }
 
 fn handle_one(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &mut ReplyBuffer) -> Handled {
+    let image = node.image();
     let topics = body.topics.as_ref().map(|topics| {
         let topic = topics
             .iter()
-            .map(|topic| by_name(topic.name, &topic.partition_indexes));
+            .map(|topic| by_name(&image, topic.name, &topic.partition_indexes));
         topic.collect::<Vec<_>>()
     });
     let asked = asked_of(topics.as_deref());
@@ -67,7 +68,7 @@ fn handle_one(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &m
         };
         let response = OffsetFetchResponse {
             topics: topics.iter().map(topic_response).collect(),
-            error_code: error.code(),
+            error_code: if says_so { error.code() } else { 0 },
             ..OffsetFetchResponse::default()
         };
         response.encode(&mut reply.bytes, version);
@@ -121,10 +122,11 @@ fn handle_many(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &
     })
 }
 
-fn by_name<'a>(name: &'a str, partitions: &[i32]) -> OffsetFetchTopic<'a> {
+/// The id tells apart what was committed for an earlier topic of this name.
+fn by_name<'a>(image: &MetadataImage, name: &'a str, partitions: &[i32]) -> OffsetFetchTopic<'a> {
     OffsetFetchTopic {
         name,
-        topic_id: Uuid::ZERO,
+        topic_id: image.topic(name).map_or(Uuid::ZERO, |known| known.id),
         partitions: partitions.to_vec(),
         error: ErrorCode::None,
     }
@@ -137,7 +139,7 @@ fn resolve<'a>(
 ) -> Option<Vec<OffsetFetchTopic<'a>>> {
     let topics = group.topics.as_ref()?.iter().map(|topic| {
         if !by_id {
-            return by_name(topic.name, &topic.partition_indexes);
+            return by_name(image, topic.name, &topic.partition_indexes);
         }
         let known = image.topic_by_id(topic.topic_id);
         OffsetFetchTopic {
