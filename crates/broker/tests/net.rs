@@ -8,7 +8,7 @@ use ottla_broker::clock::SystemClock;
 use ottla_core::time::Clock;
 use ottla_wire::api_key::ApiKey;
 use support::Client;
-use support::net::{Net, PANIC, SILENCE, WAIT, check_answer, echo};
+use support::net::{COLD, COLD_BYTES, Net, PANIC, SILENCE, TORN, WAIT, check_answer, echo};
 
 #[test]
 fn requests_in_one_packet_are_answered_in_order() {
@@ -127,6 +127,29 @@ fn a_connection_with_too_many_unanswered_requests_is_not_read() {
         check_answer(&mut client, id, WAIT);
     }
     sender.join().unwrap();
+}
+
+#[test]
+fn what_must_come_from_the_device_arrives_in_order_and_whole() {
+    let net = Net::start();
+    let mut client = net.client();
+    client.send(&[echo(1, COLD), echo(2, b"behind"), echo(3, COLD)].concat());
+    let content: Vec<u8> = (0..COLD_BYTES).map(|index| (index % 253) as u8).collect();
+    let expected = [b"<".as_slice(), &content, b">"].concat();
+    check_answer(&mut client, 1, &expected);
+    check_answer(&mut client, 2, b"behind");
+    check_answer(&mut client, 3, &expected);
+}
+
+#[test]
+fn a_reply_that_cannot_be_read_from_the_log_closes_the_connection() {
+    let net = Net::start();
+    let mut client = net.client();
+    client.send(&[echo(1, b"before"), echo(2, TORN), echo(3, b"after")].concat());
+    check_answer(&mut client, 1, b"before");
+    // The announced length cannot be kept any more.
+    assert!(client.closed().len() <= 4 + 4 + 2 + COLD_BYTES);
+    net.wait_for_open(0);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -73,7 +75,7 @@ fn the_ready_line_names_what_was_bound_and_sigterm_stops_cleanly() {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[..2], ["ottla", "ready"], "{line}");
         let port = words[2].strip_prefix("listeners=PLAINTEXT://127.0.0.1:").unwrap();
-        assert!(std::net::TcpStream::connect(("127.0.0.1", port.parse::<u16>().unwrap())).is_ok());
+        assert!(TcpStream::connect(("127.0.0.1", port.parse::<u16>().unwrap())).is_ok());
         assert!(
             words[3].strip_prefix("cluster.id=").unwrap().len() == 22,
             "{line}"
@@ -129,4 +131,58 @@ fn overrides_come_on_top_of_the_file() {
     let mut log = String::new();
     child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     assert!(log.contains("did you mean log.retention.hours?"), "{log}");
+}
+
+#[test]
+fn without_free_descriptors_the_open_connections_are_served_and_later_ones_wait() {
+    let directory = Directory::new("descriptors");
+    let wanted = serve(&directory.0, &[]);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 100 && exec \"$@\"", "sh"])
+        .arg(wanted.get_program())
+        .args(wanted.get_args());
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = ready_line(&mut child);
+    let address = line
+        .split("PLAINTEXT://")
+        .nth(1)
+        .unwrap()
+        .split_whitespace()
+        .next()
+        .unwrap();
+    // More than the broker may have open; the system accepts for it.
+    let mut sockets: Vec<TcpStream> = (0..150).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut last = sockets.pop().unwrap();
+    for _ in 0..20 {
+        check_api_versions(&mut sockets[0]);
+    }
+    drop(sockets);
+    check_api_versions(&mut last);
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    let complaints = log
+        .lines()
+        .filter(|line| line.contains("connections cannot be accepted"))
+        .count();
+    assert!(complaints > 0, "the limit was not reached: {log}");
+}
+
+/// Asks for version 0 of ApiVersions and waits for the answer.
+fn check_api_versions(socket: &mut TcpStream) {
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket
+        .write_all(&[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff])
+        .unwrap();
+    let mut length = [0; 4];
+    socket.read_exact(&mut length).unwrap();
+    let mut reply = vec![0; u32::from_be_bytes(length) as usize];
+    socket.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..6], [0, 0, 0, 7, 0, 0]);
 }

@@ -1,6 +1,7 @@
 //! The network layer with a scripted service behind it.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -12,8 +13,10 @@ use ottla_broker::net::event_loop::{EventLoop, LoopParts, NetSettings};
 use ottla_broker::net::listener::{ConnectionCounts, ConnectionLimits, Listener};
 use ottla_broker::net::service::Service;
 use ottla_core::node::Node;
-use ottla_core::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
+use ottla_core::reply::{Handled, InsertedRegion, PendingReply, ReplyBuffer, WaitKind};
 use ottla_core::request::Request;
+use ottla_log::disk::memory::MemoryDisk;
+use ottla_log::disk::{Disk, FileRegion, OpenMode};
 use ottla_wire::api_key::ApiKey;
 
 use super::{Client, frame};
@@ -52,6 +55,11 @@ pub const PANIC: &[u8] = b"panic";
 pub const SILENCE: &[u8] = b"silence";
 /// Waits for [`Echo::keep_promises`].
 pub const WAIT: &[u8] = b"wait";
+/// Bytes, a range of a file that can only be read where waiting is allowed, and bytes again.
+pub const COLD: &[u8] = b"cold";
+pub const COLD_BYTES: usize = 1_000_000;
+/// The same, but the file is shorter than the range.
+pub const TORN: &[u8] = b"torn";
 pub const LARGE: &[u8] = b"large";
 pub const LARGE_BYTES: usize = 10_000_000;
 
@@ -75,6 +83,22 @@ impl Drop for Promise {
     }
 }
 
+fn reply_with_region(reply: &mut ReplyBuffer, bytes: u64) {
+    let disk = MemoryDisk::new(1);
+    let file = disk.open(Path::new("/log"), OpenMode::Create).unwrap();
+    let content: Vec<u8> = (0..COLD_BYTES).map(|index| (index % 253) as u8).collect();
+    file.write_at(&[std::io::IoSlice::new(&content)], 0).unwrap();
+    reply.bytes.extend_from_slice(b"<>");
+    reply.regions.push(InsertedRegion {
+        at: 1,
+        region: FileRegion {
+            file,
+            position: 0,
+            bytes,
+        },
+    });
+}
+
 struct EchoService(Arc<Echo>);
 
 impl Service for EchoService {
@@ -88,6 +112,8 @@ impl Service for EchoService {
                     echo: Arc::new(EchoService(self.0.clone())),
                 }));
             }
+            COLD => reply_with_region(reply, COLD_BYTES as u64),
+            TORN => reply_with_region(reply, COLD_BYTES as u64 + 1),
             LARGE => reply.bytes.resize(LARGE_BYTES, 7),
             body => reply.bytes.extend_from_slice(body),
         }
