@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use ottla_core::config::{ConfigError, Listener as ListenerConfig};
 use ottla_core::node::Node;
@@ -120,6 +120,7 @@ impl Broker {
                 records,
                 connections: counts,
                 queues,
+                last_scrape: Arc::new(Mutex::new((clock.moment(), 0))),
                 clock,
             };
             broker.admin = Some(Admin::start(socket, view).map_err(StartError::Threads)?);

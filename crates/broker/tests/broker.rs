@@ -355,6 +355,14 @@ fn the_admin_address_tells_where_the_time_went() {
             "{line} is not in {metrics}"
         );
     }
+    let idle = "kafka_network_socketserver_networkprocessoravgidle_percent ";
+    let idle: f64 = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(idle))
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((0.0..=1.0).contains(&idle), "{idle}");
     let requests = get(&broker, "/debug/requests");
     let document: serde_json::Value =
         serde_json::from_str(requests.split("\r\n\r\n").nth(1).unwrap()).unwrap();

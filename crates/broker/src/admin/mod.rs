@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::State;
@@ -10,7 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use ottla_core::node::Node;
-use ottla_core::time::Clock;
+use ottla_core::time::{Clock, Moment};
 use tokio::sync::oneshot;
 
 use crate::executor::Queues;
@@ -29,6 +29,8 @@ pub struct AdminView {
     pub connections: Arc<ConnectionCounts>,
     pub queues: Arc<Queues>,
     pub clock: Arc<dyn Clock>,
+    /// When `/metrics` was last read, and how long the event loops had been busy then.
+    pub last_scrape: Arc<Mutex<(Moment, u64)>>,
 }
 
 /// The running HTTP server. Dropping it stops it.

@@ -1,5 +1,7 @@
 //! `GET /metrics`: names that existing Kafka dashboards query, and our own with finer stages.
 
+use std::sync::PoisonError;
+
 use ottla_wire::api_key::ApiKey;
 
 use super::AdminView;
@@ -32,8 +34,39 @@ pub fn render(view: &AdminView) -> String {
     write_stages(&mut page, &totals);
     write_clients(&mut page, &totals);
     write_partitions(&mut page, view);
+    write_loops(&mut page, view, &totals);
     write_process(&mut page, view);
     page.finish()
+}
+
+/// A request is handled on the loop that reads it, so both of Kafka's gauges are one number here.
+fn write_loops(page: &mut Page, view: &AdminView, totals: &Totals) {
+    let now = view.clock.moment();
+    let mut last = view.last_scrape.lock().unwrap_or_else(PoisonError::into_inner);
+    let (last_moment, last_busy_micros) = std::mem::replace(&mut *last, (now, totals.busy_micros));
+    let elapsed = now.micros_since(last_moment) * view.records.0.len() as u64;
+    let busy = (totals.busy_micros - last_busy_micros).min(elapsed);
+    let idle = 1.0 - busy as f64 / elapsed.max(1) as f64;
+    let help = "Share of time the event loops waited, since the last scrape.";
+    page.single(
+        "kafka_network_socketserver_networkprocessoravgidle_percent",
+        "gauge",
+        help,
+        idle,
+    );
+    page.single(
+        "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+        "gauge",
+        help,
+        idle,
+    );
+    let busy_seconds = totals.busy_micros as f64 / 1e6;
+    page.single(
+        "ottla_event_loops_busy_seconds_total",
+        "counter",
+        "Time the event loops worked.",
+        busy_seconds,
+    );
 }
 
 fn write_traffic(page: &mut Page, view: &AdminView, totals: &Totals) {

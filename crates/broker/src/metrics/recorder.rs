@@ -83,6 +83,8 @@ pub struct LoopRecords {
     client_indexes: HashMap<Arc<str>, ClientIndex>,
     clients: Vec<ClientRecords>,
     windows: [Window; WINDOW_COUNT],
+    /// How long the loop has not waited in all.
+    pub busy_micros: u64,
 }
 
 impl Default for LoopRecords {
@@ -93,6 +95,7 @@ impl Default for LoopRecords {
             client_indexes: HashMap::new(),
             clients: vec![ClientRecords::default()],
             windows: Default::default(),
+            busy_micros: 0,
         }
     }
 }
@@ -188,6 +191,8 @@ pub struct Totals {
     pub clients: BTreeMap<Arc<str>, ClientRecords>,
     /// Slowest first.
     pub slowest: Vec<SlowRequest>,
+    /// How long the loops have not waited, all together.
+    pub busy_micros: u64,
 }
 
 /// All event loops' records.
@@ -216,6 +221,7 @@ impl Records {
 
 impl Totals {
     fn add(&mut self, records: &LoopRecords, now: Moment) {
+        self.busy_micros += records.busy_micros;
         for (api_key, from) in &records.apis {
             let into = self.apis.entry(*api_key).or_default();
             into.count += from.count;

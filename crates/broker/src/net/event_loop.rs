@@ -211,13 +211,18 @@ impl Looper {
         let mut shared = vec![0; SHARED_READ_BYTES];
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         let mut mail = Mail::default();
+        let mut awake_since = self.context.clock.moment();
         loop {
             self.context.mailbox.collect(&mut mail);
-            let now = self.context.clock.moment();
-            self.read_mail(&mut mail, &mut shared, now);
+            let mut now = self.context.clock.moment();
+            if !mail.is_empty() {
+                self.read_mail(&mut mail, &mut shared, now);
+                now = self.context.clock.moment();
+            }
             if self.is_stopped(now) {
                 return;
             }
+            self.context.records().busy_micros += now.micros_since(awake_since);
             events.clear();
             let timeout = self.timeout(now);
             match epoll::wait(
@@ -230,6 +235,7 @@ impl Looper {
             }
             self.context.mailbox.wake_up();
             let now = self.context.clock.moment();
+            awake_since = now;
             for event in &events {
                 self.on_event(event, &mut shared, now);
             }

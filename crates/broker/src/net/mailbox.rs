@@ -51,7 +51,7 @@ pub struct Mail {
 }
 
 impl Mail {
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.connections.is_empty() && self.woken.is_empty() && !self.stop
     }
 }
