@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::disk::{Disk, OpenMode};
-use crate::error::LogError;
+use crate::error::{LogError, is_full};
 
 /// The offsets of one of the `*-offset-checkpoint` files, by topic and partition.
 pub type OffsetCheckpoint = BTreeMap<(String, i32), i64>;
@@ -127,7 +127,7 @@ pub(crate) fn write_file_unnamed(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> 
         disk.rename(temporary, path)
     };
     write().map_err(|source| match source.kind() {
-        io::ErrorKind::StorageFull => LogError::NoSpace {
+        _ if is_full(&source) => LogError::NoSpace {
             path: path.to_path_buf(),
             needed_bytes: bytes.len() as u64,
         },

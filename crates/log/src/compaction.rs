@@ -60,6 +60,8 @@ pub struct CompactionJob {
     /// Filled by `run`.
     replacements: Vec<Replacement>,
     next_dirty_offset: i64,
+    /// Old and new files lie side by side.
+    files_are_mixed: bool,
     pub statistics: CompactionStatistics,
 }
 
@@ -144,6 +146,7 @@ impl PartitionLog {
             aborted: self.reader.aborted_transactions(0, uncleanable_offset),
             replacements: Vec::new(),
             next_dirty_offset: first_dirty_offset,
+            files_are_mixed: false,
             statistics: CompactionStatistics::default(),
         })
     }
@@ -203,6 +206,12 @@ impl PartitionLog {
     /// Ends a job, done or not; returns the new first dirty offset for `cleaner-offset-checkpoint`.
     pub fn finish_compaction(&mut self, job: CompactionJob) -> i64 {
         self.compacting = false;
+        if job.files_are_mixed {
+            self.poison_with(format!(
+                "replacing compacted segments in {} failed",
+                self.directory.display()
+            ));
+        }
         job.next_dirty_offset
     }
 }
@@ -212,7 +221,18 @@ impl CompactionJob {
     ///
     /// - Units: `map_bytes_max` bounds the memory for keys (24 bytes each, at most three quarters used). When it does not
     ///   suffice, the rest stays dirty for the next job.
+    ///
+    /// - Errors: what was written is removed; the log is as it was.
     pub fn run(&mut self, map_bytes_max: usize) -> Result<(), LogError> {
+        let outcome = self.rewrite_all(map_bytes_max);
+        if outcome.is_err() {
+            // A start removes what could not be removed now; the first error is the one to tell.
+            let _ = self.discard();
+        }
+        outcome
+    }
+
+    fn rewrite_all(&mut self, map_bytes_max: usize) -> Result<(), LogError> {
         let map = self.build_map(map_bytes_max)?;
         let mut transactions = Transactions::new(self.aborted.clone());
         let covered = self
@@ -439,12 +459,22 @@ impl CompactionJob {
 
     /// Gives the files their final names and removes the old ones. Call after `install_compaction`. Waits for the device.
     ///
-    /// - Errors: what is left undone is done when the log is opened next; the log itself is fine.
-    pub fn replace_files(&self) -> Result<(), LogError> {
+    /// - Errors: what is left undone is done when the log is opened next. Until then `finish_compaction` poisons it, because
+    ///   new files would mix with old ones; reads go on.
+    pub fn replace_files(&mut self) -> Result<(), LogError> {
+        self.files_are_mixed = true;
         for replacement in &self.replacements {
             self.replace(replacement)?;
         }
-        self.sync_directory()
+        self.sync_directory()?;
+        self.files_are_mixed = false;
+        for replacement in &self.replacements {
+            // Without these files readers use what is in memory, and the next start makes them anew.
+            let write = IndexWrite::of(&replacement.new, true);
+            write.run(&*self.disk)?;
+            write.finish();
+        }
+        Ok(())
     }
 
     fn replace(&self, replacement: &Replacement) -> Result<(), LogError> {
@@ -466,11 +496,7 @@ impl CompactionJob {
         let path = replacement.new.path(FileKind::Log);
         self.disk
             .rename(&swap, &path)
-            .map_err(|source| LogError::io("rename", &swap, source))?;
-        let write = IndexWrite::of(&replacement.new, true);
-        write.run(&*self.disk)?;
-        write.finish();
-        Ok(())
+            .map_err(|source| LogError::io("rename", &swap, source))
     }
 
     /// Removes what `run` wrote, when the job is not installed.

@@ -76,6 +76,14 @@ impl std::error::Error for LogError {
     }
 }
 
+/// There is no space: on the disk, or in the quota of the user who runs the broker.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
 /// Why an append was refused. The log is unchanged, except that `Log` may have poisoned it.
 #[derive(Clone, Debug)]
 pub enum AppendError {

@@ -12,7 +12,7 @@ use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, MAGIC};
 use crate::config::LogConfig;
 use crate::directory::write_partition_metadata;
 use crate::disk::{Disk, OpenMode};
-use crate::error::{AppendError, LogError};
+use crate::error::{AppendError, LogError, is_full};
 use crate::leader_epoch::LeaderEpochs;
 use crate::producer_state::{ActiveProducer, Marker, ProducerState, Verdict};
 use crate::reader::{Bound, LogReader, SegmentPosition};
@@ -437,9 +437,7 @@ impl PartitionLog {
         let file = &self.active.segment.file;
         // A disk that is nearly full may still have room for what is needed now.
         let reserved = match file.reserve(wanted) {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull && wanted > end => {
-                file.reserve(end).map(|()| end)
-            }
+            Err(error) if is_full(&error) && wanted > end => file.reserve(end).map(|()| end),
             result => result.map(|()| wanted),
         };
         match reserved {
@@ -447,7 +445,7 @@ impl PartitionLog {
                 self.active.reserved = reserved;
                 Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(LogError::NoSpace {
+            Err(error) if is_full(&error) => Err(LogError::NoSpace {
                 path: self.active.segment.path(FileKind::Log),
                 needed_bytes: bytes,
             }),
@@ -490,8 +488,7 @@ impl PartitionLog {
     /// Only a lack of space that leaves no trace is forgiven.
     fn write_failed(&mut self, position: u64, error: io::Error) -> LogError {
         let path = self.active.segment.path(FileKind::Log);
-        if error.kind() == io::ErrorKind::StorageFull && self.active.segment.file.set_bytes(position).is_ok()
-        {
+        if is_full(&error) && self.active.segment.file.set_bytes(position).is_ok() {
             self.active.reserved = position;
             return LogError::NoSpace {
                 path,
@@ -804,7 +801,7 @@ pub(crate) fn create_segment(
         Ok(file)
     };
     let file = create().map_err(|source: io::Error| match source.kind() {
-        io::ErrorKind::StorageFull => LogError::NoSpace {
+        _ if is_full(&source) => LogError::NoSpace {
             path: path.clone(),
             needed_bytes: 0,
         },

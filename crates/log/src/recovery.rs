@@ -289,6 +289,9 @@ impl Opening {
         let mut log = self.assemble(segments, tail, start_offset, producers, leader_epochs)?;
         log.recovery_point = recovery_point.min(log.end_offset).max(0);
         log.checkpoints.last_snapshot = last_snapshot;
+        // The killed process may have created the newest segment without anything in it that called for a sync above.
+        let newest = log.active.segment.base_offset;
+        log.unsynced.directory = !self.options.clean_shutdown && newest >= log.recovery_point && newest != 0;
         // What had to be checked now would have to be checked again.
         log.appended_bytes = self.report.checked_bytes;
         if log_is_new {
@@ -382,7 +385,9 @@ impl Opening {
         segments: &mut Vec<Arc<Segment>>,
         recovery_point: i64,
     ) -> Result<Tail, LogError> {
-        let first_unsure = segment_index(segments, recovery_point);
+        // The segment in front of the recovery point, not the one behind it: bytes that were written there later and taken
+        // back (the disk was full, a recovery cut them) may have come back with a power cut.
+        let first_unsure = segment_index(segments, recovery_point.saturating_sub(1));
         for segment in &segments[..first_unsure] {
             self.check_sealed_indexes(segment)?;
         }
@@ -639,6 +644,10 @@ impl Opening {
             .file
             .set_bytes(position)
             .map_err(|source| self.failed("cut", FileKind::Log, segment.base_offset, source))?;
+        segment
+            .file
+            .sync()
+            .map_err(|source| self.failed("sync", FileKind::Log, segment.base_offset, source))?;
         segment.set_bytes(position);
         self.delete_segments_from(segments, index + 1)
     }
@@ -817,13 +826,18 @@ impl Opening {
         // After a kill the bytes may be in the page cache only. What is above the recovery point becomes durable now,
         // because readers will see it.
         if !self.options.clean_shutdown && tail.end_offset > self.options.recovery_point {
-            for segment in &segments[segment_index(&segments, self.options.recovery_point)..] {
+            let unsure = &segments[segment_index(&segments, self.options.recovery_point)..];
+            for segment in unsure {
                 segment
                     .file
                     .sync()
                     .map_err(|source| self.failed("sync", FileKind::Log, segment.base_offset, source))?;
             }
-            self.sync_directory()?;
+            // A checkpoint that reached into a segment had made its name durable, and that of segment 0 is so from the start.
+            let newest = unsure[unsure.len() - 1].base_offset;
+            if newest >= self.options.recovery_point && newest != 0 {
+                self.sync_directory()?;
+            }
         }
         let end = Bound {
             offset: tail.end_offset,

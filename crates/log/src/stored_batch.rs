@@ -9,9 +9,9 @@ use ottla_wire::records::record::Records;
 use crate::read_mode::{ReadMode, read_up_to};
 use crate::segment::{BatchPlace, Segment};
 
-/// A batch that unfolds to more is not looked into. Records cannot be larger than a request, but a batch of well
-/// compressible ones may be; this is what one compaction or time look-up may take at most.
-const UNCOMPRESSED_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// A batch that unfolds to more is not looked into: what one compaction or time look-up may take at most. Requests are
+/// limited to 100 MiB (`socket.request.max.bytes`), and few batches unfold to more than what that allows.
+const UNCOMPRESSED_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct StoredBatch {

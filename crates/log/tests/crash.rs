@@ -472,7 +472,7 @@ fn read_all(log: &PartitionLog, start_offset: i64, context: &str) -> BTreeMap<i6
 /// Lives through `steps` steps with a crash in the middle of a random disk operation every now and then.
 fn live(seed: u64, steps: u32, operations_between_crashes: u64) -> u32 {
     let mut world = World::new(seed);
-    let mut arm = |world: &mut World| {
+    let arm = |world: &mut World| {
         let at = world.disk.operations() + 1 + world.random.below(operations_between_crashes);
         world.disk.cut_power_at(at);
     };

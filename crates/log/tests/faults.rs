@@ -470,3 +470,66 @@ fn whatever_lies_in_the_directory_opening_ends_without_a_panic() {
         }
     }
 }
+
+fn checkpoint(log: &mut PartitionLog) -> i64 {
+    log.request_checkpoint();
+    sync(log).expect("synced");
+    let job = log.take_checkpoint().expect("captured");
+    let result = job.run();
+    log.finish_checkpoint(job, result).expect("written")
+}
+
+/// Appends until the next append must begin a segment, and makes everything durable.
+fn filled_to_the_brim(disk: &MemoryDisk) -> (PartitionLog, i64) {
+    let mut log = create(disk);
+    while log.bytes() + 600 < u64::from(config().segment_bytes) {
+        append(&mut log).expect("appended");
+    }
+    let recovery_point = checkpoint(&mut log);
+    assert_eq!(recovery_point, log.end_offset());
+    (log, recovery_point)
+}
+
+/// Found by a seed of the crash test: the process was killed between creating a segment and the first batch in it. After
+/// the restart nothing called for a sync of the directory, and a power cut took the segment with acknowledged records.
+#[test]
+fn a_segment_that_a_killed_process_created_keeps_its_name() {
+    for seed in 0..50 {
+        let disk = MemoryDisk::new(seed);
+        let (mut log, recovery_point) = filled_to_the_brim(&disk);
+        disk.cut_power_at(disk.operations() + 2);
+        append(&mut log).expect_err("the power goes off behind the creation");
+        disk.kill();
+        assert_eq!(files(&disk, ".log").len(), 2);
+        let (mut log, _) = open(&disk, false, recovery_point);
+        append_many(&mut log, 3);
+        sync(&mut log).expect("synced");
+        disk.power_cut();
+        let (log, _) = open(&disk, false, recovery_point);
+        check_records(&log, 0, recovery_point + 3);
+    }
+}
+
+/// Found by a seed of the crash test: a recovery cut torn bytes but did not sync the cut. The next segment began at the
+/// recovery point, so the one with the cut was not looked at again when a power cut had brought the bytes back.
+#[test]
+fn bytes_that_were_cut_do_not_come_back_unseen() {
+    for seed in 0..200 {
+        let disk = MemoryDisk::new(seed);
+        let (mut log, recovery_point) = filled_to_the_brim(&disk);
+        disk.cut_power_at(disk.operations() + 3);
+        // Larger segments for a moment: the torn batch goes to the full one.
+        log.set_config(LogConfig {
+            segment_bytes: 1 << 20,
+            ..config()
+        });
+        while append(&mut log).is_ok() {}
+        disk.power_cut();
+        let (mut log, _) = open(&disk, false, recovery_point);
+        disk.cut_power_at(disk.operations() + 3);
+        let _ = append(&mut log);
+        disk.power_cut();
+        let (log, _) = open(&disk, false, recovery_point);
+        check_records(&log, 0, log.end_offset());
+    }
+}

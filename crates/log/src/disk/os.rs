@@ -190,10 +190,13 @@ impl DiskFile for OsFile {
         if bytes <= length {
             return Ok(());
         }
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, length, bytes - length) {
-            // A file system without fallocate finds out about a lack of space at the write.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(error) => Err(error.into()),
+        loop {
+            match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, length, bytes - length) {
+                Err(Errno::INTR) => {}
+                // A file system without fallocate finds out about a lack of space at the write.
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
