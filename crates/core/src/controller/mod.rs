@@ -34,7 +34,7 @@ use ottla_wire::metadata_records::{
     producer_ids::ProducerIdsRecord,
 };
 use ottla_wire::primitives::Uuid;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::config::NodeConfig;
 use crate::image::error::ImageError;
@@ -235,7 +235,31 @@ impl Controller {
     }
 
     fn commit(&mut self, records: &RecordList, now: Timestamp) -> Result<(), ControllerError> {
-        self.write(records, Atomicity::AllOrNothing, now)
+        let before = self.image().clone();
+        self.write(records, Atomicity::AllOrNothing, now)?;
+        let changes = self.replay.take_changes();
+        for topic in &changes.topics_removed {
+            info!(topic = &*topic.name, id = %topic.id, "deleted topic");
+        }
+        for topic in changes
+            .topics_changed
+            .iter()
+            .filter_map(|id| self.image().topic_by_id(*id))
+        {
+            let partitions = topic.partitions.len();
+            match before.topic_by_id(topic.id) {
+                None => info!(topic = &*topic.name, id = %topic.id, partitions, "created topic"),
+                Some(known) if known.partitions.len() != partitions => {
+                    info!(topic = &*topic.name, partitions, "added partitions");
+                }
+                Some(_) => {}
+            }
+        }
+        for resource in &changes.configs_changed {
+            let kind = resource.resource_type;
+            info!(?kind, name = &*resource.name, "changed settings");
+        }
+        Ok(())
     }
 
     /// Creates topics, or only says whether it would.
