@@ -113,9 +113,9 @@ api_keys! {
     ListOffsets = 2: list_offsets::ListOffsetsRequest, served 1 to 11, "";
     Metadata = 3: metadata::MetadataRequest, served 0 to 13, "";
     OffsetCommit = 8: offset_commit::OffsetCommitRequest, served 2 to 10, "";
-    OffsetFetch = 9: offset_fetch::OffsetFetchRequest, served 1 to 10, "";
-    FindCoordinator = 10: find_coordinator::FindCoordinatorRequest, served 0 to 6, "";
-    JoinGroup = 11: join_group::JoinGroupRequest, served 0 to 9, "";
+    OffsetFetch = 9: offset_fetch::OffsetFetchRequest, served 1 to 10, "by name, too, offsets of an earlier topic of that name are not found";
+    FindCoordinator = 10: find_coordinator::FindCoordinatorRequest, served 0 to 6, "the answer waits until the coordinator is loaded; transactions and share groups have none and the answer says so";
+    JoinGroup = 11: join_group::JoinGroupRequest, served 0 to 9, "refused: duplicate protocol names, metadata above a quarter of max.message.bytes; an id given out leaves no record";
     Heartbeat = 12: heartbeat::HeartbeatRequest, served 0 to 4, "";
     LeaveGroup = 13: leave_group::LeaveGroupRequest, served 0 to 5, "";
     SyncGroup = 14: sync_group::SyncGroupRequest, served 0 to 5, "";

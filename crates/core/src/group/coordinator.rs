@@ -344,6 +344,9 @@ impl Coordinator {
             Err(poisoned) => PoisonError::into_inner(poisoned),
         };
         guard.stage = Stage::Unloaded;
+        for slot in std::mem::take(&mut guard.parked).into_values() {
+            slot.fill(Err(ErrorCode::CoordinatorNotAvailable));
+        }
         self.state.clear_poison();
         guard
     }
