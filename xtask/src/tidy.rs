@@ -51,7 +51,9 @@ pub fn run(root: &Path) -> Result<()> {
 
 /// The root of this repository.
 pub fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the repository")
 }
 
 pub fn check(root: &Path) -> Result<Vec<Complaint>> {
@@ -63,9 +65,11 @@ pub fn check(root: &Path) -> Result<Vec<Complaint>> {
     complaints.extend(heads(&sources));
     complaints.extend(long_functions(&sources));
     complaints.extend(machine_paths(root)?);
-    complaints.extend(docs::stale_pages().into_iter().map(|page| {
-        Complaint::Error(format!("{page} is stale: run cargo xtask docs"))
-    }));
+    complaints.extend(
+        docs::stale_pages()
+            .into_iter()
+            .map(|page| Complaint::Error(format!("{page} is stale: run cargo xtask docs"))),
+    );
     Ok(complaints)
 }
 
@@ -90,14 +94,23 @@ fn collect(root: &Path, folder: &Path, extension: &str, found: &mut Vec<Source>)
         .collect::<std::io::Result<_>>()?;
     entries.sort();
     for path in entries {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if path.is_dir() {
             if !matches!(name.as_str(), "target" | ".git" | "node_modules" | "venv") {
                 collect(root, &path, extension, found)?;
             }
         } else if path.extension().is_some_and(|found| found == extension) {
-            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            let relative = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let relative = path
+                .strip_prefix(root)
+                .unwrap_or(&path)
+                .to_string_lossy()
+                .into_owned();
             found.push(Source { path: relative, text });
         }
     }
@@ -109,7 +122,8 @@ fn edges(root: &Path) -> Result<Vec<Complaint>> {
     let mut complaints = Vec::new();
     for (name, may_use) in &allowed {
         let manifest = root.join("crates").join(name).join("Cargo.toml");
-        let text = fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
+        let text =
+            fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
         for used in ottla_dependencies(&text) {
             if !may_use.contains(&used.as_str()) {
                 complaints.push(Complaint::Error(format!(
@@ -121,7 +135,9 @@ fn edges(root: &Path) -> Result<Vec<Complaint>> {
     for entry in fs::read_dir(root.join("crates"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if !allowed.contains_key(name.as_str()) {
-            complaints.push(Complaint::Error(format!("crate {name} is not in the picture (xtask/src/tidy.rs, EDGES)")));
+            complaints.push(Complaint::Error(format!(
+                "crate {name} is not in the picture (xtask/src/tidy.rs, EDGES)"
+            )));
         }
     }
     Ok(complaints)
@@ -148,9 +164,13 @@ fn trail(sources: &[Source], what: &str) -> Vec<Complaint> {
     let mut lengths = Vec::new();
     for source in sources {
         for line in source.text.lines().take_while(|line| line.starts_with("//!")) {
-            let Some(rest) = line.strip_prefix(&marker) else { continue };
+            let Some(rest) = line.strip_prefix(&marker) else {
+                continue;
+            };
             let numbers = rest.split('.').next().unwrap_or_default();
-            let Some((at, of)) = numbers.split_once(" of ") else { continue };
+            let Some((at, of)) = numbers.split_once(" of ") else {
+                continue;
+            };
             if let (Ok(at), Ok(of)) = (at.parse(), of.parse::<usize>()) {
                 stops.insert(at, &source.path);
                 lengths.push(of);
@@ -165,7 +185,9 @@ fn trail(sources: &[Source], what: &str) -> Vec<Complaint> {
     if complete {
         return Vec::new();
     }
-    vec![Complaint::Error(format!("the trail «Life of a {what}» is not complete: {stops:?}"))]
+    vec![Complaint::Error(format!(
+        "the trail «Life of a {what}» is not complete: {stops:?}"
+    ))]
 }
 
 fn unfinished(sources: &[Source]) -> Vec<Complaint> {
@@ -173,7 +195,11 @@ fn unfinished(sources: &[Source]) -> Vec<Complaint> {
     for source in sources.iter().filter(|source| source.path != "xtask/src/tidy.rs") {
         for (number, line) in source.text.lines().enumerate() {
             if let Some(word) = UNFINISHED.iter().find(|word| line.contains(**word)) {
-                complaints.push(Complaint::Error(format!("{}:{}: {word}", source.path, number + 1)));
+                complaints.push(Complaint::Error(format!(
+                    "{}:{}: {word}",
+                    source.path,
+                    number + 1
+                )));
             }
         }
     }
@@ -184,13 +210,21 @@ fn heads(sources: &[Source]) -> Vec<Complaint> {
     sources
         .iter()
         .filter(|source| !source.text.starts_with("//"))
-        .map(|source| Complaint::Error(format!("{} does not say what it is in its first line", source.path)))
+        .map(|source| {
+            Complaint::Error(format!(
+                "{} does not say what it is in its first line",
+                source.path
+            ))
+        })
         .collect()
 }
 
 fn long_functions(sources: &[Source]) -> Vec<Complaint> {
     let mut complaints = Vec::new();
-    for source in sources.iter().filter(|source| !source.text.starts_with("// Generated")) {
+    for source in sources
+        .iter()
+        .filter(|source| !source.text.starts_with("// Generated"))
+    {
         let mut open: Option<(usize, &str, String)> = None;
         for (number, line) in source.text.lines().enumerate() {
             let indent = line.len() - line.trim_start().len();
@@ -208,7 +242,10 @@ fn long_functions(sources: &[Source]) -> Vec<Complaint> {
                     open = None;
                 }
             } else if line.contains("fn ") && line.ends_with('{') {
-                let name = line.split("fn ").nth(1).and_then(|rest| rest.split(['(', '<']).next());
+                let name = line
+                    .split("fn ")
+                    .nth(1)
+                    .and_then(|rest| rest.split(['(', '<']).next());
                 open = Some((number, name.unwrap_or("?"), format!("{}}}", " ".repeat(indent))));
             }
         }
@@ -227,12 +264,20 @@ fn machine_paths(root: &Path) -> Result<Vec<Complaint>> {
             }
         }
     }
-    let needles = [["/wo", "rk/"].concat(), ["/ro", "ot/"].concat(), ["/ho", "me/"].concat()];
+    let needles = [
+        ["/wo", "rk/"].concat(),
+        ["/ro", "ot/"].concat(),
+        ["/ho", "me/"].concat(),
+    ];
     let mut complaints = Vec::new();
     for source in &found {
         for (number, line) in source.text.lines().enumerate() {
             if let Some(needle) = needles.iter().find(|needle| line.contains(needle.as_str())) {
-                complaints.push(Complaint::Error(format!("{}:{}: {needle}…", source.path, number + 1)));
+                complaints.push(Complaint::Error(format!(
+                    "{}:{}: {needle}…",
+                    source.path,
+                    number + 1
+                )));
             }
         }
     }
@@ -244,19 +289,28 @@ mod tests {
     use super::*;
 
     fn source(path: &str, text: &str) -> Source {
-        Source { path: path.into(), text: text.into() }
+        Source {
+            path: path.into(),
+            text: text.into(),
+        }
     }
 
     #[test]
     fn the_repository_keeps_its_own_rules() {
         let complaints = check(repository()).unwrap();
-        let errors: Vec<_> = complaints.iter().filter(|found| matches!(found, Complaint::Error(_))).collect();
+        let errors: Vec<_> = complaints
+            .iter()
+            .filter(|found| matches!(found, Complaint::Error(_)))
+            .collect();
         assert!(errors.is_empty(), "{errors:#?}");
     }
 
     #[test]
     fn a_trail_with_a_gap_is_found() {
-        let whole = [source("a", "//! Life of a walk, 1 of 2. x"), source("b", "//! Life of a walk, 2 of 2. x")];
+        let whole = [
+            source("a", "//! Life of a walk, 1 of 2. x"),
+            source("b", "//! Life of a walk, 2 of 2. x"),
+        ];
         assert!(trail(&whole, "walk").is_empty());
         assert_eq!(trail(&whole[..1], "walk").len(), 1);
         assert_eq!(trail(&[], "walk").len(), 1);
@@ -264,7 +318,8 @@ mod tests {
 
     #[test]
     fn edges_are_read_from_dependencies_only() {
-        let manifest = "[dependencies]\nottla-wire.workspace = true\n[dev-dependencies]\nottla-core = \"1\"\n";
+        let manifest =
+            "[dependencies]\nottla-wire.workspace = true\n[dev-dependencies]\nottla-core = \"1\"\n";
         assert_eq!(ottla_dependencies(manifest), ["wire"]);
     }
 

@@ -55,7 +55,10 @@ impl LogDirectory {
 
     /// Where compaction of a log goes on; what was cleaned already may be cleaned again.
     pub fn cleaned_offset(&self, topic: &str, index: i32) -> i64 {
-        self.cleaned.get(&(topic.to_string(), index)).copied().unwrap_or(0)
+        self.cleaned
+            .get(&(topic.to_string(), index))
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Opens a partition's log, creating its directory if there is none.

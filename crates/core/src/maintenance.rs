@@ -109,7 +109,8 @@ fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Resul
         warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot read timestamps for compaction");
     }
     let (first_dirty, high_watermark) = (partition.first_dirty_offset(), view.offsets.high_watermark);
-    let Some(mut job) = partition.with_log(|log| log.plan_compaction(now.0, first_dirty, high_watermark)) else {
+    let Some(mut job) = partition.with_log(|log| log.plan_compaction(now.0, first_dirty, high_watermark))
+    else {
         return Ok(());
     };
     let outcome = job.run(map_bytes_max).and_then(|()| {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use ottla_log::LogError;
 use ottla_log::directory::{LOCK_FILE, write_clean_shutdown};
-use ottla_log::disk::{Disk, DirectoryLock};
+use ottla_log::disk::{DirectoryLock, Disk};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
@@ -20,8 +20,8 @@ use crate::controller::{Controller, ControllerError};
 use crate::dispatch::dispatch;
 use crate::executor::Executor;
 use crate::fetch::session::FetchSessions;
-use crate::handlers::api_versions;
 use crate::group::Groups;
+use crate::handlers::api_versions;
 use crate::image::MetadataImage;
 use crate::image::topics::TopicImage;
 use crate::log_directory::{CheckpointOffsets, LogDirectory};
@@ -33,14 +33,16 @@ use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
 use crate::time::{Clock, Moment};
 
-
 /// Why a broker cannot start, or did not stop cleanly.
 #[derive(Clone, Debug)]
 pub enum StartError {
     Controller(ControllerError),
     Log(LogError),
     /// Another process uses the directory, or it cannot be written to.
-    Lock { path: String, problem: String },
+    Lock {
+        path: String,
+        problem: String,
+    },
 }
 
 impl fmt::Display for StartError {
@@ -189,8 +191,12 @@ impl Node {
         partitions::follow(self, &old, &image);
         self.image.store(image.clone());
         let is_gone = |topic: &&Arc<TopicImage>| image.topic_by_id(topic.id).is_none();
-        let gone: Vec<(&str, Uuid)> =
-            old.topics.iter().filter(is_gone).map(|topic| (&*topic.name, topic.id)).collect();
+        let gone: Vec<(&str, Uuid)> = old
+            .topics
+            .iter()
+            .filter(is_gone)
+            .map(|topic| (&*topic.name, topic.id))
+            .collect();
         if !gone.is_empty() {
             self.groups.on_topics_deleted(self, &gone);
         }
@@ -241,7 +247,9 @@ impl Node {
                 offsets.log_starts.insert(key.clone(), found.start);
             }
             if partition.first_dirty_offset() > 0 {
-                offsets.cleaned.insert(key.clone(), partition.first_dirty_offset());
+                offsets
+                    .cleaned
+                    .insert(key.clone(), partition.first_dirty_offset());
             }
             offsets
                 .recovery_points
@@ -286,7 +294,9 @@ fn lock_directories(disk: &dyn Disk, config: &NodeConfig) -> Result<Vec<Box<dyn 
     }
     let mut locks = Vec::with_capacity(paths.len());
     for path in paths {
-        let lock = disk.create_directories(path).and_then(|()| disk.lock(&path.join(LOCK_FILE)));
+        let lock = disk
+            .create_directories(path)
+            .and_then(|()| disk.lock(&path.join(LOCK_FILE)));
         locks.push(lock.map_err(|error| StartError::Lock {
             path: path.display().to_string(),
             problem: match error.kind() {

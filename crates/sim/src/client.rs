@@ -5,10 +5,14 @@ use std::collections::VecDeque;
 use ottla_log::disk::memory::Random;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
-use ottla_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse};
+use ottla_wire::messages::create_topics::{
+    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
+};
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
-use ottla_wire::messages::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
+use ottla_wire::messages::produce::{
+    PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
+};
 use ottla_wire::primitives::Reader;
 use ottla_wire::records::batch;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
@@ -29,7 +33,10 @@ const IN_FLIGHT_MAX: usize = 5;
 /// Creates the topic if it is not there; false when the broker went down meanwhile.
 pub fn create_topic(world: &mut World, partition_count: i32) -> bool {
     // Segments far smaller than users may ask for, so that a short run closes many.
-    let segment_bytes = CreatableTopicConfig { name: "internal.segment.bytes", value: Some("4096") };
+    let segment_bytes = CreatableTopicConfig {
+        name: "internal.segment.bytes",
+        value: Some("4096"),
+    };
     let topic = CreatableTopic {
         name: TOPIC,
         num_partitions: partition_count,
@@ -37,16 +44,25 @@ pub fn create_topic(world: &mut World, partition_count: i32) -> bool {
         configs: vec![segment_bytes],
         ..Default::default()
     };
-    let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 10_000, ..Default::default() };
+    let request = CreateTopicsRequest {
+        topics: vec![topic],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
     let mut body = Vec::new();
     request.encode(&mut body, CREATE_TOPICS_VERSION);
     let Outcome::Answer(answer) = world.complete(ApiKey::CreateTopics, CREATE_TOPICS_VERSION, &body) else {
         return false;
     };
-    let response = CreateTopicsResponse::decode(&mut Reader::new(&answer), CREATE_TOPICS_VERSION).expect("decodes");
+    let response =
+        CreateTopicsResponse::decode(&mut Reader::new(&answer), CREATE_TOPICS_VERSION).expect("decodes");
     let code = response.topics[0].error_code;
     let is_there = [ErrorCode::None.code(), ErrorCode::TopicAlreadyExists.code()].contains(&code);
-    assert!(is_there || !world.disk.has_power(), "seed {}: CreateTopics answered {code}", world.seed);
+    assert!(
+        is_there || !world.disk.has_power(),
+        "seed {}: CreateTopics answered {code}",
+        world.seed
+    );
     is_there
 }
 
@@ -101,9 +117,15 @@ impl Producer {
             return;
         }
         let count = 1 + random.below(4);
-        let values = (0..count).map(|nth| format!("{}:{}", self.number, self.next_value + nth)).collect();
+        let values = (0..count)
+            .map(|nth| format!("{}:{}", self.number, self.next_value + nth))
+            .collect();
         self.next_value += count;
-        lane.unacknowledged.push_back(Sent { base_sequence: lane.next_sequence, values, call: None });
+        lane.unacknowledged.push_back(Sent {
+            base_sequence: lane.next_sequence,
+            values,
+            call: None,
+        });
         lane.next_sequence += count as i32;
     }
 
@@ -112,7 +134,9 @@ impl Producer {
         if !world.is_running() {
             return;
         }
-        let Some(identity) = self.identity.or_else(|| init_producer_id(world)) else { return };
+        let Some(identity) = self.identity.or_else(|| init_producer_id(world)) else {
+            return;
+        };
         self.identity = Some(identity);
         for (index, lane) in self.partitions.iter_mut().enumerate() {
             lane.take_answers(index as i32, world, oracle);
@@ -136,7 +160,11 @@ impl Lane {
                 Some(Ok(base_offset)) => oracle.acknowledged(index, base_offset, &sent.values),
                 Some(Err(error)) => {
                     let is_expected = error.is_retriable() || !world.disk.has_power() || failed;
-                    assert!(is_expected, "seed {}: partition {index} answered {error:?}", world.seed);
+                    assert!(
+                        is_expected,
+                        "seed {}: partition {index} answered {error:?}",
+                        world.seed
+                    );
                     failed = true;
                     sent.call = None;
                     keeps.push_back(sent);
@@ -159,17 +187,45 @@ impl Lane {
     }
 }
 
+/// Produces one record with `acks=all`, without idempotence, and says where it went.
+pub fn produce_once(world: &mut World, index: i32, value: &str) -> Result<i64, ErrorCode> {
+    let nobody = Identity {
+        producer_id: -1,
+        producer_epoch: -1,
+    };
+    let sent = Sent {
+        base_sequence: -1,
+        values: vec![value.to_string()],
+        call: None,
+    };
+    match world.complete(
+        ApiKey::Produce,
+        PRODUCE_VERSION,
+        &produce_request(index, nobody, &sent),
+    ) {
+        Outcome::Answer(answer) => produced(&answer),
+        Outcome::Lost(_) => Err(ErrorCode::NetworkException),
+    }
+}
+
 fn init_producer_id(world: &mut World) -> Option<Identity> {
-    let request = InitProducerIdRequest { transactional_id: None, transaction_timeout_ms: 60_000, ..Default::default() };
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: 60_000,
+        ..Default::default()
+    };
     let mut body = Vec::new();
     request.encode(&mut body, INIT_PRODUCER_ID_VERSION);
-    let Outcome::Answer(answer) = world.complete(ApiKey::InitProducerId, INIT_PRODUCER_ID_VERSION, &body) else {
+    let Outcome::Answer(answer) = world.complete(ApiKey::InitProducerId, INIT_PRODUCER_ID_VERSION, &body)
+    else {
         return None;
     };
     let version = INIT_PRODUCER_ID_VERSION;
     let response = InitProducerIdResponse::decode(&mut Reader::new(&answer), version).expect("decodes");
-    (response.error_code == 0)
-        .then_some(Identity { producer_id: response.producer_id, producer_epoch: response.producer_epoch })
+    (response.error_code == 0).then_some(Identity {
+        producer_id: response.producer_id,
+        producer_epoch: response.producer_epoch,
+    })
 }
 
 fn produce_request(index: i32, identity: Identity, sent: &Sent) -> Vec<u8> {
@@ -183,10 +239,21 @@ fn produce_request(index: i32, identity: Identity, sent: &Sent) -> Vec<u8> {
         builder.append(1_790_000_000_000, None, Some(value.as_bytes()), &[]);
     }
     let records = builder.finish();
-    let partition = PartitionProduceData { index, records: Some(&records) };
-    let topic = TopicProduceData { name: TOPIC, partition_data: vec![partition], ..Default::default() };
-    let request =
-        ProduceRequest { transactional_id: None, acks: -1, timeout_ms: 30_000, topic_data: vec![topic] };
+    let partition = PartitionProduceData {
+        index,
+        records: Some(&records),
+    };
+    let topic = TopicProduceData {
+        name: TOPIC,
+        partition_data: vec![partition],
+        ..Default::default()
+    };
+    let request = ProduceRequest {
+        transactional_id: None,
+        acks: -1,
+        timeout_ms: 30_000,
+        topic_data: vec![topic],
+    };
     let mut body = Vec::new();
     request.encode(&mut body, PRODUCE_VERSION);
     body
@@ -211,15 +278,30 @@ pub fn read_to_end(world: &mut World, index: i32, mut offset: i64) -> Option<Vec
             partition_max_bytes: 2_000,
             ..Default::default()
         };
-        let topic = FetchTopic { topic: TOPIC, partitions: vec![partition], ..Default::default() };
-        let request =
-            FetchRequest { max_wait_ms: 0, min_bytes: 1, max_bytes: 4_000, topics: vec![topic], ..Default::default() };
+        let topic = FetchTopic {
+            topic: TOPIC,
+            partitions: vec![partition],
+            ..Default::default()
+        };
+        let request = FetchRequest {
+            max_wait_ms: 0,
+            min_bytes: 1,
+            max_bytes: 4_000,
+            topics: vec![topic],
+            ..Default::default()
+        };
         let mut body = Vec::new();
         request.encode(&mut body, FETCH_VERSION);
-        let Outcome::Answer(answer) = world.complete(ApiKey::Fetch, FETCH_VERSION, &body) else { return None };
+        let Outcome::Answer(answer) = world.complete(ApiKey::Fetch, FETCH_VERSION, &body) else {
+            return None;
+        };
         let response = FetchResponse::decode(&mut Reader::new(&answer), FETCH_VERSION).expect("decodes");
         let found = &response.responses[0].partitions[0];
-        assert_eq!(found.error_code, 0, "seed {}: fetch of partition {index} at {offset}", world.seed);
+        assert_eq!(
+            found.error_code, 0,
+            "seed {}: fetch of partition {index} at {offset}",
+            world.seed
+        );
         let before = offset;
         for batch in batch::batches(found.records.unwrap_or_default()) {
             // The last batch may be cut by the limit; it comes whole next time.
@@ -237,6 +319,10 @@ pub fn read_to_end(world: &mut World, index: i32, mut offset: i64) -> Option<Vec
         if offset >= found.high_watermark {
             return Some(records);
         }
-        assert!(offset > before, "seed {}: fetch of partition {index} at {offset} stands still", world.seed);
+        assert!(
+            offset > before,
+            "seed {}: fetch of partition {index} at {offset} stands still",
+            world.seed
+        );
     }
 }

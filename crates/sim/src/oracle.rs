@@ -17,11 +17,17 @@ struct Promises {
 
 impl Oracle {
     pub fn new(seed: u64) -> Oracle {
-        Oracle { seed, partitions: BTreeMap::new() }
+        Oracle {
+            seed,
+            partitions: BTreeMap::new(),
+        }
     }
 
     pub fn acknowledged_count(&self) -> usize {
-        self.partitions.values().map(|promises| promises.acknowledged.len()).sum()
+        self.partitions
+            .values()
+            .map(|promises| promises.acknowledged.len())
+            .sum()
     }
 
     /// A batch was acknowledged with `acks=all` at `base_offset`.
@@ -57,7 +63,11 @@ impl Oracle {
             );
         }
         let values: BTreeSet<&String> = found.values().collect();
-        assert_eq!(values.len(), found.len(), "seed {seed}: partition {partition} holds a record twice");
+        assert_eq!(
+            values.len(),
+            found.len(),
+            "seed {seed}: partition {partition} holds a record twice"
+        );
         self.check_order(partition, &found);
         self.partitions.entry(partition).or_default().seen = found;
     }
@@ -69,7 +79,11 @@ impl Oracle {
             let (producer, number) = value.split_once(':').expect("values are producer:number");
             let number: u64 = number.parse().expect("values are producer:number");
             if let Some(before) = last.insert(producer, number) {
-                assert!(before < number, "seed {}: {producer}:{number} lies behind {before} in {partition}", self.seed);
+                assert!(
+                    before < number,
+                    "seed {}: {producer}:{number} lies behind {before} in {partition}",
+                    self.seed
+                );
             }
         }
     }

@@ -39,7 +39,11 @@ impl SimExecutor {
 
     fn pick(&self, random: &mut Random) -> Option<Task> {
         let mut lists = self.lists.lock().expect("nothing panics under this lock");
-        let counts = [lists.syncs.len(), lists.cold_reads.len(), usize::from(!lists.control.is_empty())];
+        let counts = [
+            lists.syncs.len(),
+            lists.cold_reads.len(),
+            usize::from(!lists.control.is_empty()),
+        ];
         let mut chosen = random.below(counts.iter().sum::<usize>() as u64) as usize;
         if counts.iter().sum::<usize>() == 0 {
             return None;
@@ -57,15 +61,27 @@ impl SimExecutor {
 
 impl Executor for SimExecutor {
     fn sync(&self, partition: Arc<Partition>) {
-        self.lists.lock().expect("nothing panics under this lock").syncs.push(partition);
+        self.lists
+            .lock()
+            .expect("nothing panics under this lock")
+            .syncs
+            .push(partition);
     }
 
     fn cold_read(&self, job: Job) {
-        self.lists.lock().expect("nothing panics under this lock").cold_reads.push(job);
+        self.lists
+            .lock()
+            .expect("nothing panics under this lock")
+            .cold_reads
+            .push(job);
     }
 
     fn control(&self, job: Job) {
-        self.lists.lock().expect("nothing panics under this lock").control.push_back(job);
+        self.lists
+            .lock()
+            .expect("nothing panics under this lock")
+            .control
+            .push_back(job);
     }
 
     fn deadline_changed(&self) {

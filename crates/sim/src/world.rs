@@ -74,7 +74,11 @@ impl World {
     pub fn new(seed: u64, properties: &[(&str, &str)]) -> World {
         let mut all = BTreeMap::new();
         all.insert("log.dirs".to_string(), LOG_DIRECTORY.to_string());
-        all.extend(properties.iter().map(|(key, value)| (key.to_string(), value.to_string())));
+        all.extend(
+            properties
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string())),
+        );
         World {
             seed,
             random: Random::new(seed),
@@ -102,7 +106,11 @@ impl World {
         let node = match Node::open(config, self.disk.shared(), self.clock.clone()) {
             Ok(node) => Arc::new(node),
             Err(error) => {
-                assert!(!self.disk.has_power(), "seed {}: the broker does not start: {error}", self.seed);
+                assert!(
+                    !self.disk.has_power(),
+                    "seed {}: the broker does not start: {error}",
+                    self.seed
+                );
                 self.disk.power_cut();
                 return false;
             }
@@ -116,7 +124,11 @@ impl World {
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
         };
-        self.running = Some(Running { node, executor, connection });
+        self.running = Some(Running {
+            node,
+            executor,
+            connection,
+        });
         true
     }
 
@@ -137,7 +149,11 @@ impl World {
         if let Some(running) = self.running.take() {
             while running.executor.run_one(&running.node, &mut self.random) {}
             let stopped = running.node.close();
-            assert!(stopped.is_ok() || !self.disk.has_power(), "seed {}: {stopped:?}", self.seed);
+            assert!(
+                stopped.is_ok() || !self.disk.has_power(),
+                "seed {}: {stopped:?}",
+                self.seed
+            );
         }
     }
 
@@ -184,7 +200,9 @@ impl World {
                 panic!("seed {}: the broker closed the connection: {reason}", self.seed);
             }
             CallState::Pending(pending) => {
-                let is_due = pending.deadline().is_some_and(|deadline| self.clock.moment() >= deadline);
+                let is_due = pending
+                    .deadline()
+                    .is_some_and(|deadline| self.clock.moment() >= deadline);
                 if !call.woken.0.swap(false, Ordering::AcqRel) && !is_due {
                     return None;
                 }
@@ -201,8 +219,14 @@ impl World {
     /// Lets the broker's threads do one thing and time pass; false when there was nothing to do.
     pub fn step(&mut self) -> bool {
         self.clock.advance(self.random.below(2_000));
-        let Some(running) = &self.running else { return false };
-        if running.node.next_deadline().is_some_and(|deadline| deadline <= self.clock.moment()) {
+        let Some(running) = &self.running else {
+            return false;
+        };
+        if running
+            .node
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= self.clock.moment())
+        {
             running.node.on_deadline(self.clock.moment());
         }
         if self.random.one_in(50) {

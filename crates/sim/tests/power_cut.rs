@@ -11,7 +11,11 @@ const PRODUCER_COUNT: u64 = 3;
 const SEEDS_BY_DEFAULT: u64 = 300;
 
 fn for_each_seed(run: impl Fn(u64)) {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse().expect("a number"))
+    };
     match number("OTTLA_SIM_SEED") {
         Some(seed) => run(seed),
         None => (0..number("OTTLA_SIM_SEEDS").unwrap_or(SEEDS_BY_DEFAULT)).for_each(run),
@@ -43,8 +47,9 @@ fn read_all(world: &mut World, oracle: &mut Oracle) {
 fn run(seed: u64, properties: &[(&str, &str)], hurt: impl Fn(&mut World)) {
     let mut world = World::new(seed, properties);
     let mut oracle = Oracle::new(seed);
-    let mut producers: Vec<Producer> =
-        (0..PRODUCER_COUNT).map(|number| Producer::new(number, PARTITION_COUNT)).collect();
+    let mut producers: Vec<Producer> = (0..PRODUCER_COUNT)
+        .map(|number| Producer::new(number, PARTITION_COUNT))
+        .collect();
     for step in 0..400 {
         start(&mut world);
         for producer in &mut producers {
@@ -66,15 +71,23 @@ fn run(seed: u64, properties: &[(&str, &str)], hurt: impl Fn(&mut World)) {
     let mut turns = 0;
     while !producers.iter().all(Producer::is_idle) {
         start(&mut world);
-        producers.iter_mut().for_each(|producer| producer.turn(&mut world, &mut oracle));
+        producers
+            .iter_mut()
+            .for_each(|producer| producer.turn(&mut world, &mut oracle));
         world.step();
         turns += 1;
-        assert!(turns < 100_000, "seed {seed}: the producers never get their answers");
+        assert!(
+            turns < 100_000,
+            "seed {seed}: the producers never get their answers"
+        );
     }
     read_all(&mut world, &mut oracle);
     world.stop();
     read_all(&mut world, &mut oracle);
-    assert!(oracle.acknowledged_count() > 100, "seed {seed}: the simulation did next to nothing");
+    assert!(
+        oracle.acknowledged_count() > 100,
+        "seed {seed}: the simulation did next to nothing"
+    );
 }
 
 #[test]

@@ -324,7 +324,9 @@ impl Coordinator {
     /// Drops the machine. The log tells the next one what really happened.
     fn fail(&self, node: &Node, state: &mut State) {
         let loaded = state.loaded.unwrap_or(node.clock.moment());
-        state.stage = Stage::Failed { retry: loaded.after_ms(RELOAD_INTERVAL_MS) };
+        state.stage = Stage::Failed {
+            retry: loaded.after_ms(RELOAD_INTERVAL_MS),
+        };
         for slot in std::mem::take(&mut state.parked).into_values() {
             slot.fill(Err(ErrorCode::CoordinatorNotAvailable));
         }

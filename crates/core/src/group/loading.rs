@@ -195,7 +195,10 @@ mod tests {
 
     /// Where it comes from: `golden/README.md`.
     const KAFKA_SEGMENT: &[u8] = include_bytes!("golden/kafka-4.3.0-consumer-offsets.log");
-    const NOW: Now = Now { moment: Moment(1), timestamp: Timestamp(1_795_000_000_000) };
+    const NOW: Now = Now {
+        moment: Moment(1),
+        timestamp: Timestamp(1_795_000_000_000),
+    };
 
     fn load(bytes: &[u8]) -> Result<(Machine, Replayed), LoadError> {
         let mut machine = Machine::new(Arc::new(GroupConfig::default()), 0);
@@ -211,14 +214,26 @@ mod tests {
 
     fn check_offsets(group_id: &str, expected: &[(&str, i32, i64, i32, &str)]) {
         let (mut machine, _) = load(KAFKA_SEGMENT).unwrap();
-        let fetch = OffsetFetchRequest { group_id, topics: None, require_stable: true };
-        let GroupReply::OffsetFetch(topics) = ask(&mut machine, GroupRequest::OffsetFetch(fetch)) else { panic!() };
+        let fetch = OffsetFetchRequest {
+            group_id,
+            topics: None,
+            require_stable: true,
+        };
+        let GroupReply::OffsetFetch(topics) = ask(&mut machine, GroupRequest::OffsetFetch(fetch)) else {
+            panic!()
+        };
         let found: Vec<_> = topics
             .iter()
             .flat_map(|topic| topic.partitions.iter().map(move |found| (topic, found)))
             .map(|(topic, found)| {
                 assert_eq!(found.error, ErrorCode::None);
-                (&*topic.name, found.partition, found.offset, found.leader_epoch, &*found.metadata)
+                (
+                    &*topic.name,
+                    found.partition,
+                    found.offset,
+                    found.leader_epoch,
+                    &*found.metadata,
+                )
             })
             .collect();
         assert_eq!(found, expected, "{group_id}");
@@ -226,7 +241,10 @@ mod tests {
 
     #[test]
     fn offsets_that_apache_kafka_wrote_are_what_apache_kafka_answers() {
-        check_offsets("classic-left", &[("orders", 0, 3, 0, "note"), ("orders", 1, 4, -1, "")]);
+        check_offsets(
+            "classic-left",
+            &[("orders", 0, 3, 0, "note"), ("orders", 1, 4, -1, "")],
+        );
         check_offsets("classic-static", &[("orders", 0, 5, -1, "")]);
         check_offsets("simple", &[("orders", 1, 2, -1, "")]);
         check_offsets("kip848-left", &[("orders", 0, 1, -1, "")]);
@@ -239,9 +257,13 @@ mod tests {
     fn groups_that_apache_kafka_wrote_are_found_in_their_state() {
         let (mut machine, replayed) = load(KAFKA_SEGMENT).unwrap();
         assert_eq!(replayed.skipped, 0);
-        let GroupReply::List(groups) = ask(&mut machine, GroupRequest::List(ListRequest::default())) else { panic!() };
-        let found: Vec<_> =
-            groups.iter().map(|group| format!("{} {} {}", group.group_id, group.state, group.group_type)).collect();
+        let GroupReply::List(groups) = ask(&mut machine, GroupRequest::List(ListRequest::default())) else {
+            panic!()
+        };
+        let found: Vec<_> = groups
+            .iter()
+            .map(|group| format!("{} {} {}", group.group_id, group.state, group.group_type))
+            .collect();
         let expected = [
             "classic-left Empty classic",
             "classic-static Stable classic",
@@ -256,12 +278,16 @@ mod tests {
     #[test]
     fn a_static_member_of_apache_kafka_goes_on_heartbeating() {
         let (mut machine, _) = load(KAFKA_SEGMENT).unwrap();
-        let GroupReply::Describe(groups) = ask(&mut machine, GroupRequest::Describe(vec!["classic-static"])) else {
+        let GroupReply::Describe(groups) = ask(&mut machine, GroupRequest::Describe(vec!["classic-static"]))
+        else {
             panic!()
         };
         let member = &groups[0].members[0];
         assert_eq!(member.group_instance_id.as_deref(), Some("instance-1"));
-        assert_eq!((&*groups[0].protocol, &*member.client_host), ("range", "/127.0.0.1"));
+        assert_eq!(
+            (&*groups[0].protocol, &*member.client_host),
+            ("range", "/127.0.0.1")
+        );
         let heartbeat = MemberRequest {
             group_id: "classic-static",
             generation_id: 1,
@@ -278,9 +304,16 @@ mod tests {
     fn classic_records_are_written_byte_for_byte_as_apache_kafka_writes_them() {
         let mut compared = 0;
         for batch in batches(KAFKA_SEGMENT).map(Result::unwrap) {
-            for record in batch.records().map(Result::unwrap).filter(|_| !batch.header.is_control()) {
+            for record in batch
+                .records()
+                .map(Result::unwrap)
+                .filter(|_| !batch.header.is_control())
+            {
                 let (mut key, mut value) = (Vec::new(), Vec::new());
-                match GroupRecord::decode(record.key.unwrap(), record.value).unwrap().unwrap() {
+                match GroupRecord::decode(record.key.unwrap(), record.value)
+                    .unwrap()
+                    .unwrap()
+                {
                     GroupRecord::Foreign { .. } => continue,
                     classic => assert_eq!(classic.encode(&mut key, &mut value), record.value, "{classic:?}"),
                 }
@@ -295,6 +328,9 @@ mod tests {
     fn a_damaged_batch_leaves_the_partition_without_a_coordinator() {
         let mut damaged = KAFKA_SEGMENT.to_vec();
         damaged[200] ^= 1;
-        assert!(matches!(load(&damaged), Err(LoadError::Batch(BatchError::Checksum { .. }))));
+        assert!(matches!(
+            load(&damaged),
+            Err(LoadError::Batch(BatchError::Checksum { .. }))
+        ));
     }
 }

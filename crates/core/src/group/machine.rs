@@ -11,10 +11,10 @@ use ottla_wire::primitives::Uuid;
 
 use crate::time::Moment;
 
+use super::classic::{Group, GroupState};
 use super::commits;
 use super::config::GroupConfig;
 use super::foreign::ForeignKind;
-use super::classic::{Group, GroupState};
 use super::join;
 use super::record::GroupRecord;
 use super::reply::{

@@ -23,15 +23,16 @@ use ottla_wire::messages::offset_delete::{
     OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic, OffsetDeleteResponse,
 };
 use ottla_wire::messages::offset_fetch::{
-    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics, OffsetFetchResponse,
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+    OffsetFetchResponse,
 };
 use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse};
 use ottla_wire::primitives::{Reader, Uuid};
 
 use crate::config::NodeConfig;
-use crate::executor::{Executor, Job};
 use crate::controller::service;
 use crate::controller::topics::{NewTopic, TopicToDelete};
+use crate::executor::{Executor, Job};
 use crate::node::Node;
 use crate::partition::Partition;
 use crate::reply::{Handled, PendingReply, ReplyBuffer};
@@ -89,15 +90,14 @@ struct Broker {
 
 impl Broker {
     fn start(disk: &MemoryDisk) -> Broker {
-        let properties: BTreeMap<String, String> =
-            [
-                ("log.dirs", DIRECTORY),
-                ("node.id", "1"),
-                ("offsets.topic.num.partitions", "2"),
-                ("group.initial.rebalance.delay.ms", "0"),
-            ]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into();
+        let properties: BTreeMap<String, String> = [
+            ("log.dirs", DIRECTORY),
+            ("node.id", "1"),
+            ("offsets.topic.num.partitions", "2"),
+            ("group.initial.rebalance.delay.ms", "0"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
         let config = NodeConfig::from_properties(&properties, [5; 4]).unwrap();
         let clock = Arc::new(TestClock::default());
         let node = Node::open(config, disk.shared(), clock.clone()).unwrap();
@@ -110,7 +110,12 @@ impl Broker {
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
         };
-        Broker { node, executor, clock, connection }
+        Broker {
+            node,
+            executor,
+            clock,
+            connection,
+        }
     }
 
     /// A first start: the topic `t` and the offsets topic exist afterwards.
@@ -130,7 +135,11 @@ impl Broker {
 
     fn find_coordinator(&self) -> ErrorCode {
         let mut body = Vec::new();
-        FindCoordinatorRequest { coordinator_keys: vec![GROUP], ..Default::default() }.encode(&mut body, 4);
+        FindCoordinatorRequest {
+            coordinator_keys: vec![GROUP],
+            ..Default::default()
+        }
+        .encode(&mut body, 4);
         decode(&self.ask(ApiKey::FindCoordinator, 4, &body), |reader| {
             error(FindCoordinatorResponse::decode(reader, 4).unwrap().coordinators[0].error_code)
         })
@@ -149,7 +158,9 @@ impl Broker {
                 return;
             }
             jobs.into_iter().for_each(|job| job(&self.node));
-            syncs.into_iter().for_each(|partition| partition.run_sync(&self.node));
+            syncs
+                .into_iter()
+                .for_each(|partition| partition.run_sync(&self.node));
         }
     }
 
@@ -171,7 +182,10 @@ impl Broker {
         let mut reply = ReplyBuffer::default();
         match self.node.handle(&request, &mut reply) {
             Handled::Replied => Sent { pending: None, reply },
-            Handled::Pending(pending) => Sent { pending: Some(pending), reply },
+            Handled::Pending(pending) => Sent {
+                pending: Some(pending),
+                reply,
+            },
             Handled::NoReply => panic!("every group request has a reply"),
             Handled::Close(reason) => panic!("{api_key} {api_version}: {reason}"),
         }
@@ -191,7 +205,11 @@ impl Broker {
     }
 
     fn commit(&self, offset: i64) -> Sent {
-        self.send(ApiKey::OffsetCommit, 9, &commit_body(9, Uuid::ZERO, ("", -1), offset))
+        self.send(
+            ApiKey::OffsetCommit,
+            9,
+            &commit_body(9, Uuid::ZERO, ("", -1), offset),
+        )
     }
 
     fn fetch(&self) -> (i64, ErrorCode) {
@@ -199,14 +217,23 @@ impl Broker {
         decode(&bytes, |reader| {
             let response = OffsetFetchResponse::decode(reader, 9).unwrap();
             let group = &response.groups[0];
-            let offset = group.topics.first().map_or(-1, |topic| topic.partitions[0].committed_offset);
+            let offset = group
+                .topics
+                .first()
+                .map_or(-1, |topic| topic.partitions[0].committed_offset);
             (offset, error(group.error_code))
         })
     }
 
     fn heartbeat(&self, member_id: &str) -> ErrorCode {
         let mut body = Vec::new();
-        HeartbeatRequest { group_id: GROUP, generation_id: 1, member_id, group_instance_id: None }.encode(&mut body, 4);
+        HeartbeatRequest {
+            group_id: GROUP,
+            generation_id: 1,
+            member_id,
+            group_instance_id: None,
+        }
+        .encode(&mut body, 4);
         decode(&self.ask(ApiKey::Heartbeat, 4, &body), |reader| {
             error(HeartbeatResponse::decode(reader, 4).unwrap().error_code)
         })
@@ -214,9 +241,15 @@ impl Broker {
 
     fn member_count(&self) -> usize {
         let mut body = Vec::new();
-        DescribeGroupsRequest { groups: vec![GROUP], ..Default::default() }.encode(&mut body, 5);
+        DescribeGroupsRequest {
+            groups: vec![GROUP],
+            ..Default::default()
+        }
+        .encode(&mut body, 5);
         decode(&self.ask(ApiKey::DescribeGroups, 5, &body), |reader| {
-            DescribeGroupsResponse::decode(reader, 5).unwrap().groups[0].members.len()
+            DescribeGroupsResponse::decode(reader, 5).unwrap().groups[0]
+                .members
+                .len()
         })
     }
 }
@@ -246,7 +279,12 @@ impl Sent {
 }
 
 fn new_topic() -> NewTopic {
-    NewTopic { name: "t".to_owned(), partition_count: 2, replication_factor: 1, ..NewTopic::default() }
+    NewTopic {
+        name: "t".to_owned(),
+        partition_count: 2,
+        replication_factor: 1,
+        ..NewTopic::default()
+    }
 }
 
 fn error(code: i16) -> ErrorCode {
@@ -298,10 +336,16 @@ fn fetch_body(version: i16, topic_id: Uuid) -> Vec<u8> {
         ..Default::default()
     };
     let request = match version {
-        8.. => OffsetFetchRequest { groups: vec![group], ..Default::default() },
+        8.. => OffsetFetchRequest {
+            groups: vec![group],
+            ..Default::default()
+        },
         _ => OffsetFetchRequest {
             group_id: GROUP,
-            topics: Some(vec![OffsetFetchRequestTopic { name: "t", partition_indexes: vec![0] }]),
+            topics: Some(vec![OffsetFetchRequestTopic {
+                name: "t",
+                partition_indexes: vec![0],
+            }]),
             ..Default::default()
         },
     };
@@ -321,7 +365,10 @@ fn join_body_of(group_id: &str, version: i16, member_id: &str) -> Vec<u8> {
         rebalance_timeout_ms: if version == 0 { -1 } else { 60_000 },
         member_id,
         protocol_type: "consumer",
-        protocols: vec![JoinGroupRequestProtocol { name: "range", metadata: b"\0\0\0\0\0\0" }],
+        protocols: vec![JoinGroupRequestProtocol {
+            name: "range",
+            metadata: b"\0\0\0\0\0\0",
+        }],
         ..Default::default()
     };
     request.encode(&mut body, version);
@@ -330,7 +377,10 @@ fn join_body_of(group_id: &str, version: i16, member_id: &str) -> Vec<u8> {
 
 #[test]
 fn neighbours_share_a_coordinator() {
-    assert_eq!(super::groups::partition_for(GROUP, 2), super::groups::partition_for(NEIGHBOUR, 2));
+    assert_eq!(
+        super::groups::partition_for(GROUP, 2),
+        super::groups::partition_for(NEIGHBOUR, 2)
+    );
 }
 
 #[test]
@@ -348,7 +398,10 @@ fn an_answer_that_reports_unsynced_records_waits_for_them() {
     let broker = Broker::first_start(&MemoryDisk::new(1));
     let _commit = broker.commit(5);
     let mut fetch = broker.send(ApiKey::OffsetFetch, 9, &fetch_body(9, Uuid::ZERO));
-    assert!(!fetch.is_answered(&broker), "a power cut could still take the offset back");
+    assert!(
+        !fetch.is_answered(&broker),
+        "a power cut could still take the offset back"
+    );
     broker.settle();
     assert!(fetch.is_answered(&broker));
 }
@@ -382,10 +435,18 @@ fn until_the_log_is_read_clients_are_told_to_wait_and_members_are_left_in_peace(
     let mut early = broker.commit(6);
     assert_eq!(early.commit_error(&broker), ErrorCode::CoordinatorLoadInProgress);
     let mut body = Vec::new();
-    HeartbeatRequest { group_id: GROUP, generation_id: 1, member_id: "m", group_instance_id: None }.encode(&mut body, 4);
+    HeartbeatRequest {
+        group_id: GROUP,
+        generation_id: 1,
+        member_id: "m",
+        group_instance_id: None,
+    }
+    .encode(&mut body, 4);
     let mut heartbeat = broker.send(ApiKey::Heartbeat, 4, &body);
     assert!(heartbeat.is_answered(&broker));
-    let heartbeat = decode(&heartbeat.reply.bytes, |reader| HeartbeatResponse::decode(reader, 4).unwrap());
+    let heartbeat = decode(&heartbeat.reply.bytes, |reader| {
+        HeartbeatResponse::decode(reader, 4).unwrap()
+    });
     assert_eq!(heartbeat.error_code, 0);
     broker.settle();
     assert_eq!(broker.fetch(), (5, ErrorCode::None));
@@ -400,7 +461,11 @@ fn find_coordinator_waits_until_the_coordinator_is_loaded() {
     drop(broker);
     let broker = Broker::start(&disk);
     let mut body = Vec::new();
-    FindCoordinatorRequest { coordinator_keys: vec![GROUP], ..Default::default() }.encode(&mut body, 4);
+    FindCoordinatorRequest {
+        coordinator_keys: vec![GROUP],
+        ..Default::default()
+    }
+    .encode(&mut body, 4);
     let mut sent = broker.send(ApiKey::FindCoordinator, 4, &body);
     assert!(!sent.is_answered(&broker));
     broker.settle();
@@ -429,7 +494,10 @@ fn a_full_disk_refuses_commits_and_takes_them_again_when_there_is_space() {
     broker.node.maintain();
     broker.settle();
     assert_eq!(broker.fetch(), (offset, ErrorCode::None), "reads go on");
-    assert_eq!(broker.commit(offset + 2).commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
+    assert_eq!(
+        broker.commit(offset + 2).commit_error(&broker),
+        ErrorCode::CoordinatorNotAvailable
+    );
     disk.set_capacity(None);
     broker.pass(1_000);
     broker.node.maintain();
@@ -447,7 +515,10 @@ fn a_failed_write_costs_its_answer_and_no_offset_before() {
     broker.commit(5);
     broker.settle();
     disk.fail_next_write();
-    assert_eq!(broker.commit(6).commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
+    assert_eq!(
+        broker.commit(6).commit_error(&broker),
+        ErrorCode::CoordinatorNotAvailable
+    );
     broker.pass(1_000);
     broker.node.maintain();
     broker.settle();
@@ -494,7 +565,10 @@ fn offsets_of_a_topic_are_gone_with_it() {
     let broker = Broker::first_start(&disk);
     broker.commit(5);
     broker.settle();
-    broker.node.groups.on_topics_deleted(&broker.node, &[("t", broker.topic_id())]);
+    broker
+        .node
+        .groups
+        .on_topics_deleted(&broker.node, &[("t", broker.topic_id())]);
     broker.settle();
     assert_eq!(broker.fetch(), (-1, ErrorCode::None));
     drop(broker);
@@ -525,8 +599,15 @@ fn a_topic_that_was_created_again_has_no_offsets() {
 #[test]
 fn an_unknown_topic_or_partition_is_refused_alone() {
     let broker = Broker::first_start(&MemoryDisk::new(1));
-    let partition = |partition_index| OffsetCommitRequestPartition { partition_index, ..Default::default() };
-    let topic = |name| OffsetCommitRequestTopic { name, partitions: vec![partition(0), partition(7)], ..Default::default() };
+    let partition = |partition_index| OffsetCommitRequestPartition {
+        partition_index,
+        ..Default::default()
+    };
+    let topic = |name| OffsetCommitRequestTopic {
+        name,
+        partitions: vec![partition(0), partition(7)],
+        ..Default::default()
+    };
     let mut body = Vec::new();
     let request = OffsetCommitRequest {
         group_id: GROUP,
@@ -538,7 +619,9 @@ fn an_unknown_topic_or_partition_is_refused_alone() {
     let errors = decode(&broker.ask(ApiKey::OffsetCommit, 9, &body), |reader| {
         let response = OffsetCommitResponse::decode(reader, 9).unwrap();
         let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
-        partitions.map(|partition| error(partition.error_code)).collect::<Vec<_>>()
+        partitions
+            .map(|partition| error(partition.error_code))
+            .collect::<Vec<_>>()
     });
     let unknown = ErrorCode::UnknownTopicOrPartition;
     assert_eq!(errors, [ErrorCode::None, unknown, unknown, unknown]);
@@ -548,11 +631,24 @@ fn an_unknown_topic_or_partition_is_refused_alone() {
 fn transactions_are_refused_in_words() {
     let broker = Broker::first_start(&MemoryDisk::new(1));
     let mut body = Vec::new();
-    FindCoordinatorRequest { key_type: 1, coordinator_keys: vec!["tx"], ..Default::default() }.encode(&mut body, 4);
+    FindCoordinatorRequest {
+        key_type: 1,
+        coordinator_keys: vec!["tx"],
+        ..Default::default()
+    }
+    .encode(&mut body, 4);
     decode(&broker.ask(ApiKey::FindCoordinator, 4, &body), |reader| {
         let response = FindCoordinatorResponse::decode(reader, 4).unwrap();
-        assert_eq!(error(response.coordinators[0].error_code), ErrorCode::InvalidRequest);
-        assert!(response.coordinators[0].error_message.unwrap().contains("transactions"));
+        assert_eq!(
+            error(response.coordinators[0].error_code),
+            ErrorCode::InvalidRequest
+        );
+        assert!(
+            response.coordinators[0]
+                .error_message
+                .unwrap()
+                .contains("transactions")
+        );
     });
 }
 
@@ -565,10 +661,18 @@ fn every_version_of_every_group_api_is_answered_in_its_own_form() {
         check_sync(&broker, version.min(5), &leader);
         let heartbeat = version.min(4);
         let mut body = Vec::new();
-        HeartbeatRequest { group_id: GROUP, generation_id: 1, member_id: &leader, group_instance_id: None }
-            .encode(&mut body, heartbeat);
+        HeartbeatRequest {
+            group_id: GROUP,
+            generation_id: 1,
+            member_id: &leader,
+            group_instance_id: None,
+        }
+        .encode(&mut body, heartbeat);
         decode(&broker.ask(ApiKey::Heartbeat, heartbeat, &body), |reader| {
-            assert_eq!(HeartbeatResponse::decode(reader, heartbeat).unwrap().error_code, 0);
+            assert_eq!(
+                HeartbeatResponse::decode(reader, heartbeat).unwrap().error_code,
+                0
+            );
         });
         check_offsets(&broker, version + 1, &leader);
         check_administration(&broker, version);
@@ -587,13 +691,16 @@ fn check_join(broker: &Broker, version: i16) -> String {
             response.member_id.to_owned()
         });
     }
-    decode(&broker.ask(ApiKey::JoinGroup, version, &join_body(version, &member_id)), |reader| {
-        let response = JoinGroupResponse::decode(reader, version).unwrap();
-        assert_eq!((response.error_code, response.generation_id), (0, 1), "{version}");
-        assert_eq!((response.leader, response.members.len()), (response.member_id, 1));
-        assert_eq!(response.protocol_name, Some("range"));
-        response.member_id.to_owned()
-    })
+    decode(
+        &broker.ask(ApiKey::JoinGroup, version, &join_body(version, &member_id)),
+        |reader| {
+            let response = JoinGroupResponse::decode(reader, version).unwrap();
+            assert_eq!((response.error_code, response.generation_id), (0, 1), "{version}");
+            assert_eq!((response.leader, response.members.len()), (response.member_id, 1));
+            assert_eq!(response.protocol_name, Some("range"));
+            response.member_id.to_owned()
+        },
+    )
 }
 
 fn check_sync(broker: &Broker, version: i16, leader: &str) {
@@ -605,43 +712,83 @@ fn check_sync(broker: &Broker, version: i16, leader: &str) {
         group_instance_id: None,
         protocol_type: (version >= 5).then_some("consumer"),
         protocol_name: (version >= 5).then_some("range"),
-        assignments: vec![SyncGroupRequestAssignment { member_id: leader, assignment: b"yours" }],
+        assignments: vec![SyncGroupRequestAssignment {
+            member_id: leader,
+            assignment: b"yours",
+        }],
     };
     request.encode(&mut body, version);
     decode(&broker.ask(ApiKey::SyncGroup, version, &body), |reader| {
         let response = SyncGroupResponse::decode(reader, version).unwrap();
-        assert_eq!((response.error_code, response.assignment), (0, &b"yours"[..]), "{version}");
+        assert_eq!(
+            (response.error_code, response.assignment),
+            (0, &b"yours"[..]),
+            "{version}"
+        );
     });
 }
 
 fn check_offsets(broker: &Broker, version: i16, leader: &str) {
     let offset = 100 + i64::from(version);
     let commit = version.max(2);
-    let bytes = broker.ask(ApiKey::OffsetCommit, commit, &commit_body(commit, broker.topic_id(), (leader, 1), offset));
+    let bytes = broker.ask(
+        ApiKey::OffsetCommit,
+        commit,
+        &commit_body(commit, broker.topic_id(), (leader, 1), offset),
+    );
     decode(&bytes, |reader| {
         let response = OffsetCommitResponse::decode(reader, commit).unwrap();
         assert_eq!(response.topics[0].partitions[0].error_code, 0, "{version}");
     });
-    decode(&broker.ask(ApiKey::OffsetFetch, version, &fetch_body(version, broker.topic_id())), |reader| {
-        let response = OffsetFetchResponse::decode(reader, version).unwrap();
-        let found = match version {
-            8.. => response.groups[0].topics[0].partitions[0].committed_offset,
-            _ => response.topics[0].partitions[0].committed_offset,
-        };
-        assert_eq!(found, offset, "{version}");
-    });
+    decode(
+        &broker.ask(
+            ApiKey::OffsetFetch,
+            version,
+            &fetch_body(version, broker.topic_id()),
+        ),
+        |reader| {
+            let response = OffsetFetchResponse::decode(reader, version).unwrap();
+            let found = match version {
+                8.. => response.groups[0].topics[0].partitions[0].committed_offset,
+                _ => response.topics[0].partitions[0].committed_offset,
+            };
+            assert_eq!(found, offset, "{version}");
+        },
+    );
     if version >= 2 {
         let mut body = Vec::new();
-        let group = OffsetFetchRequestGroup { group_id: GROUP, topics: None, ..Default::default() };
+        let group = OffsetFetchRequestGroup {
+            group_id: GROUP,
+            topics: None,
+            ..Default::default()
+        };
         let request = match version {
-            8.. => OffsetFetchRequest { groups: vec![group], ..Default::default() },
-            _ => OffsetFetchRequest { group_id: GROUP, topics: None, ..Default::default() },
+            8.. => OffsetFetchRequest {
+                groups: vec![group],
+                ..Default::default()
+            },
+            _ => OffsetFetchRequest {
+                group_id: GROUP,
+                topics: None,
+                ..Default::default()
+            },
         };
         request.encode(&mut body, version);
         decode(&broker.ask(ApiKey::OffsetFetch, version, &body), |reader| {
             let response = OffsetFetchResponse::decode(reader, version).unwrap();
-            let topic_id = response.groups.first().map_or(Uuid::ZERO, |group| group.topics[0].topic_id);
-            assert_eq!(topic_id, if version >= 10 { broker.topic_id() } else { Uuid::ZERO }, "{version}");
+            let topic_id = response
+                .groups
+                .first()
+                .map_or(Uuid::ZERO, |group| group.topics[0].topic_id);
+            assert_eq!(
+                topic_id,
+                if version >= 10 {
+                    broker.topic_id()
+                } else {
+                    Uuid::ZERO
+                },
+                "{version}"
+            );
         });
     }
 }
@@ -649,13 +796,25 @@ fn check_offsets(broker: &Broker, version: i16, leader: &str) {
 fn check_administration(broker: &Broker, version: i16) {
     let describe = version.min(6);
     let mut body = Vec::new();
-    DescribeGroupsRequest { groups: vec![GROUP, "nobody"], include_authorized_operations: describe >= 3 }
-        .encode(&mut body, describe);
+    DescribeGroupsRequest {
+        groups: vec![GROUP, "nobody"],
+        include_authorized_operations: describe >= 3,
+    }
+    .encode(&mut body, describe);
     decode(&broker.ask(ApiKey::DescribeGroups, describe, &body), |reader| {
         let response = DescribeGroupsResponse::decode(reader, describe).unwrap();
-        let [group, nobody] = &response.groups[..] else { panic!() };
-        assert_eq!((group.error_code, group.group_state, group.protocol_data), (0, "Stable", "range"));
-        let unknown = if describe >= 6 { ErrorCode::GroupIdNotFound } else { ErrorCode::None };
+        let [group, nobody] = &response.groups[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (group.error_code, group.group_state, group.protocol_data),
+            (0, "Stable", "range")
+        );
+        let unknown = if describe >= 6 {
+            ErrorCode::GroupIdNotFound
+        } else {
+            ErrorCode::None
+        };
         assert_eq!((error(nobody.error_code), nobody.group_state), (unknown, "Dead"));
     });
     let list = version.min(5);
@@ -668,8 +827,14 @@ fn check_administration(broker: &Broker, version: i16) {
     let find = version.min(6);
     let mut body = Vec::new();
     let request = match find {
-        4.. => FindCoordinatorRequest { coordinator_keys: vec![GROUP], ..Default::default() },
-        _ => FindCoordinatorRequest { key: GROUP, ..Default::default() },
+        4.. => FindCoordinatorRequest {
+            coordinator_keys: vec![GROUP],
+            ..Default::default()
+        },
+        _ => FindCoordinatorRequest {
+            key: GROUP,
+            ..Default::default()
+        },
     };
     request.encode(&mut body, find);
     decode(&broker.ask(ApiKey::FindCoordinator, find, &body), |reader| {
@@ -683,10 +848,17 @@ fn check_leave(broker: &Broker, version: i16, leader: &str) {
     let request = match version {
         3.. => LeaveGroupRequest {
             group_id: GROUP,
-            members: vec![MemberIdentity { member_id: leader, ..Default::default() }],
+            members: vec![MemberIdentity {
+                member_id: leader,
+                ..Default::default()
+            }],
             ..Default::default()
         },
-        _ => LeaveGroupRequest { group_id: GROUP, member_id: leader, ..Default::default() },
+        _ => LeaveGroupRequest {
+            group_id: GROUP,
+            member_id: leader,
+            ..Default::default()
+        },
     };
     request.encode(&mut body, version);
     decode(&broker.ask(ApiKey::LeaveGroup, version, &body), |reader| {
@@ -708,13 +880,22 @@ fn check_deletion(broker: &Broker, version: i16) {
     request.encode(&mut body, 0);
     decode(&broker.ask(ApiKey::OffsetDelete, 0, &body), |reader| {
         let response = OffsetDeleteResponse::decode(reader, 0).unwrap();
-        assert_eq!((response.error_code, response.topics[0].partitions[0].error_code), (0, 0));
+        assert_eq!(
+            (response.error_code, response.topics[0].partitions[0].error_code),
+            (0, 0)
+        );
     });
     assert_eq!(broker.fetch(), (-1, ErrorCode::None));
     let mut body = Vec::new();
-    DeleteGroupsRequest { groups_names: vec![GROUP] }.encode(&mut body, version);
+    DeleteGroupsRequest {
+        groups_names: vec![GROUP],
+    }
+    .encode(&mut body, version);
     decode(&broker.ask(ApiKey::DeleteGroups, version, &body), |reader| {
-        assert_eq!(DeleteGroupsResponse::decode(reader, version).unwrap().results[0].error_code, 0);
+        assert_eq!(
+            DeleteGroupsResponse::decode(reader, version).unwrap().results[0].error_code,
+            0
+        );
     });
 }
 

@@ -8,8 +8,8 @@ use ottla_wire::primitives::Uuid;
 
 use crate::time::{Moment, Timestamp};
 
-use super::config::GroupConfig;
 use super::classic::{Group, GroupState};
+use super::config::GroupConfig;
 use super::machine::Machine;
 use super::record::GroupRecord;
 use super::reply::{GroupReply, JoinReply, Step, SyncReply};
@@ -124,7 +124,11 @@ impl World {
                 is_modern: !dice.one_in(3),
                 // Everybody's favourite is the one all share: a replay remembers the chosen protocol alone, and who
                 // does not know that one would be refused until the others have joined again, as in Apache Kafka.
-                protocols: if dice.one_in(3) { vec!["range", "sticky"] } else { vec!["range"] },
+                protocols: if dice.one_in(3) {
+                    vec!["range", "sticky"]
+                } else {
+                    vec!["range"]
+                },
                 phase: Phase::Out,
                 committing: None,
             })

@@ -8,8 +8,8 @@ use ottla_wire::primitives::Uuid;
 
 use crate::time::{Moment, Timestamp};
 
-use super::config::GroupConfig;
 use super::classic::GroupState;
+use super::config::GroupConfig;
 use super::machine::Machine;
 use super::record::GroupRecord;
 use super::reply::{FetchedPartition, GroupReply, JoinReply, Step, SyncReply};
@@ -414,7 +414,10 @@ fn a_rebalance_goes_on_without_members_that_do_not_join_again() {
 #[test]
 fn a_static_leader_that_stays_away_from_a_rebalance_hands_over_the_lead_and_keeps_its_place() {
     let mut bench = Bench::new();
-    let patient = JoinRequest { session_timeout_ms: 300_000, ..instance("i0") };
+    let patient = JoinRequest {
+        session_timeout_ms: 300_000,
+        ..instance("i0")
+    };
     let ids = bench.stable(&[patient, instance("i1")]);
     let leader = ids[0].split_once('-').unwrap().0.to_owned();
     let follower = if leader == "i0" { "i1" } else { "i0" };
@@ -426,7 +429,10 @@ fn a_static_leader_that_stays_away_from_a_rebalance_hands_over_the_lead_and_keep
     };
     let ticket = bench.join(&request);
     for _ in 0..REBALANCE_MS / 5_000 {
-        bench.heartbeat(MemberRequest { group_instance_id: Some(&leader), ..of(&ids[0], 1) });
+        bench.heartbeat(MemberRequest {
+            group_instance_id: Some(&leader),
+            ..of(&ids[0], 1)
+        });
         bench.pass(5_000);
     }
     let reply = bench.joined(ticket);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::time::{Moment, Timestamp};
 
-use super::config::GroupConfig;
 use super::classic::Group;
+use super::config::GroupConfig;
 use super::record::{GroupRecord, StoredGroup};
 use super::reply::{GroupReply, Step};
 use super::request::Ticket;

@@ -46,5 +46,7 @@ const WAIT_MS_MIN: u64 = 1_000;
 
 /// When a request that names a time limit is answered at the latest.
 fn deadline(request: &Request<'_>, timeout_ms: i32) -> Moment {
-    request.received.after_ms(u64::try_from(timeout_ms).unwrap_or(0).max(WAIT_MS_MIN))
+    request
+        .received
+        .after_ms(u64::try_from(timeout_ms).unwrap_or(0).max(WAIT_MS_MIN))
 }

@@ -57,11 +57,6 @@ impl Waiters {
             .map(|(_, waker)| waker)
             .collect()
     }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
-    }
 }
 
 /// A registration; dropping it takes it back.

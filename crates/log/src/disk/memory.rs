@@ -110,6 +110,10 @@ impl Random {
         Random(seed)
     }
 
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a generator has no end, so it is no iterator"
+    )]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

@@ -1,0 +1,81 @@
+//! A disk that is full, or that fails: writes are refused with a reason, reads go on, nothing acknowledged is lost.
+
+use ottla_sim::client::{create_topic, produce_once, read_to_end};
+use ottla_sim::world::World;
+use ottla_wire::error_code::ErrorCode;
+
+fn world_with_a_record() -> World {
+    let mut world = World::new(7, &[]);
+    assert!(world.start());
+    assert!(create_topic(&mut world, 1));
+    assert_eq!(produce_once(&mut world, 0, "first"), Ok(0));
+    world
+}
+
+fn values(world: &mut World) -> Vec<String> {
+    let records = read_to_end(world, 0, 0).expect("there is power");
+    records.into_iter().map(|(_, value)| value).collect()
+}
+
+#[test]
+fn a_full_disk_refuses_writes_serves_reads_and_takes_writes_again_without_a_restart() {
+    let mut world = world_with_a_record();
+    world.disk.set_capacity(Some(world.disk.used_bytes()));
+    // Space that was reserved before may still be used up; then the disk is full.
+    let large = "x".repeat(50_000);
+    let refused = (0..100).find_map(|_| produce_once(&mut world, 0, &large).err());
+    assert_eq!(refused, Some(ErrorCode::KafkaStorageError));
+    let before = values(&mut world);
+    assert_eq!(before[0], "first");
+    assert_eq!(
+        produce_once(&mut world, 0, &large),
+        Err(ErrorCode::KafkaStorageError)
+    );
+
+    world.disk.set_capacity(None);
+    assert_eq!(produce_once(&mut world, 0, "last"), Ok(before.len() as i64));
+    assert_eq!(values(&mut world).last().map(String::as_str), Some("last"));
+}
+
+#[test]
+fn a_failed_sync_closes_the_partition_for_writes_until_it_is_opened_again() {
+    let mut world = world_with_a_record();
+    world.disk.fail_next_sync();
+    assert_eq!(
+        produce_once(&mut world, 0, "lost"),
+        Err(ErrorCode::KafkaStorageError)
+    );
+    // The disk is well again, but what the failed sync should have written is not on it: no second try.
+    assert_eq!(
+        produce_once(&mut world, 0, "refused"),
+        Err(ErrorCode::KafkaStorageError)
+    );
+    assert_eq!(values(&mut world), ["first"]);
+
+    world.power_cut();
+    assert!(world.start());
+    assert!(produce_once(&mut world, 0, "again").is_ok());
+    assert_eq!(values(&mut world).first().map(String::as_str), Some("first"));
+}
+
+#[test]
+fn a_failed_write_closes_the_partition_for_writes_and_leaves_no_half_batch() {
+    let mut world = world_with_a_record();
+    world.disk.fail_next_write();
+    assert_eq!(
+        produce_once(&mut world, 0, "torn"),
+        Err(ErrorCode::KafkaStorageError)
+    );
+    assert_eq!(values(&mut world), ["first"]);
+    world.kill();
+    assert!(world.start());
+    assert!(produce_once(&mut world, 0, "second").is_ok());
+    // What was refused may be there whole or not at all.
+    let found = values(&mut world);
+    assert!(
+        [vec!["first", "second"], vec!["first", "torn", "second"]]
+            .iter()
+            .any(|good| *good == found),
+        "{found:?}"
+    );
+}
