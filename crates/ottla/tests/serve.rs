@@ -133,6 +133,82 @@ fn overrides_come_on_top_of_the_file() {
     assert!(log.contains("did you mean log.retention.hours?"), "{log}");
 }
 
+/// The log of a broker that `clients` have talked to, given its address.
+fn log_after(name: &str, arguments: &[&str], clients: impl FnOnce(&str)) -> String {
+    let directory = Directory::new(name);
+    let mut child = serve(&directory.0, arguments).spawn().unwrap();
+    let line = ready_line(&mut child);
+    clients(
+        line.split("PLAINTEXT://")
+            .nth(1)
+            .unwrap()
+            .split_whitespace()
+            .next()
+            .unwrap(),
+    );
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    log
+}
+
+#[test]
+fn what_is_no_kafka_client_gets_one_line_that_names_it() {
+    let mut peers = Vec::new();
+    let log = log_after("lookalikes", &[], |address| {
+        let starts: [&[u8]; 3] = [
+            b"GET / HTTP/1.1\r\n\r\n",
+            &[0x16, 3, 1, 2, 0, 1, 0],
+            &[0x7f, 0xff, 0xff, 0xff],
+        ];
+        for start in starts {
+            let mut socket = TcpStream::connect(address).unwrap();
+            peers.push(socket.local_addr().unwrap());
+            socket.write_all(start).unwrap();
+            // Closed, with or without bytes left unread.
+            let _ = socket.read(&mut [0]);
+        }
+    });
+    let reasons = [
+        "looks like an HTTP request",
+        "looks like a TLS handshake",
+        "announces 2147483647 bytes",
+    ];
+    for (peer, reason) in peers.iter().zip(reasons) {
+        let lines: Vec<&str> = log
+            .lines()
+            .filter(|line| line.contains(&peer.to_string()))
+            .collect();
+        assert!(
+            lines.len() == 1 && lines[0].contains(reason),
+            "{peer} {reason}: {log}"
+        );
+    }
+}
+
+#[test]
+fn a_slow_request_gets_a_line_with_its_stages() {
+    let log = log_after("slow", &["--override", "ottla.slow.request.ms=0"], |address| {
+        check_api_versions(&mut TcpStream::connect(address).unwrap());
+    });
+    let line = log
+        .lines()
+        .find(|line| line.contains("slow request"))
+        .unwrap_or_else(|| panic!("no line: {log}"));
+    for field in [
+        "ApiVersions",
+        "total_us=",
+        "queued_us=",
+        "handled_us=",
+        "synced_us=",
+        "written_us=",
+        "dominated_by=",
+    ] {
+        assert!(line.contains(field), "{field} is not in {line}");
+    }
+}
+
 #[test]
 fn without_free_descriptors_the_open_connections_are_served_and_later_ones_wait() {
     let directory = Directory::new("descriptors");

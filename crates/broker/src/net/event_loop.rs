@@ -32,6 +32,10 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a stopping loop waits for replies that are due.
 const STOP_GRACE: Duration = Duration::from_millis(1_000);
 
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_COUNT: u32 = 4;
+
 /// What all connections of a listener have in common.
 #[derive(Clone, Debug)]
 pub struct NetSettings {
@@ -404,7 +408,11 @@ fn prepare(new: &NewConnection, settings: &NetSettings) -> io::Result<()> {
     let socket = &new.socket;
     socket.set_nonblocking(true)?;
     socket.set_nodelay(true)?;
+    // A peer that vanished while its long poll waits is found after two minutes, not after the kernel's two hours.
     rustix::net::sockopt::set_socket_keepalive(socket, true)?;
+    rustix::net::sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    rustix::net::sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    rustix::net::sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
     if let Some(bytes) = settings.send_buffer_bytes {
         rustix::net::sockopt::set_socket_send_buffer_size(socket, bytes)?;
     }

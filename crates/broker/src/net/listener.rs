@@ -214,6 +214,8 @@ impl Acceptor {
     }
 
     fn hand_out(&mut self, socket: TcpStream, peer: SocketAddr) {
+        // A socket for both families shows IPv4 peers as ::ffff:a.b.c.d.
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let Some(permit) = self.counts.permit(peer.ip()) else {
             if let Some(suppressed) = self.refusals.pass() {
                 warn!(%peer, suppressed, "connection refused: max.connections.per.ip reached");
