@@ -68,6 +68,7 @@ impl World {
         };
         let disk = MemoryDisk::new(random.next());
         disk.set_short_reads(random.one_in(4));
+        disk.set_ignores_reservations(random.one_in(2));
         let mut world = World {
             seed,
             random,
@@ -164,6 +165,7 @@ impl World {
                 },
             );
         }
+        let producers_before = self.producers.clone();
         if producer_id >= 0 {
             let producer = self.producers.get_mut(&producer_id).expect("inserted above");
             producer
@@ -171,7 +173,20 @@ impl World {
                 .push((producer.next_sequence, first, bytes.clone()));
             producer.next_sequence += count as i32;
         }
-        let appended = self.append_bytes(&bytes)?;
+        if self.random.one_in(20) {
+            // The disk is full, nearly or quite, for this one append.
+            let used = self.disk.used_bytes();
+            self.disk.set_capacity(Some(used + self.random.below(3) * 4096));
+        }
+        let appended = self.append_bytes(&bytes);
+        self.disk.set_capacity(None);
+        if let Err(LogError::NoSpace { .. }) = appended {
+            self.records.split_off(&first);
+            self.producers = producers_before;
+            assert_eq!(self.log().end_offset(), first, "seed {}", self.seed);
+            return Ok(());
+        }
+        let appended = appended?;
         let offsets = (appended.base_offset, appended.last_offset, appended.duplicate);
         assert_eq!(offsets, (first, first + count - 1, false), "seed {}", self.seed);
         Ok(())

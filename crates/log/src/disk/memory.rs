@@ -45,6 +45,7 @@ struct State {
     fail_next_write: bool,
     fail_next_sync: bool,
     short_reads: bool,
+    ignores_reservations: bool,
     locked: BTreeSet<u64>,
 }
 
@@ -149,6 +150,7 @@ impl MemoryDisk {
             fail_next_write: false,
             fail_next_sync: false,
             short_reads: false,
+            ignores_reservations: false,
             locked: BTreeSet::new(),
         };
         MemoryDisk {
@@ -214,6 +216,11 @@ impl MemoryDisk {
     /// Reads return a random part of what was asked for.
     pub fn set_short_reads(&self, short: bool) {
         self.state().short_reads = short;
+    }
+
+    /// The file system knows no `fallocate`: a lack of space shows at the write, in the middle of it.
+    pub fn set_ignores_reservations(&self, ignores: bool) {
+        self.state().ignores_reservations = ignores;
     }
 
     /// Takes all clean pages out of the page cache: reading them must wait for the device.
@@ -780,6 +787,9 @@ impl DiskFile for MemoryFile {
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.state()?;
         state.begin_atomic()?;
+        if state.ignores_reservations {
+            return Ok(());
+        }
         if bytes > state.limit(self.node) {
             return Err(io::ErrorKind::StorageFull.into());
         }
