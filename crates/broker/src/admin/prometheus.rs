@@ -133,105 +133,82 @@ fn write_traffic(page: &mut Page, view: &AdminView, totals: &Totals) {
     );
 }
 
+/// Kafka's parts of a request's time, made of our stages.
+const REQUEST_TIMES: [(&str, &str, &[Stage]); 5] = [
+    (
+        "kafka_network_requestmetrics_requestqueuetimems",
+        "Waiting to be served.",
+        &[Stage::Queued],
+    ),
+    (
+        "kafka_network_requestmetrics_localtimems",
+        "Served on the event loop, append included.",
+        &[Stage::Handled, Stage::Appended],
+    ),
+    (
+        "kafka_network_requestmetrics_remotetimems",
+        "Waiting for a sync, data, a device, a group or the controller.",
+        &[
+            Stage::Synced,
+            Stage::WaitedForData,
+            Stage::ColdRead,
+            Stage::WaitedForGroup,
+            Stage::Controller,
+        ],
+    ),
+    (
+        "kafka_network_requestmetrics_responsequeuetimems",
+        "Answered, behind an earlier request of the connection.",
+        &[Stage::Behind],
+    ),
+    (
+        "kafka_network_requestmetrics_responsesendtimems",
+        "Until the socket took the answer.",
+        &[Stage::Written],
+    ),
+];
+
 /// Kafka's request metrics, in milliseconds.
 fn write_request_times(page: &mut Page, totals: &Totals) {
-    page.metric(
-        "kafka_network_requestmetrics_requests_total",
-        "counter",
-        "Requests by API.",
-    );
+    const COUNT: &str = "kafka_network_requestmetrics_requests_total";
+    page.metric(COUNT, "counter", "Requests by API.");
     for (api_key, records) in &totals.apis {
-        page.sample(
-            "kafka_network_requestmetrics_requests_total",
-            &[("request", api_key.name())],
-            records.count,
-        );
+        page.sample(COUNT, &[("request", api_key.name())], records.count);
     }
-    let groups: [(&str, &str, &[Stage]); 5] = [
-        ("requestqueuetimems", "Waiting to be served.", &[Stage::Queued]),
-        (
-            "localtimems",
-            "Served on the event loop, append included.",
-            &[Stage::Handled, Stage::Appended],
-        ),
-        (
-            "remotetimems",
-            "Waiting for a sync, data, a device, a group or the controller.",
-            &[
-                Stage::Synced,
-                Stage::WaitedForData,
-                Stage::ColdRead,
-                Stage::WaitedForGroup,
-                Stage::Controller,
-            ],
-        ),
-        (
-            "responsequeuetimems",
-            "Answered, behind an earlier request of the connection.",
-            &[Stage::Behind],
-        ),
-        (
-            "responsesendtimems",
-            "Until the socket took the answer.",
-            &[Stage::Written],
-        ),
-    ];
-    for (name, help, stages) in groups {
-        let name = format!("kafka_network_requestmetrics_{name}");
-        page.metric(&name, "summary", help);
+    for (name, help, stages) in REQUEST_TIMES {
+        page.metric(name, "summary", help);
         for (api_key, records) in &totals.apis {
-            // Of several stages, the one that takes longest stands for the quantile; sums are exact.
-            let histograms = || stages.iter().map(|stage| &records.stages[*stage as usize]);
-            for (label, quantile) in QUANTILES {
-                let micros = histograms()
-                    .map(|histogram| histogram.quantile(quantile))
-                    .max()
-                    .unwrap_or(0);
-                page.sample(
-                    &name,
-                    &[("request", api_key.name()), ("quantile", label)],
-                    millis(micros.into()),
-                );
-            }
-            let sum: u64 = histograms().map(Histogram::sum).sum();
-            page.sample(
-                &format!("{name}_sum"),
-                &[("request", api_key.name())],
-                millis(sum),
-            );
-            page.sample(
-                &format!("{name}_count"),
-                &[("request", api_key.name())],
-                records.count,
-            );
+            let histograms: Vec<&Histogram> = stages
+                .iter()
+                .map(|stage| &records.stages[*stage as usize])
+                .collect();
+            write_summary(page, name, *api_key, &histograms, records.count);
         }
     }
-    page.metric(
-        "kafka_network_requestmetrics_totaltimems",
-        "summary",
-        "From the first byte read to the last written.",
-    );
+    const TOTAL: &str = "kafka_network_requestmetrics_totaltimems";
+    page.metric(TOTAL, "summary", "From the first byte read to the last written.");
     for (api_key, records) in &totals.apis {
-        let request = ("request", api_key.name());
-        for (label, quantile) in QUANTILES {
-            let value = millis(records.total.quantile(quantile).into());
-            page.sample(
-                "kafka_network_requestmetrics_totaltimems",
-                &[request, ("quantile", label)],
-                value,
-            );
-        }
+        write_summary(page, TOTAL, *api_key, &[&records.total], records.count);
+    }
+}
+
+/// Of several stages, the one that takes longest stands for a quantile; sums are exact.
+fn write_summary(page: &mut Page, name: &str, api_key: ApiKey, histograms: &[&Histogram], count: u64) {
+    let request = ("request", api_key.name());
+    for (label, quantile) in QUANTILES {
+        let micros = histograms
+            .iter()
+            .map(|histogram| histogram.quantile(quantile))
+            .max();
         page.sample(
-            "kafka_network_requestmetrics_totaltimems_sum",
-            &[request],
-            millis(records.total.sum()),
-        );
-        page.sample(
-            "kafka_network_requestmetrics_totaltimems_count",
-            &[request],
-            records.count,
+            name,
+            &[request, ("quantile", label)],
+            millis(micros.unwrap_or(0).into()),
         );
     }
+    let sum = histograms.iter().map(|histogram| histogram.sum()).sum();
+    page.sample(&format!("{name}_sum"), &[request], millis(sum));
+    page.sample(&format!("{name}_count"), &[request], count);
 }
 
 fn write_stages(page: &mut Page, totals: &Totals) {

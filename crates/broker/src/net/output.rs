@@ -1,3 +1,5 @@
+//! Life of a fetch, 6 of 6. Before: log/src/reader.rs.
+//!
 //! Reply bytes on their way to a socket: bytes in memory, and ranges of files between them.
 
 use std::collections::VecDeque;
