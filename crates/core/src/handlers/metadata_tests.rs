@@ -16,6 +16,9 @@ use ottla_wire::messages::create_partitions::{
 use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use ottla_wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 use ottla_wire::messages::describe_acls::{DescribeAclsRequest, DescribeAclsResponse};
+use ottla_wire::messages::describe_client_quotas::{
+    ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse,
+};
 use ottla_wire::messages::describe_cluster::{DescribeClusterRequest, DescribeClusterResponse};
 use ottla_wire::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
@@ -27,6 +30,9 @@ use ottla_wire::messages::describe_quorum::{
 use ottla_wire::messages::describe_topic_partitions::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsRequestCursor, DescribeTopicPartitionsResponse,
     TopicRequest,
+};
+use ottla_wire::messages::describe_user_scram_credentials::{
+    DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, UserName,
 };
 use ottla_wire::messages::incremental_alter_configs::{
     self, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
@@ -94,7 +100,48 @@ impl Broker {
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
         );
         let config = NodeConfig::from_properties(&properties, [5; 4]).unwrap();
-        let (clock, disk) = (Arc::new(TestClock::default()), MemoryDisk::new(5));
+        let disk = MemoryDisk::new(5);
+        Broker::on(disk, config)
+    }
+
+    /// On a directory that Apache Kafka wrote.
+    fn after_kafka() -> Broker {
+        const GOLDEN: [(&str, &[u8]); 5] = [
+            (
+                "meta.properties",
+                include_bytes!("../../tests/golden/metadata-4.3.0/meta.properties"),
+            ),
+            (
+                "__cluster_metadata-0/00000000000000000000.log",
+                include_bytes!("../../tests/golden/metadata-4.3.0/00000000000000000000.log"),
+            ),
+            (
+                "__cluster_metadata-0/00000000000000000283-0000000001.checkpoint",
+                include_bytes!(
+                    "../../tests/golden/metadata-4.3.0/00000000000000000283-0000000001.checkpoint"
+                ),
+            ),
+            (
+                "__cluster_metadata-0/partition.metadata",
+                include_bytes!("../../tests/golden/metadata-4.3.0/partition.metadata"),
+            ),
+            (
+                "__cluster_metadata-0/quorum-state",
+                include_bytes!("../../tests/golden/metadata-4.3.0/quorum-state"),
+            ),
+        ];
+        let disk = MemoryDisk::new(6);
+        for (name, bytes) in GOLDEN {
+            let path = std::path::Path::new("/data").join(name);
+            disk.shared().create_directories(path.parent().unwrap()).unwrap();
+            disk.write_file(&path, bytes);
+        }
+        let properties = BTreeMap::from([("log.dirs".to_owned(), "/data".to_owned())]);
+        Broker::on(disk, NodeConfig::from_properties(&properties, [7; 4]).unwrap())
+    }
+
+    fn on(disk: MemoryDisk, config: NodeConfig) -> Broker {
+        let clock = Arc::new(TestClock::default());
         let node = Node::open(config, disk.shared(), clock.clone()).unwrap();
         let executor = Arc::new(TestExecutor::default());
         node.set_executor(executor.clone());
@@ -844,4 +891,96 @@ fn a_second_broker_on_the_directory_is_refused_and_a_clean_stop_leaves_its_mark(
             .is_none()
     );
     assert_eq!(again.image().topic("t").unwrap().partitions[0].leader, 1);
+}
+
+#[test]
+fn quotas_that_kafka_stored_are_found_by_their_entities() {
+    let broker = Broker::after_kafka();
+    let ask = |components: &[(&'static str, i8, Option<&'static str>)], strict: bool, version: i16| {
+        let components = components
+            .iter()
+            .map(|&(entity_type, match_type, r#match)| ComponentData {
+                entity_type,
+                match_type,
+                r#match,
+            });
+        let request = DescribeClientQuotasRequest {
+            components: components.collect(),
+            strict,
+        };
+        let bytes = broker.ask(ApiKey::DescribeClientQuotas, version, |body| {
+            request.encode(body, version)
+        });
+        let response = read(&bytes, |reader| {
+            DescribeClientQuotasResponse::decode(reader, version)
+        });
+        let values = response
+            .entries
+            .unwrap_or_default()
+            .into_iter()
+            .flat_map(|entry| entry.values);
+        (
+            error(response.error_code),
+            values.map(|value| value.value).collect::<Vec<f64>>(),
+        )
+    };
+    for version in versions(ApiKey::DescribeClientQuotas) {
+        let ok = ErrorCode::None;
+        assert_eq!(ask(&[], false, version), (ok, vec![2048.0, 1024.0]));
+        assert_eq!(ask(&[("client-id", 1, None)], false, version), (ok, vec![2048.0]));
+        assert_eq!(
+            ask(&[("client-id", 2, None)], false, version),
+            (ok, vec![2048.0, 1024.0])
+        );
+        assert_eq!(ask(&[("client-id", 2, None)], true, version), (ok, vec![2048.0]));
+        assert_eq!(
+            ask(&[("user", 0, Some("alice"))], false, version),
+            (ok, vec![1024.0])
+        );
+        assert_eq!(ask(&[("user", 0, Some("bob"))], false, version), (ok, vec![]));
+        assert_eq!(
+            ask(&[("user", 0, None)], false, version).0,
+            ErrorCode::InvalidRequest
+        );
+        assert_eq!(
+            ask(&[("user", 2, None), ("user", 2, None)], false, version).0,
+            ErrorCode::InvalidRequest
+        );
+        assert_eq!(
+            ask(&[("ip", 2, None), ("user", 2, None)], false, version).0,
+            ErrorCode::InvalidRequest
+        );
+        assert_eq!(
+            ask(&[("planet", 2, None)], false, version).0,
+            ErrorCode::UnsupportedVersion
+        );
+    }
+}
+
+#[test]
+fn credentials_that_kafka_stored_are_described_without_their_keys() {
+    let broker = Broker::after_kafka();
+    let ask = |users: &[&'static str]| {
+        let users = (!users.is_empty()).then(|| users.iter().map(|name| UserName { name }).collect());
+        let request = DescribeUserScramCredentialsRequest { users };
+        let bytes = broker.ask(ApiKey::DescribeUserScramCredentials, 0, |body| {
+            request.encode(body, 0)
+        });
+        let response = read(&bytes, |reader| {
+            DescribeUserScramCredentialsResponse::decode(reader, 0)
+        });
+        let results = response.results.into_iter();
+        results
+            .map(|result| {
+                (
+                    error(result.error_code),
+                    result.credential_infos.first().map(|info| info.iterations),
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ask(&[]), [(ErrorCode::None, Some(4096))]);
+    assert_eq!(ask(&["alice"]), [(ErrorCode::None, Some(4096))]);
+    assert_eq!(ask(&["bob"]), [(ErrorCode::ResourceNotFound, None)]);
+    assert_eq!(ask(&["alice", "alice"]), [(ErrorCode::DuplicateResource, None)]);
 }

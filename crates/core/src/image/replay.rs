@@ -183,6 +183,13 @@ impl Replay {
                     });
                 }
                 self.quorum.kraft_version = level;
+                let mut image = MetadataImage::clone(&self.image);
+                let levels = &mut Arc::make_mut(&mut image.features).levels;
+                match level {
+                    0 => levels.remove(KRAFT_VERSION),
+                    level => levels.insert(KRAFT_VERSION.into(), level),
+                };
+                self.image = Arc::new(image);
             }
             ControlRecord::Voters(record) => {
                 self.quorum.voters = record

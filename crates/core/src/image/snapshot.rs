@@ -7,7 +7,7 @@ use ottla_wire::primitives::Uuid;
 
 use super::MetadataImage;
 use super::cluster::{BrokerImage, ControllerImage};
-use super::features::METADATA_VERSION;
+use super::features::{KRAFT_VERSION, METADATA_VERSION};
 use super::record::RecordList;
 use super::topics::{PartitionImage, TopicImage};
 
@@ -30,8 +30,10 @@ pub fn records_of(image: &MetadataImage) -> RecordList {
 fn write_features(image: &MetadataImage, list: &mut RecordList) {
     // The metadata version comes first: it decides how the rest is written.
     let levels = &image.features.levels;
-    let first = levels.iter().filter(|(name, _)| &***name == METADATA_VERSION);
-    let rest = levels.iter().filter(|(name, _)| &***name != METADATA_VERSION);
+    // The level of the log itself is a control record.
+    let data = || levels.iter().filter(|(name, _)| &***name != KRAFT_VERSION);
+    let first = data().filter(|(name, _)| &***name == METADATA_VERSION);
+    let rest = data().filter(|(name, _)| &***name != METADATA_VERSION);
     for (name, &feature_level) in first.chain(rest) {
         list.push(
             MetadataRecord::FeatureLevel(records::feature_level::FeatureLevelRecord { name, feature_level }),
