@@ -1,5 +1,7 @@
 //! A whole broker in this process, spoken to in bytes.
 
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
 mod support;
 
 use std::io::{Read, Write};

@@ -1,5 +1,7 @@
 //! Groups through a whole broker: the first coordinator, a rebalance, a restart.
 
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
 mod support;
 
 use ottla_broker::Broker;

@@ -1,5 +1,7 @@
 //! The network layer and clients that behave in all ways.
 
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
 mod support;
 
 use std::time::Duration;

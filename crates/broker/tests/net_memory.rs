@@ -1,5 +1,7 @@
 //! What connections cost, whatever their clients do. One test at a time: they measure the memory of the process.
 
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
 mod support;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
