@@ -19,8 +19,9 @@ use ottla_wire::records::record::Record;
 use crate::batch_scanner::{BatchScanner, Scanned, Trust};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::LogError;
+use crate::marker::marker_in;
 use crate::offset_map::OffsetMap;
-use crate::partition_log::{PartitionLog, marker_in};
+use crate::partition_log::PartitionLog;
 use crate::read_mode::ReadMode;
 use crate::reader::segment_index;
 use crate::segment::{

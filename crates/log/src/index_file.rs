@@ -124,3 +124,67 @@ impl<E: IndexEntry> SparseIndex<E> {
         self.tail.shrink_to(64);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::disk::memory::MemoryDisk;
+    use crate::disk::{Disk, OpenMode};
+    use crate::time_index::TimeEntry;
+
+    fn entry(index: u32) -> TimeEntry {
+        TimeEntry {
+            timestamp: i64::from(index) * 10,
+            relative_offset: index as i32,
+        }
+    }
+
+    #[test]
+    fn the_last_preceding_entry_is_found_in_files_of_every_length() {
+        // 341 entries of 12 bytes fill a page: lengths around one and two pages, and positions everywhere.
+        for count in [0, 1, 2, 340, 341, 342, 682, 683, 1_000] {
+            let disk = MemoryDisk::new(1);
+            let mut bytes = Vec::new();
+            (0..count).for_each(|index| entry(index).encode(&mut bytes));
+            disk.write_file(Path::new("i"), &bytes);
+            let file = disk.open(Path::new("i"), OpenMode::Read).expect("there");
+            for target in 0..=count * 10 + 1 {
+                let found = last_where(&*file, count, ReadMode::Blocking, |entry: &TimeEntry| {
+                    entry.timestamp < i64::from(target)
+                });
+                let expected = target.div_ceil(10).min(count).checked_sub(1);
+                let expected = expected.map(|index| (index, entry(index)));
+                assert_eq!(
+                    found.expect("readable"),
+                    expected,
+                    "{count} entries, target {target}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn entries_move_from_memory_to_the_file() {
+        let mut index = SparseIndex::new(2);
+        (2..10).for_each(|number| index.push(entry(number)));
+        let floor = |index: &SparseIndex<TimeEntry>, timestamp| match index
+            .floor(|entry| entry.timestamp < timestamp)
+        {
+            Floor::Memory(entry) => Some(entry.relative_offset),
+            Floor::InFile(count) => Some(-(count as i32)),
+            Floor::Nothing => None,
+        };
+        assert_eq!((floor(&index, 25), floor(&index, 20)), (Some(2), Some(-2)));
+        let (position, bytes) = index.unwritten();
+        assert_eq!((position, bytes.len()), (24, 96));
+        index.push(entry(10));
+        index.written(position + bytes.len() as u64);
+        assert_eq!(
+            (index.count(), floor(&index, 25), floor(&index, 101)),
+            (11, Some(-10), Some(10))
+        );
+        assert_eq!(floor(&SparseIndex::new(0), 5), None);
+    }
+}

@@ -14,23 +14,19 @@ use crate::directory::write_partition_metadata;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{AppendError, LogError, is_full};
 use crate::leader_epoch::LeaderEpochs;
+use crate::marker::{marker_in, note_marker};
 use crate::producer_state::{ActiveProducer, Marker, ProducerState, Verdict};
 use crate::reader::{Bound, LogReader, SegmentPosition};
 use crate::recovery::{OpenOptions, RecoveryReport};
 use crate::segment::{
     BatchPlace, FileKind, IndexProgress, Segment, SegmentIndexes, UNKNOWN_TIMESTAMP, file_path,
 };
-use crate::sync::{CheckpointJob, IndexWrite, SyncJob, WritebackJob};
-use crate::transaction_index::AbortedTransaction;
+use crate::sync::CheckpointJob;
 
 /// Space is reserved this far ahead of the end: a full disk is noticed before a byte is written, and a sync need not
 /// allocate. The chunk doubles from the first to the second number as a segment grows, so that a small log stays small.
 const RESERVE_BYTES_MIN: u64 = 64 * 1024;
 const RESERVE_BYTES_MAX: u64 = 8 * 1024 * 1024;
-
-/// Dirty pages are handed to the device in pieces of at least this many bytes.
-const WRITEBACK_BYTES: u64 = 1024 * 1024;
-const PAGE_BYTES: u64 = 4096;
 
 /// One batch, offsets not assigned: header decoded and validated, records as they came.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +84,7 @@ pub struct PartitionLog {
     pub(crate) recovery_point: i64,
     /// Bytes appended since the log was opened, and how many of them lie below the recovery point.
     pub(crate) appended_bytes: u64,
-    recovery_point_bytes: u64,
+    pub(crate) recovery_point_bytes: u64,
     pub(crate) producers: ProducerState,
     pub(crate) leader_epochs: LeaderEpochs,
     pub(crate) leader_epochs_dirty: bool,
@@ -560,177 +556,6 @@ impl PartitionLog {
         self.checkpoints.wanted = true;
     }
 
-    /// What a sync now would make durable; `None` if there is nothing to do, a sync is under way, or the log is poisoned.
-    pub fn begin_sync(&mut self) -> Option<SyncJob> {
-        if self.unsynced.in_flight || self.poison.is_some() || self.durable.offset == self.end_offset {
-            return None;
-        }
-        self.unsynced.in_flight = true;
-        let directory = std::mem::take(&mut self.unsynced.directory)
-            .then(|| (Arc::clone(&self.disk), Arc::clone(&self.directory)));
-        Some(SyncJob {
-            active: Arc::clone(&self.active.segment.file),
-            sealed: std::mem::take(&mut self.unsynced.sealed),
-            directory,
-            end: self.end(),
-            checkpoint: self.capture_checkpoint(),
-            truncations: self.truncations,
-        })
-    }
-
-    /// Takes the outcome of a sync: on success everything it covered is durable, on failure the log is poisoned.
-    pub fn finish_sync(&mut self, job: SyncJob, result: io::Result<()>) -> Result<Bound, LogError> {
-        if job.truncations != self.truncations {
-            return Ok(self.durable);
-        }
-        self.unsynced.in_flight = false;
-        if let Err(error) = result {
-            return Err(self.poison_with(format!("sync of {} failed: {error}", self.directory.display())));
-        }
-        if let Some(reason) = &self.poison {
-            return Err(LogError::Poisoned {
-                reason: Arc::clone(reason),
-            });
-        }
-        self.durable = job.end;
-        self.active.written_back = self.active.written_back.max(match job.end.position {
-            Some(end) if end.segment_base_offset == self.active.segment.base_offset => end.position,
-            _ => 0,
-        });
-        if let Some(checkpoint) = job.checkpoint {
-            self.checkpoints.ready = Some(checkpoint);
-        }
-        Ok(self.durable)
-    }
-
-    /// Bytes that a recovery after a crash now would have to read again.
-    pub fn bytes_behind_recovery_point(&self) -> u64 {
-        self.appended_bytes - self.recovery_point_bytes
-    }
-
-    /// Asks for a checkpoint. It is captured at the next sync (at once if everything is durable already) and handed out by
-    /// `take_checkpoint` when that sync has succeeded.
-    pub fn request_checkpoint(&mut self) {
-        if self.recovery_point == self.end_offset && self.checkpoints.sealed.is_empty() {
-            return;
-        }
-        self.checkpoints.wanted = true;
-        let idle = !self.unsynced.in_flight && self.durable.offset == self.end_offset;
-        if idle && self.poison.is_none() && self.checkpoints.ready.is_none() {
-            self.checkpoints.ready = self.capture_checkpoint();
-        }
-    }
-
-    fn capture_checkpoint(&mut self) -> Option<Box<CheckpointJob>> {
-        if !self.checkpoints.wanted || self.checkpoints.in_flight || self.checkpoints.ready.is_some() {
-            return None;
-        }
-        self.checkpoints.wanted = false;
-        let mut segments: Vec<IndexWrite> = self
-            .checkpoints
-            .sealed
-            .drain(..)
-            .map(|segment| IndexWrite::of(&segment, true))
-            .collect();
-        segments.push(IndexWrite::of(&self.active.segment, false));
-        let mut snapshots = std::mem::take(&mut self.checkpoints.snapshots);
-        if snapshots
-            .last()
-            .is_none_or(|(offset, _)| *offset != self.end_offset)
-        {
-            snapshots.push((self.end_offset, self.producers.encode_snapshot()));
-        }
-        let mut stale_snapshots = std::mem::take(&mut self.checkpoints.stale_snapshots);
-        if let Some(last) = self.checkpoints.last_snapshot.replace(self.end_offset)
-            && last != self.end_offset
-            && !self.is_segment_base(last)
-        {
-            stale_snapshots.push(last);
-        }
-        Some(Box::new(CheckpointJob {
-            disk: Arc::clone(&self.disk),
-            directory: Arc::clone(&self.directory),
-            segments,
-            snapshots,
-            stale_snapshots,
-            leader_epochs: std::mem::take(&mut self.leader_epochs_dirty).then(|| self.leader_epochs.encode()),
-            recovery_point: self.end_offset,
-            appended_bytes: self.appended_bytes,
-            truncations: self.truncations,
-        }))
-    }
-
-    fn is_segment_base(&self, offset: i64) -> bool {
-        let state = self.reader.state();
-        state
-            .segments
-            .binary_search_by_key(&offset, |segment| segment.base_offset)
-            .is_ok()
-    }
-
-    /// The checkpoint that is ready to be written, if any. Run it without the partition's lock.
-    pub fn take_checkpoint(&mut self) -> Option<CheckpointJob> {
-        let job = self.checkpoints.ready.take()?;
-        self.checkpoints.in_flight = true;
-        Some(*job)
-    }
-
-    /// Takes the outcome of a checkpoint; returns the new recovery point for `recovery-point-offset-checkpoint`.
-    pub fn finish_checkpoint(
-        &mut self,
-        job: CheckpointJob,
-        result: Result<(), LogError>,
-    ) -> Result<i64, LogError> {
-        if job.truncations != self.truncations {
-            return Ok(self.recovery_point);
-        }
-        self.checkpoints.in_flight = false;
-        if let Err(error) = result {
-            // The next checkpoint writes the same entries again; only memory and recovery time were lost.
-            self.checkpoints.sealed.extend(
-                job.segments
-                    .into_iter()
-                    .filter(|write| write.sealed_bytes.is_some())
-                    .map(|write| write.segment),
-            );
-            self.checkpoints.snapshots.splice(0..0, job.snapshots);
-            self.checkpoints.stale_snapshots.extend(job.stale_snapshots);
-            self.leader_epochs_dirty |= job.leader_epochs.is_some();
-            return Err(error);
-        }
-        job.segments.iter().for_each(IndexWrite::finish);
-        if job.recovery_point >= self.recovery_point {
-            self.recovery_point = job.recovery_point;
-            self.recovery_point_bytes = job.appended_bytes;
-        }
-        Ok(self.recovery_point)
-    }
-
-    /// A checkpoint was asked for and waits for a sync.
-    pub fn wants_checkpoint(&self) -> bool {
-        self.checkpoints.wanted && !self.checkpoints.in_flight && self.checkpoints.ready.is_none()
-    }
-
-    /// `begin_writeback` would find something to do.
-    pub fn wants_writeback(&self) -> bool {
-        self.active.position / PAGE_BYTES * PAGE_BYTES >= self.active.written_back + WRITEBACK_BYTES
-    }
-
-    /// Dirty pages worth handing to the device now; never the last page, which the next append changes.
-    pub fn begin_writeback(&mut self) -> Option<WritebackJob> {
-        let active = &mut self.active;
-        let full_pages = active.position / PAGE_BYTES * PAGE_BYTES;
-        if full_pages < active.written_back + WRITEBACK_BYTES {
-            return None;
-        }
-        let position = std::mem::replace(&mut active.written_back, full_pages);
-        Some(WritebackJob {
-            file: Arc::clone(&active.segment.file),
-            position,
-            bytes: full_pages - position,
-        })
-    }
-
     /// Takes note that this broker leads in `leader_epoch` from the log's end on.
     pub fn assign_leader_epoch(&mut self, leader_epoch: i32) {
         if self.leader_epochs.assign(leader_epoch, self.end_offset) {
@@ -742,33 +567,6 @@ impl PartitionLog {
     pub fn expire_producers(&mut self, now_ms: i64) -> usize {
         self.producers
             .expire(now_ms, self.config.producer_id_expiration_ms)
-    }
-
-    /// Makes everything durable and leaves a directory that opens without recovery. Waits for the device.
-    pub fn close(&mut self) -> Result<i64, LogError> {
-        if let Some(job) = self.begin_sync() {
-            let result = job.run();
-            self.finish_sync(job, result)?;
-        }
-        if let Some(reason) = &self.poison {
-            return Err(LogError::Poisoned {
-                reason: Arc::clone(reason),
-            });
-        }
-        if let Some(job) = self.take_checkpoint() {
-            let result = job.run();
-            self.finish_checkpoint(job, result)?;
-        }
-        self.active.progress.finish(&self.active.segment);
-        self.checkpoints.wanted = true;
-        let mut job = self
-            .capture_checkpoint()
-            .expect("none is in flight and one is wanted");
-        for write in &mut job.segments {
-            write.sealed_bytes = Some(write.segment.bytes());
-        }
-        let result = job.run();
-        self.finish_checkpoint(*job, result)
     }
 }
 
@@ -825,40 +623,8 @@ fn assign(header: &BatchHeader, base_offset: i64, leader_epoch: i32) -> BatchHea
     }
 }
 
-/// Notes a marker; if it aborted an open transaction, returns the entry for the transaction index.
-pub(crate) fn note_marker(
-    producers: &mut ProducerState,
-    header: &BatchHeader,
-    marker: Marker,
-) -> Option<AbortedTransaction> {
-    let completed = producers.note_marker(header, marker)?;
-    completed.aborted.then(|| AbortedTransaction {
-        producer_id: completed.producer_id,
-        first_offset: completed.first_offset,
-        last_offset: completed.last_offset,
-        last_stable_offset: producers.stable_after(&completed),
-    })
-}
-
 fn parse_marker(batch: &BatchToAppend<'_>) -> Result<Marker, AppendError> {
     marker_in(&batch.header, batch.records).ok_or(AppendError::InvalidTransactionState {
         producer_id: batch.header.producer_id,
-    })
-}
-
-/// The transaction marker in a control batch of a producer.
-pub(crate) fn marker_in(header: &BatchHeader, records: &[u8]) -> Option<Marker> {
-    use ottla_wire::records::record::Records;
-    let record = Records::new(header, records).next()?.ok()?;
-    // Key: version 2, type 2 (0 abort, 1 commit). Value: version 2, coordinator epoch 4.
-    let committed = match record.key?.get(2..4)? {
-        [0, 0] => false,
-        [0, 1] => true,
-        _ => return None,
-    };
-    let coordinator_epoch = i32::from_be_bytes(*record.value?.get(2..)?.first_chunk()?);
-    Some(Marker {
-        committed,
-        coordinator_epoch,
     })
 }

@@ -3,12 +3,10 @@
 //! After a clean stop only the end of the last segment is looked at. After a crash everything from the recovery point on
 //! is read and checked; what lies below was durable, indexes included, when the recovery point was written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-
-use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
 
 use crate::batch_scanner::{BatchScanner, Scanned, Trust};
 use crate::checkpoint::read_file;
@@ -18,11 +16,12 @@ use crate::error::LogError;
 use crate::index_file::{IndexEntry, last_where};
 use crate::leader_epoch::LeaderEpochs;
 use crate::offset_index::OffsetEntry;
-use crate::partition_log::{ActiveSegment, OpenedLog, PartitionLog, create_segment, marker_in, note_marker};
+use crate::partition_log::{ActiveSegment, OpenedLog, PartitionLog, create_segment};
 use crate::producer_state::ProducerState;
-use crate::read_mode::{ReadMode, read_up_to};
+use crate::read_mode::ReadMode;
 use crate::reader::{Bound, LogReader, ReaderState, SegmentPosition, segment_index};
 use crate::segment::{BatchPlace, FileKind, IndexProgress, Segment, SegmentIndexes, file_path};
+use crate::segment_files::{DELETED_SUFFIX, DirectoryFiles};
 use crate::time_index::TimeEntry;
 use crate::transaction_index::AbortedTransaction;
 
@@ -85,156 +84,14 @@ pub(crate) fn open(
     Ok((log, opening.report))
 }
 
-/// The names that count in a partition's directory, once interrupted deletions and swaps are settled.
-#[derive(Debug, Default)]
-struct DirectoryFiles {
-    /// Bytes of each file by base offset and kind.
-    files: BTreeMap<(i64, FileKind), u64>,
-}
-
-const DELETED_SUFFIX: &str = ".deleted";
-const CLEANED_SUFFIX: &str = ".cleaned";
-const SWAP_SUFFIX: &str = ".swap";
-
-/// Base offset and kind of a segment file's name, and what follows it.
-pub(crate) fn parse_file_name(name: &str) -> Option<(i64, FileKind, &str)> {
-    let (digits, rest) = name.split_at_checked(20)?;
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let base_offset = digits.parse().ok()?;
-    // `.log` is no prefix of another suffix, and neither is any of the others.
-    FileKind::ALL.into_iter().find_map(|kind| {
-        rest.strip_prefix(kind.suffix())
-            .map(|tail| (base_offset, kind, tail))
-    })
-}
-
-impl DirectoryFiles {
-    fn load(disk: &Arc<dyn Disk>, directory: &Path) -> Result<DirectoryFiles, LogError> {
-        let failed = |source| LogError::io("list", directory, source);
-        let mut found = DirectoryFiles::default();
-        let mut swaps = Vec::new();
-        let mut lowest_cleaned = i64::MAX;
-        let mut unwanted = Vec::new();
-        for entry in disk.list(directory).map_err(failed)? {
-            let Some(name) = entry.path.file_name().and_then(|name| name.to_str()) else {
-                continue;
-            };
-            if name.ends_with(DELETED_SUFFIX) || name.ends_with(".tmp") {
-                unwanted.push(entry.path.clone());
-                continue;
-            }
-            let Some((base_offset, kind, tail)) = parse_file_name(name) else {
-                continue;
-            };
-            match tail {
-                "" => {
-                    found.files.insert((base_offset, kind), entry.bytes);
-                }
-                CLEANED_SUFFIX => {
-                    lowest_cleaned = lowest_cleaned.min(base_offset);
-                    unwanted.push(entry.path.clone());
-                }
-                SWAP_SUFFIX => swaps.push((base_offset, kind, entry.path.clone(), entry.bytes)),
-                _ => {}
-            }
-        }
-        for path in unwanted {
-            disk.remove_file(&path)
-                .map_err(|source| LogError::io("remove", &path, source))?;
-        }
-        found.finish_swaps(disk, directory, swaps, lowest_cleaned)?;
-        Ok(found)
-    }
-
-    /// A `.swap` file is a complete replacement unless a `.cleaned` one at or below it shows that the renaming from one to
-    /// the other was not finished.
-    fn finish_swaps(
-        &mut self,
-        disk: &Arc<dyn Disk>,
-        directory: &Path,
-        swaps: Vec<(i64, FileKind, std::path::PathBuf, u64)>,
-        lowest_cleaned: i64,
-    ) -> Result<(), LogError> {
-        if swaps.is_empty() {
-            return Ok(());
-        }
-        let io_failed = |doing, path: &Path, source| LogError::io(doing, path, source);
-        for (base_offset, kind, path, bytes) in swaps {
-            // Indexes are rebuilt from the log: that is simpler than proving that they belong to it.
-            if base_offset >= lowest_cleaned || kind != FileKind::Log {
-                disk.remove_file(&path)
-                    .map_err(|source| io_failed("remove", &path, source))?;
-                continue;
-            }
-            let covered_end = last_offset_in(&**disk, &path, bytes)?.unwrap_or(base_offset);
-            let covered: Vec<(i64, FileKind)> = self
-                .files
-                .keys()
-                .filter(|(base, kind)| {
-                    (base_offset..=covered_end).contains(base)
-                        && !(*base == base_offset && *kind == FileKind::Snapshot)
-                })
-                .copied()
-                .collect();
-            for (base, kind) in covered {
-                self.files.remove(&(base, kind));
-                let old = file_path(directory, base, kind);
-                // The segment of the same name is replaced by the rename below.
-                if (base, kind) != (base_offset, FileKind::Log) {
-                    disk.remove_file(&old)
-                        .map_err(|source| io_failed("remove", &old, source))?;
-                }
-            }
-            let final_path = file_path(directory, base_offset, FileKind::Log);
-            disk.rename(&path, &final_path)
-                .map_err(|source| io_failed("rename", &path, source))?;
-            self.files.insert((base_offset, FileKind::Log), bytes);
-        }
-        disk.sync_directory(directory)
-            .map_err(|source| io_failed("sync", directory, source))
-    }
-
-    fn base_offsets(&self) -> Vec<i64> {
-        self.files
-            .keys()
-            .filter(|(_, kind)| *kind == FileKind::Log)
-            .map(|(base, _)| *base)
-            .collect()
-    }
-
-    fn bytes(&self, base_offset: i64, kind: FileKind) -> Option<u64> {
-        self.files.get(&(base_offset, kind)).copied()
-    }
-
-    fn snapshots(&self) -> impl DoubleEndedIterator<Item = i64> {
-        self.files
-            .keys()
-            .filter(|(_, kind)| *kind == FileKind::Snapshot)
-            .map(|(offset, _)| *offset)
-    }
-}
-
-fn last_offset_in(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<Option<i64>, LogError> {
-    let failed = |source| LogError::io("read", path, source);
-    let file = disk.open(path, OpenMode::Read).map_err(failed)?;
-    let mut scanner = BatchScanner::new(&*file, 0, bytes, Trust::Headers);
-    let mut last = None;
-    while let Scanned::Batch { header, .. } = scanner.next().map_err(failed)? {
-        last = Some(header.last_offset());
-    }
-    Ok(last)
-}
-
-struct Opening {
-    disk: Arc<dyn Disk>,
-    directory: Arc<Path>,
+pub(crate) struct Opening {
+    pub disk: Arc<dyn Disk>,
+    pub directory: Arc<Path>,
     config: LogConfig,
     options: OpenOptions,
-    files: DirectoryFiles,
-    report: RecoveryReport,
-    leader_epochs: Option<LeaderEpochs>,
+    pub files: DirectoryFiles,
+    pub report: RecoveryReport,
+    pub leader_epochs: Option<LeaderEpochs>,
     /// Closed segments above the recovery point, whose index files lack entries.
     resealed: Vec<Arc<Segment>>,
 }
@@ -300,7 +157,13 @@ impl Opening {
         Ok(log)
     }
 
-    fn failed(&self, doing: &'static str, kind: FileKind, base_offset: i64, source: io::Error) -> LogError {
+    pub fn failed(
+        &self,
+        doing: &'static str,
+        kind: FileKind,
+        base_offset: i64,
+        source: io::Error,
+    ) -> LogError {
         LogError::io(doing, &file_path(&self.directory, base_offset, kind), source)
     }
 
@@ -677,143 +540,6 @@ impl Opening {
         self.sync_directory()
     }
 
-    /// Rebuilds the producers' state from the newest good snapshot and the headers behind it.
-    fn replay(
-        &mut self,
-        segments: &[Arc<Segment>],
-        start_offset: i64,
-        end_offset: i64,
-        recovery_point: i64,
-    ) -> Result<(ProducerState, LeaderEpochs, Option<i64>), LogError> {
-        let newest_allowed = recovery_point.min(end_offset);
-        let (mut producers, snapshot) = self.load_snapshot(start_offset, newest_allowed)?;
-        let from = snapshot.unwrap_or(start_offset);
-        let mut epochs = match self.leader_epochs.take() {
-            Some(epochs) => epochs,
-            None => self.epochs_from_headers(segments)?,
-        };
-        epochs.truncate_from_end(end_offset);
-        for segment in &segments[segment_index(segments, from)..] {
-            self.replay_segment(segment, from, &mut producers)?;
-        }
-        self.recall_older_batches(segments, from, &mut producers)?;
-        producers.forget_ended_below(end_offset);
-        Ok((producers, epochs, snapshot))
-    }
-
-    fn load_snapshot(
-        &mut self,
-        start_offset: i64,
-        newest_allowed: i64,
-    ) -> Result<(ProducerState, Option<i64>), LogError> {
-        let mut loaded = (ProducerState::default(), None);
-        let offsets: Vec<i64> = self.files.snapshots().rev().collect();
-        for offset in offsets {
-            let path = file_path(&self.directory, offset, FileKind::Snapshot);
-            // One above the recovery point describes batches that may not be those that are there now.
-            let mut usable = offset <= newest_allowed;
-            if usable && loaded.1.is_none() && offset >= start_offset {
-                let bytes = read_file(&*self.disk, &path)?.unwrap_or_default();
-                match ProducerState::decode_snapshot(&bytes) {
-                    Ok(state) => loaded = (state, Some(offset)),
-                    Err(_) => usable = false,
-                }
-            }
-            if !usable {
-                self.disk
-                    .remove_file(&path)
-                    .map_err(|source| LogError::io("remove", &path, source))?;
-            }
-        }
-        Ok(loaded)
-    }
-
-    fn replay_segment(
-        &mut self,
-        segment: &Arc<Segment>,
-        from: i64,
-        producers: &mut ProducerState,
-    ) -> Result<(), LogError> {
-        let log_path = segment.path(FileKind::Log);
-        let failed = |source| LogError::io("read", &log_path, source);
-        // Aborts from here on are found again below.
-        {
-            let mut indexes = segment.indexes();
-            let kept = indexes
-                .aborted
-                .partition_point(|aborted| aborted.last_offset < from);
-            indexes.aborted.truncate(kept);
-            indexes.aborted_in_file = indexes.aborted_in_file.min(kept);
-        }
-        let start = segment.position_floor(from, ReadMode::Blocking).map_err(failed)?;
-        let mut scanner = BatchScanner::new(&*segment.file, start, segment.bytes(), Trust::Headers);
-        loop {
-            match scanner.next().map_err(failed)? {
-                Scanned::Batch { header, .. } if header.last_offset() < from || !header.has_producer_id() => {
-                }
-                Scanned::Batch { header, position } => {
-                    self.report.replayed_batches += 1;
-                    replay_batch(segment, &header, position, producers).map_err(failed)?;
-                }
-                Scanned::End => return Ok(()),
-                Scanned::Invalid { reason } => {
-                    return Err(LogError::corrupt(&log_path, scanner.position(), reason));
-                }
-            }
-        }
-    }
-
-    /// A snapshot keeps one batch per producer, a client may repeat five: the headers just below the snapshot give the
-    /// others back.
-    fn recall_older_batches(
-        &mut self,
-        segments: &[Arc<Segment>],
-        from: i64,
-        producers: &mut ProducerState,
-    ) -> Result<(), LogError> {
-        /// About 64 index entries: 256 KiB of small batches or 64 large ones.
-        const LOOK_BACK_BYTES: u64 = 256 * 1024;
-        if producers.is_empty() || from == 0 {
-            return Ok(());
-        }
-        let segment = &segments[segment_index(segments, from - 1)];
-        let failed = |source| self.failed("read", FileKind::Log, segment.base_offset, source);
-        let end = match segment
-            .search(from, segment.bytes(), ReadMode::Blocking)
-            .map_err(failed)?
-        {
-            Some(place) => place.position,
-            None => segment.bytes(),
-        };
-        let mut start = 0;
-        if end > LOOK_BACK_BYTES {
-            start = floor_of_position(segment, end - LOOK_BACK_BYTES).map_err(failed)?;
-        }
-        let mut headers = Vec::new();
-        let mut scanner = BatchScanner::new(&*segment.file, start, end, Trust::Headers);
-        while let Scanned::Batch { header, .. } = scanner.next().map_err(failed)? {
-            if header.has_producer_id() && !header.is_control() {
-                headers.push(header);
-            }
-        }
-        for header in headers.iter().rev() {
-            producers.recall_older_batch(header);
-        }
-        Ok(())
-    }
-
-    fn epochs_from_headers(&self, segments: &[Arc<Segment>]) -> Result<LeaderEpochs, LogError> {
-        let mut epochs = LeaderEpochs::default();
-        for segment in segments {
-            let failed = |source| self.failed("read", FileKind::Log, segment.base_offset, source);
-            let mut scanner = BatchScanner::new(&*segment.file, 0, segment.bytes(), Trust::Headers);
-            while let Scanned::Batch { header, .. } = scanner.next().map_err(failed)? {
-                epochs.assign(header.leader_epoch, header.base_offset);
-            }
-        }
-        Ok(epochs)
-    }
-
     fn assemble(
         &mut self,
         segments: Vec<Arc<Segment>>,
@@ -886,48 +612,7 @@ struct Resume {
     progress: IndexProgress,
 }
 
-fn replay_batch(
-    segment: &Segment,
-    header: &BatchHeader,
-    position: u64,
-    producers: &mut ProducerState,
-) -> io::Result<()> {
-    if !header.is_control() {
-        producers.note_batch(header);
-        return Ok(());
-    }
-    // A marker takes some 20 bytes; anything larger is none.
-    let mut records = vec![0; (header.total_bytes() - HEADER_BYTES).min(4096)];
-    read_up_to(
-        &*segment.file,
-        &mut records,
-        position + HEADER_BYTES as u64,
-        ReadMode::Blocking,
-    )?;
-    if let Some(marker) = marker_in(header, &records)
-        && let Some(aborted) = note_marker(producers, header, marker)
-    {
-        segment.indexes().aborted.push(aborted);
-    }
-    Ok(())
-}
-
 fn first_timestamp(segment: &Segment) -> io::Result<Option<i64>> {
     let place = segment.find_batch(i64::MIN, 0, segment.bytes(), ReadMode::Blocking)?;
     Ok(place.map(|place| place.max_timestamp))
-}
-
-/// Position of a batch at or before `position`.
-fn floor_of_position(segment: &Segment, position: u64) -> io::Result<u64> {
-    let precedes = |entry: &OffsetEntry| u64::from(entry.position) <= position;
-    let floor = segment.indexes().offsets.floor(precedes);
-    match floor {
-        crate::index_file::Floor::Nothing => Ok(0),
-        crate::index_file::Floor::Memory(entry) => Ok(u64::from(entry.position)),
-        crate::index_file::Floor::InFile(count) => {
-            let file = segment.index_file(FileKind::OffsetIndex, ReadMode::Blocking)?;
-            let found = last_where(&*file, count, ReadMode::Blocking, precedes)?;
-            Ok(found.map_or(0, |(_, entry)| u64::from(entry.position)))
-        }
-    }
 }

@@ -1,0 +1,213 @@
+//! Group commits and checkpoints as the log sees them: what they capture, and what their outcome means.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::error::LogError;
+use crate::partition_log::PartitionLog;
+use crate::reader::Bound;
+use crate::sync::{CheckpointJob, IndexWrite, SyncJob, WritebackJob};
+
+/// Dirty pages are handed to the device in pieces of at least this many bytes.
+const WRITEBACK_BYTES: u64 = 1024 * 1024;
+const PAGE_BYTES: u64 = 4096;
+
+impl PartitionLog {
+    /// What a sync now would make durable; `None` if there is nothing to do, a sync is under way, or the log is poisoned.
+    pub fn begin_sync(&mut self) -> Option<SyncJob> {
+        if self.unsynced.in_flight || self.poison.is_some() || self.durable.offset == self.end_offset {
+            return None;
+        }
+        self.unsynced.in_flight = true;
+        let directory = std::mem::take(&mut self.unsynced.directory)
+            .then(|| (Arc::clone(&self.disk), Arc::clone(&self.directory)));
+        Some(SyncJob {
+            active: Arc::clone(&self.active.segment.file),
+            sealed: std::mem::take(&mut self.unsynced.sealed),
+            directory,
+            end: self.end(),
+            checkpoint: self.capture_checkpoint(),
+            truncations: self.truncations,
+        })
+    }
+
+    /// Takes the outcome of a sync: on success everything it covered is durable, on failure the log is poisoned.
+    pub fn finish_sync(&mut self, job: SyncJob, result: io::Result<()>) -> Result<Bound, LogError> {
+        if job.truncations != self.truncations {
+            return Ok(self.durable);
+        }
+        self.unsynced.in_flight = false;
+        if let Err(error) = result {
+            return Err(self.poison_with(format!("sync of {} failed: {error}", self.directory.display())));
+        }
+        if let Some(reason) = &self.poison {
+            return Err(LogError::Poisoned {
+                reason: Arc::clone(reason),
+            });
+        }
+        self.durable = job.end;
+        self.active.written_back = self.active.written_back.max(match job.end.position {
+            Some(end) if end.segment_base_offset == self.active.segment.base_offset => end.position,
+            _ => 0,
+        });
+        if let Some(checkpoint) = job.checkpoint {
+            self.checkpoints.ready = Some(checkpoint);
+        }
+        Ok(self.durable)
+    }
+
+    /// Bytes that a recovery after a crash now would have to read again.
+    pub fn bytes_behind_recovery_point(&self) -> u64 {
+        self.appended_bytes - self.recovery_point_bytes
+    }
+
+    /// Asks for a checkpoint. It is captured at the next sync (at once if everything is durable already) and handed out by
+    /// `take_checkpoint` when that sync has succeeded.
+    pub fn request_checkpoint(&mut self) {
+        if self.recovery_point == self.end_offset && self.checkpoints.sealed.is_empty() {
+            return;
+        }
+        self.checkpoints.wanted = true;
+        let idle = !self.unsynced.in_flight && self.durable.offset == self.end_offset;
+        if idle && self.poison.is_none() && self.checkpoints.ready.is_none() {
+            self.checkpoints.ready = self.capture_checkpoint();
+        }
+    }
+
+    fn capture_checkpoint(&mut self) -> Option<Box<CheckpointJob>> {
+        if !self.checkpoints.wanted || self.checkpoints.in_flight || self.checkpoints.ready.is_some() {
+            return None;
+        }
+        self.checkpoints.wanted = false;
+        let mut segments: Vec<IndexWrite> = self
+            .checkpoints
+            .sealed
+            .drain(..)
+            .map(|segment| IndexWrite::of(&segment, true))
+            .collect();
+        segments.push(IndexWrite::of(&self.active.segment, false));
+        let mut snapshots = std::mem::take(&mut self.checkpoints.snapshots);
+        if snapshots
+            .last()
+            .is_none_or(|(offset, _)| *offset != self.end_offset)
+        {
+            snapshots.push((self.end_offset, self.producers.encode_snapshot()));
+        }
+        let mut stale_snapshots = std::mem::take(&mut self.checkpoints.stale_snapshots);
+        if let Some(last) = self.checkpoints.last_snapshot.replace(self.end_offset)
+            && last != self.end_offset
+            && !self.is_segment_base(last)
+        {
+            stale_snapshots.push(last);
+        }
+        Some(Box::new(CheckpointJob {
+            disk: Arc::clone(&self.disk),
+            directory: Arc::clone(&self.directory),
+            segments,
+            snapshots,
+            stale_snapshots,
+            leader_epochs: std::mem::take(&mut self.leader_epochs_dirty).then(|| self.leader_epochs.encode()),
+            recovery_point: self.end_offset,
+            appended_bytes: self.appended_bytes,
+            truncations: self.truncations,
+        }))
+    }
+
+    fn is_segment_base(&self, offset: i64) -> bool {
+        let state = self.reader.state();
+        state
+            .segments
+            .binary_search_by_key(&offset, |segment| segment.base_offset)
+            .is_ok()
+    }
+
+    /// The checkpoint that is ready to be written, if any. Run it without the partition's lock.
+    pub fn take_checkpoint(&mut self) -> Option<CheckpointJob> {
+        let job = self.checkpoints.ready.take()?;
+        self.checkpoints.in_flight = true;
+        Some(*job)
+    }
+
+    /// Takes the outcome of a checkpoint; returns the new recovery point for `recovery-point-offset-checkpoint`.
+    pub fn finish_checkpoint(
+        &mut self,
+        job: CheckpointJob,
+        result: Result<(), LogError>,
+    ) -> Result<i64, LogError> {
+        if job.truncations != self.truncations {
+            return Ok(self.recovery_point);
+        }
+        self.checkpoints.in_flight = false;
+        if let Err(error) = result {
+            // The next checkpoint writes the same entries again; only memory and recovery time were lost.
+            self.checkpoints.sealed.extend(
+                job.segments
+                    .into_iter()
+                    .filter(|write| write.sealed_bytes.is_some())
+                    .map(|write| write.segment),
+            );
+            self.checkpoints.snapshots.splice(0..0, job.snapshots);
+            self.checkpoints.stale_snapshots.extend(job.stale_snapshots);
+            self.leader_epochs_dirty |= job.leader_epochs.is_some();
+            return Err(error);
+        }
+        job.segments.iter().for_each(IndexWrite::finish);
+        if job.recovery_point >= self.recovery_point {
+            self.recovery_point = job.recovery_point;
+            self.recovery_point_bytes = job.appended_bytes;
+        }
+        Ok(self.recovery_point)
+    }
+
+    /// A checkpoint was asked for and waits for a sync.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.checkpoints.wanted && !self.checkpoints.in_flight && self.checkpoints.ready.is_none()
+    }
+
+    /// `begin_writeback` would find something to do.
+    pub fn wants_writeback(&self) -> bool {
+        self.active.position / PAGE_BYTES * PAGE_BYTES >= self.active.written_back + WRITEBACK_BYTES
+    }
+
+    /// Dirty pages worth handing to the device now; never the last page, which the next append changes.
+    pub fn begin_writeback(&mut self) -> Option<WritebackJob> {
+        let active = &mut self.active;
+        let full_pages = active.position / PAGE_BYTES * PAGE_BYTES;
+        if full_pages < active.written_back + WRITEBACK_BYTES {
+            return None;
+        }
+        let position = std::mem::replace(&mut active.written_back, full_pages);
+        Some(WritebackJob {
+            file: Arc::clone(&active.segment.file),
+            position,
+            bytes: full_pages - position,
+        })
+    }
+
+    /// Makes everything durable and leaves a directory that opens without recovery. Waits for the device.
+    pub fn close(&mut self) -> Result<i64, LogError> {
+        if let Some(job) = self.begin_sync() {
+            let result = job.run();
+            self.finish_sync(job, result)?;
+        }
+        if let Some(reason) = &self.poison {
+            return Err(LogError::Poisoned {
+                reason: Arc::clone(reason),
+            });
+        }
+        if let Some(job) = self.take_checkpoint() {
+            let result = job.run();
+            self.finish_checkpoint(job, result)?;
+        }
+        self.active.progress.finish(&self.active.segment);
+        self.checkpoints.wanted = true;
+        let mut job = self
+            .capture_checkpoint()
+            .expect("none is in flight and one is wanted");
+        for write in &mut job.segments {
+            write.sealed_bytes = Some(write.segment.bytes());
+        }
+        let result = job.run();
+        self.finish_checkpoint(*job, result)
+    }
+}

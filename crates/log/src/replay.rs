@@ -1,0 +1,199 @@
+//! The producers' state and the leader epochs as they were when the log was closed or killed.
+
+use std::io;
+use std::sync::Arc;
+
+use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
+
+use crate::batch_scanner::{BatchScanner, Scanned, Trust};
+use crate::checkpoint::read_file;
+use crate::error::LogError;
+use crate::index_file::{Floor, last_where};
+use crate::leader_epoch::LeaderEpochs;
+use crate::marker::{marker_in, note_marker};
+use crate::offset_index::OffsetEntry;
+use crate::producer_state::ProducerState;
+use crate::read_mode::{ReadMode, read_up_to};
+use crate::reader::segment_index;
+use crate::recovery::Opening;
+use crate::segment::{FileKind, Segment, file_path};
+
+impl Opening {
+    /// Rebuilds the producers' state from the newest good snapshot and the headers behind it.
+    pub fn replay(
+        &mut self,
+        segments: &[Arc<Segment>],
+        start_offset: i64,
+        end_offset: i64,
+        recovery_point: i64,
+    ) -> Result<(ProducerState, LeaderEpochs, Option<i64>), LogError> {
+        let newest_allowed = recovery_point.min(end_offset);
+        let (mut producers, snapshot) = self.load_snapshot(start_offset, newest_allowed)?;
+        let from = snapshot.unwrap_or(start_offset);
+        let mut epochs = match self.leader_epochs.take() {
+            Some(epochs) => epochs,
+            None => self.epochs_from_headers(segments)?,
+        };
+        epochs.truncate_from_end(end_offset);
+        for segment in &segments[segment_index(segments, from)..] {
+            self.replay_segment(segment, from, &mut producers)?;
+        }
+        self.recall_older_batches(segments, from, &mut producers)?;
+        producers.forget_ended_below(end_offset);
+        Ok((producers, epochs, snapshot))
+    }
+
+    fn load_snapshot(
+        &mut self,
+        start_offset: i64,
+        newest_allowed: i64,
+    ) -> Result<(ProducerState, Option<i64>), LogError> {
+        let mut loaded = (ProducerState::default(), None);
+        let offsets: Vec<i64> = self.files.snapshots().rev().collect();
+        for offset in offsets {
+            let path = file_path(&self.directory, offset, FileKind::Snapshot);
+            // One above the recovery point describes batches that may not be those that are there now.
+            let mut usable = offset <= newest_allowed;
+            if usable && loaded.1.is_none() && offset >= start_offset {
+                let bytes = read_file(&*self.disk, &path)?.unwrap_or_default();
+                match ProducerState::decode_snapshot(&bytes) {
+                    Ok(state) => loaded = (state, Some(offset)),
+                    Err(_) => usable = false,
+                }
+            }
+            if !usable {
+                self.disk
+                    .remove_file(&path)
+                    .map_err(|source| LogError::io("remove", &path, source))?;
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn replay_segment(
+        &mut self,
+        segment: &Arc<Segment>,
+        from: i64,
+        producers: &mut ProducerState,
+    ) -> Result<(), LogError> {
+        let log_path = segment.path(FileKind::Log);
+        let failed = |source| LogError::io("read", &log_path, source);
+        // Aborts from here on are found again below.
+        {
+            let mut indexes = segment.indexes();
+            let kept = indexes
+                .aborted
+                .partition_point(|aborted| aborted.last_offset < from);
+            indexes.aborted.truncate(kept);
+            indexes.aborted_in_file = indexes.aborted_in_file.min(kept);
+        }
+        let start = segment.position_floor(from, ReadMode::Blocking).map_err(failed)?;
+        let mut scanner = BatchScanner::new(&*segment.file, start, segment.bytes(), Trust::Headers);
+        loop {
+            match scanner.next().map_err(failed)? {
+                Scanned::Batch { header, .. } if header.last_offset() < from || !header.has_producer_id() => {
+                }
+                Scanned::Batch { header, position } => {
+                    self.report.replayed_batches += 1;
+                    replay_batch(segment, &header, position, producers).map_err(failed)?;
+                }
+                Scanned::End => return Ok(()),
+                Scanned::Invalid { reason } => {
+                    return Err(LogError::corrupt(&log_path, scanner.position(), reason));
+                }
+            }
+        }
+    }
+
+    /// A snapshot keeps one batch per producer, a client may repeat five: the headers just below the snapshot give the
+    /// others back.
+    fn recall_older_batches(
+        &mut self,
+        segments: &[Arc<Segment>],
+        from: i64,
+        producers: &mut ProducerState,
+    ) -> Result<(), LogError> {
+        /// About 64 index entries: 256 KiB of small batches or 64 large ones.
+        const LOOK_BACK_BYTES: u64 = 256 * 1024;
+        if producers.is_empty() || from == 0 {
+            return Ok(());
+        }
+        let segment = &segments[segment_index(segments, from - 1)];
+        let failed = |source| self.failed("read", FileKind::Log, segment.base_offset, source);
+        let end = match segment
+            .search(from, segment.bytes(), ReadMode::Blocking)
+            .map_err(failed)?
+        {
+            Some(place) => place.position,
+            None => segment.bytes(),
+        };
+        let mut start = 0;
+        if end > LOOK_BACK_BYTES {
+            start = floor_of_position(segment, end - LOOK_BACK_BYTES).map_err(failed)?;
+        }
+        let mut headers = Vec::new();
+        let mut scanner = BatchScanner::new(&*segment.file, start, end, Trust::Headers);
+        while let Scanned::Batch { header, .. } = scanner.next().map_err(failed)? {
+            if header.has_producer_id() && !header.is_control() {
+                headers.push(header);
+            }
+        }
+        for header in headers.iter().rev() {
+            producers.recall_older_batch(header);
+        }
+        Ok(())
+    }
+
+    fn epochs_from_headers(&self, segments: &[Arc<Segment>]) -> Result<LeaderEpochs, LogError> {
+        let mut epochs = LeaderEpochs::default();
+        for segment in segments {
+            let failed = |source| self.failed("read", FileKind::Log, segment.base_offset, source);
+            let mut scanner = BatchScanner::new(&*segment.file, 0, segment.bytes(), Trust::Headers);
+            while let Scanned::Batch { header, .. } = scanner.next().map_err(failed)? {
+                epochs.assign(header.leader_epoch, header.base_offset);
+            }
+        }
+        Ok(epochs)
+    }
+}
+
+fn replay_batch(
+    segment: &Segment,
+    header: &BatchHeader,
+    position: u64,
+    producers: &mut ProducerState,
+) -> io::Result<()> {
+    if !header.is_control() {
+        producers.note_batch(header);
+        return Ok(());
+    }
+    // A marker takes some 20 bytes; anything larger is none.
+    let mut records = vec![0; (header.total_bytes() - HEADER_BYTES).min(4096)];
+    read_up_to(
+        &*segment.file,
+        &mut records,
+        position + HEADER_BYTES as u64,
+        ReadMode::Blocking,
+    )?;
+    if let Some(marker) = marker_in(header, &records)
+        && let Some(aborted) = note_marker(producers, header, marker)
+    {
+        segment.indexes().aborted.push(aborted);
+    }
+    Ok(())
+}
+
+/// Position of a batch at or before `position`.
+fn floor_of_position(segment: &Segment, position: u64) -> io::Result<u64> {
+    let precedes = |entry: &OffsetEntry| u64::from(entry.position) <= position;
+    let floor = segment.indexes().offsets.floor(precedes);
+    match floor {
+        Floor::Nothing => Ok(0),
+        Floor::Memory(entry) => Ok(u64::from(entry.position)),
+        Floor::InFile(count) => {
+            let file = segment.index_file(FileKind::OffsetIndex, ReadMode::Blocking)?;
+            let found = last_where(&*file, count, ReadMode::Blocking, precedes)?;
+            Ok(found.map_or(0, |(_, entry)| u64::from(entry.position)))
+        }
+    }
+}
