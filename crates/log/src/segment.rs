@@ -75,7 +75,12 @@ impl BatchPlace {
             segment_base_offset,
             position,
             bytes: header.total_bytes() as u64,
-            max_timestamp: header.max_timestamp,
+            // A batch that compaction emptied keeps its header, but no record carries that time any more.
+            max_timestamp: if header.record_count == 0 {
+                -1
+            } else {
+                header.max_timestamp
+            },
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ottla_log::disk::Disk;
 use ottla_log::disk::memory::{MemoryDisk, Random};
-use ottla_log::{BatchToAppend, LogConfig, LogError, OpenOptions, PartitionLog, Read, ReadMode};
+use ottla_log::{BatchToAppend, LogConfig, LogError, Lookup, OpenOptions, PartitionLog, Read, ReadMode};
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::{Batch, BatchHeader, batches};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
@@ -310,6 +310,13 @@ fn a_producers_last_batch_stays_without_its_records() {
         (header.base_sequence, header.record_count, records.len()),
         (1, 0, 0)
     );
+    // The emptied batch's time belongs to no record any more.
+    let emptied_at = header.max_timestamp;
+    let newest = world
+        .log
+        .reader()
+        .offset_for_timestamp(emptied_at, world.log.end(), ReadMode::Blocking);
+    assert!(matches!(newest, Ok(Lookup::Found(found)) if found.offset > header.last_offset()));
     // Without any snapshot the batch alone must tell the producer's state.
     for entry in world.disk.list(Path::new(DIRECTORY)).expect("listed") {
         if entry
