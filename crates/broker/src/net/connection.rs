@@ -258,7 +258,7 @@ impl Connection {
             rest = &rest[self.serve(context, rest)?..];
         }
         if !rest.is_empty() {
-            self.input.extend(rest, &mut context.pool);
+            self.input.extend(rest, self.missing, &mut context.pool);
         }
         if !self.input.is_empty() && self.request_began.is_none() {
             self.request_began = Some(self.received);

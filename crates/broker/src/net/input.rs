@@ -10,6 +10,10 @@ pub const SHARED_READ_BYTES: usize = 256 * 1024;
 /// First size of a buffer that waits for the rest of a request.
 const PARTIAL_BYTES_MIN: usize = 4 * 1024;
 
+/// Up to this size a started request gets room for all of it at once, so that it is never moved again. A new buffer is
+/// untouched zero pages: a client that announces much and sends little occupies addresses, not memory.
+const WHOLE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
 /// Most bytes of free buffers an event loop keeps for the next large requests.
 const POOL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -34,7 +38,8 @@ impl BufferPool {
                 self.free_bytes -= buffer.len();
                 buffer
             }
-            None => vec![0; bytes_min],
+            // Sizes repeat, so that the next request of about this size finds the buffer again.
+            None => vec![0; bytes_min.next_power_of_two()],
         }
     }
 
@@ -86,19 +91,21 @@ impl Input {
         debug_assert!(self.start <= self.end);
     }
 
-    /// Appends bytes, e.g. the start of a request left over in the shared buffer.
-    pub fn extend(&mut self, bytes: &[u8], pool: &mut BufferPool) {
-        self.make_room(bytes.len(), pool);
+    /// Appends the start of a request that is left over in the shared buffer; `missing` bytes of it are yet to come.
+    pub fn extend(&mut self, bytes: &[u8], missing: usize, pool: &mut BufferPool) {
+        self.make_room(bytes.len() + missing.min(WHOLE_BYTES_MAX), pool);
         self.buffer[self.end..self.end + bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
     }
 
     /// Where the next bytes of the started request go: at most `missing` bytes.
     ///
-    /// The room grows with the bytes that arrived (doubling), not with the bytes that were announced.
+    /// Beyond [`WHOLE_BYTES_MAX`] the room grows with the bytes that arrived (doubling), not with those announced.
     pub fn room(&mut self, missing: usize, pool: &mut BufferPool) -> &mut [u8] {
         let arrived = self.end - self.start;
-        self.make_room(missing.min(arrived.max(PARTIAL_BYTES_MIN)), pool);
+        if self.buffer.len() == self.end {
+            self.make_room(missing.min(arrived.max(WHOLE_BYTES_MAX)), pool);
+        }
         let room = (self.buffer.len() - self.end).min(missing);
         &mut self.buffer[self.end..self.end + room]
     }
@@ -140,9 +147,21 @@ mod tests {
     fn room_grows_with_what_arrived_and_not_with_what_was_announced() {
         let mut pool = BufferPool::default();
         let mut input = Input::default();
-        input.extend(&[1; 1000], &mut pool);
-        assert!(input.room(100 << 20, &mut pool).len() <= 2 * PARTIAL_BYTES_MIN);
-        assert!(input.buffer.len() <= 2 * PARTIAL_BYTES_MIN);
+        input.extend(&[1; 1000], 100 << 20, &mut pool);
+        assert!(input.room(100 << 20, &mut pool).len() <= 2 * WHOLE_BYTES_MAX);
+        assert!(input.buffer.len() <= 2 * WHOLE_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_started_request_of_usual_size_is_never_moved() {
+        let mut pool = BufferPool::default();
+        let mut input = Input::default();
+        let missing = 1_000_000;
+        input.extend(&[1; 1000], missing, &mut pool);
+        let place = input.bytes().as_ptr();
+        assert_eq!(input.room(missing, &mut pool).len(), missing);
+        input.filled(missing);
+        assert_eq!(input.bytes().as_ptr(), place);
     }
 
     #[test]
@@ -150,7 +169,7 @@ mod tests {
         let mut pool = BufferPool::default();
         let mut input = Input::default();
         let total = 3_000_001;
-        input.extend(&[0, 1, 2, 3], &mut pool);
+        input.extend(&[0, 1, 2, 3], total - 4, &mut pool);
         while input.bytes().len() < total {
             let arrived = input.bytes().len();
             let room = input.room(total - arrived, &mut pool);
@@ -177,9 +196,9 @@ mod tests {
     fn unserved_requests_stay_in_order_when_more_arrives() {
         let mut pool = BufferPool::default();
         let mut input = Input::default();
-        input.extend(&[1, 2, 3, 4, 5], &mut pool);
+        input.extend(&[1, 2, 3, 4, 5], 0, &mut pool);
         input.consume(3);
-        input.extend(&[6; 4096], &mut pool);
+        input.extend(&[6; 4096], 0, &mut pool);
         assert_eq!(&input.bytes()[..3], &[4, 5, 6]);
         assert_eq!(input.bytes().len(), 4098);
     }
