@@ -8,9 +8,9 @@ use ottla_log::checkpoint::{
     self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_FILE,
 };
 use ottla_log::directory::{
-    PartitionDirectory, PartitionDirectoryKind, deleted_directory_name, partition_directory,
-    partition_directory_name, read_clean_shutdown, read_partition_metadata, remove_clean_shutdown,
-    remove_partition_directory, stray_directory_name, write_partition_metadata,
+    NewPartitionDirectory, PartitionDirectory, PartitionDirectoryKind, create_partition_directories,
+    deleted_directory_name, partition_directory, partition_directory_name, read_clean_shutdown,
+    read_partition_metadata, remove_clean_shutdown, remove_partition_directory, stray_directory_name,
 };
 use ottla_log::disk::Disk;
 use ottla_log::{LogConfig, LogError, OpenOptions, PartitionLog};
@@ -61,33 +61,61 @@ impl LogDirectory {
             .unwrap_or(0)
     }
 
-    /// Opens a partition's log, creating its directory if there is none.
+    /// Creates the directories that are missing of these partitions, and sets aside what lies in their places; returns
+    /// the numbers of those it created.
+    pub fn create_missing(&self, identities: &[Identity]) -> Result<BTreeSet<i32>, LogError> {
+        let mut missing = Vec::new();
+        let mut created = BTreeSet::new();
+        for identity in identities {
+            let path = partition_directory(&self.path, &identity.topic, identity.index);
+            if self.disk.exists(&path) {
+                match read_partition_metadata(&*self.disk, &path)? {
+                    Some(topic_id) if topic_id == identity.topic_id => continue,
+                    // A creation that a crash or a full disk cut short.
+                    None if self.holds_no_records(&path)? => {}
+                    _ => self.set_aside(&identity.topic, identity.index)?,
+                }
+            }
+            missing.push(NewPartitionDirectory {
+                path,
+                topic_id: identity.topic_id,
+            });
+            created.insert(identity.index);
+        }
+        if !missing.is_empty() {
+            create_partition_directories(&*self.disk, &self.path, &missing)?;
+        }
+        Ok(created)
+    }
+
+    fn holds_no_records(&self, directory: &Path) -> Result<bool, LogError> {
+        let listed = self.disk.list(directory);
+        let entries = listed.map_err(|source| LogError::io("list", directory, source))?;
+        let is_log = |path: &Path| path.extension().is_some_and(|extension| extension == "log");
+        Ok(!entries.iter().any(|entry| is_log(&entry.path) && entry.bytes > 0))
+    }
+
+    /// Opens a partition's log.
+    ///
+    /// - `is_new`: its directory was just created, and what the checkpoints say concerns an earlier topic of this name.
     pub fn open_log(
         &self,
         identity: &Identity,
         config: LogConfig,
+        is_new: bool,
         now: Timestamp,
     ) -> Result<PartitionLog, LogError> {
         let directory = partition_directory(&self.path, &identity.topic, identity.index);
-        if self.disk.exists(&directory) {
-            match read_partition_metadata(&*self.disk, &directory)? {
-                Some(topic_id) if topic_id == identity.topic_id => {}
-                _ => self.set_aside(&identity.topic, identity.index)?,
-            }
-        }
         let mut options = OpenOptions {
             clean_shutdown: self.was_stopped_cleanly,
             recovery_point: 0,
             log_start_offset: 0,
             now_ms: now.0,
         };
-        if self.disk.exists(&directory) {
+        if !is_new {
             let key = (identity.topic.to_string(), identity.index);
             options.recovery_point = self.recovery_points.get(&key).copied().unwrap_or(0);
             options.log_start_offset = self.log_starts.get(&key).copied().unwrap_or(0);
-        } else {
-            // What the checkpoints say concerns an earlier topic of this name.
-            self.create(&directory, identity.topic_id)?;
         }
         let (log, report) = PartitionLog::open(self.disk.clone(), &directory, config, options)?;
         if let Some(reason) = &report.cut_reason {
@@ -98,15 +126,6 @@ impl LogDirectory {
             );
         }
         Ok(log)
-    }
-
-    fn create(&self, directory: &Path, topic_id: Uuid) -> Result<(), LogError> {
-        let create = || {
-            self.disk.create_directories(directory)?;
-            self.disk.sync_directory(&self.path)
-        };
-        create().map_err(|source| LogError::io("create", directory, source))?;
-        write_partition_metadata(&*self.disk, directory, topic_id)
     }
 
     /// Renames a partition's directory so that its name is free, and removes it later with `remove_deleted`.

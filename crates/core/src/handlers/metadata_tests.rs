@@ -527,6 +527,20 @@ fn a_full_disk_is_told_and_the_same_request_works_later() {
     assert_eq!(code, ErrorCode::KafkaStorageError);
     broker.disk.set_capacity(None);
     assert_eq!(broker.create(&format!("t{round}"), 1, 7).0, ErrorCode::None);
+    // Topics that were accepted when their logs did not fit any more get them without a restart.
+    broker.node.maintain();
+    broker.settle();
+    for topic in broker.node.image().topics.iter() {
+        assert!(broker.node.partition(topic.id, 0).is_some(), "{}", topic.name);
+    }
+    let strays = broker
+        .disk
+        .shared()
+        .list(std::path::Path::new("/data"))
+        .unwrap()
+        .into_iter()
+        .filter(|entry| entry.path.to_string_lossy().ends_with("-stray"));
+    assert_eq!(strays.count(), 0);
 }
 
 #[test]
