@@ -1,3 +1,5 @@
+//! The tables against themselves and against hostile values.
+
 use super::*;
 
 const SCOPES: [Scope; 4] = [Scope::Broker, Scope::Topic, Scope::Group, Scope::ClientMetrics];

@@ -1,3 +1,5 @@
+//! Integers, strings and arrays at their limits.
+
 use super::*;
 
 fn check_uvarint(value: u32, expected: &[u8]) {

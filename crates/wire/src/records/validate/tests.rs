@@ -1,3 +1,5 @@
+//! What a producer may send, and what it may not.
+
 use super::*;
 use crate::records::batch::{self, Batch};
 
