@@ -75,7 +75,33 @@ pub fn describe() -> Result<Vec<(String, String)>> {
         output_of(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?,
     );
     add("network", "loopback".to_string());
+    add("load average before the run (1, 5, 15 min)", load_average());
     Ok(lines)
+}
+
+fn load_average() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(", ")
+}
+
+/// Share of the machine's processor time (0 to 1) that was in use during `duration`, while nothing of ours ran.
+pub fn busy_share(duration: Duration) -> Result<f64> {
+    let read = || -> Result<(f64, f64)> {
+        let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
+        let fields = text
+            .lines()
+            .next()
+            .context("/proc/stat is empty")?
+            .split_whitespace()
+            .skip(1);
+        let ticks: Vec<f64> = fields.map(str::parse).collect::<Result<_, _>>()?;
+        // The fourth and fifth are idle and waiting for the disk.
+        Ok((ticks.iter().take(8).sum(), ticks[3] + ticks[4]))
+    };
+    let (all, idle) = read()?;
+    std::thread::sleep(duration);
+    let (all_after, idle_after) = read()?;
+    Ok(1.0 - (idle_after - idle) / (all_after - all).max(1.0))
 }
 
 /// fdatasync after appending 4 KiB, again and again for `duration`; sorted milliseconds.

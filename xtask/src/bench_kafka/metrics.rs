@@ -142,6 +142,8 @@ pub struct Samples {
     values: BTreeMap<(&'static str, &'static str), Vec<f64>>,
     pub calibration: BTreeMap<&'static str, f64>,
     pub invalid: Vec<String>,
+    /// How busy other programs kept the machine before each broker's turn, 0 to 1.
+    pub busy: Vec<f64>,
     raw: Vec<Value>,
 }
 

@@ -261,6 +261,16 @@ fn invalid(text: &mut String, samples: &Samples, curves: &[Curve]) {
             ));
         }
     }
+    let busiest = samples.busy.iter().copied().fold(0.0, f64::max);
+    if busiest > 0.05 {
+        reasons.push(format!(
+            "the machine was not ours alone: before the turns of the brokers, other programs kept {:.0} % (median; at most \
+             {:.0} %) of its processors busy. CPU seconds and memory suffer little from that; latencies, above all p99 and \
+             beyond, are those of a contended machine and prove nothing",
+            100.0 * median(&samples.busy).unwrap_or(0.0),
+            100.0 * busiest
+        ));
+    }
     text.push_str("## INVALID\n\n");
     if reasons.is_empty() {
         text.push_str(
