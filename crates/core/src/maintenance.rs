@@ -26,6 +26,7 @@ impl Maintenance {
     pub(crate) fn run(&mut self, node: &Node) {
         let (now, timestamp) = (node.clock.moment(), node.clock.timestamp());
         let storage = &node.config.storage;
+        node.look_at_disk();
         let partitions = node.partitions.all();
         let all_are_due = is_due(
             &mut self.checkpoint,
@@ -115,7 +116,11 @@ fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Resul
     };
     let outcome = job.run(map_bytes_max).and_then(|()| {
         let is_installed = partition.with_log(|log| log.install_compaction(&job));
-        if is_installed { job.replace_files() } else { Ok(()) }
+        if is_installed {
+            return job.replace_files();
+        }
+        // The log was truncated meanwhile: what was written belongs to records that are gone.
+        job.discard()
     });
     let next_dirty = partition.with_log(|log| log.finish_compaction(job));
     if outcome.is_ok() {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
@@ -11,7 +12,7 @@ use ottla_log::disk::{DirectoryLock, Disk};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
-use tracing::error;
+use tracing::{error, info, warn};
 
 use crate::config::NodeConfig;
 use crate::controller::directories::Directories;
@@ -88,6 +89,8 @@ pub struct Node {
     image: ArcSwap<MetadataImage>,
     executor: OnceLock<Arc<dyn Executor>>,
     maintenance: Mutex<Maintenance>,
+    /// Less than `ottla.disk.reserve.bytes` were free at the last look.
+    disk_is_low: AtomicBool,
     _locks: Mutex<Vec<Box<dyn DirectoryLock>>>,
 }
 
@@ -130,6 +133,7 @@ impl Node {
             image: ArcSwap::new(image.clone()),
             executor: OnceLock::new(),
             maintenance: Mutex::default(),
+            disk_is_low: AtomicBool::new(false),
             _locks: Mutex::new(locks),
         };
         partitions::open_all(&node, &image)?;
@@ -234,6 +238,29 @@ impl Node {
             Ok(handled) => handled,
             Err(error) => Handled::Close(format!("{api_key} version {}: {error}", request.api_version)),
         }
+    }
+
+    /// False while the disk is too full for clients' records; the broker's own still find room in the reserve.
+    ///
+    /// - Shape: `maintain` looks once a second; while the disk is low every caller looks again, so that writes go on as soon
+    ///   as there is space.
+    pub(crate) fn disk_has_room(&self) -> bool {
+        !self.disk_is_low.load(Ordering::Relaxed) || !self.look_at_disk()
+    }
+
+    /// Asks the file system for its free space; true when it is low.
+    pub(crate) fn look_at_disk(&self) -> bool {
+        let reserve_bytes = u64::try_from(self.config.disk_reserve_bytes).unwrap_or(0);
+        // A file system that does not answer is not a full one; writing will show what is the matter.
+        let space = self.disk.space(self.log_directory.path());
+        let is_low = space.is_ok_and(|space| space.free_bytes < reserve_bytes);
+        if self.disk_is_low.swap(is_low, Ordering::Relaxed) != is_low {
+            match is_low {
+                true => warn!(reserve_bytes, "disk full: writes are refused, reads go on"),
+                false => info!("disk has space again: writes are taken"),
+            }
+        }
+        is_low
     }
 
     /// Writes the four offset checkpoints of the log directory.

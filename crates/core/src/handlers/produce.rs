@@ -40,10 +40,13 @@ pub(crate) fn handle(
     let produce = ProduceRequest::decode(request.body, request.api_version)?;
     let acks = produce.acks;
     let timeout_ms = u64::try_from(produce.timeout_ms).unwrap_or(0);
-    let waits = begin(node, request, produce, reply)?;
+    let Begun { waits, refused } = begin(node, request, produce, reply)?;
     if acks == ACKS_NONE {
         reply.bytes.clear();
-        return Ok(Handled::NoReply);
+        // Without an answer the only way to tell the client is to hang up.
+        return Ok(refused.map_or(Handled::NoReply, |code| {
+            Handled::Close(format!("produce with acks=0 was refused: {}", code.name()))
+        }));
     }
     if waits.iter().all(Wait::is_over) {
         return Ok(Handled::Replied);
@@ -55,19 +58,27 @@ pub(crate) fn handle(
     })))
 }
 
+/// A produce that was appended as far as it can be.
+struct Begun {
+    waits: Vec<Wait>,
+    /// Why some partition took nothing.
+    refused: Option<ErrorCode>,
+}
+
 /// Appends everything and writes the answer as if all of it will become durable.
 fn begin(
     node: &Node,
     request: &Request<'_>,
     mut produce: ProduceRequest<'_>,
     reply: &mut ReplyBuffer,
-) -> Result<Vec<Wait>, DecodeError> {
+) -> Result<Begun, DecodeError> {
     let version = request.api_version;
     let flexible = produce::is_flexible(version);
     let image = node.image();
     let refusal = refusal_of_all(&produce);
     let acks = produce.acks;
     let mut waits = Vec::new();
+    let mut refused = None;
     put_count(&mut reply.bytes, produce.topic_count, flexible);
     while let Some(asked) = produce.next_topic()? {
         let topic = match asked.topic {
@@ -82,22 +93,22 @@ fn begin(
                 (None, None) => Err(Refusal::code(asked.unknown_topic())),
             };
             let position = put_partition_answer(part.index, version, &outcome, reply);
-            if let Ok(accepted) = outcome
-                && acks == ACKS_ALL
-            {
-                waits.push(Wait {
+            match outcome {
+                Ok(accepted) if acks == ACKS_ALL => waits.push(Wait {
                     required: accepted.appended.last_offset + 1,
                     position,
                     token: None,
                     partition: accepted.partition,
-                });
+                }),
+                Ok(_) => {}
+                Err(refusal) => refused = Some(refusal.code),
             }
         }
         reply.bytes.extend(flexible.then_some(0));
     }
     put_i32(&mut reply.bytes, 0); // throttle time
     reply.bytes.extend(flexible.then_some(0));
-    Ok(waits)
+    Ok(Begun { waits, refused })
 }
 
 fn append(
@@ -115,6 +126,10 @@ fn append(
     let partition = node
         .partition(topic.id, index)
         .ok_or(Refusal::code(ErrorCode::UnknownTopicOrPartition))?;
+    if !node.disk_has_room() {
+        let message = "the disk is full: less than ottla.disk.reserve.bytes are free".to_string();
+        return Err(Refusal::with_message(ErrorCode::KafkaStorageError, message));
+    }
     let config = &topic.config;
     let rules = ProduceRules {
         produce_version: version,
