@@ -2,7 +2,9 @@
 
 use ottla_sim::client::{create_topic, produce_once, read_to_end};
 use ottla_sim::world::World;
+use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
 
 fn world_with_a_record() -> World {
     let mut world = World::new(7, &[]);
@@ -78,4 +80,46 @@ fn a_failed_write_closes_the_partition_for_writes_and_leaves_no_half_batch() {
             .any(|good| *good == found),
         "{found:?}"
     );
+}
+
+#[test]
+fn below_the_reserve_writes_are_refused_while_there_is_still_room() {
+    let mut world = world_with_a_record();
+    world
+        .disk
+        .set_capacity(Some(world.disk.used_bytes() + 1024 * 1024));
+    world.node().expect("it runs").maintain();
+    assert_eq!(
+        produce_once(&mut world, 0, "refused"),
+        Err(ErrorCode::KafkaStorageError)
+    );
+    assert_eq!(values(&mut world), ["first"]);
+
+    world.disk.set_capacity(None);
+    assert_eq!(produce_once(&mut world, 0, "second"), Ok(1));
+}
+
+#[test]
+#[should_panic(expected = "produce with acks=0 was refused: UNKNOWN_TOPIC_OR_PARTITION")]
+fn a_refused_produce_without_an_answer_closes_the_connection() {
+    let mut world = world_with_a_record();
+    let partition = PartitionProduceData {
+        index: 0,
+        records: Some(&[]),
+    };
+    let topic = TopicProduceData {
+        name: "nowhere",
+        partition_data: vec![partition],
+        ..Default::default()
+    };
+    let request = ProduceRequest {
+        transactional_id: None,
+        acks: 0,
+        timeout_ms: 1_000,
+        topic_data: vec![topic],
+    };
+    let mut body = Vec::new();
+    request.encode(&mut body, 11);
+    // The world panics with the reason when the broker closes a connection.
+    let _ = world.complete(ApiKey::Produce, 11, &body);
 }
