@@ -14,8 +14,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("log", &["wire"]),
     ("core", &["log", "wire"]),
     ("broker", &["core", "log", "wire"]),
+    ("client", &["wire"]),
     ("ottla", &["broker"]),
-    ("sim", &["core", "log", "wire"]),
+    ("sim", &["client", "core", "log", "wire"]),
 ];
 
 /// Words that say that something is not done.

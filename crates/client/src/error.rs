@@ -1,0 +1,196 @@
+//! What can go wrong, with the numbers needed to understand it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ottla_wire::error_code::ErrorCode;
+
+/// Why a call of this client failed. Cheap to clone: every record of a failed batch gets one.
+///
+/// `is_retriable` and `is_fatal` make Kafka's distinction: retriable, final for this call, final for this client.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Error {
+    /// The broker answered with an error code; `what` names the topic, partition or group.
+    Broker { code: ErrorCode, what: Arc<str> },
+    /// The broker answered with a code of a newer protocol.
+    UnknownCode { code: i16, what: Arc<str> },
+    /// A setting's value is unknown, malformed or out of range; the text is Kafka's.
+    Config { key: Arc<str>, message: Arc<str> },
+    /// `what` was not done within `limit_ms`, which the setting `setting` grants.
+    Timeout {
+        what: Arc<str>,
+        limit_ms: u64,
+        setting: &'static str,
+    },
+    /// A record does not fit into what `setting` allows.
+    RecordTooLarge {
+        bytes: usize,
+        limit_bytes: usize,
+        setting: &'static str,
+    },
+    /// No room in `buffer.memory` within `max.block.ms`.
+    BufferExhausted {
+        wanted_bytes: usize,
+        buffer_bytes: usize,
+        waited_ms: u64,
+    },
+    /// The name of a topic, group or the like that Kafka would refuse.
+    InvalidArgument { message: Arc<str> },
+    /// A serializer, deserializer or interceptor refused the record.
+    Serialization { message: Arc<str> },
+    /// The connection to this address could not be made or broke; `reason` is the system's text.
+    Disconnected { address: Arc<str>, reason: Arc<str> },
+    /// No host of `bootstrap.servers` has an address.
+    Resolve { host: Arc<str>, reason: Arc<str> },
+    /// TLS: a certificate is expired, unknown, or for another name. Not retriable.
+    Tls { address: Arc<str>, reason: Arc<str> },
+    /// SASL: wrong password, unknown mechanism. Not retriable.
+    Authentication { address: Arc<str>, reason: Arc<str> },
+    /// The broker does not speak any version of this API that this client speaks.
+    UnsupportedVersion {
+        api: &'static str,
+        broker_max: i16,
+        needed_min: i16,
+    },
+    /// The broker answered with something that is not the protocol: a wrong correlation id, an impossible size.
+    Malformed { address: Arc<str>, reason: Arc<str> },
+    /// A fetched batch's checksum does not match, or its records cannot be decoded.
+    CorruptBatch {
+        topic: Arc<str>,
+        partition: i32,
+        offset: i64,
+        reason: Arc<str>,
+    },
+    /// The call came after `close`, or `close` ended the wait.
+    Closed,
+    /// The consumer has no position for this partition and `auto.offset.reset` is `none`.
+    NoOffset { topic: Arc<str>, partition: i32 },
+    /// `wakeup` ended a `poll`.
+    Wakeup,
+    /// The call does not fit the state: for instance `subscribe` after `assign`.
+    IllegalState { message: Arc<str> },
+}
+
+impl Error {
+    pub fn broker(code: ErrorCode, what: impl Into<Arc<str>>) -> Error {
+        Error::Broker {
+            code,
+            what: what.into(),
+        }
+    }
+
+    /// The error for a code as it stands in a response; `None` for 0.
+    pub fn from_code(code: i16, what: impl FnOnce() -> Arc<str>) -> Option<Error> {
+        match ErrorCode::from_i16(code) {
+            Some(ErrorCode::None) => None,
+            Some(code) => Some(Error::Broker { code, what: what() }),
+            None => Some(Error::UnknownCode { code, what: what() }),
+        }
+    }
+
+    /// Whether the same call may succeed later without a change by the caller.
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Error::Broker { code, .. } => code.is_retriable(),
+            Error::Timeout { .. } | Error::BufferExhausted { .. } | Error::Disconnected { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether this client can do nothing more and must be made anew.
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            Error::Broker { code, .. } => matches!(
+                code,
+                ErrorCode::InvalidProducerEpoch
+                    | ErrorCode::ProducerFenced
+                    | ErrorCode::TransactionalIdAuthorizationFailed
+                    | ErrorCode::ClusterAuthorizationFailed
+                    | ErrorCode::FencedInstanceId
+                    | ErrorCode::UnsupportedVersion
+            ),
+            Error::Authentication { .. } | Error::Tls { .. } | Error::Closed | Error::Config { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Broker { code, what } => write!(f, "{what}: {}: {}", code.name(), code.description()),
+            Error::UnknownCode { code, what } => {
+                write!(f, "{what}: the broker answered with unknown error code {code}")
+            }
+            Error::Config { message, .. } => write!(f, "{message}"),
+            Error::Timeout {
+                what,
+                limit_ms,
+                setting,
+            } => {
+                write!(f, "{what} not done after {limit_ms} ms ({setting})")
+            }
+            Error::RecordTooLarge {
+                bytes,
+                limit_bytes,
+                setting,
+            } => {
+                write!(
+                    f,
+                    "the record takes {bytes} bytes, more than the {limit_bytes} bytes that {setting} allows"
+                )
+            }
+            Error::BufferExhausted {
+                wanted_bytes,
+                buffer_bytes,
+                waited_ms,
+            } => write!(
+                f,
+                "no {wanted_bytes} bytes free in buffer.memory ({buffer_bytes} bytes) after {waited_ms} ms (max.block.ms)"
+            ),
+            Error::InvalidArgument { message }
+            | Error::Serialization { message }
+            | Error::IllegalState { message } => {
+                write!(f, "{message}")
+            }
+            Error::Disconnected { address, reason } => write!(f, "connection to {address}: {reason}"),
+            Error::Resolve { host, reason } => write!(f, "host {host} cannot be resolved: {reason}"),
+            Error::Tls { address, reason } => write!(f, "TLS with {address}: {reason}"),
+            Error::Authentication { address, reason } => write!(f, "authentication with {address}: {reason}"),
+            Error::UnsupportedVersion {
+                api,
+                broker_max,
+                needed_min,
+            } => {
+                write!(
+                    f,
+                    "the broker speaks {api} up to version {broker_max}, this client from version {needed_min}"
+                )
+            }
+            Error::Malformed { address, reason } => {
+                write!(f, "{address} answered outside the protocol: {reason}")
+            }
+            Error::CorruptBatch {
+                topic,
+                partition,
+                offset,
+                reason,
+            } => {
+                write!(
+                    f,
+                    "batch at offset {offset} of {topic}-{partition} is corrupt: {reason}"
+                )
+            }
+            Error::Closed => write!(f, "the client is closed"),
+            Error::NoOffset { topic, partition } => {
+                write!(
+                    f,
+                    "no committed offset for {topic}-{partition} and auto.offset.reset is none"
+                )
+            }
+            Error::Wakeup => write!(f, "woken up"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

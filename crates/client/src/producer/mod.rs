@@ -1,0 +1,7 @@
+//! The path of a record: `send` (producer.rs), partitioner, accumulator, sender, completion.
+
+pub mod record;
+pub mod completion;
+pub mod batch;
+pub mod buffer_pool;
+pub mod accumulator;
