@@ -26,4 +26,10 @@ pub struct RecordMetadata {
 }
 
 /// Runs on the callback thread, never on the sender's path.
-pub type Callback = Box<dyn FnOnce(Result<RecordMetadata, Error>) + Send>;
+pub struct Callback(pub Box<dyn FnOnce(Result<RecordMetadata, Error>) + Send>);
+
+impl std::fmt::Debug for Callback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Callback")
+    }
+}
