@@ -1,1 +1,7 @@
-//! consumer
+//! The path back: membership of a group, what to fetch, poll, commits.
+
+pub mod topic_partition;
+pub mod subscription;
+pub mod poll_activity;
+pub mod group;
+pub mod group_network;

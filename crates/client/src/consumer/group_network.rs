@@ -1,0 +1,77 @@
+//! What the group's machine needs of the network: a cluster's connections, or a simulation of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ottla_wire::api_key::ApiKey;
+
+use super::group::GroupTicket;
+use crate::error::Error;
+use crate::metadata::MetadataCell;
+use crate::metadata::snapshot::{NodeId, Snapshot};
+use crate::network::cluster::{Cluster, Readiness, Reply, Request};
+use crate::network::io::{Action, Address};
+use crate::time::Moment;
+
+/// Requests to nodes by id; the methods are those of [`Cluster`].
+pub trait GroupNetwork {
+    fn readiness(&mut self, now: Moment, node: NodeId) -> Readiness;
+    fn version(&self, node: NodeId, api_key: ApiKey, needed_min: i16) -> Result<i16, Error>;
+    fn send(&mut self, now: Moment, node: NodeId, request: Request, ticket: GroupTicket);
+    fn least_loaded(&mut self, now: Moment) -> Option<NodeId>;
+    fn add_node(&mut self, id: NodeId, address: Address);
+    /// The requests under way come back as `Disconnected` in a later turn.
+    fn disconnect(&mut self, now: Moment, node: NodeId);
+    fn snapshot(&self) -> Arc<Snapshot>;
+    fn request_metadata(&mut self);
+    /// Topics that must stay in the snapshot.
+    fn want_topics(&mut self, topics: &BTreeSet<Arc<str>>);
+}
+
+/// A cluster as the group sees it, for one turn of the consumer's machine.
+pub struct ClusterLink<'a, T> {
+    pub cluster: &'a mut Cluster<T>,
+    pub metadata: &'a MetadataCell,
+    pub replies: &'a mut Vec<Reply<T>>,
+    pub actions: &'a mut Vec<Action>,
+}
+
+impl<T: From<GroupTicket>> GroupNetwork for ClusterLink<'_, T> {
+    fn readiness(&mut self, now: Moment, node: NodeId) -> Readiness {
+        self.cluster.readiness(now, node)
+    }
+
+    fn version(&self, node: NodeId, api_key: ApiKey, needed_min: i16) -> Result<i16, Error> {
+        self.cluster.version(node, api_key, needed_min)
+    }
+
+    fn send(&mut self, now: Moment, node: NodeId, request: Request, ticket: GroupTicket) {
+        self.cluster.send(now, node, request, ticket.into(), self.actions);
+    }
+
+    fn least_loaded(&mut self, now: Moment) -> Option<NodeId> {
+        self.cluster.least_loaded(now)
+    }
+
+    fn add_node(&mut self, id: NodeId, address: Address) {
+        self.cluster.add_node(id, address);
+    }
+
+    fn disconnect(&mut self, now: Moment, node: NodeId) {
+        self.cluster.disconnect(now, node, self.replies, self.actions);
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.cluster.snapshot()
+    }
+
+    fn request_metadata(&mut self) {
+        self.cluster.request_metadata();
+    }
+
+    fn want_topics(&mut self, topics: &BTreeSet<Arc<str>>) {
+        if self.metadata.want(topics.iter().map(|topic| &**topic)) {
+            self.cluster.request_metadata();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What the user's thread and the group's machine tell each other at every poll, without a lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::time::Moment;
+
+/// When the user polled, and whether the machine waits for it. One per consumer, shared.
+///
+/// - `max.poll.interval.ms` counts from the end of a poll: a user who waits inside one is alive.
+#[derive(Debug)]
+pub struct PollActivity {
+    is_inside: AtomicBool,
+    last_moment: AtomicU64,
+    is_awaited: AtomicBool,
+    auto_commit_due: AtomicU64,
+}
+
+impl Default for PollActivity {
+    fn default() -> PollActivity {
+        PollActivity {
+            is_inside: AtomicBool::new(false),
+            last_moment: AtomicU64::new(NEVER_POLLED),
+            is_awaited: AtomicBool::new(false),
+            auto_commit_due: AtomicU64::new(Moment::NEVER.0),
+        }
+    }
+}
+
+const NEVER_POLLED: u64 = u64::MAX;
+
+impl PollActivity {
+    /// The user's thread enters `poll`. True when the machine waits for that: wake it.
+    #[must_use]
+    pub fn enter(&self, now: Moment) -> bool {
+        self.last_moment.store(now.0, Ordering::Relaxed);
+        self.is_inside.store(true, Ordering::SeqCst);
+        self.is_awaited.load(Ordering::SeqCst) && self.is_awaited.swap(false, Ordering::SeqCst)
+    }
+
+    /// The user's thread leaves `poll`.
+    pub fn leave(&self, now: Moment) {
+        self.last_moment.store(now.0, Ordering::Relaxed);
+        self.is_inside.store(false, Ordering::Release);
+    }
+
+    /// From when on the user's thread, inside `poll` and before it hands out records, shall call for an automatic
+    /// commit (`GroupMembership::auto_commit`); `Moment::NEVER` when there is none.
+    pub fn auto_commit_due(&self) -> Moment {
+        Moment(self.auto_commit_due.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_auto_commit_due(&self, due: Moment) {
+        self.auto_commit_due.store(due.0, Ordering::Relaxed);
+    }
+
+    /// Since when the user is outside `poll`; `None` while inside. Never polled is outside since ever.
+    pub(super) fn outside_since(&self) -> Option<Moment> {
+        if self.is_inside.load(Ordering::SeqCst) {
+            return None;
+        }
+        match self.last_moment.load(Ordering::Relaxed) {
+            NEVER_POLLED => Some(Moment::default()),
+            nanos => Some(Moment(nanos)),
+        }
+    }
+
+    pub(super) fn has_polled(&self) -> bool {
+        self.last_moment.load(Ordering::Relaxed) != NEVER_POLLED
+    }
+
+    /// Asks for a wake at the next `enter`.
+    pub(super) fn await_poll(&self) {
+        self.is_awaited.store(true, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,84 @@
+//! What the user subscribed to: names, or a pattern.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use regex::Regex;
+
+use crate::error::Error;
+use crate::metadata::snapshot::Snapshot;
+
+/// What a consumer wants from its group.
+#[derive(Clone, Debug, Default)]
+pub enum Subscription {
+    /// Nothing: the user assigns partitions or has not decided.
+    #[default]
+    None,
+    Topics(BTreeSet<Arc<str>>),
+    Pattern(TopicPattern),
+}
+
+impl Subscription {
+    pub fn topics<I, T>(names: I) -> Subscription
+    where
+        I: IntoIterator<Item = T>,
+        T: Into<Arc<str>>,
+    {
+        Subscription::Topics(names.into_iter().map(Into::into).collect())
+    }
+
+    pub fn is_none(&self) -> bool {
+        matches!(self, Subscription::None)
+    }
+
+    /// The topics it stands for in this picture of the cluster. Named topics count even when the cluster has none such.
+    pub fn resolve(&self, snapshot: &Snapshot, exclude_internal_topics: bool) -> BTreeSet<Arc<str>> {
+        match self {
+            Subscription::None => BTreeSet::new(),
+            Subscription::Topics(topics) => topics.clone(),
+            Subscription::Pattern(pattern) => snapshot
+                .topics
+                .values()
+                .filter(|topic| !(exclude_internal_topics && topic.is_internal))
+                .filter(|topic| pattern.matches(&topic.name))
+                .map(|topic| topic.name.clone())
+                .collect(),
+        }
+    }
+}
+
+/// A regular expression that a topic's whole name must match, as in Kafka.
+#[derive(Clone)]
+pub struct TopicPattern {
+    regex: Regex,
+    text: Arc<str>,
+}
+
+impl TopicPattern {
+    /// - Errors: `InvalidArgument` for text that is no regular expression. Look-around and back references, which
+    ///   Java's patterns have, are not supported; brokers that match patterns themselves do not know them either (KIP-848).
+    pub fn parse(text: &str) -> Result<TopicPattern, Error> {
+        let regex = Regex::new(&format!("^(?:{text})$")).map_err(|error| Error::InvalidArgument {
+            message: format!("{text} is not a pattern for topics: {error}").into(),
+        })?;
+        Ok(TopicPattern {
+            regex,
+            text: text.into(),
+        })
+    }
+
+    pub fn matches(&self, topic: &str) -> bool {
+        self.regex.is_match(topic)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Debug for TopicPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TopicPattern({})", self.text)
+    }
+}

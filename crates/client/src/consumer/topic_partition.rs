@@ -1,0 +1,55 @@
+//! The values in which a consumer's calls speak of partitions and offsets.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A partition by its topic's name and its index.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicPartition {
+    pub topic: Arc<str>,
+    pub partition: i32,
+}
+
+impl TopicPartition {
+    pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> TopicPartition {
+        TopicPartition {
+            topic: topic.into(),
+            partition,
+        }
+    }
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+/// What a group stores for a partition: where to go on, and a note of the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetAndMetadata {
+    /// Of the next record to be read.
+    pub offset: i64,
+    /// The leader epoch of the record before it, by which a truncated log is found out (KIP-320).
+    pub leader_epoch: Option<i32>,
+    pub metadata: Arc<str>,
+}
+
+impl OffsetAndMetadata {
+    pub fn new(offset: i64) -> OffsetAndMetadata {
+        OffsetAndMetadata {
+            offset,
+            leader_epoch: None,
+            metadata: Arc::from(""),
+        }
+    }
+}
+
+/// The first record at or after a timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetAndTimestamp {
+    pub offset: i64,
+    /// Milliseconds since 1970; −1 where the broker names none.
+    pub timestamp: i64,
+    pub leader_epoch: Option<i32>,
+}
