@@ -7,7 +7,6 @@
 
 pub mod broker;
 pub mod settings;
-pub mod properties;
 pub mod net;
 pub mod executor;
 pub mod clock;
@@ -16,3 +15,4 @@ pub mod admin;
 mod rate_limit;
 
 pub use broker::{Broker, StartError};
+pub use ottla_wire::properties;

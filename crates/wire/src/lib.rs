@@ -9,6 +9,7 @@ pub mod frame;
 pub mod api_key;
 pub mod error_code;
 pub mod config_keys;
+pub mod properties;
 pub mod messages;
 pub mod produce;
 pub mod metadata_records;

@@ -1,0 +1,28 @@
+//! The settings of an admin client.
+
+use std::sync::Arc;
+
+use super::Config;
+use super::client::ClientConfig;
+use super::key::ClientKind;
+use super::settings::Settings;
+use crate::error::Error;
+
+#[derive(Clone, Debug)]
+pub struct AdminConfig {
+    pub client: Arc<ClientConfig>,
+    pub default_api_timeout_ms: u64,
+    pub retries: u32,
+}
+
+impl AdminConfig {
+    /// - Errors: `Config` with Kafka's text; the first key that is wrong.
+    pub fn from_config(config: &Config) -> Result<AdminConfig, Error> {
+        let settings = Settings::new(ClientKind::Admin, config)?;
+        Ok(AdminConfig {
+            default_api_timeout_ms: settings.natural("default.api.timeout.ms"),
+            retries: u32::try_from(settings.number("retries")).expect("an int of at least 0"),
+            client: Arc::new(ClientConfig::new(ClientKind::Admin, settings)?),
+        })
+    }
+}

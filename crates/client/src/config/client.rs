@@ -1,0 +1,155 @@
+//! What every client needs: where the cluster is, names, time limits, sockets, security.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::bootstrap;
+use super::key::ClientKind;
+use super::security::Security;
+use super::settings::{Settings, Warning};
+use crate::error::Error;
+use crate::network::io::Address;
+
+/// What every client needs: `bootstrap.servers`, `client.id`, time limits, sockets, security.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    pub bootstrap_servers: Vec<Address>,
+    pub client_id: Arc<str>,
+    pub client_rack: Arc<str>,
+    pub request_timeout_ms: u64,
+    pub retry_backoff_ms: u64,
+    pub retry_backoff_ms_max: u64,
+    pub reconnect_backoff_ms: u64,
+    pub reconnect_backoff_ms_max: u64,
+    pub connection_setup_timeout_ms: u64,
+    pub connection_setup_timeout_ms_max: u64,
+    /// `u64::MAX`: idle connections stay.
+    pub connections_idle_ms_max: u64,
+    pub metadata_age_ms_max: u64,
+    pub metadata_idle_ms_max: u64,
+    /// Ask again from the bootstrap servers when no known node answered for so long (KIP-899); `None`: never.
+    pub rebootstrap_after_ms: Option<u64>,
+    /// `allow.auto.create.topics` of a consumer; producers allow it.
+    pub allow_auto_create_topics: bool,
+    /// −1 in Kafka's terms is `None`: the system's default.
+    pub send_buffer_bytes: Option<usize>,
+    pub receive_buffer_bytes: Option<usize>,
+    pub security: Security,
+    pub metrics_push_enabled: bool,
+    pub metrics_sample_window_ms: u64,
+    pub metrics_sample_count: u32,
+    /// What the writer of the settings should be told; none is an error.
+    pub warnings: Vec<Warning>,
+}
+
+impl ClientConfig {
+    pub(super) fn new(client: ClientKind, mut settings: Settings) -> Result<ClientConfig, Error> {
+        let security = Security::new(&settings)?;
+        let (retry_backoff_ms, retry_backoff_ms_max) = capped(
+            &mut settings,
+            "retry.backoff.ms",
+            "retry.backoff.max.ms",
+            "backoff",
+        );
+        let (connection_setup_timeout_ms, connection_setup_timeout_ms_max) = capped(
+            &mut settings,
+            "socket.connection.setup.timeout.ms",
+            "socket.connection.setup.timeout.max.ms",
+            "connection setup timeout",
+        );
+        let (reconnect_backoff_ms, reconnect_backoff_ms_max) = reconnect_backoff(&mut settings);
+        let buffer = |key| usize::try_from(settings.number(key)).ok();
+        let rebootstraps = settings
+            .text("metadata.recovery.strategy")
+            .is_some_and(|word| word.eq_ignore_ascii_case("rebootstrap"));
+        Ok(ClientConfig {
+            bootstrap_servers: bootstrap::parse(settings.list("bootstrap.servers"))?,
+            client_id: client_id(client, &settings),
+            client_rack: match client {
+                ClientKind::Consumer => settings.text("client.rack").unwrap_or_default().into(),
+                _ => "".into(),
+            },
+            request_timeout_ms: settings.natural("request.timeout.ms"),
+            retry_backoff_ms,
+            retry_backoff_ms_max,
+            reconnect_backoff_ms,
+            reconnect_backoff_ms_max,
+            connection_setup_timeout_ms,
+            connection_setup_timeout_ms_max,
+            connections_idle_ms_max: u64::try_from(settings.number("connections.max.idle.ms"))
+                .unwrap_or(u64::MAX),
+            metadata_age_ms_max: settings.natural("metadata.max.age.ms"),
+            metadata_idle_ms_max: match client {
+                ClientKind::Producer => settings.natural("metadata.max.idle.ms"),
+                _ => u64::MAX,
+            },
+            rebootstrap_after_ms: rebootstraps
+                .then(|| settings.natural("metadata.recovery.rebootstrap.trigger.ms")),
+            allow_auto_create_topics: match client {
+                ClientKind::Producer => true,
+                ClientKind::Consumer => settings.boolean("allow.auto.create.topics"),
+                ClientKind::Admin => false,
+            },
+            send_buffer_bytes: buffer("send.buffer.bytes"),
+            receive_buffer_bytes: buffer("receive.buffer.bytes"),
+            security,
+            metrics_push_enabled: settings.boolean("enable.metrics.push"),
+            metrics_sample_window_ms: settings.natural("metrics.sample.window.ms"),
+            metrics_sample_count: u32::try_from(settings.number("metrics.num.samples"))
+                .expect("an int of at least 1"),
+            warnings: settings.into_warnings(),
+        })
+    }
+}
+
+/// A first wait and its cap; a first wait beyond the cap is cut to it, as in Kafka.
+fn capped(settings: &mut Settings, first: &str, cap: &str, what: &str) -> (u64, u64) {
+    let ms = |key| u64::try_from(settings.number(key)).unwrap_or(0);
+    let (first_ms, cap_ms) = (ms(first), ms(cap));
+    if first_ms > cap_ms {
+        let message = format!(
+            "{first} is {first_ms}, more than {cap}, which is {cap_ms}: the {what} is always {cap_ms} ms"
+        );
+        settings.warn(first, message);
+    }
+    (first_ms.min(cap_ms), cap_ms)
+}
+
+/// Who writes `reconnect.backoff.ms` alone wants that wait and no growing one: Kafka has it so since KIP-144.
+fn reconnect_backoff(settings: &mut Settings) -> (u64, u64) {
+    let (first, cap) = ("reconnect.backoff.ms", "reconnect.backoff.max.ms");
+    if settings.is_written(first) && !settings.is_written(cap) {
+        let first_ms = settings.natural(first);
+        settings.warn(
+            first,
+            format!("{first} is set and {cap} is not: the wait is always {first_ms} ms"),
+        );
+        return (first_ms, first_ms);
+    }
+    let cap_ms = settings.natural(cap);
+    (settings.natural(first).min(cap_ms), cap_ms)
+}
+
+/// As Kafka numbers its clients within a process. A simulation that must replay sets `client.id`.
+fn client_id(client: ClientKind, settings: &Settings) -> Arc<str> {
+    static PRODUCERS: AtomicU32 = AtomicU32::new(1);
+    static CONSUMERS: AtomicU32 = AtomicU32::new(1);
+    static ADMINS: AtomicU32 = AtomicU32::new(1);
+    let next = |counter: &AtomicU32| counter.fetch_add(1, Ordering::Relaxed);
+    let written = settings.text("client.id").unwrap_or_default();
+    // Kafka's producer takes an empty name for a name, when it is written.
+    if !written.is_empty() || client == ClientKind::Producer && settings.is_written("client.id") {
+        return written.into();
+    }
+    match client {
+        ClientKind::Producer => format!("producer-{}", next(&PRODUCERS)).into(),
+        ClientKind::Consumer => {
+            let group = settings.text("group.id").unwrap_or("null");
+            match settings.text("group.instance.id") {
+                Some(instance) => format!("consumer-{group}-{instance}").into(),
+                None => format!("consumer-{group}-{}", next(&CONSUMERS)).into(),
+            }
+        }
+        ClientKind::Admin => format!("adminclient-{}", next(&ADMINS)).into(),
+    }
+}

@@ -1,0 +1,145 @@
+//! The settings of a consumer.
+
+use std::sync::Arc;
+
+use super::Config;
+use super::client::ClientConfig;
+use super::duration;
+use super::key::ClientKind;
+use super::settings::Settings;
+use super::value::config_error;
+use crate::error::Error;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffsetReset {
+    Earliest,
+    Latest,
+    /// KIP-1106: back from now.
+    ByDuration {
+        ms: u64,
+    },
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssignorKind {
+    Range,
+    RoundRobin,
+    Sticky,
+    CooperativeSticky,
+}
+
+#[derive(Clone, Debug)]
+pub struct ConsumerConfig {
+    pub client: Arc<ClientConfig>,
+    pub group_id: Option<Arc<str>>,
+    pub group_instance_id: Option<Arc<str>>,
+    /// In the order of preference.
+    pub assignors: Vec<AssignorKind>,
+    pub session_timeout_ms: u64,
+    pub heartbeat_interval_ms: u64,
+    pub max_poll_interval_ms: u64,
+    pub max_poll_records: usize,
+    pub auto_commit_enabled: bool,
+    pub auto_commit_interval_ms: u64,
+    pub auto_offset_reset: OffsetReset,
+    pub read_committed: bool,
+    pub fetch_bytes_min: u32,
+    pub fetch_bytes_max: u32,
+    pub fetch_wait_ms_max: u32,
+    pub partition_fetch_bytes_max: u32,
+    pub check_crcs: bool,
+    pub default_api_timeout_ms: u64,
+    pub exclude_internal_topics: bool,
+}
+
+impl ConsumerConfig {
+    /// - Errors: `Config` with Kafka's text; the first key that is wrong.
+    pub fn from_config(config: &Config) -> Result<ConsumerConfig, Error> {
+        let settings = Settings::new(ClientKind::Consumer, config)?;
+        for key in [
+            "group.remote.assignor",
+            "share.acknowledgement.mode",
+            "share.acquire.mode",
+        ] {
+            if settings.is_written(key) && settings.filled(key).is_some() {
+                let message = format!("{key} cannot be set when group.protocol=CLASSIC");
+                return Err(config_error(key, message));
+            }
+        }
+        let group_id: Option<Arc<str>> = settings.text("group.id").map(Arc::from);
+        let auto_commit_enabled = auto_commit(&settings, group_id.is_some())?;
+        let u32_of = |key| u32::try_from(settings.number(key)).expect("an int of at least 0");
+        let session_timeout_ms = settings.number("session.timeout.ms");
+        let heartbeat_interval_ms = settings.number("heartbeat.interval.ms");
+        if group_id.is_some() && heartbeat_interval_ms >= session_timeout_ms {
+            let message = "Heartbeat must be set lower than the session timeout";
+            return Err(config_error("heartbeat.interval.ms", message));
+        }
+        Ok(ConsumerConfig {
+            group_id,
+            group_instance_id: settings.text("group.instance.id").map(Arc::from),
+            assignors: assignors(settings.list("partition.assignment.strategy"))?,
+            session_timeout_ms: u64::try_from(session_timeout_ms).unwrap_or(0),
+            heartbeat_interval_ms: u64::try_from(heartbeat_interval_ms).unwrap_or(0),
+            max_poll_interval_ms: settings.natural("max.poll.interval.ms"),
+            max_poll_records: settings.size("max.poll.records"),
+            auto_commit_enabled,
+            auto_commit_interval_ms: settings.natural("auto.commit.interval.ms"),
+            auto_offset_reset: offset_reset(settings.text("auto.offset.reset").unwrap_or_default())
+                .expect("checked with the table's rule"),
+            read_committed: settings.text("isolation.level") == Some("read_committed"),
+            fetch_bytes_min: u32_of("fetch.min.bytes"),
+            fetch_bytes_max: u32_of("fetch.max.bytes"),
+            fetch_wait_ms_max: u32_of("fetch.max.wait.ms"),
+            partition_fetch_bytes_max: u32_of("max.partition.fetch.bytes"),
+            check_crcs: settings.boolean("check.crcs"),
+            default_api_timeout_ms: settings.natural("default.api.timeout.ms"),
+            exclude_internal_topics: settings.boolean("exclude.internal.topics"),
+            client: Arc::new(ClientConfig::new(ClientKind::Consumer, settings)?),
+        })
+    }
+}
+
+fn auto_commit(settings: &Settings, has_group: bool) -> Result<bool, Error> {
+    const KEY: &str = "enable.auto.commit";
+    if has_group || !settings.is_written(KEY) {
+        return Ok(has_group && settings.boolean(KEY));
+    }
+    if settings.boolean(KEY) {
+        let message = format!("{KEY} cannot be set to true when default group id (null) is used.");
+        return Err(config_error(KEY, message));
+    }
+    Ok(false)
+}
+
+/// `None` when the text is none of Kafka's.
+pub(super) fn offset_reset(text: &str) -> Option<OffsetReset> {
+    match text {
+        "earliest" => Some(OffsetReset::Earliest),
+        "latest" => Some(OffsetReset::Latest),
+        "none" => Some(OffsetReset::None),
+        _ => duration::parse_ms(text.strip_prefix("by_duration:")?).map(|ms| OffsetReset::ByDuration { ms }),
+    }
+}
+
+fn assignors(words: &[String]) -> Result<Vec<AssignorKind>, Error> {
+    const KEY: &str = "partition.assignment.strategy";
+    let kinds = words.iter().map(|word| {
+        let short = word
+            .strip_prefix("class ")
+            .unwrap_or(word)
+            .trim_start_matches("org.apache.kafka.clients.consumer.");
+        match short {
+            "RangeAssignor" | "range" => Ok(AssignorKind::Range),
+            "RoundRobinAssignor" | "roundrobin" => Ok(AssignorKind::RoundRobin),
+            "StickyAssignor" | "sticky" => Ok(AssignorKind::Sticky),
+            "CooperativeStickyAssignor" | "cooperative-sticky" => Ok(AssignorKind::CooperativeSticky),
+            _ => {
+                let message = format!("{word} ClassNotFoundException exception occurred");
+                Err(config_error(KEY, message))
+            }
+        }
+    });
+    kinds.collect()
+}

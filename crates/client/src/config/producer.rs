@@ -1,0 +1,180 @@
+//! The settings of a producer.
+
+use std::sync::Arc;
+
+use ottla_wire::records::compression::{Codec, Compression};
+
+use super::Config;
+use super::client::ClientConfig;
+use super::key::ClientKind;
+use super::settings::Settings;
+use super::value::{config_error, invalid};
+use crate::error::Error;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    None,
+    Leader,
+    All,
+}
+
+impl Acks {
+    pub fn code(self) -> i16 {
+        match self {
+            Acks::None => 0,
+            Acks::Leader => 1,
+            Acks::All => -1,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct ProducerConfig {
+    pub client: Arc<ClientConfig>,
+    pub acks: Acks,
+    pub enable_idempotence: bool,
+    pub batch_bytes: usize,
+    pub buffer_memory_bytes: usize,
+    pub compression: Compression,
+    pub linger_ms: u64,
+    pub max_block_ms: u64,
+    pub max_request_bytes: usize,
+    pub max_in_flight_requests_per_connection: usize,
+    pub delivery_timeout_ms: u64,
+    pub retries: u32,
+    pub partitioner: PartitionerKind,
+    pub partitioner_ignore_keys: bool,
+    pub partitioner_adaptive: bool,
+    /// 0: off.
+    pub partitioner_availability_timeout_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionerKind {
+    /// KIP-794: keys by murmur2, others sticky by bytes.
+    Default,
+    RoundRobin,
+}
+
+/// More requests in flight than this could be reordered beyond what a broker remembers of a producer.
+const IDEMPOTENT_IN_FLIGHT_MAX: usize = 5;
+
+impl ProducerConfig {
+    /// - Errors: `Config` with Kafka's text; the first key that is wrong.
+    pub fn from_config(config: &Config) -> Result<ProducerConfig, Error> {
+        let mut settings = Settings::new(ClientKind::Producer, config)?;
+        let acks = match settings.text("acks") {
+            Some("0") => Acks::None,
+            Some("1") => Acks::Leader,
+            _ => Acks::All,
+        };
+        let retries = u32::try_from(settings.number("retries")).expect("an int of at least 0");
+        let in_flight = settings.size("max.in.flight.requests.per.connection");
+        let enable_idempotence = idempotence(&mut settings, acks, retries, in_flight)?;
+        let delivery_timeout_ms = delivery_timeout(&mut settings)?;
+        Ok(ProducerConfig {
+            acks,
+            enable_idempotence,
+            // Kafka counts 0 as "no batching" and makes batches of one record; one byte has the same effect.
+            batch_bytes: settings.size("batch.size").max(1),
+            buffer_memory_bytes: settings.size("buffer.memory"),
+            compression: compression(&settings),
+            linger_ms: settings.natural("linger.ms"),
+            max_block_ms: settings.natural("max.block.ms"),
+            max_request_bytes: settings.size("max.request.size"),
+            max_in_flight_requests_per_connection: in_flight,
+            delivery_timeout_ms,
+            retries,
+            partitioner: partitioner(settings.filled("partitioner.class"))?,
+            partitioner_ignore_keys: settings.boolean("partitioner.ignore.keys"),
+            partitioner_adaptive: settings.boolean("partitioner.adaptive.partitioning.enable"),
+            partitioner_availability_timeout_ms: settings.natural("partitioner.availability.timeout.ms"),
+            client: Arc::new(ClientConfig::new(ClientKind::Producer, settings)?),
+        })
+    }
+}
+
+/// Idempotence gives way where it is only a default, and is insisted on where it is written (KIP-679).
+fn idempotence(settings: &mut Settings, acks: Acks, retries: u32, in_flight: usize) -> Result<bool, Error> {
+    const KEY: &str = "enable.idempotence";
+    if !settings.boolean(KEY) {
+        return Ok(false);
+    }
+    let is_written = settings.is_written(KEY);
+    let mut enabled = true;
+    if retries == 0 {
+        if is_written {
+            let message = "Must set retries to non-zero when using the idempotent producer.";
+            return Err(config_error(KEY, message));
+        }
+        settings.warn(
+            KEY,
+            "Idempotence will be disabled because retries is set to 0.".to_owned(),
+        );
+        enabled = false;
+    }
+    if acks != Acks::All {
+        if is_written {
+            let message = "Must set acks to all in order to use the idempotent producer. \
+                           Otherwise we cannot guarantee idempotence.";
+            return Err(config_error(KEY, message));
+        }
+        let acks = acks.code();
+        let message =
+            format!("Idempotence will be disabled because acks is set to {acks}, not set to 'all'.");
+        settings.warn(KEY, message);
+        enabled = false;
+    }
+    // Since Kafka 4.0 this holds for the default as well.
+    if in_flight > IDEMPOTENT_IN_FLIGHT_MAX {
+        let message = format!(
+            "To use the idempotent producer, max.in.flight.requests.per.connection must be set to at most 5. \
+             Current value is {in_flight}."
+        );
+        return Err(config_error("max.in.flight.requests.per.connection", message));
+    }
+    Ok(enabled)
+}
+
+fn delivery_timeout(settings: &mut Settings) -> Result<u64, Error> {
+    const KEY: &str = "delivery.timeout.ms";
+    let delivery_ms = settings.natural(KEY);
+    let int_max = i32::MAX as u64;
+    let linger_ms = settings.natural("linger.ms").min(int_max);
+    let least_ms = (linger_ms + settings.natural("request.timeout.ms")).min(int_max);
+    if delivery_ms >= least_ms {
+        return Ok(delivery_ms);
+    }
+    let message = format!("{KEY} should be equal to or larger than linger.ms + request.timeout.ms");
+    if settings.is_written(KEY) {
+        return Err(config_error(KEY, message));
+    }
+    settings.warn(KEY, format!("{message}. Setting it to {least_ms}."));
+    Ok(least_ms)
+}
+
+fn compression(settings: &Settings) -> Compression {
+    let name = settings.text("compression.type").unwrap_or_default();
+    let codec = Codec::from_name(name).expect("the table names the codecs");
+    let level = |key| i32::try_from(settings.number(key)).ok();
+    Compression {
+        codec,
+        level: match codec {
+            Codec::Gzip => level("compression.gzip.level").filter(|level| *level != -1),
+            Codec::Zstd => level("compression.zstd.level"),
+            Codec::None | Codec::Snappy | Codec::Lz4 => None,
+        },
+    }
+}
+
+fn partitioner(class: Option<&str>) -> Result<PartitionerKind, Error> {
+    match class {
+        None => Ok(PartitionerKind::Default),
+        Some("org.apache.kafka.clients.producer.RoundRobinPartitioner") => Ok(PartitionerKind::RoundRobin),
+        Some(other) => Err(invalid(
+            "partitioner.class",
+            other,
+            &format!("Class {other} could not be found."),
+        )),
+    }
+}

@@ -1,0 +1,328 @@
+//! Who this client is and whom it trusts: `security.protocol`, `sasl.*` and `ssl.*`, checked and typed.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::jaas;
+use super::settings::Settings;
+use super::value::{config_error, invalid};
+use crate::error::Error;
+
+/// Nothing of it is PLAINTEXT: neither encrypted nor authenticated.
+#[derive(Clone, Debug, Default)]
+pub struct Security {
+    pub sasl: Option<SaslSettings>,
+    pub tls: Option<TlsSettings>,
+}
+
+/// A text that no `Debug` and no error shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(Arc<str>);
+
+impl Password {
+    pub fn new(text: &str) -> Password {
+        Password(text.into())
+    }
+
+    /// The one way to the text, so that its uses are found.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaslMechanism {
+    Plain,
+    ScramSha256,
+    ScramSha512,
+}
+
+impl SaslMechanism {
+    pub const ALL: [SaslMechanism; 3] = [
+        SaslMechanism::Plain,
+        SaslMechanism::ScramSha256,
+        SaslMechanism::ScramSha512,
+    ];
+
+    /// As SaslHandshake names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SaslMechanism::Plain => "PLAIN",
+            SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
+            SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct SaslSettings {
+    pub mechanism: SaslMechanism,
+    pub username: Arc<str>,
+    pub password: Password,
+}
+
+/// Where certificates and keys come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PemSource {
+    File(PathBuf),
+    /// The text itself, in the settings.
+    Inline(Password),
+}
+
+/// This client's certificate chain and private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsIdentity {
+    pub chain: PemSource,
+    pub key: PemSource,
+    /// Of an encrypted key.
+    pub key_password: Option<Password>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsVersions {
+    pub v1_2: bool,
+    pub v1_3: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// `None`: what the system trusts.
+    pub trust: Option<PemSource>,
+    pub identity: Option<TlsIdentity>,
+    /// Whether the certificate must be for the host that was connected to.
+    pub checks_name: bool,
+    pub versions: TlsVersions,
+    /// By their IANA names; empty: all that are safe.
+    pub cipher_suites: Vec<String>,
+}
+
+impl Security {
+    pub(super) fn new(settings: &Settings) -> Result<Security, Error> {
+        let protocol = settings
+            .text("security.protocol")
+            .unwrap_or_default()
+            .to_ascii_uppercase();
+        Ok(Security {
+            sasl: protocol
+                .starts_with("SASL_")
+                .then(|| sasl(settings))
+                .transpose()?,
+            tls: protocol.ends_with("SSL").then(|| tls(settings)).transpose()?,
+        })
+    }
+}
+
+fn sasl(settings: &Settings) -> Result<SaslSettings, Error> {
+    const KEY: &str = "sasl.mechanism";
+    let name = settings.text(KEY).unwrap_or_default();
+    if name.is_empty() {
+        let why = "When the security.protocol configuration enables SASL, mechanism must be non-null and non-empty string.";
+        return Err(invalid(KEY, "null", why));
+    }
+    let Some(mechanism) = SaslMechanism::ALL.into_iter().find(|known| known.name() == name) else {
+        let why = "this client speaks PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512";
+        return Err(invalid(KEY, name, why));
+    };
+    let (username, password) = credentials(settings, mechanism)?;
+    if username.is_empty() {
+        return Err(config_error("sasl.username", "the SASL user name is empty"));
+    }
+    Ok(SaslSettings {
+        mechanism,
+        username: username.into(),
+        password: Password::new(&password),
+    })
+}
+
+fn credentials(settings: &Settings, mechanism: SaslMechanism) -> Result<(String, String), Error> {
+    const KEY: &str = "sasl.jaas.config";
+    let Some(text) = settings.filled(KEY) else {
+        return match (settings.filled("sasl.username"), settings.text("sasl.password")) {
+            (Some(username), Some(password)) => Ok((username.to_owned(), password.to_owned())),
+            _ => Err(config_error(
+                KEY,
+                format!(
+                    "{} needs sasl.jaas.config, or sasl.username and sasl.password",
+                    mechanism.name()
+                ),
+            )),
+        };
+    };
+    for key in ["sasl.username", "sasl.password"] {
+        if settings.is_written(key) {
+            return Err(config_error(
+                key,
+                format!("{key} cannot be set together with {KEY}"),
+            ));
+        }
+    }
+    let login = jaas::parse(text).map_err(|why| invalid(KEY, "[hidden]", why))?;
+    let expected = match mechanism {
+        SaslMechanism::Plain => "org.apache.kafka.common.security.plain.PlainLoginModule",
+        SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 => {
+            "org.apache.kafka.common.security.scram.ScramLoginModule"
+        }
+    };
+    if login.module != expected {
+        let why = format!(
+            "{} needs the login module {expected}, not {}",
+            mechanism.name(),
+            login.module
+        );
+        return Err(invalid(KEY, "[hidden]", &why));
+    }
+    if login
+        .options
+        .get("tokenauth")
+        .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    {
+        return Err(invalid(
+            KEY,
+            "[hidden]",
+            "delegation tokens (tokenauth) are not supported",
+        ));
+    }
+    let option = |name: &str| {
+        let missing = || {
+            invalid(
+                KEY,
+                "[hidden]",
+                &format!("the login module's option {name} is missing"),
+            )
+        };
+        login.options.get(name).cloned().ok_or_else(missing)
+    };
+    Ok((option("username")?, option("password")?))
+}
+
+fn tls(settings: &Settings) -> Result<TlsSettings, Error> {
+    let algorithm = settings
+        .text("ssl.endpoint.identification.algorithm")
+        .unwrap_or_default();
+    if !algorithm.is_empty() && !algorithm.eq_ignore_ascii_case("https") {
+        let why = "https checks the name, an empty value does not; there is no other algorithm";
+        return Err(invalid("ssl.endpoint.identification.algorithm", algorithm, why));
+    }
+    Ok(TlsSettings {
+        trust: trust(settings)?,
+        identity: identity(settings)?,
+        checks_name: !algorithm.is_empty(),
+        versions: versions(settings.list("ssl.enabled.protocols"))?,
+        cipher_suites: settings.list("ssl.cipher.suites").to_vec(),
+    })
+}
+
+fn trust(settings: &Settings) -> Result<Option<PemSource>, Error> {
+    let location = settings.filled("ssl.truststore.location");
+    let certificates = settings.filled("ssl.truststore.certificates");
+    if location.is_none() && certificates.is_none() {
+        return Ok(None);
+    }
+    check_is_pem(settings, "ssl.truststore.type", location, &|from| {
+        let convert = if from == "JKS" {
+            "keytool -importkeystore -srckeystore trust.jks -destkeystore trust.p12 -deststoretype PKCS12 && "
+        } else {
+            ""
+        };
+        format!("{convert}openssl pkcs12 -in trust.p12 -nokeys -out trust.pem")
+    })?;
+    match (location, certificates) {
+        (Some(_), Some(_)) => Err(config_error(
+            "ssl.truststore.certificates",
+            "Both SSL trust store location and separate trust certificates are specified.",
+        )),
+        (Some(path), None) => Ok(Some(PemSource::File(path.into()))),
+        (None, text) => Ok(text.map(|text| PemSource::Inline(Password::new(text)))),
+    }
+}
+
+fn identity(settings: &Settings) -> Result<Option<TlsIdentity>, Error> {
+    let location = settings.filled("ssl.keystore.location");
+    let key = settings.filled("ssl.keystore.key");
+    let chain = settings.filled("ssl.keystore.certificate.chain");
+    if location.is_none() && key.is_none() && chain.is_none() {
+        return Ok(None);
+    }
+    check_is_pem(settings, "ssl.keystore.type", location, &|from| {
+        let convert = if from == "JKS" {
+            "keytool -importkeystore -srckeystore key.jks -destkeystore key.p12 -deststoretype PKCS12 && "
+        } else {
+            ""
+        };
+        format!("{convert}openssl pkcs12 -in key.p12 -out key.pem")
+    })?;
+    let inline = |text: &str| PemSource::Inline(Password::new(text));
+    let (chain, key) = match (location, chain, key) {
+        (Some(path), None, None) => (PemSource::File(path.into()), PemSource::File(path.into())),
+        (None, Some(chain), Some(key)) => (inline(chain), inline(key)),
+        (Some(_), _, _) => {
+            let message = "Both SSL key store location and separate private key are specified.";
+            return Err(config_error("ssl.keystore.location", message));
+        }
+        (None, None, _) => {
+            let message = "SSL private key is specified, but certificate chain is not specified.";
+            return Err(config_error("ssl.keystore.certificate.chain", message));
+        }
+        (None, _, None) => {
+            let message = "SSL certificate chain is specified, but private key is not specified";
+            return Err(config_error("ssl.keystore.key", message));
+        }
+    };
+    Ok(Some(TlsIdentity {
+        chain,
+        key,
+        key_password: settings.filled("ssl.key.password").map(Password::new),
+    }))
+}
+
+/// Java's own formats need Java's own cryptography; what every tool reads is PEM.
+fn check_is_pem(
+    settings: &Settings,
+    key: &str,
+    location: Option<&str>,
+    command: &dyn Fn(&str) -> String,
+) -> Result<(), Error> {
+    let written = settings.text(key).unwrap_or_default();
+    let kind = written.to_ascii_uppercase();
+    if kind == "PEM" {
+        return Ok(());
+    }
+    let message = match location {
+        None => format!("{key} must be PEM for certificates and keys in the settings, not {written}"),
+        Some(path) => format!(
+            "{key}={written} cannot be read by this client. Convert {path} to PEM with `{}` and set {key}=PEM",
+            command(&kind)
+        ),
+    };
+    Err(config_error(key, message))
+}
+
+fn versions(words: &[String]) -> Result<TlsVersions, Error> {
+    const KEY: &str = "ssl.enabled.protocols";
+    let mut versions = TlsVersions {
+        v1_2: false,
+        v1_3: false,
+    };
+    for word in words {
+        match word.as_str() {
+            "TLSv1.2" => versions.v1_2 = true,
+            "TLSv1.3" => versions.v1_3 = true,
+            other => return Err(invalid(KEY, other, "this client speaks TLSv1.2 and TLSv1.3")),
+        }
+    }
+    // As in Java, where an empty list leaves the choice to the engine.
+    if words.is_empty() {
+        versions = TlsVersions {
+            v1_2: true,
+            v1_3: true,
+        };
+    }
+    Ok(versions)
+}
