@@ -10,6 +10,7 @@
 
 pub mod time;
 pub mod error;
+pub mod pending;
 pub mod config;
 pub mod network;
 pub mod metadata;

@@ -1,5 +1,6 @@
 //! Two kinds of time that must not be mixed: a deadline must not jump with the wall clock.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A point of the monotonic clock, in nanoseconds since an arbitrary start.
@@ -42,16 +43,17 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn timestamp(&self) -> Timestamp;
 }
 
-/// The operating system's clocks.
-#[derive(Debug)]
+/// The operating system's clocks. All of one process agree: a moment taken by one can be compared with another's.
+#[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     start: Instant,
 }
 
 impl Default for SystemClock {
     fn default() -> SystemClock {
+        static START: OnceLock<Instant> = OnceLock::new();
         SystemClock {
-            start: Instant::now(),
+            start: *START.get_or_init(Instant::now),
         }
     }
 }
