@@ -1,59 +1,31 @@
 //! What the client says about itself, under Kafka's names.
 //!
-//! The stages call the methods below; nobody outside this folder knows a metric's name.
+//! The stages call the methods of `NetworkMetrics`, `ProducerMetrics` and `ConsumerMetrics`; nobody outside this folder
+//! knows a metric's name. `ClientMetrics` holds those of one client and takes snapshots: as values, as Prometheus text,
+//! and as what a broker subscribed to (KIP-714).
 
-/// Connections, requests and the driver's thread. Nanoseconds and bytes throughout. One per client.
-#[derive(Debug, Default)]
-pub struct NetworkMetrics {}
+pub mod window;
+pub mod sensor;
+mod tally;
+pub mod network;
+pub mod producer;
+pub mod consumer;
+pub mod registry;
+pub mod prometheus;
 
-impl NetworkMetrics {
-    pub fn connection_created(&self) {}
-    pub fn connection_closed(&self) {}
-    pub fn authenticated(&self, _is_success: bool) {}
-    /// `node`: negative for bootstrap connections.
-    pub fn request_sent(&self, _node: i32, _bytes: usize) {}
-    pub fn response_received(&self, _node: i32, _bytes: usize, _latency_nanos: u64) {}
-    pub fn round_trip(&self, _node: i32, _nanos: u64) {}
-    /// One sleep of the driver, and the work with sockets after it.
-    pub fn driver_turned(&self, _waited_nanos: u64, _io_nanos: u64) {}
-    pub fn metadata_updated(&self) {}
-}
+pub use self::consumer::{ConsumerMetrics, RebalanceCallback};
+pub use self::network::NetworkMetrics;
+pub use self::producer::{BufferState, ProducerMetrics};
+pub use self::registry::ClientMetrics;
+pub use self::sensor::{ClientKind, Metric, MetricKind, Value};
 
-/// The producer's stages.
-#[derive(Debug, Default)]
-pub struct ProducerMetrics {}
+use std::sync::Arc;
 
-impl ProducerMetrics {
-    /// W of the doctor's rules: the time inside `send`, sampled (see the caller); `weight` sends are represented by it.
-    pub fn send_called(&self, _nanos: u64, _weight: u32) {}
-    pub fn metadata_waited(&self, _nanos: u64) {}
-    pub fn buffer_waited(&self, _nanos: u64) {}
-    pub fn buffer_exhausted(&self) {}
-    /// A batch goes into a request for the first time. `queue_nanos` from its creation, `fill_nanos` from its first to its last record.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one batch's facts, all measured at one place"
-    )]
-    pub fn batch_drained(
-        &self,
-        _topic: &str,
-        _records: u32,
-        _wire_bytes: usize,
-        _uncompressed_bytes: usize,
-        _record_bytes_max: usize,
-        _queue_nanos: u64,
-        _fill_nanos: u64,
-    ) {
-    }
-    pub fn batch_split(&self) {}
-    pub fn produce_sent(&self, _records: u32) {}
-    pub fn produce_answered(&self, _throttle_ms: u32) {}
-    pub fn records_retried(&self, _topic: &str, _records: u32) {}
-    pub fn records_failed(&self, _topic: &str, _records: u32) {}
-    pub fn requests_in_flight(&self, _requests: usize) {}
-    pub fn flushed(&self, _nanos: u64) {}
-    /// C of the doctor's rules: one callback's time.
-    pub fn callback_ran(&self, _nanos: u64) {}
+use self::sensor::Tags;
+
+/// `client` and then `more`.
+fn with_tags(client: &Tags, more: &[(&'static str, Arc<str>)]) -> Tags {
+    client.iter().chain(more).cloned().collect()
 }
 
 /// The consumer's stages.
