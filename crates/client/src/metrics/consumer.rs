@@ -352,17 +352,12 @@ impl ConsumerMetrics {
         let (_, mut state) = self.lock();
         let state = &mut *state;
         let mut old = std::mem::take(&mut state.partitions);
-        let mut assigned = 0_u32;
         for (topic, partition) in partitions {
-            assigned += 1;
             let key = (topic.clone(), partition);
             if let Some(family) = old.remove(&key) {
                 state.partitions.insert(key, family);
             }
         }
-        state
-            .coordinator
-            .set(CoordinatorSensor::AssignedPartitions, f64::from(assigned));
     }
 
     fn coordinator(&self, sensor: CoordinatorSensor, nanos: u64) {
@@ -372,13 +367,14 @@ impl ConsumerMetrics {
             .record(self.settings, ms(now), sensor, nanos as f64 * MS_PER_NANO);
     }
 
-    pub fn commit_answered(&self, latency_nanos: u64) {
+    /// A commit request was answered.
+    pub fn committed(&self, latency_nanos: u64) {
         self.coordinator(CoordinatorSensor::Commit, latency_nanos);
     }
 
-    pub fn heartbeat_sent(&self) {
+    pub fn heartbeat_sent(&self, at: Moment) {
         let (now, mut state) = self.lock();
-        state.last_heartbeat = Some(now);
+        state.last_heartbeat = Some(at);
         state
             .coordinator
             .record(self.settings, ms(now), CoordinatorSensor::HeartbeatSent, 1.0);
@@ -388,22 +384,30 @@ impl ConsumerMetrics {
         self.coordinator(CoordinatorSensor::HeartbeatAnswered, latency_nanos);
     }
 
-    pub fn joined(&self, latency_nanos: u64) {
+    pub fn group_joined(&self, latency_nanos: u64) {
         self.coordinator(CoordinatorSensor::Join, latency_nanos);
     }
 
-    pub fn synced(&self, latency_nanos: u64) {
+    pub fn group_synced(&self, latency_nanos: u64) {
         self.coordinator(CoordinatorSensor::Sync, latency_nanos);
     }
 
-    /// A rebalance ended well; `nanos` since its first JoinGroup.
-    pub fn rebalanced(&self, nanos: u64) {
+    /// From the first JoinGroup of the rebalance to its assignment.
+    pub fn rebalanced(&self, at: Moment, nanos: u64) {
         let (now, mut state) = self.lock();
-        state.last_rebalance = Some(now);
+        state.last_rebalance = Some(at);
         let took_ms = nanos as f64 * MS_PER_NANO;
         state
             .coordinator
             .record(self.settings, ms(now), CoordinatorSensor::Rebalance, took_ms);
+    }
+
+    /// Of a group's member or of a consumer that was given its partitions.
+    pub fn assigned_partitions(&self, partitions: usize) {
+        let (_, mut state) = self.lock();
+        state
+            .coordinator
+            .set(CoordinatorSensor::AssignedPartitions, partitions as f64);
     }
 
     pub fn rebalance_failed(&self) {

@@ -27,20 +27,3 @@ use self::sensor::Tags;
 fn with_tags(client: &Tags, more: &[(&'static str, Arc<str>)]) -> Tags {
     client.iter().chain(more).cloned().collect()
 }
-
-/// The consumer's stages.
-#[derive(Debug, Default)]
-pub struct ConsumerMetrics {}
-
-/// Kafka's `consumer-coordinator-metrics`.
-impl ConsumerMetrics {
-    pub fn group_joined(&self, _nanos: u64) {}
-    pub fn group_synced(&self, _nanos: u64) {}
-    pub fn heartbeat_sent(&self, _at: crate::time::Moment) {}
-    pub fn heartbeat_answered(&self, _nanos: u64) {}
-    /// From the first JoinGroup of the rebalance to its assignment.
-    pub fn rebalanced(&self, _at: crate::time::Moment, _nanos: u64) {}
-    pub fn rebalance_failed(&self) {}
-    pub fn assigned_partitions(&self, _partitions: usize) {}
-    pub fn committed(&self, _nanos: u64) {}
-}
