@@ -22,6 +22,19 @@ pub enum Error {
         limit_ms: u64,
         setting: &'static str,
     },
+    /// No answer named the topic within max.block.ms; `trouble`: why none came, where that is known.
+    TopicNotPresent {
+        topic: Arc<str>,
+        limit_ms: u64,
+        trouble: Option<Arc<Error>>,
+    },
+    /// The topic is known and had fewer partitions for all of max.block.ms.
+    PartitionNotPresent {
+        topic: Arc<str>,
+        partition: i32,
+        partition_count: usize,
+        limit_ms: u64,
+    },
     /// A record does not fit into what `setting` allows.
     RecordTooLarge {
         bytes: usize,
@@ -92,7 +105,11 @@ impl Error {
     pub fn is_retriable(&self) -> bool {
         match self {
             Error::Broker { code, .. } => code.is_retriable(),
-            Error::Timeout { .. } | Error::BufferExhausted { .. } | Error::Disconnected { .. } => true,
+            Error::Timeout { .. }
+            | Error::TopicNotPresent { .. }
+            | Error::PartitionNotPresent { .. }
+            | Error::BufferExhausted { .. }
+            | Error::Disconnected { .. } => true,
             _ => false,
         }
     }
@@ -130,6 +147,26 @@ impl fmt::Display for Error {
             } => {
                 write!(f, "{what} not done after {limit_ms} ms ({setting})")
             }
+            Error::TopicNotPresent {
+                topic,
+                limit_ms,
+                trouble,
+            } => {
+                write!(f, "topic {topic} not present in metadata after {limit_ms} ms")?;
+                match trouble {
+                    Some(trouble) => write!(f, " ({trouble})"),
+                    None => Ok(()),
+                }
+            }
+            Error::PartitionNotPresent {
+                topic,
+                partition,
+                partition_count,
+                limit_ms,
+            } => write!(
+                f,
+                "partition {partition} of topic {topic} with partition count {partition_count} is not present in metadata after {limit_ms} ms"
+            ),
             Error::RecordTooLarge {
                 bytes,
                 limit_bytes,

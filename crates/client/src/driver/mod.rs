@@ -1,43 +1,180 @@
 //! The thread under a machine: sockets, names, TLS, sleeping and waking. The only part with I/O.
 
-use std::sync::Arc;
+mod waker;
+mod resolver;
+mod receiver;
+mod socket;
+mod link;
+mod engine;
+
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::metrics::NetworkMetrics;
 use crate::network::io::{Machine, Wake};
+use crate::time::{Clock, SystemClock};
+
+use self::engine::{Engine, WAKER_TOKEN};
+use self::waker::DriverWaker;
 
 /// A running driver; its thread ends when the machine is finished.
 #[derive(Debug)]
 pub struct Driver {
-    _private: (),
+    thread: Option<JoinHandle<()>>,
+    ended: Arc<Ended>,
 }
 
+/// What is called on the driver's thread as its last deed; `Some` says why it ended before the machine was finished.
+type AtEnd = Box<dyn FnOnce(Option<Error>) + Send>;
+
 /// Made before the machine, so that the machine's shared parts can hold the waker.
-#[derive(Debug)]
 pub struct DriverSetup {
-    _private: (),
+    engine: Engine,
+    at_end: Vec<AtEnd>,
+}
+
+/// Set by the thread when it ends, whatever the way.
+#[derive(Debug, Default)]
+struct Ended {
+    is_ended: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl DriverSetup {
     /// - Errors: `Config` for key stores that cannot be read; `Disconnected` when the system has no more descriptors.
-    pub fn new(_config: &Arc<ClientConfig>, _metrics: &Arc<NetworkMetrics>) -> Result<DriverSetup, Error> {
-        todo!()
+    pub fn new(config: &Arc<ClientConfig>, metrics: &Arc<NetworkMetrics>) -> Result<DriverSetup, Error> {
+        let no_descriptors = |error: std::io::Error| Error::Disconnected {
+            address: "the system's poll".into(),
+            reason: error.to_string().into(),
+        };
+        let poll = mio::Poll::new().map_err(no_descriptors)?;
+        let waker = mio::Waker::new(poll.registry(), WAKER_TOKEN).map_err(no_descriptors)?;
+        let engine = Engine::new(
+            Arc::clone(config),
+            Arc::clone(metrics),
+            Arc::new(SystemClock::default()),
+            poll,
+            Arc::new(DriverWaker::new(waker)),
+        );
+        Ok(DriverSetup {
+            engine,
+            at_end: Vec::new(),
+        })
     }
 
     pub fn waker(&self) -> Arc<dyn Wake> {
-        todo!()
+        Arc::clone(&self.engine.waker) as Arc<dyn Wake>
+    }
+
+    /// The clock that the machine's moments are taken from.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.engine.clock)
+    }
+
+    /// Calls `hook` when the thread ends: after the machine was finished (`None`), or because it panicked or the system
+    /// failed (`IllegalState` with the text). It must leave nobody waiting for the machine. The machine is dropped before.
+    pub fn at_end(&mut self, hook: impl FnOnce(Option<Error>) + Send + 'static) {
+        self.at_end.push(Box::new(hook));
     }
 
     /// `name` is the thread's name, e.g. `ottla-producer`.
-    pub fn start(self, _name: &str, _machine: Box<dyn Machine>) -> Result<Driver, Error> {
-        todo!()
+    ///
+    /// - Errors: `IllegalState` when the system gives no thread.
+    pub fn start(self, name: &str, machine: Box<dyn Machine>) -> Result<Driver, Error> {
+        let ended = Arc::new(Ended::default());
+        let signal = EndSignal(Arc::clone(&ended));
+        let (engine, at_end) = (self.engine, self.at_end);
+        let thread = thread::Builder::new()
+            .name(name.into())
+            .spawn(move || run(engine, machine, at_end, signal))
+            .map_err(|error| Error::IllegalState {
+                message: format!("no thread for {name}: {error}").into(),
+            })?;
+        Ok(Driver {
+            thread: Some(thread),
+            ended,
+        })
+    }
+}
+
+fn run(mut engine: Engine, mut machine: Box<dyn Machine>, at_end: Vec<AtEnd>, signal: EndSignal) {
+    // Nothing of the engine or the machine is looked at after a panic: both are dropped.
+    let outcome = panic::catch_unwind(AssertUnwindSafe(move || {
+        let result = engine.run(&mut *machine);
+        // Sockets close, and whoever waits for a ticket of the machine hears of it, before `at_end` says the rest.
+        drop(machine);
+        result
+    }));
+    let error = match outcome {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("the client's thread ended: {error}")),
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<&str>()
+                .copied()
+                .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+                .unwrap_or("no text");
+            Some(format!("the client's thread panicked: {text}"))
+        }
+    };
+    let error = error.map(|message| Error::IllegalState {
+        message: message.into(),
+    });
+    for hook in at_end {
+        hook(error.clone());
+    }
+    drop(signal);
+}
+
+/// Says that the thread has ended even if a hook panics.
+struct EndSignal(Arc<Ended>);
+
+impl Drop for EndSignal {
+    fn drop(&mut self) {
+        *self.0.is_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.changed.notify_all();
     }
 }
 
 impl Driver {
     /// Waits for the thread; false when it did not end within `limit`.
-    pub fn join(&mut self, _limit: std::time::Duration) -> bool {
-        todo!()
+    pub fn join(&mut self, limit: Duration) -> bool {
+        let is_ended = self.ended.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_ended, _) = self
+            .ended
+            .changed
+            .wait_timeout_while(is_ended, limit, |is_ended| !*is_ended)
+            .unwrap_or_else(PoisonError::into_inner);
+        if !*is_ended {
+            return false;
+        }
+        drop(is_ended);
+        if let Some(thread) = self.thread.take() {
+            // A hook's panic has been printed by the panic hook; there is nothing to add.
+            let _ = thread.join();
+        }
+        true
+    }
+
+    /// Whether the thread has ended.
+    pub fn is_ended(&self) -> bool {
+        *self.ended.is_ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl fmt::Debug for DriverSetup {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("DriverSetup")
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ottla_wire::primitives::Uuid;
 
@@ -12,14 +13,14 @@ use crate::network::io::Address;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub i32);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub id: NodeId,
     pub address: Address,
     pub rack: Option<Arc<str>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Topic {
     pub name: Arc<str>,
     /// Zero where the broker is older than topic ids (KIP-516).
@@ -27,20 +28,63 @@ pub struct Topic {
     /// By index; a partition that the broker did not name has no leader and epoch −1.
     pub partitions: Vec<Partition>,
     pub is_internal: bool,
+    pub usage: Usage,
 }
 
-#[derive(Clone, Debug)]
+impl Topic {
+    /// Whether both say the same of the cluster.
+    pub fn is_same(&self, other: &Topic) -> bool {
+        self.name == other.name
+            && self.id == other.id
+            && self.partitions == other.partitions
+            && self.is_internal == other.is_internal
+    }
+}
+
+/// Whether a topic was used since the last look: idle ones are forgotten (`metadata.max.idle.ms`). Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    was_used: Arc<AtomicBool>,
+}
+
+impl Usage {
+    /// Costs a load where it is already noted, so that threads do not fight for the cache line.
+    pub fn note(&self) {
+        if !self.was_used.load(Ordering::Relaxed) {
+            self.was_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was used since the last call.
+    pub fn take(&self) -> bool {
+        self.was_used.swap(false, Ordering::Relaxed)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
 pub struct Partition {
     pub leader: Option<NodeId>,
+    /// −1 where the broker does not say (older than 2.4, whose epochs cannot be relied on).
     pub leader_epoch: i32,
     pub replicas: Vec<NodeId>,
     pub in_sync: Vec<NodeId>,
 }
 
+impl Default for Partition {
+    fn default() -> Partition {
+        Partition {
+            leader: None,
+            leader_epoch: -1,
+            replicas: Vec::new(),
+            in_sync: Vec::new(),
+        }
+    }
+}
+
 /// The cluster as the last answer described it.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Grows by one with every new picture.
+    /// Grows by one with every new picture; 0 before the first answer.
     pub version: u64,
     pub cluster_id: Option<Arc<str>>,
     pub controller: Option<NodeId>,

@@ -1,16 +1,23 @@
 //! Requests to nodes of a cluster, answers back, metadata kept fresh: what every machine of this crate is built on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use ottla_wire::api_key::ApiKey;
+use ottla_wire::messages::metadata::MetadataRequest;
 
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::metadata::MetadataCell;
+use crate::metadata::refresh::{Outcome, Refresh};
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::metrics::NetworkMetrics;
-use crate::network::io::{Action, Event};
+use crate::network::api_versions::{self, Negotiated};
+use crate::network::backoff::{Backoff, Random};
+use crate::network::connection::{Connection, Stage, own_request};
+use crate::network::in_flight::{InFlight, Purpose};
+use crate::network::io::{Action, Address, ConnectionId, Event};
 use crate::time::{Moment, Timestamp};
 
 /// Whether a request could be sent to a node now.
@@ -19,9 +26,11 @@ pub enum Readiness {
     Ready,
     /// A connection is being made or authenticated; `Cluster::turn` will have news.
     Connecting,
-    /// The last attempt failed; not before this moment (reconnect.backoff.ms, growing, with jitter).
+    /// Not before this moment: the last attempt failed (reconnect.backoff.ms, growing, with jitter) or the broker asked
+    /// for a pause (KIP-219).
     BackingOff(Moment),
-    /// Authentication or TLS failed for good, or the node is unknown.
+    /// Authentication or TLS failed, or the node is unknown. What waits for this node should fail with the error; asking
+    /// again later tries again.
     Impossible(Error),
 }
 
@@ -30,10 +39,11 @@ pub enum Readiness {
 pub struct Request {
     pub api_key: ApiKey,
     pub api_version: i16,
+    /// With capacity for one part more, `send` need not move them.
     pub body: Vec<Bytes>,
     /// Counted from the hand-over to the driver; then the connection is closed and every request on it fails, as in Kafka.
     pub timeout_ms: u64,
-    /// False for produce with acks=0: its `Reply` comes at once, with an empty body.
+    /// False for produce with acks=0: its `Reply` comes with the next turn, with an empty body.
     pub expects_answer: bool,
 }
 
@@ -50,99 +60,641 @@ pub struct Reply<T> {
     pub latency_nanos: u64,
 }
 
-/// `T` travels with a request and comes back with its reply: the caller's context.
+/// Connections by node, requests in flight, metadata. `T` travels with a request and comes back with its reply: the
+/// caller's context.
+#[derive(Debug)]
 pub struct Cluster<T> {
-    pub(crate) _ticket: std::marker::PhantomData<T>,
+    config: Arc<ClientConfig>,
+    metrics: Arc<NetworkMetrics>,
+    refresh: Refresh,
+    nodes: BTreeMap<NodeId, Connection<T>>,
+    by_connection: BTreeMap<ConnectionId, NodeId>,
+    next_connection: u64,
+    reconnect: Backoff,
+    setup: Backoff,
+    random: Random,
+    /// The snapshot that `nodes` was last compared with.
+    adopted_version: u64,
+    /// The hosts of `bootstrap.servers` are asked, too: at first, and when no known node can be reached (KIP-899).
+    is_bootstrapping: bool,
+    /// A metadata request is due and no node can take it before `metadata_not_before` or news of a connection.
+    is_waiting_for_node: bool,
+    metadata_not_before: Option<Moment>,
+    /// What `handle`, `readiness` and `least_loaded` want done; `turn` passes it on.
+    queued_actions: Vec<Action>,
+    queued_replies: Vec<Reply<T>>,
 }
 
 impl<T> Cluster<T> {
     /// - `seed`: of the jitter in back-offs; a simulation replays byte for byte.
     pub fn new(
-        _config: Arc<ClientConfig>,
-        _metadata: Arc<MetadataCell>,
-        _metrics: Arc<NetworkMetrics>,
-        _seed: u64,
+        config: Arc<ClientConfig>,
+        metadata: Arc<MetadataCell>,
+        metrics: Arc<NetworkMetrics>,
+        seed: u64,
     ) -> Cluster<T> {
-        todo!()
+        let mut random = Random::new(seed);
+        let mut cluster = Cluster {
+            refresh: Refresh::new(&config, metadata, random.next_u64()),
+            nodes: BTreeMap::new(),
+            by_connection: BTreeMap::new(),
+            next_connection: 0,
+            reconnect: Backoff::new(config.reconnect_backoff_ms, config.reconnect_backoff_ms_max),
+            setup: Backoff::new(
+                config.connection_setup_timeout_ms,
+                config.connection_setup_timeout_ms_max,
+            ),
+            random,
+            adopted_version: 0,
+            is_bootstrapping: false,
+            is_waiting_for_node: false,
+            metadata_not_before: None,
+            queued_actions: Vec::new(),
+            queued_replies: Vec::new(),
+            config,
+            metrics,
+        };
+        cluster.bootstrap();
+        cluster
     }
 
     /// Takes an event. Replies are appended in the order in which the broker answered.
-    pub fn handle(&mut self, _now: Moment, _event: Event, _replies: &mut Vec<Reply<T>>) {
-        todo!()
+    pub fn handle(&mut self, now: Moment, event: Event, replies: &mut Vec<Reply<T>>) {
+        // Events of a connection that was given up are late news of nothing.
+        match event {
+            Event::Connected { connection } => {
+                if let Some(node) = self.by_connection.get(&connection).copied() {
+                    self.metrics.connection_created();
+                    self.negotiate(now, node, ApiKey::ApiVersions.known_versions().max);
+                }
+            }
+            Event::Received { connection, frame } => {
+                if let Some(node) = self.by_connection.get(&connection).copied() {
+                    self.received(now, node, frame, replies);
+                }
+            }
+            Event::Closed { connection, reason } => {
+                if let Some(node) = self.by_connection.get(&connection).copied() {
+                    self.broken(now, node, reason, replies);
+                }
+            }
+            Event::RoundTrip { connection, nanos } => {
+                if let Some(node) = self.by_connection.get(&connection) {
+                    self.metrics.round_trip(node.0, nanos);
+                }
+            }
+        }
     }
 
     /// Request timeouts, reconnects, metadata requests that are due.
     pub fn turn(
         &mut self,
-        _now: Moment,
+        now: Moment,
         _wall: Timestamp,
-        _replies: &mut Vec<Reply<T>>,
-        _actions: &mut Vec<Action>,
+        replies: &mut Vec<Reply<T>>,
+        actions: &mut Vec<Action>,
     ) {
-        todo!()
+        self.check_limits(now, replies);
+        self.refresh.look();
+        self.ask_for_metadata(now);
+        replies.append(&mut self.queued_replies);
+        actions.append(&mut self.queued_actions);
     }
 
     pub fn next_deadline(&self) -> Option<Moment> {
-        todo!()
+        if !self.queued_actions.is_empty() || !self.queued_replies.is_empty() {
+            return Some(Moment(0));
+        }
+        let connections = self
+            .nodes
+            .values()
+            .filter_map(|node| node.deadline(self.config.connections_idle_ms_max));
+        let metadata = if self.is_waiting_for_node {
+            self.metadata_not_before
+        } else {
+            self.refresh.due()
+        };
+        connections.chain(metadata).min()
     }
 
     /// Connects on demand: asking is what starts a connection.
-    pub fn readiness(&mut self, _now: Moment, _node: NodeId) -> Readiness {
-        todo!()
+    pub fn readiness(&mut self, now: Moment, node: NodeId) -> Readiness {
+        let Some(connection) = self.nodes.get(&node) else {
+            return Readiness::Impossible(unknown_node(node));
+        };
+        match connection.stage {
+            Stage::Ready if now < connection.throttled_until => {
+                Readiness::BackingOff(connection.throttled_until)
+            }
+            Stage::Ready => Readiness::Ready,
+            Stage::Connecting { .. } | Stage::Negotiating => Readiness::Connecting,
+            Stage::Idle if now < connection.not_before => match &connection.trouble {
+                Some(error) if connection.is_refused() => Readiness::Impossible(error.clone()),
+                _ => Readiness::BackingOff(connection.not_before),
+            },
+            Stage::Idle => {
+                self.connect(now, node);
+                Readiness::Connecting
+            }
+        }
     }
 
-    /// The highest version of the API that both sides speak on the node's connection, `None` before it is ready.
-    /// - Errors: `UnsupportedVersion` when there is none at or above `needed_min`.
-    pub fn version(&self, _node: NodeId, _api_key: ApiKey, _needed_min: i16) -> Result<i16, Error> {
-        todo!()
+    /// The highest version of the API that both sides speak on the node's connection.
+    ///
+    /// - Errors: `UnsupportedVersion` when there is none at or above `needed_min`; `IllegalState` before the node was ready once.
+    pub fn version(&self, node: NodeId, api_key: ApiKey, needed_min: i16) -> Result<i16, Error> {
+        self.version_within(node, api_key, needed_min, i16::MAX)
+    }
+
+    /// As `version`, for a caller that does not use what versions above `wanted_max` add.
+    pub fn version_within(
+        &self,
+        node: NodeId,
+        api_key: ApiKey,
+        needed_min: i16,
+        wanted_max: i16,
+    ) -> Result<i16, Error> {
+        let versions = self.nodes.get(&node).and_then(|node| node.versions.as_ref());
+        versions
+            .ok_or_else(|| unknown_node(node))?
+            .highest(api_key, needed_min, wanted_max)
     }
 
     /// Only when `readiness` was `Ready` in this turn.
     pub fn send(
         &mut self,
-        _now: Moment,
-        _node: NodeId,
-        _request: Request,
-        _ticket: T,
-        _actions: &mut Vec<Action>,
+        now: Moment,
+        node: NodeId,
+        request: Request,
+        ticket: T,
+        actions: &mut Vec<Action>,
     ) {
-        todo!()
+        actions.append(&mut self.queued_actions);
+        let (api_key, api_version) = (request.api_key, request.api_version);
+        let reply = |ticket, result| Reply {
+            node,
+            ticket,
+            api_key,
+            api_version,
+            result,
+            latency_nanos: 0,
+        };
+        let Some(connection) = self.nodes.get_mut(&node).filter(|found| found.is_ready()) else {
+            let error = Error::Disconnected {
+                address: format!("node {}", node.0).into(),
+                reason: "not connected".into(),
+            };
+            self.queued_replies.push(reply(ticket, Err(error)));
+            return;
+        };
+        let purpose = if request.expects_answer {
+            Some(Purpose::Caller(ticket))
+        } else {
+            self.queued_replies.push(reply(ticket, Ok(Bytes::new())));
+            None
+        };
+        if let Some(action) = connection.send(now, &self.config.client_id, request, purpose) {
+            count_sent(&self.metrics, node, &action);
+            actions.push(action);
+        }
     }
 
     /// Requests on the node's connection that are not answered.
-    pub fn in_flight(&self, _node: NodeId) -> usize {
-        todo!()
+    pub fn in_flight(&self, node: NodeId) -> usize {
+        self.nodes.get(&node).map_or(0, |node| node.in_flight.len())
     }
 
     /// A ready node with the fewest requests in flight; else starts a connection to one and says `None` (KIP-714 and
     /// metadata go here, as in Kafka's `leastLoadedNode`).
-    pub fn least_loaded(&mut self, _now: Moment) -> Option<NodeId> {
-        todo!()
+    pub fn least_loaded(&mut self, now: Moment) -> Option<NodeId> {
+        let ready = self
+            .candidates()
+            .filter(|(_, node)| node.is_ready() && node.throttled_until <= now)
+            .min_by_key(|(_, node)| node.in_flight.len());
+        if let Some((id, _)) = ready {
+            return Some(id);
+        }
+        let mut is_connecting = false;
+        let mut candidates: Vec<(Moment, NodeId)> = Vec::new();
+        for (id, node) in self.candidates() {
+            is_connecting |= matches!(node.stage, Stage::Connecting { .. } | Stage::Negotiating);
+            if node.is_idle() && node.not_before <= now {
+                candidates.push((node.last_attempt, id));
+            }
+        }
+        if !is_connecting && let Some(oldest) = candidates.iter().map(|(at, _)| *at).min() {
+            candidates.retain(|(at, _)| *at == oldest);
+            let chosen = candidates[self.random.below(candidates.len() as u64) as usize].1;
+            self.connect(now, chosen);
+        }
+        None
     }
 
     /// A node that is no broker of the metadata, e.g. a group coordinator under its own connection (Kafka gives it id
     /// 2^31−1−node id so that a blocking JoinGroup does not delay fetches).
-    pub fn add_node(&mut self, _id: NodeId, _address: crate::network::io::Address) {
-        todo!()
+    pub fn add_node(&mut self, id: NodeId, address: Address) {
+        let node = self
+            .nodes
+            .entry(id)
+            .or_insert_with(|| Connection::new(address.clone()));
+        node.address = address;
+        node.is_extra = true;
+        node.is_retired = false;
+    }
+
+    /// Forgets a node that `add_node` named, once nothing is in flight to it.
+    pub fn remove_node(&mut self, id: NodeId) {
+        if let Some(node) = self.nodes.get_mut(&id).filter(|node| node.is_extra) {
+            node.is_retired = true;
+        }
     }
 
     /// Closes the node's connection; its requests come back as `Disconnected`.
     pub fn disconnect(
         &mut self,
-        _now: Moment,
-        _node: NodeId,
-        _replies: &mut Vec<Reply<T>>,
-        _actions: &mut Vec<Action>,
+        now: Moment,
+        node: NodeId,
+        replies: &mut Vec<Reply<T>>,
+        actions: &mut Vec<Action>,
     ) {
-        todo!()
+        if let Some(connection) = self.nodes.get(&node).filter(|found| !found.is_idle()) {
+            let error = disconnected(&connection.address, "closed by this client");
+            self.broken(now, node, error, replies);
+            actions.append(&mut self.queued_actions);
+        }
+    }
+
+    /// The broker asks for a pause of so many milliseconds (a response's throttle_time_ms; KIP-219).
+    pub fn throttle(&mut self, now: Moment, node: NodeId, throttle_ms: u64) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.throttled_until = node.throttled_until.max(now.after_ms(throttle_ms));
+        }
     }
 
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        todo!()
+        self.refresh.cell().load_full()
+    }
+
+    pub fn metadata(&self) -> &Arc<MetadataCell> {
+        self.refresh.cell()
     }
 
     /// What is known is outdated (NOT_LEADER_OR_FOLLOWER and the like): ask as soon as `retry.backoff.ms` allows.
     pub fn request_metadata(&mut self) {
-        todo!()
+        self.refresh.request_update();
+    }
+}
+
+/// Connections: made, negotiated, broken.
+impl<T> Cluster<T> {
+    fn connect(&mut self, now: Moment, node: NodeId) {
+        let id = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        let Some(connection) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let limit = self.setup.nanos(connection.failures, &mut self.random);
+        connection.stage = Stage::Connecting {
+            deadline: Moment(now.0.saturating_add(limit)),
+        };
+        connection.id = Some(id);
+        connection.last_attempt = now;
+        self.by_connection.insert(id, node);
+        self.queued_actions.push(Action::Connect {
+            connection: id,
+            address: connection.address.clone(),
+        });
+    }
+
+    fn negotiate(&mut self, now: Moment, node: NodeId, version: i16) {
+        if let Some(connection) = self.nodes.get_mut(&node) {
+            connection.stage = Stage::Negotiating;
+        }
+        let body = api_versions::encode_request(version);
+        self.send_own(
+            now,
+            node,
+            ApiKey::ApiVersions,
+            version,
+            body,
+            Purpose::ApiVersions,
+        );
+    }
+
+    fn send_own(
+        &mut self,
+        now: Moment,
+        node: NodeId,
+        api_key: ApiKey,
+        api_version: i16,
+        body: Vec<u8>,
+        purpose: Purpose<T>,
+    ) {
+        let request = own_request(api_key, api_version, body, self.config.request_timeout_ms);
+        if let Some(connection) = self.nodes.get_mut(&node)
+            && let Some(action) = connection.send(now, &self.config.client_id, request, Some(purpose))
+        {
+            count_sent(&self.metrics, node, &action);
+            self.queued_actions.push(action);
+        }
+    }
+
+    fn received(&mut self, now: Moment, node: NodeId, frame: Bytes, replies: &mut Vec<Reply<T>>) {
+        let Some(connection) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let frame_bytes = frame.len();
+        let (request, body) = match connection.in_flight.answer(frame) {
+            Ok(found) => found,
+            Err(reason) => {
+                let error = malformed(&connection.address, reason);
+                return self.broken(now, node, error, replies);
+            }
+        };
+        let latency_nanos = now.nanos_since(request.sent_at);
+        connection.last_used = now;
+        self.metrics.response_received(node.0, frame_bytes, latency_nanos);
+        let own = match request.purpose {
+            Purpose::Caller(ticket) => {
+                replies.push(Reply {
+                    node,
+                    ticket,
+                    api_key: request.api_key,
+                    api_version: request.api_version,
+                    result: Ok(body),
+                    latency_nanos,
+                });
+                return;
+            }
+            Purpose::ApiVersions => self.negotiated(now, node, &body, request.api_version),
+            Purpose::SaslHandshake | Purpose::SaslAuthenticate => Ok(()),
+            Purpose::Metadata => self.metadata_answered(now, node, &body, request.api_version),
+        };
+        if let Err(reason) = own {
+            let address = &self.nodes[&node].address;
+            let error = malformed(address, reason);
+            self.broken(now, node, error, replies);
+        }
+    }
+
+    /// - Errors: why the answer is none.
+    fn negotiated(&mut self, now: Moment, node: NodeId, body: &[u8], version: i16) -> Result<(), String> {
+        match api_versions::decode_response(body, version) {
+            Ok(Ok(Negotiated::Known(versions))) => {
+                if let Some(connection) = self.nodes.get_mut(&node) {
+                    connection.versions = Some(versions);
+                    connection.stage = Stage::Ready;
+                    connection.failures = 0;
+                    connection.trouble = None;
+                }
+                Ok(())
+            }
+            Ok(Ok(Negotiated::AskAgain(version))) => {
+                self.negotiate(now, node, version);
+                Ok(())
+            }
+            Ok(Err(code)) => Err(format!("ApiVersions: {code}")),
+            Err(error) => Err(format!("ApiVersions: {error}")),
+        }
+    }
+
+    /// The connection is of no use any more: everything in flight on it fails, and it is not tried before the back-off.
+    fn broken(&mut self, now: Moment, node: NodeId, error: Error, replies: &mut Vec<Reply<T>>) {
+        let Some(connection) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        if let Some(id) = connection.id.take() {
+            self.by_connection.remove(&id);
+            self.queued_actions.push(Action::Close { connection: id });
+            if !matches!(connection.stage, Stage::Connecting { .. }) {
+                self.metrics.connection_closed();
+            }
+        }
+        connection.stage = Stage::Idle;
+        let wait = self.reconnect.nanos(connection.failures, &mut self.random);
+        connection.not_before = Moment(now.0.saturating_add(wait));
+        connection.failures = connection.failures.saturating_add(1);
+        connection.trouble = Some(error.clone());
+        let lost: Vec<InFlight<T>> = connection.in_flight.drain().collect();
+        if connection.is_refused() {
+            self.refresh.cell().fail(error.clone());
+        } else {
+            self.refresh.cell().note_trouble(error.clone());
+        }
+        // A leader may have moved when its broker went: Kafka's client asks for metadata after every disconnect, too.
+        self.refresh.request_update();
+        for request in lost {
+            match request.purpose {
+                Purpose::Caller(ticket) => replies.push(Reply {
+                    node,
+                    ticket,
+                    api_key: request.api_key,
+                    api_version: request.api_version,
+                    result: Err(error.clone()),
+                    latency_nanos: now.nanos_since(request.sent_at),
+                }),
+                Purpose::Metadata => self.refresh.failed(),
+                Purpose::ApiVersions | Purpose::SaslHandshake | Purpose::SaslAuthenticate => {}
+            }
+        }
+    }
+
+    fn check_limits(&mut self, now: Moment, replies: &mut Vec<Reply<T>>) {
+        let idle_ms_max = self.config.connections_idle_ms_max;
+        let due: Vec<NodeId> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.deadline(idle_ms_max).is_some_and(|deadline| deadline <= now))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in due {
+            let node = &self.nodes[&id];
+            if let Some(overdue) = node.in_flight.overdue(now) {
+                let error = Error::Timeout {
+                    what: format!("{} request to {}", overdue.api_key, node.address).into(),
+                    limit_ms: overdue.deadline.ms_since(overdue.sent_at),
+                    setting: "request.timeout.ms",
+                };
+                self.broken(now, id, error, replies);
+            } else if matches!(node.stage, Stage::Connecting { .. }) {
+                let error = Error::Timeout {
+                    what: format!("connection to {}", node.address).into(),
+                    limit_ms: now.ms_since(node.last_attempt),
+                    setting: "socket.connection.setup.timeout.ms",
+                };
+                self.broken(now, id, error, replies);
+            } else {
+                self.close_idle(id);
+            }
+        }
+        self.nodes.retain(|_, node| !(node.is_retired && node.is_idle()));
+    }
+
+    /// Nobody used it: no failure, so no back-off.
+    fn close_idle(&mut self, node: NodeId) {
+        if let Some(connection) = self.nodes.get_mut(&node)
+            && let Some(id) = connection.id.take()
+        {
+            connection.stage = Stage::Idle;
+            self.by_connection.remove(&id);
+            self.queued_actions.push(Action::Close { connection: id });
+            self.metrics.connection_closed();
+        }
+    }
+}
+
+/// Metadata and the set of nodes.
+impl<T> Cluster<T> {
+    /// The nodes that any request can go to.
+    fn candidates(&self) -> impl Iterator<Item = (NodeId, &Connection<T>)> {
+        self.nodes
+            .iter()
+            .filter(|(_, node)| !node.is_extra && !node.is_retired)
+            .map(|(id, node)| (*id, node))
+    }
+
+    fn ask_for_metadata(&mut self, now: Moment) {
+        self.is_waiting_for_node = false;
+        if self.refresh.due().is_none_or(|due| due > now) {
+            return;
+        }
+        let Some(node) = self.least_loaded(now) else {
+            self.bootstrap_if_lost(now);
+            self.wait_for_node();
+            return;
+        };
+        match self.version(node, ApiKey::Metadata, MetadataRequest::MIN_VERSION) {
+            Ok(version) => {
+                let body = self.refresh.start(now, version);
+                self.send_own(now, node, ApiKey::Metadata, version, body, Purpose::Metadata);
+            }
+            Err(error) => {
+                self.refresh.cell().fail(error);
+                self.is_waiting_for_node = true;
+                self.metadata_not_before = Some(now.after_ms(self.config.reconnect_backoff_ms_max.max(1)));
+            }
+        }
+    }
+
+    fn wait_for_node(&mut self) {
+        self.is_waiting_for_node = true;
+        let is_connecting = |node: &Connection<T>| !node.is_idle() && !node.is_ready();
+        self.metadata_not_before = if self.candidates().any(|(_, node)| is_connecting(node)) {
+            None
+        } else {
+            self.candidates()
+                .map(|(_, node)| {
+                    if node.is_idle() {
+                        node.not_before
+                    } else {
+                        node.throttled_until
+                    }
+                })
+                .min()
+        };
+    }
+
+    fn metadata_answered(
+        &mut self,
+        now: Moment,
+        node: NodeId,
+        body: &[u8],
+        version: i16,
+    ) -> Result<(), String> {
+        match self.refresh.answered(now, body, version) {
+            Outcome::Updated => {
+                self.metrics.metadata_updated();
+                self.is_bootstrapping = false;
+                self.adopt();
+                Ok(())
+            }
+            Outcome::Rebootstrap => {
+                self.bootstrap();
+                Ok(())
+            }
+            Outcome::Unusable(reason) => {
+                let error = malformed(&self.nodes[&node].address, format!("Metadata: {reason}"));
+                self.refresh.cell().note_trouble(error);
+                Ok(())
+            }
+            Outcome::Malformed(reason) => Err(format!("Metadata: {reason}")),
+        }
+    }
+
+    /// Makes `nodes` follow the snapshot.
+    fn adopt(&mut self) {
+        let snapshot = self.snapshot();
+        if snapshot.version == self.adopted_version {
+            return;
+        }
+        self.adopted_version = snapshot.version;
+        for (id, node) in &mut self.nodes {
+            node.is_retired = !node.is_extra && !snapshot.nodes.contains_key(id);
+        }
+        for (id, node) in &snapshot.nodes {
+            self.nodes
+                .entry(*id)
+                .or_insert_with(|| Connection::new(node.address.clone()))
+                .address
+                .clone_from(&node.address);
+        }
+    }
+
+    /// Asks the hosts of `bootstrap.servers` when no known node can be asked (KIP-899), or none has answered for
+    /// metadata.recovery.rebootstrap.trigger.ms (KIP-1102). What is known stays known meanwhile.
+    fn bootstrap_if_lost(&mut self, now: Moment) {
+        let Some(limit_ms) = self.config.rebootstrap_after_ms else {
+            return;
+        };
+        if self.is_bootstrapping {
+            return;
+        }
+        let is_any_hopeful = self
+            .candidates()
+            .any(|(_, node)| !node.is_idle() || node.not_before <= now);
+        let is_overdue = self
+            .refresh
+            .failing_since()
+            .is_some_and(|since| now.ms_since(since) >= limit_ms);
+        if !is_any_hopeful || is_overdue {
+            self.bootstrap();
+        }
+    }
+
+    fn bootstrap(&mut self) {
+        self.is_bootstrapping = true;
+        for (index, address) in self.config.bootstrap_servers.iter().enumerate() {
+            let id = NodeId(-1 - i32::try_from(index).unwrap_or(i32::MAX - 1));
+            self.nodes
+                .entry(id)
+                .or_insert_with(|| Connection::new(address.clone()))
+                .is_retired = false;
+        }
+    }
+}
+
+fn count_sent(metrics: &NetworkMetrics, node: NodeId, action: &Action) {
+    if let Action::Send { frame, .. } = action {
+        metrics.request_sent(node.0, frame.byte_count());
+    }
+}
+
+fn unknown_node(node: NodeId) -> Error {
+    Error::IllegalState {
+        message: format!("node {} is not known", node.0).into(),
+    }
+}
+
+fn disconnected(address: &Address, reason: &str) -> Error {
+    Error::Disconnected {
+        address: address.to_string().into(),
+        reason: reason.into(),
+    }
+}
+
+fn malformed(address: &Address, reason: String) -> Error {
+    Error::Malformed {
+        address: address.to_string().into(),
+        reason: reason.into(),
     }
 }

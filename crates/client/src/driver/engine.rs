@@ -1,0 +1,356 @@
+//! The driver's loop: events to the machine, a turn, its actions to the sockets, sleep.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::config::ClientConfig;
+use crate::error::Error;
+use crate::metrics::NetworkMetrics;
+use crate::network::io::{Action, Address, ConnectionId, Event, Machine};
+use crate::time::{Clock, Moment};
+
+use super::link::{Drained, Link, ReadEnd, Stage, Transport};
+use super::resolver::{Resolved, Resolver};
+use super::socket;
+use super::waker::DriverWaker;
+
+/// What small answers are cut out of; the start of a large one is copied once from here.
+const SCRATCH_BYTES: usize = 16 * 1024;
+const EVENTS_PER_POLL: usize = 256;
+/// How often a used connection's round trip is looked up.
+const ROUND_TRIP_EVERY_MS: u64 = 1000;
+/// The token of the waker; connections count up from 0 and never get here.
+pub const WAKER_TOKEN: Token = Token(usize::MAX);
+
+/// Everything that the driver's thread owns.
+#[derive(Debug)]
+pub struct Engine {
+    pub config: Arc<ClientConfig>,
+    pub metrics: Arc<NetworkMetrics>,
+    pub clock: Arc<dyn Clock>,
+    pub poll: Poll,
+    pub waker: Arc<DriverWaker>,
+    pub resolver: Resolver,
+    links: BTreeMap<ConnectionId, Link>,
+    /// News for the machine, in the order of their making.
+    news: VecDeque<Event>,
+    /// Connections with frames that were not tried to be written yet.
+    unwritten: BTreeSet<ConnectionId>,
+    /// Connections whose turn of reading ended before the kernel had no more.
+    undrained: BTreeSet<ConnectionId>,
+    /// The address that failed last, so that the next attempt starts behind it.
+    failed: BTreeMap<Address, SocketAddr>,
+    scratch: Vec<u8>,
+    frames: Vec<Bytes>,
+}
+
+impl Engine {
+    pub fn new(
+        config: Arc<ClientConfig>,
+        metrics: Arc<NetworkMetrics>,
+        clock: Arc<dyn Clock>,
+        poll: Poll,
+        waker: Arc<DriverWaker>,
+    ) -> Engine {
+        Engine {
+            config,
+            metrics,
+            clock,
+            poll,
+            resolver: Resolver::new(Arc::clone(&waker) as _),
+            waker,
+            links: BTreeMap::new(),
+            news: VecDeque::new(),
+            unwritten: BTreeSet::new(),
+            undrained: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            scratch: vec![0; SCRATCH_BYTES],
+            frames: Vec::new(),
+        }
+    }
+
+    /// Runs until the machine is finished.
+    ///
+    /// - Errors: the system's poll does not work; nothing more can be done on this thread.
+    pub fn run(&mut self, machine: &mut dyn Machine) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_PER_POLL);
+        let mut actions = Vec::new();
+        let mut waited_nanos = 0;
+        let mut read_nanos = 0;
+        loop {
+            let now = self.clock.moment();
+            machine.turn(now, self.clock.timestamp(), &mut actions);
+            let turned = self.clock.moment();
+            self.perform(&mut actions);
+            let is_finished = machine.is_finished();
+            let now = self.clock.moment();
+            let io_nanos = now.nanos_since(turned) + read_nanos;
+            self.metrics.driver_turned(waited_nanos, io_nanos);
+            (waited_nanos, read_nanos) = (0, 0);
+            if is_finished {
+                return Ok(());
+            }
+            if self.tell(machine, now) {
+                continue;
+            }
+            self.sleep(now, machine.next_deadline(), &mut events)?;
+            let woken = self.clock.moment();
+            waited_nanos = woken.nanos_since(now);
+            self.look(woken, &events);
+            let read = self.clock.moment();
+            read_nanos = read.nanos_since(woken);
+            self.tell(machine, read);
+        }
+    }
+
+    /// Passes the news on; true when there was any.
+    fn tell(&mut self, machine: &mut dyn Machine, now: Moment) -> bool {
+        let has_news = !self.news.is_empty();
+        for event in self.news.drain(..) {
+            machine.handle(now, event);
+        }
+        has_news
+    }
+
+    fn sleep(&mut self, now: Moment, deadline: Option<Moment>, events: &mut Events) -> io::Result<()> {
+        let limit = match deadline {
+            _ if !self.undrained.is_empty() => Some(Duration::ZERO),
+            Some(deadline) => Some(Duration::from_nanos(deadline.nanos_since(now))),
+            None => None,
+        };
+        let limit = match limit {
+            Some(Duration::ZERO) => limit,
+            _ if self.waker.fall_asleep() => limit,
+            _ => Some(Duration::ZERO),
+        };
+        let polled = self.poll.poll(events, limit);
+        self.waker.wake_up();
+        match polled {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                events.clear();
+                Ok(())
+            }
+            polled => polled,
+        }
+    }
+
+    /// Reads, finishes connects, writes what can be written again.
+    fn look(&mut self, now: Moment, events: &Events) {
+        for id in std::mem::take(&mut self.undrained) {
+            self.read(now, id, true);
+        }
+        for event in events {
+            if event.token() == WAKER_TOKEN {
+                continue;
+            }
+            let id = ConnectionId(event.token().0 as u64);
+            match self.links.get(&id).map(|link| &link.stage) {
+                Some(Stage::Connecting { .. }) => {
+                    self.finish_connect(id);
+                    if event.is_readable() || event.is_read_closed() {
+                        // Said once; the machine hears of the connection first.
+                        self.undrained.insert(id);
+                    }
+                }
+                Some(Stage::Open(_)) => {
+                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                        self.read(now, id, event.is_read_closed() || event.is_error());
+                    }
+                    if event.is_writable() {
+                        self.write(id);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for resolved in self.resolver.take() {
+            self.resolved(resolved);
+        }
+    }
+
+    fn perform(&mut self, actions: &mut Vec<Action>) {
+        for action in actions.drain(..) {
+            match action {
+                Action::Connect { connection, address } => {
+                    self.resolver.ask(connection, &address);
+                    self.links.insert(connection, Link::new(address));
+                }
+                Action::Send { connection, frame } => {
+                    // Gone already: the machine is about to read so.
+                    if let Some(link) = self.links.get_mut(&connection) {
+                        link.queue(frame);
+                        self.unwritten.insert(connection);
+                    }
+                }
+                Action::Close { connection } => {
+                    if let Some(link) = self.links.remove(&connection)
+                        && let Stage::Connecting { address, .. } = link.stage
+                    {
+                        // The machine's patience ended: the next attempt tries the next address first.
+                        self.failed.insert(link.address, address);
+                    }
+                }
+            }
+        }
+        for id in std::mem::take(&mut self.unwritten) {
+            self.write(id);
+        }
+    }
+
+    fn read(&mut self, now: Moment, id: ConnectionId, is_closing: bool) {
+        let Some(link) = self.links.get_mut(&id) else {
+            return;
+        };
+        let ended = link.read(&mut self.scratch, is_closing, &mut self.frames);
+        let has_frames = !self.frames.is_empty();
+        for frame in self.frames.drain(..) {
+            self.news.push_back(Event::Received {
+                connection: id,
+                frame,
+            });
+        }
+        match ended {
+            Ok(Drained::Yes) => {}
+            Ok(Drained::No) => {
+                self.undrained.insert(id);
+            }
+            Err(end) => return self.end(id, end),
+        }
+        if has_frames
+            && now.ms_since(link.round_trip_at) >= ROUND_TRIP_EVERY_MS
+            && let Stage::Open(transport) = &mut link.stage
+        {
+            link.round_trip_at = now;
+            if let Some(nanos) = socket::round_trip_nanos(transport.stream()) {
+                self.news.push_back(Event::RoundTrip {
+                    connection: id,
+                    nanos,
+                });
+            }
+        }
+    }
+
+    fn write(&mut self, id: ConnectionId) {
+        if let Some(link) = self.links.get_mut(&id)
+            && let Err(error) = link.write()
+        {
+            self.end(id, ReadEnd::Broken(error));
+        }
+    }
+
+    fn end(&mut self, id: ConnectionId, end: ReadEnd) {
+        let Some(link) = self.links.remove(&id) else {
+            return;
+        };
+        let address = link.address.to_string().into();
+        let reason = match end {
+            ReadEnd::Closed => Error::Disconnected {
+                address,
+                reason: "closed by the broker".into(),
+            },
+            ReadEnd::Broken(error) => Error::Disconnected {
+                address,
+                reason: error.to_string().into(),
+            },
+            ReadEnd::Malformed(reason) => Error::Malformed {
+                address,
+                reason: reason.into(),
+            },
+        };
+        self.news.push_back(Event::Closed {
+            connection: id,
+            reason,
+        });
+    }
+
+    fn resolved(&mut self, (id, found): Resolved) {
+        let Some(link) = self.links.get_mut(&id) else {
+            return;
+        };
+        let mut addresses: VecDeque<SocketAddr> = match found {
+            Ok(addresses) if !addresses.is_empty() => addresses.into(),
+            other => {
+                let reason = other
+                    .err()
+                    .map_or("it has no address".into(), |error| error.to_string());
+                let reason = Error::Resolve {
+                    host: link.address.host.clone(),
+                    reason: reason.into(),
+                };
+                self.links.remove(&id);
+                self.news.push_back(Event::Closed {
+                    connection: id,
+                    reason,
+                });
+                return;
+            }
+        };
+        if let Some(failed) = self.failed.remove(&link.address)
+            && let Some(at) = addresses.iter().position(|address| *address == failed)
+        {
+            addresses.rotate_left((at + 1) % addresses.len());
+        }
+        self.connect(id, addresses);
+    }
+
+    /// Tries one address after the other until an attempt is under way.
+    fn connect(&mut self, id: ConnectionId, mut others: VecDeque<SocketAddr>) {
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let Some(link) = self.links.get_mut(&id) else {
+            return;
+        };
+        while let Some(address) = others.pop_front() {
+            let opened = socket::connect(address, &self.config).and_then(|mut stream| {
+                let interest = Interest::READABLE | Interest::WRITABLE;
+                self.poll
+                    .registry()
+                    .register(&mut stream, Token(id.0 as usize), interest)?;
+                Ok(stream)
+            });
+            match opened {
+                Ok(stream) => {
+                    link.stage = Stage::Connecting {
+                        transport: Transport::Plain(stream),
+                        address,
+                        others,
+                    };
+                    return;
+                }
+                Err(error) => last = error,
+            }
+        }
+        self.end(id, ReadEnd::Broken(last));
+    }
+
+    fn finish_connect(&mut self, id: ConnectionId) {
+        let Some(link) = self.links.get_mut(&id) else {
+            return;
+        };
+        let Stage::Connecting { transport, .. } = &mut link.stage else {
+            return;
+        };
+        let Some(result) = socket::connected(transport.stream()) else {
+            return;
+        };
+        let Stage::Connecting {
+            transport, others, ..
+        } = std::mem::replace(&mut link.stage, Stage::Resolving)
+        else {
+            return;
+        };
+        match result {
+            Ok(()) => {
+                link.stage = Stage::Open(transport);
+                self.news.push_back(Event::Connected { connection: id });
+            }
+            Err(error) if others.is_empty() => self.end(id, ReadEnd::Broken(error)),
+            Err(_) => self.connect(id, others),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! One connection's socket: what waits to be written, what has been read so far.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
+
+use bytes::{Buf, Bytes};
+use mio::net::TcpStream;
+use rustix::buffer::spare_capacity;
+
+use crate::network::io::{Address, Frame};
+use crate::time::Moment;
+
+use super::receiver::Receiver;
+
+/// Parts of one system call; the kernel's limit is 1,024, and most requests have fewer than this.
+const PARTS_PER_WRITE: usize = 64;
+/// What one connection may read before others get their turn.
+const READ_TURN_BYTES: usize = 4 * 1024 * 1024;
+
+/// The bytes' way: as they are, or through TLS.
+#[derive(Debug)]
+pub enum Transport {
+    Plain(TcpStream),
+}
+
+/// How far the connection has come.
+#[derive(Debug)]
+pub enum Stage {
+    Resolving,
+    /// `others`: addresses of the same host that are tried when this one fails (client.dns.lookup=use_all_dns_ips).
+    Connecting {
+        transport: Transport,
+        address: SocketAddr,
+        others: VecDeque<SocketAddr>,
+    },
+    Open(Transport),
+}
+
+/// A connection as the driver knows it.
+#[derive(Debug)]
+pub struct Link {
+    pub address: Address,
+    pub stage: Stage,
+    pub round_trip_at: Moment,
+    receiver: Receiver,
+    unsent: VecDeque<Bytes>,
+}
+
+/// How a turn of reading ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// The kernel has nothing more: it will say when it has.
+    Yes,
+    /// Others come first; nothing will be said about what is left.
+    No,
+}
+
+impl Transport {
+    pub fn stream(&mut self) -> &mut TcpStream {
+        match self {
+            Transport::Plain(stream) => stream,
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain(stream) => stream.read(buffer),
+        }
+    }
+
+    /// Appends to `body` without zeroing it first, where the transport can.
+    fn read_into(&mut self, body: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Transport::Plain(stream) => Ok(rustix::io::read(&*stream, spare_capacity(body))?),
+        }
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Transport::Plain(stream) => stream.write_vectored(parts),
+        }
+    }
+}
+
+impl Link {
+    pub fn new(address: Address) -> Link {
+        Link {
+            address,
+            stage: Stage::Resolving,
+            round_trip_at: Moment(0),
+            receiver: Receiver::default(),
+            unsent: VecDeque::new(),
+        }
+    }
+
+    pub fn queue(&mut self, frame: Frame) {
+        self.unsent
+            .extend(frame.parts.into_iter().filter(|part| !part.is_empty()));
+    }
+
+    /// Writes what is queued until the kernel takes no more. A part is dropped as soon as it is taken.
+    pub fn write(&mut self) -> io::Result<()> {
+        let Stage::Open(transport) = &mut self.stage else {
+            return Ok(());
+        };
+        while !self.unsent.is_empty() {
+            let mut parts = [IoSlice::new(&[]); PARTS_PER_WRITE];
+            let mut count = 0;
+            for (slot, part) in parts.iter_mut().zip(&self.unsent) {
+                *slot = IoSlice::new(part);
+                count += 1;
+            }
+            match transport.write_vectored(&parts[..count]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => forget(&mut self.unsent, written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has come and appends whole frames. `scratch` is what small frames are cut out of; `is_closing`: read
+    /// until nothing is left, because the end of the stream has been announced already.
+    ///
+    /// - Errors: the text of what ended the connection; the frames before that are appended.
+    pub fn read(
+        &mut self,
+        scratch: &mut [u8],
+        is_closing: bool,
+        frames: &mut Vec<Bytes>,
+    ) -> Result<Drained, ReadEnd> {
+        let Stage::Open(transport) = &mut self.stage else {
+            return Ok(Drained::Yes);
+        };
+        let mut read_bytes = 0;
+        while read_bytes < READ_TURN_BYTES {
+            let (result, room, in_place) = match self.receiver.open_body() {
+                Some(body) => {
+                    let room = body.capacity() - body.len();
+                    (transport.read_into(body), room, true)
+                }
+                None => (transport.read(scratch), scratch.len(), false),
+            };
+            let count = match result {
+                Ok(0) => return Err(ReadEnd::Closed),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Drained::Yes),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(ReadEnd::Broken(error)),
+            };
+            read_bytes += count;
+            let cut = match in_place {
+                true => self.receiver.close_body(frames),
+                false => self.receiver.take(&scratch[..count], frames),
+            };
+            cut.map_err(ReadEnd::Malformed)?;
+            // The kernel reports new bytes by a new event once it has said, by giving less than it could, that it has none.
+            if count < room && !is_closing && matches!(transport, Transport::Plain(_)) {
+                return Ok(Drained::Yes);
+            }
+        }
+        Ok(Drained::No)
+    }
+}
+
+/// What ended a connection while reading.
+#[derive(Debug)]
+pub enum ReadEnd {
+    Closed,
+    Broken(io::Error),
+    Malformed(String),
+}
+
+/// Drops `written` bytes from the front.
+fn forget(unsent: &mut VecDeque<Bytes>, mut written: usize) {
+    while let Some(front) = unsent.front_mut() {
+        if written < front.len() {
+            front.advance(written);
+            return;
+        }
+        written -= front.len();
+        unsent.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_dropped_as_they_are_written() {
+        let mut unsent: VecDeque<Bytes> = [&b"abc"[..], b"de", b"f"].map(Bytes::from_static).into();
+        forget(&mut unsent, 2);
+        assert_eq!(unsent, [&b"c"[..], b"de", b"f"]);
+        forget(&mut unsent, 3);
+        assert_eq!(unsent, [&b"f"[..]]);
+        forget(&mut unsent, 1);
+        assert!(unsent.is_empty());
+    }
+}

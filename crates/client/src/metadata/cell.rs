@@ -1,0 +1,422 @@
+//! The current snapshot and what the client's threads want to know, shared with the machine that asks for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use ottla_wire::error_code::ErrorCode;
+
+use crate::error::Error;
+use crate::network::io::Wake;
+use crate::time::Moment;
+
+use super::snapshot::{Snapshot, Topic};
+
+/// Which topics a client wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Those that were named (producer; a consumer's assignment). Unused ones are forgotten after metadata.max.idle.ms.
+    Named,
+    /// All: a consumer with a pattern.
+    All,
+    /// None but brokers: the admin client.
+    Nodes,
+}
+
+/// The current snapshot, shared by the machine that replaces it and every thread that reads it.
+///
+/// - Reading costs one atomic load; nobody waits for a lock (the Kontur talk's experiments XIV and XV show what a lock
+///   here costs). Only what is not known yet is asked for under a lock.
+pub struct MetadataCell {
+    snapshot: ArcSwap<Snapshot>,
+    wishes: Mutex<Wishes>,
+    /// Changes with every wish, so that the machine need not lock to see that there is none.
+    revision: AtomicU64,
+    changed: Condvar,
+    waker: OnceLock<Arc<dyn Wake>>,
+}
+
+/// What the client's threads want, under the cell's lock.
+#[derive(Debug)]
+struct Wishes {
+    interest: Interest,
+    topics: BTreeMap<Arc<str>, Wish>,
+    is_update_wanted: bool,
+    /// A failure that waiting does not mend (authentication); the next answer clears it.
+    failure: Option<Error>,
+    /// Why no answer came yet, for the texts of timeouts.
+    trouble: Option<Error>,
+    is_closed: bool,
+    wakers: Vec<Waker>,
+}
+
+/// One topic that is wanted.
+#[derive(Debug)]
+struct Wish {
+    /// Never forgotten: a consumer's.
+    is_pinned: bool,
+    /// Not answered yet.
+    is_new: bool,
+    was_touched: bool,
+    last_used: Moment,
+}
+
+/// What the machine learns of the wishes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WishList {
+    pub interest: Interest,
+    pub new_topics: Vec<Arc<str>>,
+    pub is_update_wanted: bool,
+}
+
+impl MetadataCell {
+    pub fn new(interest: Interest) -> MetadataCell {
+        MetadataCell {
+            snapshot: ArcSwap::default(),
+            wishes: Mutex::new(Wishes {
+                interest,
+                topics: BTreeMap::new(),
+                is_update_wanted: false,
+                failure: None,
+                trouble: None,
+                is_closed: false,
+                wakers: Vec::new(),
+            }),
+            revision: AtomicU64::new(1),
+            changed: Condvar::new(),
+            waker: OnceLock::new(),
+        }
+    }
+
+    /// From now on a new wish wakes the machine by itself. The first call counts.
+    pub fn attach(&self, waker: Arc<dyn Wake>) {
+        // A second waker would belong to a second driver, which no client has.
+        let _ = self.waker.set(waker);
+    }
+
+    pub fn load(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+        self.snapshot.load()
+    }
+
+    pub fn load_full(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// The topic if it is known; noted as used, so that it is not forgotten.
+    pub fn topic(&self, name: &str) -> Option<Arc<Topic>> {
+        let topic = self.snapshot.load().topic(name).map(Arc::clone)?;
+        topic.usage.note();
+        Some(topic)
+    }
+
+    pub fn set_interest(&self, interest: Interest) {
+        let mut wishes = self.lock();
+        if wishes.interest != interest {
+            wishes.interest = interest;
+            wishes.is_update_wanted = true;
+            drop(wishes);
+            self.announce();
+        }
+    }
+
+    pub fn interest(&self) -> Interest {
+        self.lock().interest
+    }
+
+    /// Wants these topics known. True when one was not wanted before, so that the machine must be woken (which happens
+    /// here when a waker is attached).
+    pub fn want<'a>(&self, topics: impl IntoIterator<Item = &'a str>) -> bool {
+        let mut wishes = self.lock();
+        let mut has_new = false;
+        for topic in topics {
+            has_new |= wishes.want(topic, false);
+        }
+        drop(wishes);
+        if has_new {
+            self.announce();
+        }
+        has_new
+    }
+
+    /// Wants exactly these topics known and forgets the others; they do not age. True when one was not wanted before.
+    pub fn want_only<'a>(&self, topics: impl IntoIterator<Item = &'a str>) -> bool {
+        let mut wishes = self.lock();
+        let mut before = std::mem::take(&mut wishes.topics);
+        let mut has_new = false;
+        for topic in topics {
+            if let Some((name, mut wish)) = before.remove_entry(topic) {
+                wish.is_pinned = true;
+                wishes.topics.insert(name, wish);
+            } else {
+                has_new |= wishes.want(topic, true);
+            }
+        }
+        drop(wishes);
+        if has_new {
+            self.announce();
+        }
+        has_new
+    }
+
+    /// Asks for a fresh answer as soon as `retry.backoff.ms` allows.
+    pub fn request_update(&self) {
+        self.lock().is_update_wanted = true;
+        self.announce();
+    }
+
+    /// The topic, waiting up to `limit_ms` for an answer that contains it.
+    ///
+    /// - Errors: `TopicNotPresent` after the limit; the broker's error where waiting does not help (invalid name, not
+    ///   authorised); `Authentication` and `Tls` when no broker lets this client in; `Closed`.
+    pub fn wait_for_topic(&self, name: &str, limit_ms: u64) -> Result<Arc<Topic>, Error> {
+        self.wait(name, None, limit_ms)
+    }
+
+    /// The topic once it has `partition`, waiting as `wait_for_topic` does.
+    ///
+    /// - Errors: as there, and `PartitionNotPresent` when only the partition is missing.
+    pub fn wait_for_partition(&self, name: &str, partition: i32, limit_ms: u64) -> Result<Arc<Topic>, Error> {
+        self.wait(name, Some(partition), limit_ms)
+    }
+
+    fn wait(&self, name: &str, partition: Option<i32>, limit_ms: u64) -> Result<Arc<Topic>, Error> {
+        let started = Instant::now();
+        let limit = Duration::from_millis(limit_ms);
+        let first_version = self.load().version;
+        let mut asked_version = None;
+        let mut wishes = self.lock();
+        loop {
+            if let Some(verdict) = self.verdict(&wishes, name, partition, first_version) {
+                return verdict;
+            }
+            let left = limit.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Err(self.timed_out(&wishes, name, partition, limit_ms));
+            }
+            let version = self.load().version;
+            if asked_version != Some(version) {
+                asked_version = Some(version);
+                if !wishes.want(name, false) {
+                    wishes.is_update_wanted = true;
+                }
+                // The waker never locks the cell, and the machine that it wakes waits for `wishes` at most.
+                self.announce();
+            }
+            wishes = self
+                .changed
+                .wait_timeout(wishes, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// The topic as far as it can be said now; when it cannot, `waker` is called at the next news.
+    pub fn poll_topic(&self, name: &str, waker: &Waker) -> Option<Result<Arc<Topic>, Error>> {
+        let mut wishes = self.lock();
+        let verdict = self.verdict(&wishes, name, None, 0);
+        if verdict.is_none() {
+            if wishes.want(name, false) {
+                self.announce();
+            }
+            if !wishes.wakers.iter().any(|known| known.will_wake(waker)) {
+                wishes.wakers.push(waker.clone());
+            }
+        }
+        verdict
+    }
+
+    /// The error of a wait for a topic that ended without it.
+    pub fn topic_timeout(&self, name: &str, limit_ms: u64) -> Error {
+        self.timed_out(&self.lock(), name, None, limit_ms)
+    }
+
+    /// What there is to say of a topic, if anything. A refusal for want of rights counts only when it is newer than
+    /// `first_version`: rights may have been granted since.
+    fn verdict(
+        &self,
+        wishes: &Wishes,
+        name: &str,
+        partition: Option<i32>,
+        first_version: u64,
+    ) -> Option<Result<Arc<Topic>, Error>> {
+        if wishes.is_closed {
+            return Some(Err(Error::Closed));
+        }
+        let snapshot = self.load();
+        if let Some(topic) = snapshot.topic(name)
+            && partition.is_none_or(|wanted| (wanted as usize) < topic.partitions.len())
+        {
+            topic.usage.note();
+            return Some(Ok(Arc::clone(topic)));
+        }
+        if let Some(error) = snapshot.refused.get(name) {
+            let is_lasting = matches!(
+                error,
+                Error::Broker {
+                    code: ErrorCode::InvalidTopicException,
+                    ..
+                }
+            );
+            if is_lasting || snapshot.version > first_version {
+                return Some(Err(error.clone()));
+            }
+        }
+        wishes.failure.clone().map(Err)
+    }
+
+    fn timed_out(&self, wishes: &Wishes, name: &str, partition: Option<i32>, limit_ms: u64) -> Error {
+        match (self.load().topic(name), partition) {
+            (Some(topic), Some(partition)) => Error::PartitionNotPresent {
+                topic: Arc::clone(&topic.name),
+                partition,
+                partition_count: topic.partitions.len(),
+                limit_ms,
+            },
+            _ => Error::TopicNotPresent {
+                topic: name.into(),
+                limit_ms,
+                trouble: wishes.trouble.clone().map(Arc::new),
+            },
+        }
+    }
+
+    /// Wakes every waiter with `Closed`.
+    pub fn close(&self) {
+        let mut wishes = self.lock();
+        wishes.is_closed = true;
+        self.notify(wishes);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wishes> {
+        // Nothing that can panic happens while the wishes are half changed.
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn announce(&self) {
+        self.revision.fetch_add(1, Ordering::Release);
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
+    fn notify(&self, mut wishes: MutexGuard<'_, Wishes>) {
+        let wakers = std::mem::take(&mut wishes.wakers);
+        drop(wishes);
+        self.changed.notify_all();
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+}
+
+/// The machine's side.
+impl MetadataCell {
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// What is wanted and not answered.
+    pub(crate) fn take_wishes(&self) -> WishList {
+        let mut wishes = self.lock();
+        WishList {
+            interest: wishes.interest,
+            new_topics: wishes
+                .topics
+                .iter()
+                .filter(|(_, wish)| wish.is_new)
+                .map(|(name, _)| Arc::clone(name))
+                .collect(),
+            is_update_wanted: std::mem::take(&mut wishes.is_update_wanted),
+        }
+    }
+
+    /// Every wanted topic, after those that nobody used for `idle_ms_max` are forgotten.
+    pub(crate) fn wanted_topics(&self, now: Moment, idle_ms_max: u64) -> Vec<Arc<str>> {
+        let snapshot = self.load();
+        let mut wishes = self.lock();
+        wishes.topics.retain(|name, wish| {
+            let was_used = snapshot.topic(name).is_some_and(|topic| topic.usage.take());
+            if was_used || std::mem::take(&mut wish.was_touched) {
+                wish.last_used = now;
+            }
+            wish.is_pinned || now.ms_since(wish.last_used) < idle_ms_max
+        });
+        wishes.topics.keys().cloned().collect()
+    }
+
+    pub(crate) fn is_wanted(&self, topic: &str) -> bool {
+        self.lock().topics.contains_key(topic)
+    }
+
+    /// Puts a new picture in place of the old one and wakes who waits.
+    pub(crate) fn publish(&self, snapshot: Snapshot) {
+        let mut wishes = self.lock();
+        for (name, wish) in &mut wishes.topics {
+            if snapshot.topics.contains_key(name) || snapshot.refused.contains_key(name) {
+                wish.is_new = false;
+            }
+        }
+        wishes.failure = None;
+        wishes.trouble = None;
+        self.snapshot.store(Arc::new(snapshot));
+        self.notify(wishes);
+    }
+
+    /// These were asked for; whatever the answer said, they are not new any more.
+    pub(crate) fn mark_answered<'a>(&self, topics: impl IntoIterator<Item = &'a Arc<str>>) {
+        let mut wishes = self.lock();
+        for topic in topics {
+            if let Some(wish) = wishes.topics.get_mut(topic) {
+                wish.is_new = false;
+            }
+        }
+    }
+
+    /// No answer can come until somebody mends this: everyone who waits gets it.
+    pub(crate) fn fail(&self, error: Error) {
+        let mut wishes = self.lock();
+        wishes.trouble = Some(error.clone());
+        wishes.failure = Some(error);
+        self.notify(wishes);
+    }
+
+    /// Why there is no answer yet; told by the waits that time out.
+    pub(crate) fn note_trouble(&self, error: Error) {
+        self.lock().trouble = Some(error);
+    }
+}
+
+impl Wishes {
+    /// True when the topic was not wanted before.
+    fn want(&mut self, topic: &str, is_pinned: bool) -> bool {
+        if let Some(wish) = self.topics.get_mut(topic) {
+            wish.was_touched = true;
+            wish.is_pinned |= is_pinned;
+            return false;
+        }
+        self.topics.insert(
+            topic.into(),
+            Wish {
+                is_pinned,
+                is_new: true,
+                was_touched: true,
+                last_used: Moment(0),
+            },
+        );
+        true
+    }
+}
+
+impl fmt::Debug for MetadataCell {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MetadataCell")
+            .field("version", &self.load().version)
+            .field("wishes", &self.wishes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,211 @@
+//! When to ask for metadata and for what; `Cluster` carries the question to a node and the answer back.
+
+use std::sync::Arc;
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+use ottla_wire::primitives::Reader;
+
+use crate::config::ClientConfig;
+use crate::network::backoff::{Backoff, Random};
+use crate::time::Moment;
+
+use super::answer::{Asked, Flaw, merge};
+use super::cell::{Interest, MetadataCell};
+
+/// What came of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Updated,
+    /// The broker says that this client should start from `bootstrap.servers` again (KIP-1102).
+    Rebootstrap,
+    /// A broker that does not know its cluster yet; asked again after the back-off.
+    Unusable(String),
+    /// Not an answer to the request.
+    Malformed(String),
+}
+
+/// The state of asking: at most one request is under way.
+#[derive(Debug)]
+pub struct Refresh {
+    cell: Arc<MetadataCell>,
+    backoff: Backoff,
+    age_ms_max: u64,
+    idle_ms_max: u64,
+    allow_auto_create_topics: bool,
+    random: Random,
+    seen_revision: u64,
+    is_update_wanted: bool,
+    /// Topics nobody has asked for yet: these do not wait for the back-off.
+    has_new_topics: bool,
+    last_success: Option<Moment>,
+    not_before: Moment,
+    /// Answers and attempts in a row that left something open.
+    failures: u32,
+    /// When the current row of attempts without an answer began.
+    failing_since: Option<Moment>,
+    under_way: Option<Asked>,
+}
+
+impl Refresh {
+    pub fn new(config: &ClientConfig, cell: Arc<MetadataCell>, seed: u64) -> Refresh {
+        Refresh {
+            cell,
+            backoff: Backoff::new(config.retry_backoff_ms, config.retry_backoff_ms_max),
+            age_ms_max: config.metadata_age_ms_max,
+            idle_ms_max: config.metadata_idle_ms_max,
+            allow_auto_create_topics: config.allow_auto_create_topics,
+            random: Random::new(seed),
+            seen_revision: 0,
+            is_update_wanted: true,
+            has_new_topics: false,
+            last_success: None,
+            not_before: Moment(0),
+            failures: 0,
+            failing_since: None,
+            under_way: None,
+        }
+    }
+
+    pub fn cell(&self) -> &Arc<MetadataCell> {
+        &self.cell
+    }
+
+    pub fn request_update(&mut self) {
+        self.is_update_wanted = true;
+    }
+
+    /// Since when attempts fail, if they do.
+    pub fn failing_since(&self) -> Option<Moment> {
+        self.failing_since
+    }
+
+    /// Notices new wishes.
+    pub fn look(&mut self) {
+        let revision = self.cell.revision();
+        if revision == self.seen_revision {
+            return;
+        }
+        self.seen_revision = revision;
+        let wishes = self.cell.take_wishes();
+        self.is_update_wanted |= wishes.is_update_wanted;
+        // With interest in all topics or none, a single topic is part of the whole answer or of no answer.
+        match wishes.interest {
+            Interest::Named | Interest::Nodes => self.has_new_topics |= !wishes.new_topics.is_empty(),
+            Interest::All => self.is_update_wanted |= !wishes.new_topics.is_empty(),
+        }
+    }
+
+    /// When the next request is due; `None` while one is under way.
+    pub fn due(&self) -> Option<Moment> {
+        if self.under_way.is_some() {
+            return None;
+        }
+        if self.has_new_topics && self.failing_since.is_none() {
+            return Some(Moment(0));
+        }
+        let wanted = self.is_update_wanted || self.has_new_topics;
+        match self.last_success {
+            Some(at) if !wanted => Some(at.after_ms(self.age_ms_max)),
+            _ => Some(self.not_before),
+        }
+    }
+
+    /// The request's body; the answer belongs to `answered`, its absence to `failed`.
+    pub fn start(&mut self, now: Moment, version: i16) -> Vec<u8> {
+        let asked = self.question(now);
+        let topics = match &asked {
+            // Version 0 knows no null: there an empty list stands for all topics.
+            Asked::All => (version >= 1).then_some(None).unwrap_or(Some(&[][..])),
+            Asked::Wanted(topics) | Asked::New(topics) => Some(&topics[..]),
+            Asked::Nodes => Some(&[][..]),
+        };
+        let request = MetadataRequest {
+            topics: topics.map(|topics| {
+                topics
+                    .iter()
+                    .map(|name| MetadataRequestTopic {
+                        name: Some(name),
+                        ..MetadataRequestTopic::default()
+                    })
+                    .collect()
+            }),
+            allow_auto_topic_creation: version < 4 || self.allow_auto_create_topics,
+            ..MetadataRequest::default()
+        };
+        let mut body = Vec::with_capacity(64);
+        request.encode(&mut body, version);
+        self.is_update_wanted = false;
+        self.has_new_topics = false;
+        self.not_before = Moment(
+            now.0
+                .saturating_add(self.backoff.nanos(self.failures, &mut self.random)),
+        );
+        self.failing_since.get_or_insert(now);
+        self.under_way = Some(asked);
+        body
+    }
+
+    fn question(&self, now: Moment) -> Asked {
+        let is_whole = self.is_update_wanted || self.last_success.is_none() || !self.has_new_topics;
+        let wishes = (!is_whole).then(|| self.cell.take_wishes());
+        match (self.cell.interest(), wishes) {
+            (Interest::All, _) => Asked::All,
+            (_, Some(wishes)) => Asked::New(wishes.new_topics),
+            (Interest::Named, None) => Asked::Wanted(self.cell.wanted_topics(now, self.idle_ms_max)),
+            (Interest::Nodes, None) => match self.cell.wanted_topics(now, self.idle_ms_max) {
+                topics if topics.is_empty() => Asked::Nodes,
+                topics => Asked::Wanted(topics),
+            },
+        }
+    }
+
+    pub fn answered(&mut self, now: Moment, body: &[u8], version: i16) -> Outcome {
+        let asked = self.under_way.take().unwrap_or(Asked::Nodes);
+        let response = match MetadataResponse::decode(&mut Reader::new(body), version) {
+            Ok(response) => response,
+            Err(error) => return Outcome::Malformed(self.unusable(error.to_string())),
+        };
+        if response.error_code == ErrorCode::RebootstrapRequired.code() {
+            self.is_update_wanted = true;
+            return Outcome::Rebootstrap;
+        }
+        let previous = self.cell.load_full();
+        let mut merged = match merge(&previous, &response, version, &asked) {
+            Ok(merged) => merged,
+            Err(Flaw::Malformed(reason)) => return Outcome::Malformed(self.unusable(reason)),
+            Err(Flaw::NoBrokers) => return Outcome::Unusable(self.unusable("it names no broker".into())),
+        };
+        if let Asked::New(topics) | Asked::Wanted(topics) = &asked {
+            self.cell.mark_answered(topics);
+            merged.snapshot.topics.retain(|name, _| self.cell.is_wanted(name));
+            merged
+                .snapshot
+                .refused
+                .retain(|name, _| self.cell.is_wanted(name));
+        }
+        self.last_success = Some(now);
+        self.failing_since = None;
+        if merged.is_incomplete {
+            self.failures += 1;
+            self.is_update_wanted = true;
+        } else {
+            self.failures = 0;
+        }
+        self.cell.publish(merged.snapshot);
+        Outcome::Updated
+    }
+
+    fn unusable(&mut self, reason: String) -> String {
+        self.failures += 1;
+        self.is_update_wanted = true;
+        reason
+    }
+
+    /// The request under way gets no answer.
+    pub fn failed(&mut self) {
+        self.under_way = None;
+        self.failures += 1;
+        self.is_update_wanted = true;
+    }
+}
