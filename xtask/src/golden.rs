@@ -31,15 +31,15 @@ const CONFIG_KEYS: &str = "crates/wire/tests/golden/config_keys.tsv";
 /// Record batches in Apache Kafka's own bytes, below the root.
 const BATCHES: &str = "crates/wire/tests/batches";
 
+/// What Apache Kafka's assignors gave to random groups, below the root.
+const ASSIGNMENTS: &str = "crates/client/tests/golden/assignments.tsv.gz";
+
 /// Has Apache Kafka's classes write a sample of every message in every version.
 fn write() -> Result<()> {
     let plain = kafka_jars::root().join("target/golden-java.bin");
     println!("{}", samples("write", &plain)?);
-    let mut packed = Vec::new();
-    let mut encoder = flate2::GzBuilder::new().write(&mut packed, flate2::Compression::best());
-    encoder.write_all(&fs::read(&plain)?)?;
-    encoder.finish()?;
-    fs::write(kafka_jars::root().join(SAMPLES), packed)?;
+    write_packed(SAMPLES, &fs::read(&plain)?)?;
+    write_packed(ASSIGNMENTS, &java("Assignments.java", &[])?)?;
     fs::write(kafka_jars::root().join(FACTS), java("Facts.java", &[])?)?;
     fs::write(
         kafka_jars::root().join(CONFIG_KEYS),
@@ -49,6 +49,16 @@ fn write() -> Result<()> {
         "Batches.java",
         &["write".as_ref(), kafka_jars::root().join(BATCHES).as_ref()],
     )?;
+    Ok(())
+}
+
+/// - `path`: below the root.
+fn write_packed(path: &str, bytes: &[u8]) -> Result<()> {
+    let mut packed = Vec::new();
+    let mut encoder = flate2::GzBuilder::new().write(&mut packed, flate2::Compression::best());
+    encoder.write_all(bytes)?;
+    encoder.finish()?;
+    fs::write(kafka_jars::root().join(path), packed)?;
     Ok(())
 }
 

@@ -3,5 +3,6 @@
 pub mod topic_partition;
 pub mod subscription;
 pub mod poll_activity;
+pub mod assignor;
 pub mod group;
 pub mod group_network;
