@@ -18,6 +18,7 @@ use crate::time::{Clock, Moment};
 use super::link::{Drained, Link, ReadEnd, Stage, Transport};
 use super::resolver::{Resolved, Resolver};
 use super::socket;
+use super::tls::{self, TlsConnector};
 use super::waker::DriverWaker;
 
 /// What small answers are cut out of; the start of a large one is copied once from here.
@@ -31,12 +32,14 @@ pub const WAKER_TOKEN: Token = Token(usize::MAX);
 /// Everything that the driver's thread owns.
 #[derive(Debug)]
 pub struct Engine {
-    pub config: Arc<ClientConfig>,
-    pub metrics: Arc<NetworkMetrics>,
-    pub clock: Arc<dyn Clock>,
-    pub poll: Poll,
-    pub waker: Arc<DriverWaker>,
-    pub resolver: Resolver,
+    config: Arc<ClientConfig>,
+    metrics: Arc<NetworkMetrics>,
+    clock: Arc<dyn Clock>,
+    poll: Poll,
+    waker: Arc<DriverWaker>,
+    resolver: Resolver,
+    /// `None`: plain text.
+    tls: Option<TlsConnector>,
     links: BTreeMap<ConnectionId, Link>,
     /// News for the machine, in the order of their making.
     news: VecDeque<Event>,
@@ -57,8 +60,9 @@ impl Engine {
         clock: Arc<dyn Clock>,
         poll: Poll,
         waker: Arc<DriverWaker>,
-    ) -> Engine {
-        Engine {
+    ) -> Result<Engine, Error> {
+        let tls = config.security.tls.as_ref().map(TlsConnector::new).transpose()?;
+        Ok(Engine {
             config,
             metrics,
             clock,
@@ -72,7 +76,16 @@ impl Engine {
             failed: BTreeMap::new(),
             scratch: vec![0; SCRATCH_BYTES],
             frames: Vec::new(),
-        }
+            tls,
+        })
+    }
+
+    pub fn waker(&self) -> &Arc<DriverWaker> {
+        &self.waker
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 
     /// Runs until the machine is finished.
@@ -158,6 +171,7 @@ impl Engine {
                         self.undrained.insert(id);
                     }
                 }
+                Some(Stage::Shaking(_)) => self.shake_hands(id),
                 Some(Stage::Open(_)) => {
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
                         self.read(now, id, event.is_read_closed() || event.is_error());
@@ -245,14 +259,18 @@ impl Engine {
     }
 
     fn end(&mut self, id: ConnectionId, end: ReadEnd) {
-        let Some(link) = self.links.remove(&id) else {
+        let Some(link) = self.links.get(&id) else {
             return;
         };
         let address = link.address.to_string().into();
-        let reason = match end {
+        let error = match end {
             ReadEnd::Closed => Error::Disconnected {
                 address,
                 reason: "closed by the broker".into(),
+            },
+            ReadEnd::Broken(error) if tls::is_tls_fault(&error) => Error::Tls {
+                address,
+                reason: error.to_string().into(),
             },
             ReadEnd::Broken(error) => Error::Disconnected {
                 address,
@@ -263,10 +281,16 @@ impl Engine {
                 reason: reason.into(),
             },
         };
-        self.news.push_back(Event::Closed {
-            connection: id,
-            reason,
-        });
+        self.close(id, error);
+    }
+
+    fn close(&mut self, id: ConnectionId, reason: Error) {
+        if self.links.remove(&id).is_some() {
+            self.news.push_back(Event::Closed {
+                connection: id,
+                reason,
+            });
+        }
     }
 
     fn resolved(&mut self, (id, found): Resolved) {
@@ -283,12 +307,7 @@ impl Engine {
                     host: link.address.host.clone(),
                     reason: reason.into(),
                 };
-                self.links.remove(&id);
-                self.news.push_back(Event::Closed {
-                    connection: id,
-                    reason,
-                });
-                return;
+                return self.close(id, reason);
             }
         };
         if let Some(failed) = self.failed.remove(&link.address)
@@ -316,7 +335,7 @@ impl Engine {
             match opened {
                 Ok(stream) => {
                     link.stage = Stage::Connecting {
-                        transport: Transport::Plain(stream),
+                        stream,
                         address,
                         others,
                     };
@@ -332,25 +351,56 @@ impl Engine {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
-        let Stage::Connecting { transport, .. } = &mut link.stage else {
+        let Stage::Connecting { stream, .. } = &link.stage else {
             return;
         };
-        let Some(result) = socket::connected(transport.stream()) else {
+        let Some(result) = socket::connected(stream) else {
             return;
         };
-        let Stage::Connecting {
-            transport, others, ..
-        } = std::mem::replace(&mut link.stage, Stage::Resolving)
+        let Stage::Connecting { stream, others, .. } = std::mem::replace(&mut link.stage, Stage::Resolving)
         else {
             return;
         };
         match result {
-            Ok(()) => {
-                link.stage = Stage::Open(transport);
-                self.news.push_back(Event::Connected { connection: id });
-            }
             Err(error) if others.is_empty() => self.end(id, ReadEnd::Broken(error)),
             Err(_) => self.connect(id, others),
+            Ok(()) => match &self.tls {
+                None => self.open(id, Transport::Plain(stream)),
+                Some(tls) => match tls.open(&link.address.host, stream) {
+                    Ok(stream) => {
+                        link.stage = Stage::Shaking(Box::new(stream));
+                        self.shake_hands(id);
+                    }
+                    Err(error) => self.close(id, error),
+                },
+            },
+        }
+    }
+
+    fn shake_hands(&mut self, id: ConnectionId) {
+        let Some(link) = self.links.get_mut(&id) else {
+            return;
+        };
+        let Stage::Shaking(stream) = &mut link.stage else {
+            return;
+        };
+        match stream.shake_hands() {
+            Ok(false) => {}
+            Ok(true) => {
+                if let Stage::Shaking(stream) = std::mem::replace(&mut link.stage, Stage::Resolving) {
+                    self.open(id, Transport::Tls(stream));
+                    // What came behind the handshake was announced together with it.
+                    self.undrained.insert(id);
+                }
+            }
+            Err(error) => self.end(id, ReadEnd::Broken(error)),
+        }
+    }
+
+    fn open(&mut self, id: ConnectionId, transport: Transport) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.stage = Stage::Open(transport);
+            self.news.push_back(Event::Connected { connection: id });
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::network::io::{Address, Frame};
 use crate::time::Moment;
 
 use super::receiver::Receiver;
+use super::tls::TlsStream;
 
 /// Parts of one system call; the kernel's limit is 1,024, and most requests have fewer than this.
 const PARTS_PER_WRITE: usize = 64;
@@ -22,6 +23,7 @@ const READ_TURN_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Debug)]
 pub enum Transport {
     Plain(TcpStream),
+    Tls(Box<TlsStream>),
 }
 
 /// How far the connection has come.
@@ -30,10 +32,12 @@ pub enum Stage {
     Resolving,
     /// `others`: addresses of the same host that are tried when this one fails (client.dns.lookup=use_all_dns_ips).
     Connecting {
-        transport: Transport,
+        stream: TcpStream,
         address: SocketAddr,
         others: VecDeque<SocketAddr>,
     },
+    /// TCP stands, TLS does not yet.
+    Shaking(Box<TlsStream>),
     Open(Transport),
 }
 
@@ -60,25 +64,41 @@ impl Transport {
     pub fn stream(&mut self) -> &mut TcpStream {
         match self {
             Transport::Plain(stream) => stream,
+            Transport::Tls(stream) => stream.tcp(),
         }
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(stream) => stream.read(buffer),
+            Transport::Tls(stream) => stream.read(buffer),
         }
     }
 
-    /// Appends to `body` without zeroing it first, where the transport can.
-    fn read_into(&mut self, body: &mut Vec<u8>) -> io::Result<usize> {
+    /// Appends to `body`: straight from the kernel, without zeroing it first, where nothing has to be decrypted.
+    fn read_into(&mut self, body: &mut Vec<u8>, scratch: &mut [u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(stream) => Ok(rustix::io::read(&*stream, spare_capacity(body))?),
+            Transport::Tls(stream) => {
+                let room = scratch.len().min(body.capacity() - body.len());
+                let count = stream.read(&mut scratch[..room])?;
+                body.extend_from_slice(&scratch[..count]);
+                Ok(count)
+            }
         }
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Transport::Plain(stream) => stream.write_vectored(parts),
+            Transport::Tls(stream) => stream.write_vectored(parts),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Transport::Plain(_) => Ok(()),
+            Transport::Tls(stream) => stream.flush(),
         }
     }
 }
@@ -104,22 +124,10 @@ impl Link {
         let Stage::Open(transport) = &mut self.stage else {
             return Ok(());
         };
-        while !self.unsent.is_empty() {
-            let mut parts = [IoSlice::new(&[]); PARTS_PER_WRITE];
-            let mut count = 0;
-            for (slot, part) in parts.iter_mut().zip(&self.unsent) {
-                *slot = IoSlice::new(part);
-                count += 1;
-            }
-            match transport.write_vectored(&parts[..count]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => forget(&mut self.unsent, written),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        match write_all(transport, &mut self.unsent) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            result => result,
         }
-        Ok(())
     }
 
     /// Reads what has come and appends whole frames. `scratch` is what small frames are cut out of; `is_closing`: read
@@ -140,7 +148,7 @@ impl Link {
             let (result, room, in_place) = match self.receiver.open_body() {
                 Some(body) => {
                     let room = body.capacity() - body.len();
-                    (transport.read_into(body), room, true)
+                    (transport.read_into(body, scratch), room, true)
                 }
                 None => (transport.read(scratch), scratch.len(), false),
             };
@@ -172,6 +180,25 @@ pub enum ReadEnd {
     Closed,
     Broken(io::Error),
     Malformed(String),
+}
+
+fn write_all(transport: &mut Transport, unsent: &mut VecDeque<Bytes>) -> io::Result<()> {
+    transport.flush()?;
+    while !unsent.is_empty() {
+        let mut parts = [IoSlice::new(&[]); PARTS_PER_WRITE];
+        let mut count = 0;
+        for (slot, part) in parts.iter_mut().zip(unsent.iter()) {
+            *slot = IoSlice::new(part);
+            count += 1;
+        }
+        match transport.write_vectored(&parts[..count]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => forget(unsent, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Drops `written` bytes from the front.

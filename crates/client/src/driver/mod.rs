@@ -4,6 +4,7 @@ mod waker;
 mod resolver;
 mod receiver;
 mod socket;
+mod tls;
 mod link;
 mod engine;
 
@@ -60,7 +61,7 @@ impl DriverSetup {
             Arc::new(SystemClock::default()),
             poll,
             Arc::new(DriverWaker::new(waker)),
-        );
+        )?;
         Ok(DriverSetup {
             engine,
             at_end: Vec::new(),
@@ -68,12 +69,12 @@ impl DriverSetup {
     }
 
     pub fn waker(&self) -> Arc<dyn Wake> {
-        Arc::clone(&self.engine.waker) as Arc<dyn Wake>
+        Arc::clone(self.engine.waker()) as Arc<dyn Wake>
     }
 
     /// The clock that the machine's moments are taken from.
     pub fn clock(&self) -> Arc<dyn Clock> {
-        Arc::clone(&self.engine.clock)
+        Arc::clone(self.engine.clock())
     }
 
     /// Calls `hook` when the thread ends: after the machine was finished (`None`), or because it panicked or the system

@@ -14,6 +14,7 @@ use crate::metadata::refresh::{Outcome, Refresh};
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::metrics::NetworkMetrics;
 use crate::network::api_versions::{self, Negotiated};
+use crate::network::authentication::{Authentication, HANDSHAKE_VERSION, Next, renewal};
 use crate::network::backoff::{Backoff, Random};
 use crate::network::connection::{Connection, Stage, own_request};
 use crate::network::in_flight::{InFlight, Purpose};
@@ -186,8 +187,12 @@ impl<T> Cluster<T> {
             Stage::Ready if now < connection.throttled_until => {
                 Readiness::BackingOff(connection.throttled_until)
             }
+            Stage::Ready if now >= connection.renew_at => {
+                self.authenticate(now, node);
+                Readiness::Connecting
+            }
             Stage::Ready => Readiness::Ready,
-            Stage::Connecting { .. } | Stage::Negotiating => Readiness::Connecting,
+            Stage::Connecting { .. } | Stage::Negotiating | Stage::Authenticating(_) => Readiness::Connecting,
             Stage::Idle if now < connection.not_before => match &connection.trouble {
                 Some(error) if connection.is_refused() => Readiness::Impossible(error.clone()),
                 _ => Readiness::BackingOff(connection.not_before),
@@ -277,7 +282,7 @@ impl<T> Cluster<T> {
         let mut is_connecting = false;
         let mut candidates: Vec<(Moment, NodeId)> = Vec::new();
         for (id, node) in self.candidates() {
-            is_connecting |= matches!(node.stage, Stage::Connecting { .. } | Stage::Negotiating);
+            is_connecting |= node.is_becoming_ready();
             if node.is_idle() && node.not_before <= now {
                 candidates.push((node.last_attempt, id));
             }
@@ -427,34 +432,95 @@ impl<T> Cluster<T> {
                 return;
             }
             Purpose::ApiVersions => self.negotiated(now, node, &body, request.api_version),
-            Purpose::SaslHandshake | Purpose::SaslAuthenticate => Ok(()),
+            Purpose::SaslHandshake | Purpose::SaslAuthenticate => {
+                self.authentication_answered(now, node, &body, request.api_key, request.api_version)
+            }
             Purpose::Metadata => self.metadata_answered(now, node, &body, request.api_version),
         };
-        if let Err(reason) = own {
-            let address = &self.nodes[&node].address;
-            let error = malformed(address, reason);
+        if let Err(error) = own {
             self.broken(now, node, error, replies);
         }
     }
 
-    /// - Errors: why the answer is none.
-    fn negotiated(&mut self, now: Moment, node: NodeId, body: &[u8], version: i16) -> Result<(), String> {
-        match api_versions::decode_response(body, version) {
+    /// - Errors: why the connection must be closed; so below.
+    fn negotiated(&mut self, now: Moment, node: NodeId, body: &[u8], version: i16) -> Result<(), Error> {
+        let Some(connection) = self.nodes.get_mut(&node) else {
+            return Ok(());
+        };
+        let reason = match api_versions::decode_response(body, version) {
             Ok(Ok(Negotiated::Known(versions))) => {
-                if let Some(connection) = self.nodes.get_mut(&node) {
-                    connection.versions = Some(versions);
-                    connection.stage = Stage::Ready;
-                    connection.failures = 0;
-                    connection.trouble = None;
-                }
-                Ok(())
+                connection.versions = Some(versions);
+                self.authenticate(now, node);
+                return Ok(());
             }
             Ok(Ok(Negotiated::AskAgain(version))) => {
                 self.negotiate(now, node, version);
+                return Ok(());
+            }
+            Ok(Err(code)) => code.to_string(),
+            Err(error) => error.to_string(),
+        };
+        Err(malformed(&connection.address, format!("ApiVersions: {reason}")))
+    }
+
+    /// Begins the exchange where one is asked for; else the connection is ready.
+    fn authenticate(&mut self, now: Moment, node: NodeId) {
+        let Some(settings) = &self.config.security.sasl else {
+            return self.ready(now, node, None);
+        };
+        let Some(connection) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let authentication = Authentication::new(settings, &connection.address);
+        let body = authentication.handshake();
+        connection.stage = Stage::Authenticating(Box::new(authentication));
+        let (api_key, version) = (ApiKey::SaslHandshake, HANDSHAKE_VERSION);
+        self.send_own(now, node, api_key, version, body, Purpose::SaslHandshake);
+    }
+
+    fn authentication_answered(
+        &mut self,
+        now: Moment,
+        node: NodeId,
+        body: &[u8],
+        api_key: ApiKey,
+        api_version: i16,
+    ) -> Result<(), Error> {
+        let version = self.version(node, ApiKey::SaslAuthenticate, 0)?;
+        let Some(Stage::Authenticating(authentication)) =
+            self.nodes.get_mut(&node).map(|node| &mut node.stage)
+        else {
+            return Ok(());
+        };
+        let next = match api_key {
+            ApiKey::SaslHandshake => authentication.handshake_answered(body, version),
+            _ => authentication.authenticate_answered(body, api_version),
+        };
+        match next {
+            Ok(Next::Authenticate(body)) => {
+                let (api_key, purpose) = (ApiKey::SaslAuthenticate, Purpose::SaslAuthenticate);
+                self.send_own(now, node, api_key, version, body, purpose);
                 Ok(())
             }
-            Ok(Err(code)) => Err(format!("ApiVersions: {code}")),
-            Err(error) => Err(format!("ApiVersions: {error}")),
+            Ok(Next::Done { session_ms }) => {
+                self.metrics.authenticated(true);
+                self.ready(now, node, session_ms);
+                Ok(())
+            }
+            Err(error) => {
+                self.metrics.authenticated(false);
+                Err(error)
+            }
+        }
+    }
+
+    fn ready(&mut self, now: Moment, node: NodeId, session_ms: Option<u64>) {
+        let renew_at = session_ms.map(|session_ms| renewal(now, session_ms, &mut self.random));
+        if let Some(connection) = self.nodes.get_mut(&node) {
+            connection.stage = Stage::Ready;
+            connection.failures = 0;
+            connection.trouble = None;
+            connection.renew_at = renew_at.unwrap_or(Moment::NEVER);
         }
     }
 
@@ -578,8 +644,7 @@ impl<T> Cluster<T> {
 
     fn wait_for_node(&mut self) {
         self.is_waiting_for_node = true;
-        let is_connecting = |node: &Connection<T>| !node.is_idle() && !node.is_ready();
-        self.metadata_not_before = if self.candidates().any(|(_, node)| is_connecting(node)) {
+        self.metadata_not_before = if self.candidates().any(|(_, node)| node.is_becoming_ready()) {
             None
         } else {
             self.candidates()
@@ -600,7 +665,8 @@ impl<T> Cluster<T> {
         node: NodeId,
         body: &[u8],
         version: i16,
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
+        let flaw = |address: &Address, reason: &str| malformed(address, format!("Metadata: {reason}"));
         match self.refresh.answered(now, body, version) {
             Outcome::Updated => {
                 self.metrics.metadata_updated();
@@ -613,11 +679,11 @@ impl<T> Cluster<T> {
                 Ok(())
             }
             Outcome::Unusable(reason) => {
-                let error = malformed(&self.nodes[&node].address, format!("Metadata: {reason}"));
+                let error = flaw(&self.nodes[&node].address, &reason);
                 self.refresh.cell().note_trouble(error);
                 Ok(())
             }
-            Outcome::Malformed(reason) => Err(format!("Metadata: {reason}")),
+            Outcome::Malformed(reason) => Err(flaw(&self.nodes[&node].address, &reason)),
         }
     }
 

@@ -6,6 +6,7 @@ use ottla_wire::frame::{LENGTH_BYTES, RequestHeader};
 
 use crate::error::Error;
 use crate::network::api_versions::ApiVersions;
+use crate::network::authentication::Authentication;
 use crate::network::in_flight::{InFlight, InFlights, Purpose};
 use crate::network::io::{Action, Address, ConnectionId, Frame};
 use crate::time::Moment;
@@ -21,8 +22,10 @@ pub enum Stage {
     Connecting {
         deadline: Moment,
     },
-    /// ApiVersions is under way, then authentication.
+    /// ApiVersions is under way.
     Negotiating,
+    /// SASL is under way, for the first time or again; nothing else is sent meanwhile.
+    Authenticating(Box<Authentication>),
     Ready,
 }
 
@@ -41,6 +44,8 @@ pub struct Connection<T> {
     pub not_before: Moment,
     pub last_attempt: Moment,
     pub last_used: Moment,
+    /// When the session must be authenticated again (KIP-368).
+    pub renew_at: Moment,
     /// The broker asked for a pause until then (KIP-219).
     pub throttled_until: Moment,
     /// Why the last attempt failed.
@@ -64,6 +69,7 @@ impl<T> Connection<T> {
             not_before: Moment(0),
             last_attempt: Moment(0),
             last_used: Moment(0),
+            renew_at: Moment::NEVER,
             throttled_until: Moment(0),
             trouble: None,
             is_extra: false,
@@ -77,6 +83,11 @@ impl<T> Connection<T> {
 
     pub fn is_idle(&self) -> bool {
         matches!(self.stage, Stage::Idle)
+    }
+
+    /// Neither usable nor idle.
+    pub fn is_becoming_ready(&self) -> bool {
+        !self.is_ready() && !self.is_idle()
     }
 
     /// Whether the last attempt failed for a reason that another attempt is unlikely to mend.
@@ -131,7 +142,7 @@ impl<T> Connection<T> {
         match self.stage {
             Stage::Idle => None,
             Stage::Connecting { deadline } => Some(deadline),
-            Stage::Negotiating | Stage::Ready => match self.in_flight.deadline() {
+            Stage::Negotiating | Stage::Authenticating(_) | Stage::Ready => match self.in_flight.deadline() {
                 Some(deadline) => Some(deadline),
                 None if self.is_retired => Some(Moment(0)),
                 None => Some(self.last_used.after_ms(idle_ms_max)),

@@ -50,10 +50,6 @@ impl<T> InFlights<T> {
         self.queue.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
     pub fn push(&mut self, request: InFlight<T>) {
         self.queue.push_back(request);
     }

@@ -4,7 +4,7 @@
 //!
 //! The trail of a request: a machine asks `Cluster::readiness` (cluster.rs), which starts a connection where there is
 //! none; `Action::Connect` (io.rs) goes to the driver, `Event::Connected` comes back; ApiVersions is negotiated
-//! (api_versions.rs), then the client authenticates; now `Cluster::send` puts the header in front (connection.rs) and
+//! (api_versions.rs), then the client authenticates (authentication.rs, sasl/); now `Cluster::send` puts the header in front (connection.rs) and
 //! notes the request (in_flight.rs); the driver writes the frame and reads the answer; `Event::Received` finds its
 //! request by correlation id (in_flight.rs) and becomes a `Reply`. Whatever breaks on the way ends in
 //! `Cluster::broken`: all requests of the connection fail, and it rests for a while (backoff.rs). Metadata requests
@@ -15,6 +15,8 @@ pub mod cluster;
 mod connection;
 mod in_flight;
 mod api_versions;
+mod authentication;
+pub(crate) mod sasl;
 pub mod backoff;
 #[cfg(test)]
 pub mod testing;

@@ -1,0 +1,153 @@
+//! The exchange that makes a connection an authenticated one: SaslHandshake, SaslAuthenticate, again before the session
+//! ends (KIP-43, KIP-152, KIP-368). What the messages say is up to the mechanism (sasl/).
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
+use ottla_wire::messages::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
+use ottla_wire::primitives::{DecodeError, Reader};
+
+use crate::config::SaslSettings;
+use crate::error::Error;
+use crate::network::backoff::Random;
+use crate::network::io::Address;
+use crate::network::sasl::{Sasl, SaslStep};
+use crate::time::Moment;
+
+/// Version 1 asks for SaslAuthenticate; with version 0 the messages would follow without headers.
+pub const HANDSHAKE_VERSION: i16 = 1;
+/// A session is renewed at a random point between these parts of its life, as Kafka's client does, so that clients that
+/// came together do not renew together.
+const RENEWAL_PERCENT_MIN: u64 = 85;
+const RENEWAL_PERCENT_SPREAD: u64 = 10;
+
+/// One exchange under way.
+#[derive(Debug)]
+pub struct Authentication {
+    sasl: Sasl,
+    address: Address,
+}
+
+/// What follows an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The body of the next SaslAuthenticate.
+    Authenticate(Vec<u8>),
+    /// `session_ms`: how long the broker lets this session live; `None`: as long as the connection.
+    Done { session_ms: Option<u64> },
+}
+
+impl Authentication {
+    pub fn new(settings: &SaslSettings, address: &Address) -> Authentication {
+        Authentication {
+            sasl: Sasl::new(settings, &address.host),
+            address: address.clone(),
+        }
+    }
+
+    /// The body of SaslHandshake.
+    pub fn handshake(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        let mechanism = self.sasl.mechanism();
+        SaslHandshakeRequest { mechanism }.encode(&mut body, HANDSHAKE_VERSION);
+        body
+    }
+
+    /// - `version`: of the SaslAuthenticate to come.
+    /// - Errors: `Authentication` when the broker does not accept the mechanism, `Malformed`.
+    pub fn handshake_answered(&mut self, body: &[u8], version: i16) -> Result<Next, Error> {
+        let response = SaslHandshakeResponse::decode(&mut Reader::new(body), HANDSHAKE_VERSION)
+            .map_err(|error| self.malformed("SaslHandshake", error))?;
+        if response.error_code == 0 {
+            return self.step(None, None, version);
+        }
+        let reason = if response.error_code == ErrorCode::UnsupportedSaslMechanism.code() {
+            format!(
+                "the broker does not accept {}; it accepts {}",
+                self.sasl.mechanism(),
+                response.mechanisms.join(", ")
+            )
+        } else {
+            code_text(response.error_code)
+        };
+        Err(self.refused(reason))
+    }
+
+    /// - `version`: of the request, and of the next one.
+    /// - Errors: `Authentication` with the broker's text, `Malformed`.
+    pub fn authenticate_answered(&mut self, body: &[u8], version: i16) -> Result<Next, Error> {
+        let response = SaslAuthenticateResponse::decode(&mut Reader::new(body), version)
+            .map_err(|error| self.malformed("SaslAuthenticate", error))?;
+        if response.error_code != 0 {
+            let text = response.error_message.filter(|text| !text.is_empty());
+            return Err(self.refused(text.map_or_else(|| code_text(response.error_code), str::to_owned)));
+        }
+        let session_ms = u64::try_from(response.session_lifetime_ms)
+            .ok()
+            .filter(|ms| *ms > 0);
+        self.step(Some(response.auth_bytes), session_ms, version)
+    }
+
+    fn step(
+        &mut self,
+        received: Option<&[u8]>,
+        session_ms: Option<u64>,
+        version: i16,
+    ) -> Result<Next, Error> {
+        match self.sasl.next(received) {
+            Ok(SaslStep::Done) => Ok(Next::Done { session_ms }),
+            Ok(SaslStep::Send(auth_bytes)) => {
+                let mut body = Vec::new();
+                SaslAuthenticateRequest {
+                    auth_bytes: &auth_bytes,
+                }
+                .encode(&mut body, version);
+                Ok(Next::Authenticate(body))
+            }
+            Err(Error::Authentication { reason, .. }) => Err(self.refused(reason)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn refused(&self, reason: impl Into<std::sync::Arc<str>>) -> Error {
+        Error::Authentication {
+            address: self.address.to_string().into(),
+            reason: reason.into(),
+        }
+    }
+
+    fn malformed(&self, api: &str, error: DecodeError) -> Error {
+        Error::Malformed {
+            address: self.address.to_string().into(),
+            reason: format!("{api}: {error}").into(),
+        }
+    }
+}
+
+fn code_text(code: i16) -> String {
+    ErrorCode::from_i16(code).map_or_else(|| format!("error code {code}"), |code| code.to_string())
+}
+
+/// When a session that begins now must be renewed.
+pub fn renewal(now: Moment, session_ms: u64, random: &mut Random) -> Moment {
+    let percent = RENEWAL_PERCENT_MIN + random.below(RENEWAL_PERCENT_SPREAD + 1);
+    now.after_ms(session_ms / 100 * percent + session_ms % 100 * percent / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_renewed_shortly_before_its_end() {
+        let mut random = Random::new(3);
+        for session_ms in [1000, 60_000, 3_600_000] {
+            for _ in 0..50 {
+                let at = renewal(Moment(0), session_ms, &mut random).ms_since(Moment(0));
+                assert!(
+                    (session_ms * 85 / 100..=session_ms * 95 / 100).contains(&at),
+                    "{at} of {session_ms}"
+                );
+            }
+        }
+    }
+}
