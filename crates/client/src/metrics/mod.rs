@@ -12,12 +12,16 @@ pub mod producer;
 pub mod consumer;
 pub mod registry;
 pub mod prometheus;
+pub mod otlp;
+pub mod payload;
+pub mod telemetry;
 
 pub use self::consumer::{ConsumerMetrics, RebalanceCallback};
 pub use self::network::NetworkMetrics;
 pub use self::producer::{BufferState, ProducerMetrics};
 pub use self::registry::ClientMetrics;
 pub use self::sensor::{ClientKind, Metric, MetricKind, Value};
+pub use self::telemetry::{InstanceId, Telemetry};
 
 use std::sync::Arc;
 

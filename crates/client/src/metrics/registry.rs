@@ -5,10 +5,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::consumer::ConsumerMetrics;
 use super::network::NetworkMetrics;
 use super::producer::ProducerMetrics;
-use super::sensor::{ClientKind, Group, Metric, MetricKind, Tags, Value};
+use super::sensor::{ClientKind, Family, Group, Metric, MetricKind, Tags, Value, sensors};
 use super::window::WindowSettings;
 use crate::config::ClientConfig;
 use crate::time::Clock;
+
+sensors! {
+    TELEMETRY: Group::Own, enum TelemetrySensor {
+        Pushed {
+            "telemetry-push-total" CountTotal "Pushes of metrics that a broker took (KIP-714).",
+        }
+        Failed {
+            "telemetry-push-failed-total" CountTotal "Pushes of metrics that a broker refused or did not answer.",
+        }
+        LeftOut {
+            "telemetry-left-out-total" Total "Metrics left out of pushes because they did not fit into the broker's telemetry.max.bytes.",
+        }
+    }
+}
 
 /// The metrics of one producer, consumer or admin client.
 #[derive(Debug)]
@@ -20,6 +34,8 @@ pub struct ClientMetrics {
     producer: Option<Arc<ProducerMetrics>>,
     consumer: Option<Arc<ConsumerMetrics>>,
     labels: Mutex<Vec<(&'static str, Arc<str>)>>,
+    /// Totals only: they need no windows and no clock.
+    telemetry: Mutex<Family>,
 }
 
 impl ClientMetrics {
@@ -61,6 +77,7 @@ impl ClientMetrics {
             producer,
             consumer,
             labels: Mutex::new(Vec::new()),
+            telemetry: Mutex::new(Family::new(&TELEMETRY)),
         }
     }
 
@@ -113,11 +130,32 @@ impl ClientMetrics {
         if let Some(consumer) = &self.consumer {
             consumer.collect(&self.tags, &mut metrics);
         }
+        let mut telemetry = self.telemetry.lock().unwrap_or_else(PoisonError::into_inner);
+        telemetry.collect(WindowSettings::default(), 0, self.kind, &self.tags, &mut metrics);
+        drop(telemetry);
         self.collect_app_info(&mut metrics);
         // Kafka counts the counter too.
         let count = metrics.len() as f64 + 1.0;
         metrics.push(self.gauge(Group::Count, "count", Value::Number(count)));
         metrics
+    }
+
+    fn count_telemetry(&self, sensor: TelemetrySensor, value: f64) {
+        let mut telemetry = self.telemetry.lock().unwrap_or_else(PoisonError::into_inner);
+        telemetry.record(WindowSettings::default(), 0, sensor, value);
+    }
+
+    /// A push was put together and so many metrics did not fit.
+    pub(super) fn telemetry_built(&self, left_out: usize) {
+        self.count_telemetry(TelemetrySensor::LeftOut, left_out as f64);
+    }
+
+    pub(super) fn telemetry_answered(&self, is_taken: bool) {
+        let sensor = match is_taken {
+            true => TelemetrySensor::Pushed,
+            false => TelemetrySensor::Failed,
+        };
+        self.count_telemetry(sensor, 1.0);
     }
 
     fn collect_app_info(&self, into: &mut Vec<Metric>) {

@@ -1,0 +1,735 @@
+//! Pushes the client's metrics to the broker as it asked for (KIP-714): a part of the producer's and consumer's machine.
+//!
+//! A push needs no free slot of `max.in.flight.requests.per.connection`: our sender counts its own produce requests
+//! against that limit, and telemetry travels beside them on the same connection. So a producer with a full pipe and one
+//! request in flight, of which the Java client says nothing at all, is seen too. No connection is made for telemetry's
+//! sake but the first.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::get_telemetry_subscriptions::{
+    GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse,
+};
+use ottla_wire::messages::push_telemetry::{PushTelemetryRequest, PushTelemetryResponse};
+use ottla_wire::primitives::{Reader, Uuid};
+use ottla_wire::records::compression::Codec;
+
+use super::ClientMetrics;
+use super::payload::{Payload, Pushed, Selector, Subscription};
+use crate::config::ClientConfig;
+use crate::error::Error;
+use crate::metadata::snapshot::NodeId;
+use crate::network::cluster::{Cluster, Readiness, Request};
+use crate::network::io::Action;
+use crate::time::{Moment, Timestamp};
+
+/// How often telemetry looks for a node that can be asked, besides every time a connection has news.
+const HOLD_MS: u64 = 1000;
+
+/// Where the broker said no interval or was not reached: Kafka's default interval.
+const DEFAULT_INTERVAL_MS: u64 = 5 * 60 * 1000;
+
+/// After a broken connection, when no interval is known yet.
+const RECONNECT_WAIT_MS: u64 = 30_000;
+
+/// `close` waits no longer than this for the last push to be answered.
+const CLOSE_WAIT_MS: u64 = 1000;
+
+/// The id under which the brokers know this client instance; shared with whoever asks for it.
+#[derive(Debug, Default)]
+pub struct InstanceId {
+    state: Mutex<InstanceState>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum InstanceState {
+    #[default]
+    Unknown,
+    Known(Uuid),
+    /// `enable.metrics.push` is off, no broker wants telemetry, or the client is closed.
+    Never,
+}
+
+impl InstanceId {
+    /// The id, if a broker has given one.
+    pub fn get(&self) -> Option<Uuid> {
+        match *self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+            InstanceState::Known(id) => Some(id),
+            InstanceState::Unknown | InstanceState::Never => None,
+        }
+    }
+
+    /// Waits for the id.
+    ///
+    /// - Errors: `Timeout`; `IllegalState` when telemetry is off.
+    pub fn wait(&self, limit: Duration) -> Result<Uuid, Error> {
+        let start = Instant::now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match *state {
+                InstanceState::Known(id) => return Ok(id),
+                InstanceState::Never => {
+                    return Err(Error::IllegalState {
+                        message: "there is no client instance id: telemetry is off (enable.metrics.push)"
+                            .into(),
+                    });
+                }
+                InstanceState::Unknown => {}
+            }
+            let Some(left) = limit.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+                return Err(Error::Timeout {
+                    what: "the client instance id".into(),
+                    limit_ms: limit.as_millis() as u64,
+                    setting: "the call's timeout",
+                });
+            };
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    fn set(&self, new: InstanceState) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!((&*state, &new), (InstanceState::Known(_), InstanceState::Never)) {
+            *state = new;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// No request any more: switched off, refused for good, or closed.
+    Off,
+    /// Asks for the subscription at this moment.
+    AskAt(Moment),
+    Asking,
+    PushAt(Moment),
+    Pushing(Payload),
+    /// The last push is due now, or at the answer to the one that is under way.
+    LastPushDue,
+    LastPushing,
+}
+
+/// The sub-machine. It sends at most one request at a time.
+#[derive(Debug)]
+pub struct Telemetry {
+    metrics: Arc<ClientMetrics>,
+    instance: Arc<InstanceId>,
+    request_timeout_ms: u64,
+    state: State,
+    subscription: Option<Subscription>,
+    pushed: Pushed,
+    /// Telemetry stays with one node while it can.
+    node: Option<NodeId>,
+    /// No node could be asked; until then only news of a connection lead to another attempt.
+    hold_until: Moment,
+    /// Set by `close`.
+    close_by: Option<Moment>,
+    random: u64,
+}
+
+impl Telemetry {
+    /// - `seed`: of the first push's jitter.
+    pub fn new(config: &ClientConfig, metrics: Arc<ClientMetrics>, seed: u64) -> Telemetry {
+        let enabled = config.metrics_push_enabled;
+        Telemetry::with_limits(enabled, config.request_timeout_ms, metrics, seed)
+    }
+
+    fn with_limits(
+        is_enabled: bool,
+        request_timeout_ms: u64,
+        metrics: Arc<ClientMetrics>,
+        seed: u64,
+    ) -> Telemetry {
+        let instance = Arc::new(InstanceId::default());
+        if !is_enabled {
+            instance.set(InstanceState::Never);
+        }
+        Telemetry {
+            metrics,
+            instance,
+            request_timeout_ms,
+            state: match is_enabled {
+                true => State::AskAt(Moment::default()),
+                false => State::Off,
+            },
+            subscription: None,
+            pushed: Pushed::default(),
+            node: None,
+            hold_until: Moment::default(),
+            close_by: None,
+            random: seed,
+        }
+    }
+
+    pub fn instance(&self) -> &Arc<InstanceId> {
+        &self.instance
+    }
+
+    /// Sends what is due. Call it in every turn of the machine, after `Cluster::turn`; give the replies of its tickets to `take_reply`.
+    pub fn turn<T>(
+        &mut self,
+        now: Moment,
+        wall: Timestamp,
+        cluster: &mut Cluster<T>,
+        ticket: impl FnOnce() -> T,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.is_due(now) {
+            return;
+        }
+        let Some(node) = self.choose_node(now, cluster) else {
+            self.hold_until = now.after_ms(HOLD_MS);
+            if self.close_by.is_some() {
+                self.end();
+            }
+            return;
+        };
+        if cluster.version(node, self.api_key(), 0).is_err() {
+            // KIP-714: a broker that does not advertise the API is not asked; a later one may be.
+            self.node = None;
+            self.try_again_at(now.after_ms(DEFAULT_INTERVAL_MS));
+            return;
+        }
+        if let Some(request) = self.request(now, wall) {
+            cluster.send(now, node, request, ticket(), actions);
+        }
+    }
+
+    fn choose_node<T>(&mut self, now: Moment, cluster: &mut Cluster<T>) -> Option<NodeId> {
+        if let Some(node) = self.node {
+            // A known node is not connected again for telemetry's sake.
+            if cluster.snapshot().nodes.contains_key(&node)
+                && cluster.readiness(now, node) == Readiness::Ready
+            {
+                return Some(node);
+            }
+        }
+        self.node = cluster.least_loaded(now);
+        self.node
+    }
+
+    /// Whether a request should be sent now.
+    fn is_due(&self, now: Moment) -> bool {
+        match self.state {
+            State::AskAt(at) | State::PushAt(at) => at <= now,
+            State::LastPushDue => true,
+            State::Off | State::Asking | State::Pushing(_) | State::LastPushing => false,
+        }
+    }
+
+    fn api_key(&self) -> ApiKey {
+        match self.state {
+            State::PushAt(_) | State::LastPushDue => ApiKey::PushTelemetry,
+            _ => ApiKey::GetTelemetrySubscriptions,
+        }
+    }
+
+    /// When `turn` has something to do; `None`: nothing, or an answer is awaited.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        let due = match self.state {
+            State::AskAt(at) | State::PushAt(at) => Some(at.max(self.hold_until)),
+            State::LastPushDue => Some(self.hold_until),
+            State::Off | State::Asking | State::Pushing(_) | State::LastPushing => None,
+        };
+        due.into_iter().chain(self.close_by).min()
+    }
+
+    /// The request that is due, the state moved on to waiting for its answer.
+    fn request(&mut self, now: Moment, wall: Timestamp) -> Option<Request> {
+        let instance = self.instance.get().unwrap_or(Uuid::ZERO);
+        let mut body = Vec::new();
+        let api_key = self.api_key();
+        if api_key == ApiKey::GetTelemetrySubscriptions {
+            GetTelemetrySubscriptionsRequest {
+                client_instance_id: instance,
+            }
+            .encode(&mut body, 0);
+            self.state = State::Asking;
+        } else {
+            let is_last = matches!(self.state, State::LastPushDue);
+            let subscription = self.subscription.as_ref().expect("a push follows a subscription");
+            let payload = self.pushed.payload(
+                &self.metrics.snapshot(),
+                &self.metrics.labels(),
+                subscription,
+                wall,
+                Timestamp(self.metrics.started_at_ms()),
+            );
+            self.metrics.telemetry_built(payload.left_out);
+            if payload.metric_count == 0 && !is_last {
+                self.state = State::PushAt(now.after_ms(subscription.interval_ms));
+                return None;
+            }
+            PushTelemetryRequest {
+                client_instance_id: instance,
+                subscription_id: subscription.id,
+                terminating: is_last,
+                compression_type: subscription.codec.id() as i8,
+                metrics: &payload.bytes,
+            }
+            .encode(&mut body, 0);
+            self.state = match is_last {
+                true => State::LastPushing,
+                false => State::Pushing(payload),
+            };
+        }
+        Some(Request {
+            api_key,
+            api_version: 0,
+            body: vec![body.into()],
+            timeout_ms: self.request_timeout_ms,
+            expects_answer: true,
+        })
+    }
+
+    /// The answer to a request that `turn` sent.
+    pub fn take_reply(&mut self, now: Moment, result: Result<Bytes, Error>) {
+        match std::mem::replace(&mut self.state, State::Off) {
+            State::Asking => match result {
+                Ok(body) => self.subscribed(now, &body),
+                Err(error) => self.lost(now, &error),
+            },
+            State::Pushing(payload) => match result {
+                Ok(body) => self.pushed(now, payload, &body),
+                Err(error) => {
+                    // It may have arrived. Better a gap that the time stamps show than records counted twice.
+                    self.pushed.remember(payload);
+                    self.metrics.telemetry_answered(false);
+                    self.lost(now, &error);
+                }
+            },
+            State::LastPushing => {
+                let is_taken = result.is_ok_and(|body| push_error(&body) == Ok(0));
+                self.metrics.telemetry_answered(is_taken);
+                self.end();
+            }
+            // `close` gave up waiting.
+            before => self.state = before,
+        }
+        if self.close_by.is_some() {
+            self.begin_last_push();
+        }
+    }
+
+    fn subscribed(&mut self, now: Moment, body: &[u8]) {
+        let Ok(response) = GetTelemetrySubscriptionsResponse::decode(&mut Reader::new(body), 0) else {
+            return self.end();
+        };
+        let throttle_ms = u64::try_from(response.throttle_time_ms).unwrap_or(0);
+        if response.error_code != 0 {
+            return self.refused(now, response.error_code, throttle_ms);
+        }
+        if response.client_instance_id.is_zero() {
+            // Pushing under the zero id is an invalid request.
+            return self.end();
+        }
+        self.instance
+            .set(InstanceState::Known(response.client_instance_id));
+        let subscription = Subscription {
+            id: response.subscription_id,
+            codec: preferred_codec(&response.accepted_compression_types),
+            interval_ms: u64::try_from(response.push_interval_ms)
+                .ok()
+                .filter(|ms| *ms > 0)
+                .unwrap_or(DEFAULT_INTERVAL_MS),
+            bytes_max: usize::try_from(response.telemetry_max_bytes).unwrap_or(0),
+            is_delta: response.delta_temporality,
+            selector: Selector::new(&response.requested_metrics),
+        };
+        let interval_ms = subscription.interval_ms;
+        self.state = if subscription.selector == Selector::None {
+            // Nobody wants anything now; that may change.
+            State::AskAt(now.after_ms(interval_ms.max(throttle_ms)))
+        } else {
+            // Half to one and a half intervals, so that clients that were started together do not push together.
+            let jitter_ms = (interval_ms as f64 * (0.5 + self.random_unit())) as u64;
+            State::PushAt(now.after_ms(jitter_ms.max(throttle_ms)))
+        };
+        self.subscription = Some(subscription);
+    }
+
+    fn pushed(&mut self, now: Moment, payload: Payload, body: &[u8]) {
+        let interval_ms = self.interval_ms();
+        match push_error(body) {
+            Ok(0) => {
+                self.metrics.telemetry_answered(true);
+                self.pushed.remember(payload);
+                self.state = State::PushAt(now.after_ms(interval_ms));
+            }
+            Ok(code) => {
+                self.metrics.telemetry_answered(false);
+                self.refused(now, code, 0);
+            }
+            Err(()) => self.end(),
+        }
+    }
+
+    /// KIP-714's table of errors.
+    fn refused(&mut self, now: Moment, code: i16, throttle_ms: u64) {
+        match ErrorCode::from_i16(code) {
+            Some(ErrorCode::UnknownSubscriptionId | ErrorCode::UnsupportedCompressionType) => {
+                self.state = State::AskAt(now.after_ms(throttle_ms));
+            }
+            Some(ErrorCode::TelemetryTooLarge | ErrorCode::ThrottlingQuotaExceeded) => {
+                self.try_again_at(now.after_ms(self.interval_ms().max(throttle_ms)));
+            }
+            // INVALID_REQUEST, INVALID_RECORD, UNSUPPORTED_VERSION and whatever the KIP does not name.
+            _ => self.end(),
+        }
+    }
+
+    /// The connection broke or did not answer in time.
+    fn lost(&mut self, now: Moment, error: &Error) {
+        self.node = None;
+        match error {
+            Error::UnsupportedVersion { .. } => self.try_again_at(now.after_ms(DEFAULT_INTERVAL_MS)),
+            _ => {
+                let wait_ms = self
+                    .subscription
+                    .as_ref()
+                    .map_or(RECONNECT_WAIT_MS, |known| known.interval_ms);
+                self.try_again_at(now.after_ms(wait_ms));
+            }
+        }
+    }
+
+    /// Pushes again where a subscription is known, else asks for one.
+    fn try_again_at(&mut self, at: Moment) {
+        let wants_push = self
+            .subscription
+            .as_ref()
+            .is_some_and(|known| known.selector != Selector::None);
+        self.state = match wants_push {
+            true => State::PushAt(at),
+            false => State::AskAt(at),
+        };
+    }
+
+    fn interval_ms(&self) -> u64 {
+        self.subscription
+            .as_ref()
+            .map_or(DEFAULT_INTERVAL_MS, |known| known.interval_ms)
+    }
+
+    /// The client closes: pushes a last time, marked as terminating, if anybody subscribed. Waits at most a second for it.
+    pub fn close(&mut self, now: Moment) {
+        if self.close_by.is_none() {
+            self.close_by = Some(now.after_ms(CLOSE_WAIT_MS));
+            self.begin_last_push();
+        }
+    }
+
+    fn begin_last_push(&mut self) {
+        let wants_push = self
+            .subscription
+            .as_ref()
+            .is_some_and(|known| known.selector != Selector::None);
+        match self.state {
+            State::Off | State::LastPushDue | State::LastPushing | State::Pushing(_) => {}
+            State::AskAt(_) | State::PushAt(_) if wants_push => self.state = State::LastPushDue,
+            State::AskAt(_) | State::Asking | State::PushAt(_) => self.end(),
+        }
+    }
+
+    /// True when `close` has nothing to wait for any more.
+    pub fn is_closed(&mut self, now: Moment) -> bool {
+        if self.close_by.is_some_and(|by| by <= now) {
+            self.end();
+        }
+        self.close_by.is_some() && matches!(self.state, State::Off)
+    }
+
+    fn end(&mut self) {
+        self.state = State::Off;
+        self.instance.set(InstanceState::Never);
+    }
+
+    /// 0 to 1 (splitmix64).
+    fn random_unit(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = self.random;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// The first codec of the broker's list, which is in its order of preference, that this client knows.
+fn preferred_codec(accepted: &[i8]) -> Codec {
+    accepted
+        .iter()
+        .find_map(|id| Codec::from_id(i16::from(*id)))
+        .unwrap_or(Codec::None)
+}
+
+fn push_error(body: &[u8]) -> Result<i16, ()> {
+    PushTelemetryResponse::decode(&mut Reader::new(body), 0)
+        .map(|response| response.error_code)
+        .map_err(|_| ())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::metrics::registry::tests::busy_client;
+    use crate::metrics::sensor::ClientKind;
+
+    const INSTANCE: Uuid = Uuid([7; 16]);
+    const WALL: Timestamp = Timestamp(1_700_000_000_000);
+
+    fn at_ms(ms: u64) -> Moment {
+        Moment(ms * 1_000_000)
+    }
+
+    fn telemetry(seed: u64) -> Telemetry {
+        Telemetry::with_limits(true, 30_000, busy_client(ClientKind::Producer).0, seed)
+    }
+
+    fn subscription(requested: Vec<&'static str>) -> GetTelemetrySubscriptionsResponse<'static> {
+        GetTelemetrySubscriptionsResponse {
+            client_instance_id: INSTANCE,
+            subscription_id: 42,
+            accepted_compression_types: vec![99, 4, 1],
+            push_interval_ms: 10_000,
+            telemetry_max_bytes: 1 << 20,
+            delta_temporality: true,
+            requested_metrics: requested,
+            ..GetTelemetrySubscriptionsResponse::default()
+        }
+    }
+
+    fn encoded(response: &GetTelemetrySubscriptionsResponse<'_>) -> Result<Bytes, Error> {
+        let mut body = Vec::new();
+        response.encode(&mut body, 0);
+        Ok(body.into())
+    }
+
+    fn push_answer(code: ErrorCode) -> Result<Bytes, Error> {
+        let mut body = Vec::new();
+        let response = PushTelemetryResponse {
+            error_code: code as i16,
+            throttle_time_ms: 0,
+        };
+        response.encode(&mut body, 0);
+        Ok(body.into())
+    }
+
+    fn disconnected() -> Result<Bytes, Error> {
+        Err(Error::Disconnected {
+            address: "a:1".into(),
+            reason: "gone".into(),
+        })
+    }
+
+    /// Subscribed at 0 to everything; its first push is at the returned moment.
+    fn subscribed(seed: u64) -> (Telemetry, Moment) {
+        let mut telemetry = telemetry(seed);
+        let request = telemetry.request(at_ms(0), WALL).unwrap();
+        assert_eq!(request.api_key, ApiKey::GetTelemetrySubscriptions);
+        telemetry.take_reply(at_ms(0), encoded(&subscription(vec![""])));
+        let first = telemetry.next_deadline().unwrap();
+        (telemetry, first)
+    }
+
+    /// One that has a push under way, sent at the returned moment.
+    fn pushing() -> (Telemetry, Moment) {
+        let (mut telemetry, first) = subscribed(1);
+        assert_eq!(
+            telemetry.request(first, WALL).unwrap().api_key,
+            ApiKey::PushTelemetry
+        );
+        (telemetry, first)
+    }
+
+    #[test]
+    fn the_first_push_comes_after_half_to_one_and_a_half_intervals() {
+        let firsts: Vec<u64> = (0..200).map(|seed| subscribed(seed).1.0 / 1_000_000).collect();
+        assert!(
+            firsts.iter().all(|first| (5_000..15_000).contains(first)),
+            "{firsts:?}"
+        );
+        assert!(
+            firsts.iter().min().unwrap() < &6_000 && firsts.iter().max().unwrap() > &14_000,
+            "{firsts:?}"
+        );
+    }
+
+    #[test]
+    fn a_push_names_the_instance_the_subscription_and_the_preferred_known_codec() {
+        let (mut telemetry, first) = subscribed(1);
+        assert_eq!(telemetry.instance().get(), Some(INSTANCE));
+        assert!(!telemetry.is_due(Moment(first.0 - 1)));
+        assert!(telemetry.is_due(first));
+        let request = telemetry.request(first, WALL).unwrap();
+        let push = PushTelemetryRequest::decode(&mut Reader::new(&request.body[0]), 0).unwrap();
+        assert_eq!(
+            (push.client_instance_id, push.subscription_id, push.terminating),
+            (INSTANCE, 42, false)
+        );
+        assert_eq!(push.compression_type, Codec::Zstd.id() as i8);
+        assert_eq!(telemetry.next_deadline(), None, "one request at a time");
+        telemetry.take_reply(first, push_answer(ErrorCode::None));
+        assert_eq!(telemetry.next_deadline(), Some(first.after_ms(10_000)));
+    }
+
+    #[test]
+    fn every_error_has_its_reaction() {
+        use ErrorCode as E;
+        for (code, expected) in [
+            (
+                E::UnknownSubscriptionId,
+                Some((ApiKey::GetTelemetrySubscriptions, 0)),
+            ),
+            (
+                E::UnsupportedCompressionType,
+                Some((ApiKey::GetTelemetrySubscriptions, 0)),
+            ),
+            (E::TelemetryTooLarge, Some((ApiKey::PushTelemetry, 10_000))),
+            (E::ThrottlingQuotaExceeded, Some((ApiKey::PushTelemetry, 10_000))),
+            (E::InvalidRequest, None),
+            (E::InvalidRecord, None),
+            (E::UnsupportedVersion, None),
+            (E::UnknownServerError, None),
+        ] {
+            let (mut telemetry, sent) = pushing();
+            telemetry.take_reply(sent, push_answer(code));
+            let next = telemetry
+                .next_deadline()
+                .map(|at| (telemetry.api_key(), at.ms_since(sent)));
+            assert_eq!(next, expected, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_refused_push_counted_is_in_the_next_one() {
+        let (mut telemetry, sent) = pushing();
+        telemetry.take_reply(sent, push_answer(ErrorCode::ThrottlingQuotaExceeded));
+        assert_eq!(pushed_total(&mut telemetry, sent.after_ms(10_000)), 10.0);
+        telemetry.take_reply(sent.after_ms(10_000), push_answer(ErrorCode::None));
+        assert_eq!(pushed_total(&mut telemetry, sent.after_ms(20_000)), 0.0);
+    }
+
+    /// `byte-total` of topic t in the push that is due.
+    fn pushed_total(telemetry: &mut Telemetry, now: Moment) -> f64 {
+        use crate::metrics::otlp::{Data, MetricsData, Number};
+        use prost::Message as _;
+        let request = telemetry.request(now, WALL).unwrap();
+        let push = PushTelemetryRequest::decode(&mut Reader::new(&request.body[0]), 0).unwrap();
+        let mut bytes = Vec::new();
+        ottla_wire::records::compression::decompress(Codec::Zstd, push.metrics, 1 << 20, &mut bytes).unwrap();
+        let data = MetricsData::decode(bytes.as_slice()).unwrap();
+        let metrics = &data.resource_metrics[0].scope_metrics[0].metrics;
+        let name = "org.apache.kafka.producer.topic.record.send.total";
+        match metrics
+            .iter()
+            .find(|metric| metric.name == name)
+            .unwrap()
+            .data
+            .as_ref()
+            .unwrap()
+        {
+            Data::Sum(sum) => match sum.data_points[0].value.unwrap() {
+                Number::Double(value) => value,
+                Number::Int(_) => panic!("doubles only"),
+            },
+            Data::Gauge(_) => panic!("a sum"),
+        }
+    }
+
+    #[test]
+    fn a_broken_connection_costs_one_interval_and_no_double_counting() {
+        let (mut telemetry, sent) = pushing();
+        telemetry.take_reply(sent, disconnected());
+        assert_eq!(telemetry.next_deadline(), Some(sent.after_ms(10_000)));
+        assert_eq!(pushed_total(&mut telemetry, sent.after_ms(10_000)), 0.0);
+    }
+
+    #[test]
+    fn without_an_interval_a_broken_connection_costs_thirty_seconds() {
+        let mut telemetry = telemetry(1);
+        telemetry.request(at_ms(0), WALL).unwrap();
+        telemetry.take_reply(at_ms(5), disconnected());
+        assert_eq!(telemetry.next_deadline(), Some(at_ms(30_005)));
+        assert_eq!(telemetry.api_key(), ApiKey::GetTelemetrySubscriptions);
+    }
+
+    #[test]
+    fn when_nobody_wants_metrics_it_asks_again_after_an_interval() {
+        let mut telemetry = telemetry(1);
+        telemetry.request(at_ms(0), WALL).unwrap();
+        telemetry.take_reply(at_ms(0), encoded(&subscription(vec![])));
+        assert_eq!(telemetry.next_deadline(), Some(at_ms(10_000)));
+        assert_eq!(telemetry.api_key(), ApiKey::GetTelemetrySubscriptions);
+        telemetry.close(at_ms(1));
+        assert!(
+            telemetry.is_closed(at_ms(1)),
+            "nothing to push, nothing to wait for"
+        );
+    }
+
+    #[test]
+    fn closing_pushes_a_last_time() {
+        let (mut telemetry, _) = subscribed(1);
+        telemetry.close(at_ms(100));
+        assert!(!telemetry.is_closed(at_ms(100)));
+        assert!(telemetry.is_due(at_ms(100)));
+        let request = telemetry.request(at_ms(100), WALL).unwrap();
+        let push = PushTelemetryRequest::decode(&mut Reader::new(&request.body[0]), 0).unwrap();
+        assert!(push.terminating);
+        telemetry.take_reply(at_ms(110), push_answer(ErrorCode::None));
+        assert!(telemetry.is_closed(at_ms(110)));
+    }
+
+    #[test]
+    fn closing_lets_a_push_end_first() {
+        let (mut telemetry, sent) = pushing();
+        telemetry.close(sent);
+        assert!(!telemetry.is_due(sent));
+        telemetry.take_reply(sent, push_answer(ErrorCode::None));
+        let request = telemetry.request(sent, WALL).unwrap();
+        let push = PushTelemetryRequest::decode(&mut Reader::new(&request.body[0]), 0).unwrap();
+        assert!(push.terminating);
+    }
+
+    #[test]
+    fn closing_does_not_wait_for_a_silent_broker() {
+        let (mut telemetry, _) = subscribed(1);
+        telemetry.close(at_ms(100));
+        telemetry.request(at_ms(100), WALL).unwrap();
+        assert_eq!(telemetry.next_deadline(), Some(at_ms(1100)));
+        assert!(!telemetry.is_closed(at_ms(1099)));
+        assert!(telemetry.is_closed(at_ms(1100)));
+    }
+
+    #[test]
+    fn switched_off_it_asks_nothing_and_says_so() {
+        let metrics = busy_client(ClientKind::Producer).0;
+        let mut telemetry = Telemetry::with_limits(false, 30_000, metrics, 1);
+        assert!(!telemetry.is_due(Moment::NEVER));
+        assert_eq!(telemetry.next_deadline(), None);
+        let answer = telemetry.instance().wait(Duration::from_secs(60));
+        assert!(matches!(answer, Err(Error::IllegalState { .. })), "{answer:?}");
+        telemetry.close(at_ms(0));
+        assert!(telemetry.is_closed(at_ms(0)));
+    }
+
+    #[test]
+    fn nonsense_switches_it_off() {
+        let mut telemetry = telemetry(1);
+        telemetry.request(at_ms(0), WALL).unwrap();
+        telemetry.take_reply(at_ms(0), Ok(Bytes::from_static(&[1, 2, 3])));
+        assert_eq!(telemetry.next_deadline(), None);
+    }
+}
