@@ -69,7 +69,7 @@ struct Wish {
 #[derive(Debug, PartialEq, Eq)]
 pub struct WishList {
     pub interest: Interest,
-    pub new_topics: Vec<Arc<str>>,
+    pub has_new_topics: bool,
     pub is_update_wanted: bool,
 }
 
@@ -319,19 +319,21 @@ impl MetadataCell {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// What is wanted and not answered.
+    /// What is wanted; a wish for an update is granted once.
     pub(crate) fn take_wishes(&self) -> WishList {
         let mut wishes = self.lock();
         WishList {
             interest: wishes.interest,
-            new_topics: wishes
-                .topics
-                .iter()
-                .filter(|(_, wish)| wish.is_new)
-                .map(|(name, _)| Arc::clone(name))
-                .collect(),
+            has_new_topics: wishes.topics.values().any(|wish| wish.is_new),
             is_update_wanted: std::mem::take(&mut wishes.is_update_wanted),
         }
+    }
+
+    /// The wanted topics that no request has named yet.
+    pub(crate) fn new_topics(&self) -> Vec<Arc<str>> {
+        let wishes = self.lock();
+        let new = wishes.topics.iter().filter(|(_, wish)| wish.is_new);
+        new.map(|(name, _)| Arc::clone(name)).collect()
     }
 
     /// Every wanted topic, after those that nobody used for `idle_ms_max` are forgotten.

@@ -91,8 +91,8 @@ impl Refresh {
         self.is_update_wanted |= wishes.is_update_wanted;
         // With interest in all topics or none, a single topic is part of the whole answer or of no answer.
         match wishes.interest {
-            Interest::Named | Interest::Nodes => self.has_new_topics |= !wishes.new_topics.is_empty(),
-            Interest::All => self.is_update_wanted |= !wishes.new_topics.is_empty(),
+            Interest::Named | Interest::Nodes => self.has_new_topics |= wishes.has_new_topics,
+            Interest::All => self.is_update_wanted |= wishes.has_new_topics,
         }
     }
 
@@ -148,12 +148,11 @@ impl Refresh {
 
     fn question(&self, now: Moment) -> Asked {
         let is_whole = self.is_update_wanted || self.last_success.is_none() || !self.has_new_topics;
-        let wishes = (!is_whole).then(|| self.cell.take_wishes());
-        match (self.cell.interest(), wishes) {
-            (Interest::All, _) => Asked::All,
-            (_, Some(wishes)) => Asked::New(wishes.new_topics),
-            (Interest::Named, None) => Asked::Wanted(self.cell.wanted_topics(now, self.idle_ms_max)),
-            (Interest::Nodes, None) => match self.cell.wanted_topics(now, self.idle_ms_max) {
+        match self.cell.interest() {
+            Interest::All => Asked::All,
+            Interest::Named | Interest::Nodes if !is_whole => Asked::New(self.cell.new_topics()),
+            Interest::Named => Asked::Wanted(self.cell.wanted_topics(now, self.idle_ms_max)),
+            Interest::Nodes => match self.cell.wanted_topics(now, self.idle_ms_max) {
                 topics if topics.is_empty() => Asked::Nodes,
                 topics => Asked::Wanted(topics),
             },

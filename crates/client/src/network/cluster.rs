@@ -541,6 +541,7 @@ impl<T> Cluster<T> {
         connection.not_before = Moment(now.0.saturating_add(wait));
         connection.failures = connection.failures.saturating_add(1);
         connection.trouble = Some(error.clone());
+        let address = connection.address.clone();
         let lost: Vec<InFlight<T>> = connection.in_flight.drain().collect();
         if connection.is_refused() {
             self.refresh.cell().fail(error.clone());
@@ -556,7 +557,13 @@ impl<T> Cluster<T> {
                     ticket,
                     api_key: request.api_key,
                     api_version: request.api_version,
-                    result: Err(error.clone()),
+                    result: Err(match &error {
+                        // Only what is overdue itself has timed out.
+                        Error::Timeout { .. } if request.deadline > now => {
+                            disconnected(&address, "closed because another request timed out")
+                        }
+                        error => error.clone(),
+                    }),
                     latency_nanos: now.nanos_since(request.sent_at),
                 }),
                 Purpose::Metadata => self.refresh.failed(),

@@ -20,3 +20,5 @@ pub(crate) mod sasl;
 pub mod backoff;
 #[cfg(test)]
 pub mod testing;
+#[cfg(test)]
+mod tests;
