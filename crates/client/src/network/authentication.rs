@@ -10,7 +10,7 @@ use crate::config::SaslSettings;
 use crate::error::Error;
 use crate::network::backoff::Random;
 use crate::network::io::Address;
-use crate::network::sasl::{Sasl, SaslStep};
+use crate::network::sasl::{self, Sasl, SaslStep};
 use crate::time::Moment;
 
 /// Version 1 asks for SaslAuthenticate; with version 0 the messages would follow without headers.
@@ -39,7 +39,9 @@ pub enum Next {
 impl Authentication {
     pub fn new(settings: &SaslSettings, address: &Address) -> Authentication {
         Authentication {
-            sasl: Sasl::new(settings, &address.host),
+            // The one thing that a machine takes from the system: a nonce that could be foreseen would be none. Nothing
+            // is decided by it.
+            sasl: Sasl::new(settings, sasl::nonce()),
             address: address.clone(),
         }
     }

@@ -1,51 +1,107 @@
 //! How a client proves who it is: what goes into SaslAuthenticate, step by step.
+//!
+//! No randomness of its own: the one who starts an exchange brings the nonce, so that a test can replay one.
+
+mod scram;
+
+pub use scram::{NONCE_BYTES, nonce};
 
 use crate::config::{SaslMechanism, SaslSettings};
 use crate::error::Error;
 
-/// One exchange; made anew for every connection and every re-authentication.
-#[derive(Debug)]
-pub struct Sasl {
-    settings: SaslSettings,
-    has_sent: bool,
-}
+use self::scram::Scram;
 
-/// What to do next.
-#[derive(Debug, PartialEq, Eq)]
+/// What a mechanism wants next.
+#[derive(Debug, PartialEq)]
 pub enum SaslStep {
     Send(Vec<u8>),
+    /// The broker has accepted the proof and, where the mechanism has it, given its own.
     Done,
 }
 
+/// One exchange; made anew for every connection and every re-authentication.
+pub struct Sasl {
+    mechanism: SaslMechanism,
+    steps: Steps,
+}
+
+enum Steps {
+    /// RFC 4616: the password itself, in one message.
+    Plain {
+        message: Option<Vec<u8>>,
+    },
+    Scram(Box<Scram>),
+}
+
 impl Sasl {
-    /// `host`: the broker's, as it was connected to.
-    pub fn new(settings: &SaslSettings, _host: &str) -> Sasl {
+    pub fn new(settings: &SaslSettings, nonce: [u8; NONCE_BYTES]) -> Sasl {
+        let steps = match settings.mechanism {
+            SaslMechanism::Plain => {
+                let (username, password) = (&settings.username, settings.password.reveal());
+                // No authorization identity: who authenticates is who acts.
+                let message = format!("\0{username}\0{password}");
+                Steps::Plain {
+                    message: Some(message.into_bytes()),
+                }
+            }
+            SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 => {
+                Steps::Scram(Box::new(Scram::new(settings, nonce)))
+            }
+        };
         Sasl {
-            settings: settings.clone(),
-            has_sent: false,
+            mechanism: settings.mechanism,
+            steps,
         }
     }
 
     /// As SaslHandshake names it.
     pub fn mechanism(&self) -> &'static str {
-        self.settings.mechanism.name()
+        self.mechanism.name()
     }
 
-    /// `received`: the broker's last message; `None` at the start.
-    ///
-    /// - Errors: `Authentication` when the broker does not prove that it knows the password (SCRAM).
-    pub fn next(&mut self, _received: Option<&[u8]>) -> Result<SaslStep, Error> {
-        if self.settings.mechanism != SaslMechanism::Plain {
-            return Err(Error::Authentication {
-                address: "".into(),
-                reason: format!("{} is not available in this build", self.mechanism()).into(),
-            });
-        }
-        if std::mem::replace(&mut self.has_sent, true) {
-            return Ok(SaslStep::Done);
-        }
-        // RFC 4616: no authorization identity, then the user and the password.
-        let (username, password) = (&self.settings.username, self.settings.password.reveal());
-        Ok(SaslStep::Send(format!("\0{username}\0{password}").into_bytes()))
+    /// - `received`: the broker's last message; `None` at the start.
+    /// - Errors: `Authentication` when the broker does not keep to the mechanism or does not prove that it knows the
+    ///   password (SCRAM); nothing more may be sent then.
+    pub fn next(&mut self, received: Option<&[u8]>) -> Result<SaslStep, Error> {
+        let step = match &mut self.steps {
+            Steps::Plain { message } => match (message.take(), received) {
+                (Some(message), None) => Ok(SaslStep::Send(message)),
+                (None, Some([])) => Ok(SaslStep::Done),
+                _ => Err("the broker answered PLAIN with a challenge, which it never has".to_owned()),
+            },
+            Steps::Scram(scram) => scram.next(received),
+        };
+        step.map_err(|reason| Error::Authentication {
+            address: "".into(),
+            reason: reason.into(),
+        })
+    }
+}
+
+impl std::fmt::Debug for Sasl {
+    /// The steps hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.mechanism())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Password;
+
+    #[test]
+    fn plain_is_one_message_and_an_empty_answer() {
+        let settings = SaslSettings {
+            mechanism: SaslMechanism::Plain,
+            username: "tim".into(),
+            password: Password::new("tanstaaftanstaaf"),
+        };
+        let mut plain = Sasl::new(&settings, [0; NONCE_BYTES]);
+        let message = b"\0tim\0tanstaaftanstaaf".to_vec();
+        assert!(!format!("{plain:?}").contains("tanstaaf"));
+        assert_eq!(plain.next(None), Ok(SaslStep::Send(message)));
+        assert_eq!(plain.next(Some(&[])), Ok(SaslStep::Done));
+        assert!(Sasl::new(&settings, [0; NONCE_BYTES]).next(Some(&[])).is_err());
     }
 }
