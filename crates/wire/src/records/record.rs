@@ -297,25 +297,124 @@ impl<'a> RawRecord<'a> {
 
     /// Appends the record to `out` with `headers` instead of its own.
     pub(super) fn encode_with_headers(&self, headers: &[Header<'_>], out: &mut Vec<u8>) {
-        let header_bytes: usize = headers
-            .iter()
+        let payload = Payload {
+            key: self.key,
+            value: self.value,
+            headers: headers.iter().copied(),
+        };
+        let payload_bytes = payload.byte_count();
+        payload.encode(payload_bytes, self.timestamp_delta, self.offset_delta, out);
+    }
+}
+
+/// What a record carries, wherever in a batch it will stand: the way from a producer's fields to a batch's bytes.
+///
+/// Two steps, so that the first can be taken before a batch is locked: [`Payload::byte_count`], then [`Payload::encode`].
+#[derive(Clone, Copy, Debug)]
+pub struct Payload<'a, H> {
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    pub headers: H,
+}
+
+/// Length 5, attributes 1, timestamp delta 10, offset delta 5: what a record may take beside its payload.
+pub const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 1 + 10 + 5;
+
+/// The bytes of a record whose payload takes `payload_bytes`.
+#[inline]
+pub fn record_bytes(payload_bytes: usize, timestamp_delta: i64, offset_delta: i32) -> usize {
+    let body_bytes = 1 + varlong_bytes(timestamp_delta) + varint_bytes(offset_delta) + payload_bytes;
+    varint_bytes(length_i32(body_bytes)) + body_bytes
+}
+
+impl<'a, H: ExactSizeIterator<Item = Header<'a>> + Clone> Payload<'a, H> {
+    /// Bytes of key, value and headers with their lengths and the headers' count.
+    #[inline]
+    pub fn byte_count(&self) -> usize {
+        let header_bytes: usize = self
+            .headers
+            .clone()
             .map(|header| nullable_bytes_bytes(Some(header.key)) + nullable_bytes_bytes(header.value))
             .sum();
-        let without = RawRecord {
-            headers: Headers::default(),
-            ..*self
-        };
-        // The empty headers' count takes one byte, which the real count replaces.
-        let body_bytes = without.body_bytes() - 1 + varint_bytes(length_i32(headers.len())) + header_bytes;
-        put_varint(out, length_i32(body_bytes));
-        self.encode_fields(out);
-        put_varint(out, length_i32(headers.len()));
-        for header in headers {
+        nullable_bytes_bytes(self.key)
+            + nullable_bytes_bytes(self.value)
+            + varint_bytes(length_i32(self.headers.len()))
+            + header_bytes
+    }
+
+    /// Appends the record to `out`; `payload_bytes` is what [`Payload::byte_count`] said.
+    #[inline]
+    pub fn encode(self, payload_bytes: usize, timestamp_delta: i64, offset_delta: i32, out: &mut Vec<u8>) {
+        let body_bytes = 1 + varlong_bytes(timestamp_delta) + varint_bytes(offset_delta) + payload_bytes;
+        let mut front = Front::default();
+        front.put(zigzag_i32(length_i32(body_bytes)).into());
+        front.put(0);
+        front.put(zigzag_i64(timestamp_delta));
+        front.put(zigzag_i32(offset_delta).into());
+        match self.key {
+            None => front.put(NULL_LENGTH),
+            Some(key) => {
+                front.put(zigzag_i32(length_i32(key.len())).into());
+                out.extend_from_slice(front.bytes());
+                out.extend_from_slice(key);
+                front.clear();
+            }
+        }
+        match self.value {
+            None => front.put(NULL_LENGTH),
+            Some(value) => {
+                front.put(zigzag_i32(length_i32(value.len())).into());
+                out.extend_from_slice(front.bytes());
+                out.extend_from_slice(value);
+                front.clear();
+            }
+        }
+        front.put(zigzag_i32(length_i32(self.headers.len())).into());
+        out.extend_from_slice(front.bytes());
+        for header in self.headers {
             put_nullable_bytes(out, Some(header.key));
             put_nullable_bytes(out, header.value);
         }
     }
 }
+
+/// The zigzag form of length -1: null.
+const NULL_LENGTH: u64 = 1;
+
+/// Integers collected on the stack, so that they reach the buffer with one copy: checking the buffer's room for each
+/// of them costs more than writing them.
+#[derive(Default)]
+struct Front {
+    bytes: [u8; Front::CAPACITY],
+    length: usize,
+}
+
+impl Front {
+    /// The largest run: a record's overhead, the lengths of a null key and value, the count of headers.
+    const CAPACITY: usize = 32;
+
+    #[inline]
+    fn put(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes[self.length] = value as u8 | 0x80;
+            self.length += 1;
+            value >>= 7;
+        }
+        self.bytes[self.length] = value as u8;
+        self.length += 1;
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    #[inline]
+    fn clear(&mut self) {
+        self.length = 0;
+    }
+}
+const _: () = assert!(RECORD_OVERHEAD_BYTES_MAX + 1 + 5 + 5 <= Front::CAPACITY);
 
 /// A position in record bytes.
 #[derive(Clone, Debug)]
