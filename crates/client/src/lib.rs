@@ -9,6 +9,7 @@
 //! Reading order: the modules below, top to bottom.
 
 pub mod time;
+mod wait;
 pub mod error;
 pub mod pending;
 pub mod config;

@@ -2,10 +2,18 @@
 //!
 //! Two sides. User threads: `append`. The sender's machine, alone on its thread: everything else.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use super::batch::SealedBatch;
-use super::buffer_pool::BufferPool;
+use arc_swap::ArcSwap;
+use ottla_wire::records::compression::Codec;
+
+use super::batch::{CompressionRatio, Draft, OpenBatch, Origin, SealedBatch};
+use super::buffer_pool::{BufferPool, Memory};
+use super::completion::BatchCompletion;
+use super::incomplete::Incomplete;
 use super::record::{Callback, Record};
 use crate::config::ProducerConfig;
 use crate::error::Error;
@@ -16,13 +24,34 @@ use crate::time::Moment;
 /// All open and waiting batches of a producer.
 #[derive(Debug)]
 pub struct Accumulator {
-    _private: (),
+    shared: Arc<Shared>,
+    /// Replaced when a topic is seen for the first time or grew; read by every `append` without a lock.
+    topics: ArcSwap<BTreeMap<Arc<str>, Arc<TopicQueues>>>,
+    /// Held while `topics` is replaced.
+    growing: Mutex<()>,
+}
+
+/// What the queues have in common.
+#[derive(Debug)]
+struct Shared {
+    config: Arc<ProducerConfig>,
+    pool: BufferPool,
+    incomplete: Arc<Incomplete>,
+    is_closed: AtomicBool,
+    activated: Mutex<Vec<Arc<PartitionQueue>>>,
+}
+
+/// The queues of a topic, by partition.
+#[derive(Debug)]
+pub(super) struct TopicQueues {
+    partitions: Vec<Arc<PartitionQueue>>,
+    origin: Arc<Origin>,
 }
 
 /// What `append` did.
 #[derive(Debug)]
 pub struct Appended {
-    pub completion: Arc<super::completion::BatchCompletion>,
+    pub completion: Arc<BatchCompletion>,
     /// The record's place in `completion`.
     pub index: u32,
     pub partition: i32,
@@ -32,33 +61,90 @@ pub struct Appended {
 }
 
 /// One partition's queue as the sender sees it. Cloned `Arc`s are kept by the sender while the partition is active.
-#[derive(Debug)]
+///
+/// Aligned so that threads which fill different partitions do not share a cache line (two, as processors fetch pairs).
+#[repr(align(128))]
 pub struct PartitionQueue {
     pub topic: Arc<str>,
     pub partition: i32,
+    shared: Arc<Shared>,
+    origin: Arc<Origin>,
+    /// Closed batches, for the partitioner: read without the lock.
+    sealed_count: AtomicUsize,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    open: Option<OpenBatch>,
+    /// Oldest first.
+    closed: VecDeque<Closed>,
+    /// The sender knows of this queue.
+    is_active: bool,
+}
+
+/// A closed batch's place in the queue.
+#[derive(Debug)]
+struct Closed {
+    order: (u64, u32),
+    /// `None` while a thread compresses it.
+    batch: Option<SealedBatch>,
 }
 
 /// What stands in a queue, read under its lock once per turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
-    /// Closed batches, retries included.
+    /// Closed batches that can be taken, retries included. One that is still being compressed holds up those behind it.
     pub sealed_batches: usize,
     /// Wire bytes of the first one, header included.
     pub first_bytes: usize,
     pub first_retry_not_before: Option<Moment>,
-    /// Since when the oldest batch (closed or open) exists.
+    /// Since when the oldest batch (closed or open) exists that can be taken.
     pub oldest_created_at: Option<Moment>,
-    /// Since when the open batch exists.
+    /// Since when the open batch exists. `None` while an earlier one is being compressed: its end wakes the sender.
     pub open_since: Option<Moment>,
 }
 
+/// Why a queue did not take a record.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// A new batch of this size is needed and the pool has no room now.
+    NoMemory {
+        wanted_bytes: usize,
+    },
+    Closed,
+}
+
+/// What `PartitionQueue::append` did.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// Only if it was asked for.
+    pub(super) completion: Option<Arc<BatchCompletion>>,
+    pub(super) index: u32,
+    pub(super) sender_must_wake: bool,
+}
+
 impl Accumulator {
-    pub fn new(_config: Arc<ProducerConfig>, _metrics: Arc<ProducerMetrics>) -> Accumulator {
-        todo!()
+    pub fn new(config: Arc<ProducerConfig>, _metrics: Arc<ProducerMetrics>) -> Accumulator {
+        Accumulator {
+            shared: Arc::new(Shared {
+                pool: BufferPool::new(config.buffer_memory_bytes, config.batch_bytes),
+                config,
+                incomplete: Arc::default(),
+                is_closed: AtomicBool::new(false),
+                activated: Mutex::default(),
+            }),
+            topics: ArcSwap::default(),
+            growing: Mutex::default(),
+        }
     }
 
     pub fn pool(&self) -> &BufferPool {
-        todo!()
+        &self.shared.pool
+    }
+
+    pub(super) fn incomplete(&self) -> &Arc<Incomplete> {
+        &self.shared.incomplete
     }
 
     /// Appends to the partition's open batch; never waits. `partition` was chosen by the partitioner.
@@ -66,59 +152,404 @@ impl Accumulator {
     /// - Errors: `BufferExhausted` when there is no room now (`send` then waits for it and tries again), `RecordTooLarge`, `Closed`. The callback is handed back.
     pub fn append(
         &self,
-        _now: Moment,
-        _topic: &Arc<Topic>,
-        _partition: i32,
-        _record: &Record<'_>,
-        _timestamp: i64,
-        _callback: Option<Callback>,
+        now: Moment,
+        topic: &Arc<Topic>,
+        partition: i32,
+        record: &Record<'_>,
+        timestamp: i64,
+        callback: Option<Callback>,
     ) -> Result<Appended, (Error, Option<Callback>)> {
-        todo!()
+        let draft = Draft::new(record, timestamp);
+        if let Err(error) = self.check_size(&draft) {
+            return Err((error, callback));
+        }
+        let queues = self.topic_queues(topic);
+        let Some(queue) = queues.partition(partition) else {
+            let message = format!("topic {} has no partition {partition}", topic.name);
+            return Err((
+                Error::InvalidArgument {
+                    message: message.into(),
+                },
+                callback,
+            ));
+        };
+        let mut callback = callback;
+        match queue.append(now, &draft, &mut None, &mut callback, true) {
+            Ok(taken) => Ok(Appended {
+                completion: taken.completion.expect("it was asked for"),
+                index: taken.index,
+                partition,
+                timestamp,
+                sender_must_wake: taken.sender_must_wake,
+            }),
+            Err(Refusal::NoMemory { wanted_bytes }) => {
+                Err((self.pool().exhausted(wanted_bytes, 0), callback))
+            }
+            Err(Refusal::Closed) => Err((Error::Closed, callback)),
+        }
+    }
+
+    /// - Errors: `RecordTooLarge` with the setting that is too small.
+    pub(super) fn check_size(&self, draft: &Draft<'_>) -> Result<(), Error> {
+        let config = &self.shared.config;
+        let bytes = draft.batch_bytes_max();
+        for (limit_bytes, setting) in [
+            (config.max_request_bytes, "max.request.size"),
+            (config.buffer_memory_bytes, "buffer.memory"),
+        ] {
+            if bytes > limit_bytes {
+                return Err(Error::RecordTooLarge {
+                    bytes,
+                    limit_bytes,
+                    setting,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The topic's queues, at least as many as it has partitions.
+    pub(super) fn topic_queues(&self, topic: &Topic) -> Arc<TopicQueues> {
+        if let Some(queues) = self.topics.load().get(&topic.name)
+            && queues.partitions.len() >= topic.partitions.len()
+        {
+            return Arc::clone(queues);
+        }
+        self.grow(topic)
+    }
+
+    #[cold]
+    fn grow(&self, topic: &Topic) -> Arc<TopicQueues> {
+        let _alone = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut topics = BTreeMap::clone(&self.topics.load());
+        let known = topics.get(&topic.name);
+        if let Some(queues) = known
+            && queues.partitions.len() >= topic.partitions.len()
+        {
+            return Arc::clone(queues);
+        }
+        let origin = match known {
+            Some(queues) => Arc::clone(&queues.origin),
+            None => self.shared.origin(&topic.name),
+        };
+        let mut partitions = known.map_or_else(Vec::new, |queues| queues.partitions.clone());
+        for index in partitions.len()..topic.partitions.len() {
+            let partition = i32::try_from(index).expect("partitions are numbered by i32");
+            partitions.push(Arc::new(PartitionQueue::new(&self.shared, &origin, partition)));
+        }
+        let queues = Arc::new(TopicQueues { partitions, origin });
+        topics.insert(Arc::clone(&topic.name), Arc::clone(&queues));
+        self.topics.store(Arc::new(topics));
+        queues
     }
 
     /// Partitions whose queue was empty and is no longer, since the last call.
-    pub fn take_activated(&self, _into: &mut Vec<Arc<PartitionQueue>>) {
-        todo!()
+    pub fn take_activated(&self, into: &mut Vec<Arc<PartitionQueue>>) {
+        into.append(&mut self.shared.lock_activated());
     }
 
     /// Closes every open batch now: `flush`, `close`.
     pub fn seal_all(&self, _now: Moment) {
-        todo!()
+        for queues in self.topics.load().values() {
+            for queue in &queues.partitions {
+                queue.seal_open();
+            }
+        }
     }
 
     /// No record is taken any more.
     pub fn close(&self) {
-        todo!()
+        self.shared.is_closed.store(true, Ordering::SeqCst);
     }
 
     /// Records appended and not completed (a flush waits for those that were there when it began).
     pub fn incomplete_batches(&self) -> usize {
-        todo!()
+        self.shared.incomplete.count()
+    }
+}
+
+impl Shared {
+    fn lock_activated(&self) -> MutexGuard<'_, Vec<Arc<PartitionQueue>>> {
+        self.activated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn origin(&self, topic: &Arc<str>) -> Arc<Origin> {
+        Arc::new(Origin {
+            topic: Arc::clone(topic),
+            pool: self.pool.clone(),
+            compression: self.config.compression,
+            batch_bytes: self.config.batch_bytes,
+            ratio: CompressionRatio::default(),
+        })
+    }
+}
+
+impl TopicQueues {
+    pub(super) fn partition(&self, partition: i32) -> Option<&Arc<PartitionQueue>> {
+        self.partitions.get(usize::try_from(partition).ok()?)
     }
 }
 
 impl PartitionQueue {
+    fn new(shared: &Arc<Shared>, origin: &Arc<Origin>, partition: i32) -> PartitionQueue {
+        PartitionQueue {
+            topic: Arc::clone(&origin.topic),
+            partition,
+            shared: Arc::clone(shared),
+            origin: Arc::clone(origin),
+            sealed_count: AtomicUsize::new(0),
+            queue: Mutex::default(),
+        }
+    }
+
+    /// The lock is held for some fifty nanoseconds, much less than going to sleep costs: so try for a while first. The
+    /// standard lock gives up trying as soon as anyone sleeps, and from then on every unlock is a system call.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        const SPINS: u32 = 6;
+        const YIELDS: u32 = 4;
+        for round in 0..SPINS + YIELDS {
+            match self.queue.try_lock() {
+                Ok(queue) => return queue,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if round < SPINS => {
+                    for _ in 0..1 << round {
+                        std::hint::spin_loop();
+                    }
+                }
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends to the open batch, or to a new one.
+    ///
+    /// - `memory`: for a new batch, if the caller has waited for some; stays with the caller when it is not needed.
+    /// - `callback`: stays with the caller when the record is refused.
+    pub(super) fn append(
+        self: &Arc<PartitionQueue>,
+        now: Moment,
+        draft: &Draft<'_>,
+        memory: &mut Option<Memory>,
+        callback: &mut Option<Callback>,
+        wants_completion: bool,
+    ) -> Result<Taken, Refusal> {
+        let mut queue = self.lock();
+        if self.shared.is_closed.load(Ordering::Relaxed) {
+            return Err(Refusal::Closed);
+        }
+        let appended = queue.open.as_mut().and_then(|open| open.append(draft, now));
+        let Some(index) = appended else {
+            return self.append_to_new(queue, now, draft, memory, callback, wants_completion);
+        };
+        let taken = queue.taken(index, draft, callback, wants_completion);
+        let is_full = queue.open.as_ref().is_some_and(OpenBatch::is_full);
+        if is_full {
+            self.close_open(queue);
+        }
+        Ok(Taken {
+            sender_must_wake: is_full,
+            ..taken
+        })
+    }
+
+    #[cold]
+    fn append_to_new(
+        self: &Arc<PartitionQueue>,
+        mut queue: MutexGuard<'_, Queue>,
+        now: Moment,
+        draft: &Draft<'_>,
+        memory: &mut Option<Memory>,
+        callback: &mut Option<Callback>,
+        wants_completion: bool,
+    ) -> Result<Taken, Refusal> {
+        let unfinished = self.detach_open(&mut queue);
+        let wanted_bytes = self.origin.batch_bytes.max(draft.batch_bytes_max());
+        let memory = memory
+            .take_if(|memory| memory.reserved_bytes() >= wanted_bytes)
+            .or_else(|| self.shared.pool.try_take(wanted_bytes));
+        let Some(memory) = memory else {
+            drop(queue);
+            self.finish_closing(unfinished);
+            return Err(Refusal::NoMemory { wanted_bytes });
+        };
+        let completion = BatchCompletion::tracked(self.partition, &self.shared.incomplete);
+        let mut open = OpenBatch::new(&self.origin, completion, memory, draft, now);
+        let index = open
+            .append(draft, now)
+            .expect("the memory was measured for this record");
+        queue.open = Some(open);
+        self.activate(&mut queue);
+        let taken = queue.taken(index, draft, callback, wants_completion);
+        if queue.open.as_ref().is_some_and(OpenBatch::is_full) {
+            self.close_open(queue);
+        } else {
+            drop(queue);
+        }
+        self.finish_closing(unfinished);
+        Ok(taken)
+    }
+
+    /// Closes the open batch, without the lock if that takes long.
+    fn close_open(&self, mut queue: MutexGuard<'_, Queue>) {
+        let unfinished = self.detach_open(&mut queue);
+        drop(queue);
+        self.finish_closing(unfinished);
+    }
+
+    /// Takes the open batch to its place among the closed ones. What must still be compressed is given back and leaves a gap,
+    /// which keeps the order.
+    fn detach_open(&self, queue: &mut Queue) -> Option<OpenBatch> {
+        let open = queue.open.take()?;
+        let order = (open.completion.id(), 0);
+        let (batch, unfinished) = if self.origin.compression.codec == Codec::None {
+            (Some(open.seal(&self.origin, self.partition)), None)
+        } else {
+            (None, Some(open))
+        };
+        queue.closed.push_back(Closed { order, batch });
+        self.sealed_count.store(queue.closed.len(), Ordering::Relaxed);
+        unfinished
+    }
+
+    /// Compresses what `detach_open` gave back and fills its gap.
+    fn finish_closing(&self, unfinished: Option<OpenBatch>) {
+        let Some(open) = unfinished else { return };
+        let order = (open.completion.id(), 0);
+        let batch = open.seal(&self.origin, self.partition);
+        let mut queue = self.lock();
+        let place = queue.closed.partition_point(|closed| closed.order < order);
+        let gap = queue
+            .closed
+            .get_mut(place)
+            .filter(|closed| closed.order == order && closed.batch.is_none());
+        gap.expect("nobody else fills or removes a gap").batch = Some(batch);
+    }
+
+    fn activate(self: &Arc<PartitionQueue>, queue: &mut Queue) {
+        if !queue.is_active {
+            queue.is_active = true;
+            self.shared.lock_activated().push(Arc::clone(self));
+        }
+    }
+
+    fn seal_open(&self) {
+        let queue = self.lock();
+        self.close_open(queue);
+    }
+
     pub fn state(&self) -> QueueState {
-        todo!()
+        let queue = self.lock();
+        let ready = queue.closed.iter().map_while(|closed| closed.batch.as_ref());
+        let first = queue.first();
+        let open_since = queue
+            .open
+            .as_ref()
+            .filter(|_| queue.closed.iter().all(|closed| closed.batch.is_some()))
+            .map(|open| open.created_at);
+        QueueState {
+            sealed_batches: ready.count(),
+            first_bytes: first.map_or(0, SealedBatch::wire_bytes),
+            first_retry_not_before: first.and_then(|first| first.sending.retry_not_before),
+            oldest_created_at: first.map(|first| first.created_at).or(open_since),
+            open_since,
+        }
     }
 
     /// The first closed batch; with `seal_open`, the open one is closed (and compressed) when no closed one is left.
-    pub fn take(&self, _now: Moment, _seal_open: bool) -> Option<SealedBatch> {
-        todo!()
+    pub fn take(&self, _now: Moment, seal_open: bool) -> Option<SealedBatch> {
+        let mut queue = self.lock();
+        if let Some(closed) = queue.closed.front_mut() {
+            let batch = closed.batch.take()?;
+            queue.closed.pop_front();
+            self.sealed_count.store(queue.closed.len(), Ordering::Relaxed);
+            return Some(batch);
+        }
+        if !seal_open {
+            return None;
+        }
+        let open = queue.open.take()?;
+        drop(queue);
+        Some(open.seal(&self.origin, self.partition))
     }
 
-    /// Back to its place for a retry: before every batch with a later sequence.
-    pub fn put_back(&self, _batch: SealedBatch) {
-        todo!()
+    /// Back to its place for a retry: before every batch that was opened later.
+    pub fn put_back(self: &Arc<PartitionQueue>, batch: SealedBatch) {
+        let order = batch.order();
+        let mut queue = self.lock();
+        let place = queue.closed.partition_point(|closed| closed.order < order);
+        queue.closed.insert(
+            place,
+            Closed {
+                order,
+                batch: Some(batch),
+            },
+        );
+        self.sealed_count.store(queue.closed.len(), Ordering::Relaxed);
+        self.activate(&mut queue);
     }
 
     /// Takes out closed batches (and closes and takes the open one) created at or before `created_before`.
-    pub fn take_expired(&self, _created_before: Moment) -> Vec<SealedBatch> {
-        todo!()
+    pub fn take_expired(&self, created_before: Moment) -> Vec<SealedBatch> {
+        let mut expired = Vec::new();
+        let mut queue = self.lock();
+        while let Some(closed) = queue.closed.front_mut() {
+            match closed.batch.take_if(|batch| batch.created_at <= created_before) {
+                Some(batch) => expired.push(batch),
+                None => break,
+            }
+            queue.closed.pop_front();
+        }
+        self.sealed_count.store(queue.closed.len(), Ordering::Relaxed);
+        if queue.closed.is_empty()
+            && let Some(open) = queue.open.take_if(|open| open.created_at <= created_before)
+        {
+            expired.push(open.seal_uncompressed(&self.origin, self.partition));
+        }
+        expired
     }
 
     /// True when the queue is empty and was removed from the active ones: the next append activates it again.
     pub fn deactivate_if_empty(&self) -> bool {
-        todo!()
+        let mut queue = self.lock();
+        let is_empty = queue.open.is_none() && queue.closed.is_empty();
+        if is_empty {
+            queue.is_active = false;
+        }
+        is_empty
     }
 }
+
+impl fmt::Debug for PartitionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartitionQueue({}-{})", self.topic, self.partition)
+    }
+}
+
+impl Queue {
+    /// The record at `index` of the open batch was taken; its batch was new if it is the first.
+    fn taken(
+        &mut self,
+        index: u32,
+        draft: &Draft<'_>,
+        callback: &mut Option<Callback>,
+        wants_completion: bool,
+    ) -> Taken {
+        let open = self.open.as_mut().expect("a record was appended to it");
+        if let Some(callback) = callback.take() {
+            open.register(index, draft.timestamp(), callback);
+        }
+        Taken {
+            completion: wants_completion.then(|| Arc::clone(&open.completion)),
+            index,
+            sender_must_wake: index == 0,
+        }
+    }
+
+    fn first(&self) -> Option<&SealedBatch> {
+        self.closed.front()?.batch.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,12 +6,18 @@
 //! closed (the bug class of CVE-2026-35554 cannot be written).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use ottla_wire::records::compression::Codec;
+use ottla_wire::records::batch::HEADER_BYTES;
+use ottla_wire::records::compression::{self, Codec, Compression};
+use ottla_wire::records::record::{Header, Payload, RECORD_OVERHEAD_BYTES_MAX, record_bytes};
 
-use super::completion::BatchCompletion;
-use super::record::Callback;
+use super::buffer_pool::{BufferPool, Memory};
+use super::callbacks::{CallbackQueue, Finished, RecordCallback};
+use super::completion::{BatchCompletion, Placed};
+use super::record::{Callback, Record};
+use crate::error::Error;
 use crate::time::Moment;
 
 /// A closed batch: no record is added any more. The accumulator makes it, the sender sends it, as often as needed.
@@ -37,10 +43,12 @@ pub struct SealedBatch {
     pub completion: Arc<BatchCompletion>,
     /// The batch's first record is this one of `completion` (not 0 after a split).
     pub completion_first: u32,
-    /// With the record's index in `completion`, ascending; most batches have none.
-    pub callbacks: Vec<(u32, Callback)>,
+    /// In the order of their records; most batches have none.
+    pub callbacks: Vec<RecordCallback>,
     /// The sender's notes.
     pub sending: Sending,
+    /// Where the parts of a split get memory and level.
+    pub(super) origin: Arc<Origin>,
 }
 
 /// What the sender remembers of a batch between attempts.
@@ -58,4 +66,298 @@ pub struct Sequence {
     pub producer_id: i64,
     pub producer_epoch: i16,
     pub base_sequence: i32,
+}
+
+impl SealedBatch {
+    /// Bytes of the batch on the wire, header included.
+    pub fn wire_bytes(&self) -> usize {
+        HEADER_BYTES + self.records.len()
+    }
+
+    /// The batch's place among its partition's batches: a retry goes back to it.
+    pub(super) fn order(&self) -> (u64, u32) {
+        (self.completion.id(), self.completion_first)
+    }
+
+    /// Decides the fate of the batch's records: wakes their futures, hands their callbacks over, lets its memory go.
+    pub fn finish(self, result: Result<Placed, Error>, callbacks: &CallbackQueue) {
+        // Callbacks first: a flush that ends with the completion must find them in the queue.
+        if !self.callbacks.is_empty() {
+            callbacks.push(Finished {
+                partition: self.partition,
+                first: self.completion_first,
+                callbacks: self.callbacks,
+                result: result.clone(),
+            });
+        }
+        self.completion
+            .complete(self.completion_first, self.record_count, result);
+    }
+}
+
+/// What the batches of a topic have in common.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) topic: Arc<str>,
+    pub(super) pool: BufferPool,
+    pub(super) compression: Compression,
+    pub(super) batch_bytes: usize,
+    pub(super) ratio: CompressionRatio,
+}
+
+/// How well a topic's records compress: compressed by uncompressed bytes, learned from closed batches.
+///
+/// - Source: Kafka's `CompressionRatioEstimator`: quick to believe in worse, slow to believe in better.
+#[derive(Debug)]
+pub(super) struct CompressionRatio {
+    bits: AtomicU32,
+}
+
+impl CompressionRatio {
+    const DETERIORATE_STEP: f32 = 0.05;
+    const IMPROVE_STEP: f32 = 0.005;
+
+    pub(super) fn get(&self) -> f32 {
+        f32::from_bits(self.bits.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set(&self, ratio: f32) {
+        self.bits.store(ratio.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Two threads that observe at once may lose one observation, as in Kafka.
+    fn observe(&self, observed: f32) {
+        let current = self.get();
+        if observed > current {
+            self.set((current + Self::DETERIORATE_STEP).max(observed));
+        } else if observed < current {
+            self.set((current - Self::IMPROVE_STEP).max(observed));
+        }
+    }
+}
+
+impl Default for CompressionRatio {
+    fn default() -> CompressionRatio {
+        CompressionRatio {
+            bits: AtomicU32::new(1.0f32.to_bits()),
+        }
+    }
+}
+
+/// A record and what can be computed of it before its batch is locked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draft<'a> {
+    record: &'a Record<'a>,
+    timestamp: i64,
+    payload_bytes: usize,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(record: &'a Record<'a>, timestamp: i64) -> Draft<'a> {
+        Draft {
+            record,
+            timestamp,
+            payload_bytes: payload(record).byte_count(),
+        }
+    }
+
+    /// What the record takes at most if it is alone in a batch, before compression: the number that Kafka compares with
+    /// `max.request.size` and `buffer.memory`.
+    pub(super) fn batch_bytes_max(&self) -> usize {
+        HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX + self.payload_bytes
+    }
+
+    pub(super) fn timestamp(&self) -> i64 {
+        self.timestamp
+    }
+}
+
+fn payload<'a>(
+    record: &Record<'a>,
+) -> Payload<'a, impl ExactSizeIterator<Item = Header<'a>> + Clone + use<'a>> {
+    Payload {
+        key: record.key,
+        value: record.value,
+        headers: record.headers.iter().map(|(key, value)| Header {
+            key: key.as_bytes(),
+            value: *value,
+        }),
+    }
+}
+
+/// A batch that takes records.
+#[derive(Debug)]
+pub(super) struct OpenBatch {
+    memory: Memory,
+    base_timestamp: i64,
+    max_timestamp: i64,
+    record_count: u32,
+    record_bytes_max: usize,
+    pub(super) created_at: Moment,
+    filled_at: Moment,
+    pub(super) completion: Arc<BatchCompletion>,
+    callbacks: Vec<RecordCallback>,
+    /// The estimate with Kafka's safety, taken when the batch was opened; `None` without compression.
+    ratio: Option<f32>,
+    /// Wire bytes, header included, that it should not exceed: batch.size. A larger record is alone in its batch.
+    limit_bytes: usize,
+}
+
+/// Uncompressed bytes of a batch are at most so many times its limit, however well it compresses: who reads it must
+/// unfold it.
+const UNFOLDED_LIMIT: usize = 16;
+
+impl OpenBatch {
+    /// - `memory`: at least `first.batch_bytes_max()`.
+    pub(super) fn new(
+        origin: &Origin,
+        completion: Arc<BatchCompletion>,
+        mut memory: Memory,
+        first: &Draft<'_>,
+        now: Moment,
+    ) -> OpenBatch {
+        /// What Kafka multiplies its estimate with: COMPRESSION_RATE_ESTIMATION_FACTOR.
+        const SAFETY: f32 = 1.05;
+        memory.prepare();
+        OpenBatch {
+            limit_bytes: origin.batch_bytes,
+            memory,
+            base_timestamp: first.timestamp,
+            max_timestamp: first.timestamp,
+            record_count: 0,
+            record_bytes_max: 0,
+            created_at: now,
+            filled_at: now,
+            completion,
+            callbacks: Vec::new(),
+            ratio: (origin.compression.codec != Codec::None).then(|| origin.ratio.get() * SAFETY),
+        }
+    }
+
+    /// The record's index, or `None` when it does not fit any more.
+    #[inline]
+    pub(super) fn append(&mut self, draft: &Draft<'_>, now: Moment) -> Option<u32> {
+        let timestamp_delta = draft.timestamp.wrapping_sub(self.base_timestamp);
+        let index = self.record_count;
+        let offset_delta = i32::try_from(index).ok()?;
+        let bytes = record_bytes(draft.payload_bytes, timestamp_delta, offset_delta);
+        if !self.has_room(bytes) {
+            return None;
+        }
+        payload(draft.record).encode(
+            draft.payload_bytes,
+            timestamp_delta,
+            offset_delta,
+            &mut self.memory.buffer,
+        );
+        self.max_timestamp = self.max_timestamp.max(draft.timestamp);
+        self.record_bytes_max = self.record_bytes_max.max(bytes);
+        self.record_count = index + 1;
+        self.filled_at = now;
+        Some(index)
+    }
+
+    #[inline]
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let needed_bytes = HEADER_BYTES + self.memory.buffer.len() + bytes;
+        if self.record_count == 0 {
+            return needed_bytes <= self.memory.reserved_bytes();
+        }
+        if self.ratio.is_none() {
+            return needed_bytes <= self.limit_bytes;
+        }
+        self.wire_bytes_estimate() + bytes <= self.limit_bytes
+            && (needed_bytes <= self.memory.reserved_bytes() || self.unfold(needed_bytes))
+    }
+
+    /// Takes more memory for what will shrink when the batch is closed; doubled, so that each byte moves once on average.
+    #[cold]
+    fn unfold(&mut self, needed_bytes: usize) -> bool {
+        let reserved_bytes = self.memory.reserved_bytes();
+        if needed_bytes > self.limit_bytes.saturating_mul(UNFOLDED_LIMIT) {
+            return false;
+        }
+        let more_bytes = reserved_bytes.max(needed_bytes - reserved_bytes);
+        self.memory.grow(more_bytes)
+    }
+
+    fn wire_bytes_estimate(&self) -> usize {
+        let bytes = self.memory.buffer.len();
+        HEADER_BYTES + self.ratio.map_or(bytes, |ratio| (bytes as f32 * ratio) as usize)
+    }
+
+    /// Nothing more fits, as far as can be told.
+    pub(super) fn is_full(&self) -> bool {
+        self.wire_bytes_estimate() >= self.limit_bytes
+    }
+
+    pub(super) fn register(&mut self, index: u32, timestamp: i64, callback: Callback) {
+        self.callbacks.push(RecordCallback {
+            index,
+            timestamp,
+            callback,
+        });
+    }
+
+    /// Closes the batch. With a codec this is the expensive part: not under a lock that senders want.
+    pub(super) fn seal(mut self, origin: &Arc<Origin>, partition: i32) -> SealedBatch {
+        let uncompressed_bytes = self.memory.buffer.len();
+        if origin.compression.codec != Codec::None {
+            compress(origin.compression, &mut self.memory);
+            let observed = self.memory.buffer.len() as f32 / uncompressed_bytes as f32;
+            origin.ratio.observe(observed);
+        }
+        self.into_sealed(origin, partition, origin.compression.codec, uncompressed_bytes)
+    }
+
+    /// Closes a batch that will not be sent.
+    pub(super) fn seal_uncompressed(self, origin: &Arc<Origin>, partition: i32) -> SealedBatch {
+        let uncompressed_bytes = self.memory.buffer.len();
+        self.into_sealed(origin, partition, Codec::None, uncompressed_bytes)
+    }
+
+    fn into_sealed(
+        self,
+        origin: &Arc<Origin>,
+        partition: i32,
+        codec: Codec,
+        uncompressed_bytes: usize,
+    ) -> SealedBatch {
+        self.completion.seal(self.record_count);
+        SealedBatch {
+            topic: Arc::clone(&origin.topic),
+            partition,
+            records: Bytes::from_owner(self.memory),
+            codec,
+            record_count: self.record_count,
+            base_timestamp: self.base_timestamp,
+            max_timestamp: self.max_timestamp,
+            uncompressed_bytes,
+            record_bytes_max: self.record_bytes_max,
+            created_at: self.created_at,
+            filled_at: self.filled_at,
+            completion: self.completion,
+            completion_first: 0,
+            callbacks: self.callbacks,
+            sending: Sending::default(),
+            origin: Arc::clone(origin),
+        }
+    }
+}
+
+/// Puts the compressed form of what `memory` holds in its place.
+pub(super) fn compress(compression: Compression, memory: &mut Memory) {
+    /// Kept between batches up to this size: a few large batches should not hold memory for ever.
+    const KEPT_BYTES_MAX: usize = 1 << 20;
+    thread_local! {
+        static SCRATCH: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    let mut scratch = SCRATCH.try_with(std::cell::RefCell::take).unwrap_or_default();
+    scratch.clear();
+    compression::compress(compression, &memory.buffer, &mut scratch);
+    memory.replace(&scratch);
+    if scratch.capacity() <= KEPT_BYTES_MAX {
+        // A thread that ends has no locals any more and needs no scratch.
+        let _ = SCRATCH.try_with(|kept| kept.replace(scratch));
+    }
 }

@@ -1,8 +1,15 @@
 //! How the sender tells the waiting futures of a batch: one allocation per batch, none per record.
 
-use std::sync::Arc;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use super::incomplete::Incomplete;
+use super::record::RecordMetadata;
 use crate::error::Error;
+use crate::wait;
 
 /// Where the broker put a batch.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,16 +23,399 @@ pub struct Placed {
 /// Shared by a batch and the futures of its records.
 #[derive(Debug)]
 pub struct BatchCompletion {
-    _private: (),
+    partition: i32,
+    /// The order of creation among the producer's batches.
+    id: u64,
+    /// The fate of all records at once: the usual case, read without the lock.
+    whole: OnceLock<Result<Placed, Error>>,
+    state: Mutex<State>,
+    /// `None` where nobody flushes: a completion made alone.
+    incomplete: Option<Arc<Incomplete>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Known when the batch is closed.
+    record_count: Option<u32>,
+    decided_count: u32,
+    /// Fates of parts of a batch that was split; ascending, without overlap.
+    ranges: Vec<Range>,
+    waiting: Vec<(u32, Waker)>,
+}
+
+#[derive(Debug)]
+struct Range {
+    first: u32,
+    count: u32,
+    result: Result<Placed, Error>,
 }
 
 impl BatchCompletion {
-    pub fn new(_partition: i32) -> Arc<BatchCompletion> {
-        todo!()
+    pub fn new(partition: i32) -> Arc<BatchCompletion> {
+        Arc::new(BatchCompletion::with(partition, 0, None))
+    }
+
+    pub(super) fn tracked(partition: i32, incomplete: &Arc<Incomplete>) -> Arc<BatchCompletion> {
+        let id = incomplete.add();
+        Arc::new(BatchCompletion::with(partition, id, Some(Arc::clone(incomplete))))
+    }
+
+    fn with(partition: i32, id: u64, incomplete: Option<Arc<Incomplete>>) -> BatchCompletion {
+        BatchCompletion {
+            partition,
+            id,
+            whole: OnceLock::new(),
+            state: Mutex::default(),
+            incomplete,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The batch is closed with so many records: from now on one `complete` can decide all of them.
+    pub(super) fn seal(&self, record_count: u32) {
+        self.lock().record_count = Some(record_count);
     }
 
     /// Decides the fate of records `first..first + count` of the batch and wakes who waits. Deciding twice is a bug: it panics.
-    pub fn complete(&self, _first: u32, _count: u32, _result: Result<Placed, Error>) {
-        todo!()
+    ///
+    /// - `result`: its base offset is that of record `first`.
+    pub fn complete(&self, first: u32, count: u32, result: Result<Placed, Error>) {
+        let (woken, is_done) = {
+            let mut state = self.lock();
+            assert!(self.whole.get().is_none(), "a batch was completed twice");
+            state.decided_count += count;
+            let is_whole = first == 0 && state.record_count == Some(count);
+            if is_whole && state.ranges.is_empty() {
+                let is_first = self.whole.set(result).is_ok();
+                debug_assert!(is_first, "checked above");
+            } else {
+                state.insert(Range { first, count, result });
+            }
+            let is_done = state.record_count == Some(state.decided_count);
+            let mut woken = Vec::new();
+            if is_whole {
+                woken = std::mem::take(&mut state.waiting);
+            } else {
+                state.waiting.retain(|(index, waker)| {
+                    let is_decided = (first..first + count).contains(index);
+                    if is_decided {
+                        woken.push((*index, waker.clone()));
+                    }
+                    !is_decided
+                });
+            }
+            (woken, is_done)
+        };
+        if is_done && let Some(incomplete) = &self.incomplete {
+            incomplete.remove(self.id);
+        }
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// What became of a record, if that is known.
+    pub(super) fn outcome(&self, index: u32, timestamp: i64) -> Option<Result<RecordMetadata, Error>> {
+        if let Some(result) = self.whole.get() {
+            return Some(self.of_record(result, index, timestamp));
+        }
+        let state = self.lock();
+        match self.whole.get() {
+            Some(result) => Some(self.of_record(result, index, timestamp)),
+            None => self.outcome_in(&state, index, timestamp),
+        }
+    }
+
+    fn outcome_in(&self, state: &State, index: u32, timestamp: i64) -> Option<Result<RecordMetadata, Error>> {
+        let after = state.ranges.partition_point(|range| range.first <= index);
+        let range = &state.ranges[after.checked_sub(1)?];
+        let place = index - range.first;
+        (place < range.count).then(|| self.of_record(&range.result, place, timestamp))
+    }
+
+    fn of_record(
+        &self,
+        result: &Result<Placed, Error>,
+        place: u32,
+        timestamp: i64,
+    ) -> Result<RecordMetadata, Error> {
+        let placed = result.as_ref().map_err(Error::clone)?;
+        Ok(placed.record(self.partition, place, timestamp))
+    }
+
+    /// Registers `waker` for the record unless it is decided. `slot` is the caller's place from an earlier call.
+    fn poll(
+        &self,
+        index: u32,
+        timestamp: i64,
+        slot: &mut Option<u32>,
+        waker: &Waker,
+    ) -> Poll<Result<RecordMetadata, Error>> {
+        if let Some(result) = self.whole.get() {
+            return Poll::Ready(self.of_record(result, index, timestamp));
+        }
+        let mut state = self.lock();
+        if let Some(result) = self.whole.get() {
+            return Poll::Ready(self.of_record(result, index, timestamp));
+        }
+        if let Some(outcome) = self.outcome_in(&state, index, timestamp) {
+            return Poll::Ready(outcome);
+        }
+        let known = slot
+            .and_then(|slot| state.waiting.get_mut(slot as usize))
+            .filter(|(owner, _)| *owner == index);
+        match known {
+            Some((_, registered)) => registered.clone_from(waker),
+            None => {
+                *slot = u32::try_from(state.waiting.len()).ok();
+                state.waiting.push((index, waker.clone()));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl State {
+    fn insert(&mut self, range: Range) {
+        let at = self.ranges.partition_point(|known| known.first < range.first);
+        let is_after_last = at == 0 || self.ranges[at - 1].first + self.ranges[at - 1].count <= range.first;
+        let is_before_next = self
+            .ranges
+            .get(at)
+            .is_none_or(|next| range.first + range.count <= next.first);
+        assert!(is_after_last && is_before_next, "a record was completed twice");
+        self.ranges.insert(at, range);
+    }
+}
+
+impl Placed {
+    /// The record at `place` of a batch that was put here.
+    pub(super) fn record(&self, partition: i32, place: u32, timestamp: i64) -> RecordMetadata {
+        RecordMetadata {
+            partition,
+            offset: if self.base_offset < 0 {
+                self.base_offset
+            } else {
+                self.base_offset.saturating_add(i64::from(place))
+            },
+            timestamp: self.log_append_time.unwrap_or(timestamp),
+        }
+    }
+}
+
+/// What will become of a record. Need not be awaited: dropping it stops nothing.
+///
+/// Works in every async runtime; `wait` is for threads without one.
+#[derive(Debug)]
+#[must_use = "whether the broker took the record is known when this is awaited; drop it to say that you do not care"]
+pub struct SendFuture {
+    completion: Arc<BatchCompletion>,
+    timestamp: i64,
+    index: u32,
+    /// Where `completion` keeps this future's waker.
+    slot: Option<u32>,
+}
+
+impl SendFuture {
+    pub(super) fn new(completion: Arc<BatchCompletion>, index: u32, timestamp: i64) -> SendFuture {
+        SendFuture {
+            completion,
+            timestamp,
+            index,
+            slot: None,
+        }
+    }
+
+    /// Blocks until the record is acknowledged or given up, at most delivery.timeout.ms after `send`.
+    pub fn wait(self) -> Result<RecordMetadata, Error> {
+        match self.outcome() {
+            Some(outcome) => outcome,
+            None => wait::block_on(self),
+        }
+    }
+
+    /// Like `wait`, for at most `limit`; `None` when nothing is known by then. The record goes on.
+    pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<RecordMetadata, Error>> {
+        let known = self.outcome();
+        known.or_else(|| wait::block_on_until(self, wait::deadline_after(limit), None))
+    }
+
+    /// What became of the record, if that is known by now.
+    pub fn outcome(&self) -> Option<Result<RecordMetadata, Error>> {
+        self.completion.outcome(self.index, self.timestamp)
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.outcome().is_some()
+    }
+
+    /// The partition that the record was given.
+    pub fn partition(&self) -> i32 {
+        self.completion.partition
+    }
+}
+
+impl Future for SendFuture {
+    type Output = Result<RecordMetadata, Error>;
+
+    fn poll(self: Pin<&mut SendFuture>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        this.completion
+            .poll(this.index, this.timestamp, &mut this.slot, context.waker())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn placed(base_offset: i64) -> Result<Placed, Error> {
+        Ok(Placed {
+            base_offset,
+            log_append_time: None,
+        })
+    }
+
+    fn future(completion: &Arc<BatchCompletion>, index: u32) -> SendFuture {
+        SendFuture::new(Arc::clone(completion), index, 1_000 + i64::from(index))
+    }
+
+    fn metadata(offset: i64, timestamp: i64) -> Result<RecordMetadata, Error> {
+        Ok(RecordMetadata {
+            partition: 3,
+            offset,
+            timestamp,
+        })
+    }
+
+    #[test]
+    fn one_answer_decides_every_record() {
+        let completion = BatchCompletion::new(3);
+        completion.seal(10);
+        let (first, last) = (future(&completion, 0), future(&completion, 9));
+        assert!(!first.is_done());
+        completion.complete(0, 10, placed(500));
+        assert_eq!(first.wait(), metadata(500, 1_000));
+        assert_eq!(last.wait(), metadata(509, 1_009));
+    }
+
+    #[test]
+    fn acks_0_gives_no_offset_to_any_record() {
+        let completion = BatchCompletion::new(3);
+        completion.seal(2);
+        completion.complete(0, 2, placed(-1));
+        assert_eq!(future(&completion, 1).wait(), metadata(-1, 1_001));
+    }
+
+    #[test]
+    fn the_brokers_time_replaces_the_records() {
+        let completion = BatchCompletion::new(3);
+        completion.seal(1);
+        let result = Placed {
+            base_offset: 7,
+            log_append_time: Some(99),
+        };
+        completion.complete(0, 1, Ok(result));
+        assert_eq!(future(&completion, 0).wait(), metadata(7, 99));
+    }
+
+    #[test]
+    fn parts_of_a_split_batch_have_their_own_fates() {
+        let incomplete = Arc::new(Incomplete::default());
+        let completion = BatchCompletion::tracked(3, &incomplete);
+        completion.seal(10);
+        completion.complete(6, 4, Err(Error::Closed));
+        assert!(!future(&completion, 5).is_done());
+        assert_eq!(future(&completion, 6).wait(), Err(Error::Closed));
+        assert_eq!(incomplete.count(), 1);
+        completion.complete(0, 6, placed(20));
+        assert_eq!(future(&completion, 5).wait(), metadata(25, 1_005));
+        assert_eq!(incomplete.count(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "completed twice")]
+    fn deciding_twice_is_a_bug() {
+        let completion = BatchCompletion::new(3);
+        completion.seal(10);
+        completion.complete(0, 10, placed(1));
+        completion.complete(0, 10, placed(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "completed twice")]
+    fn deciding_a_part_twice_is_a_bug() {
+        let completion = BatchCompletion::new(3);
+        completion.seal(10);
+        completion.complete(0, 5, placed(1));
+        completion.complete(4, 6, placed(2));
+    }
+
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl std::task::Wake for Counter {
+        fn wake(self: Arc<Counter>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn polling_again_does_not_register_again() {
+        let completion = BatchCompletion::new(3);
+        completion.seal(2);
+        let counter = Arc::new(Counter::default());
+        let waker = Waker::from(Arc::clone(&counter));
+        let mut context = Context::from_waker(&waker);
+        let mut waiting = future(&completion, 1);
+        for _ in 0..100 {
+            assert!(Pin::new(&mut waiting).poll(&mut context).is_pending());
+        }
+        assert_eq!(completion.lock().waiting.len(), 1);
+        completion.complete(0, 2, placed(0));
+        assert_eq!(counter.0.load(Ordering::Relaxed), 1);
+        assert!(Pin::new(&mut waiting).poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn a_part_wakes_only_its_own() {
+        let completion = BatchCompletion::new(3);
+        completion.seal(2);
+        let counters = [Arc::new(Counter::default()), Arc::new(Counter::default())];
+        let mut futures = [future(&completion, 0), future(&completion, 1)];
+        for (future, counter) in futures.iter_mut().zip(&counters) {
+            let waker = Waker::from(Arc::clone(counter));
+            assert!(
+                Pin::new(future)
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+        }
+        completion.complete(1, 1, placed(0));
+        assert_eq!(counters[0].0.load(Ordering::Relaxed), 0);
+        assert_eq!(counters[1].0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_blocked_thread_gets_the_answer() {
+        let completion = BatchCompletion::new(3);
+        completion.seal(1);
+        let mut waiting = future(&completion, 0);
+        assert_eq!(waiting.wait_timeout(Duration::from_millis(1)), None);
+        let answering = Arc::clone(&completion);
+        let thread = std::thread::spawn(move || {
+            while answering.lock().waiting.is_empty() {
+                std::thread::yield_now();
+            }
+            answering.complete(0, 1, placed(5));
+        });
+        assert_eq!(waiting.wait(), metadata(5, 1_000));
+        thread.join().unwrap();
     }
 }

@@ -2,6 +2,8 @@
 
 pub mod record;
 pub mod completion;
+mod incomplete;
 pub mod batch;
 pub mod buffer_pool;
+pub mod callbacks;
 pub mod accumulator;

@@ -1,0 +1,397 @@
+//! What goes into the accumulator comes out: in order, once, and with all memory returned.
+
+use ottla_wire::primitives::Uuid;
+use ottla_wire::records::batch::{BatchHeader, MAGIC};
+use ottla_wire::records::compression::decompress;
+use ottla_wire::records::record::Records;
+
+use super::*;
+use crate::config::Config;
+use crate::metadata::snapshot::Partition;
+use crate::producer::completion::Placed;
+
+const NOW: Moment = Moment(1_000);
+
+fn config(settings: &[(&str, &str)]) -> Arc<ProducerConfig> {
+    let base = Config::new().set("bootstrap.servers", "localhost:9092");
+    let config = settings
+        .iter()
+        .fold(base, |config, (key, value)| config.set(*key, *value));
+    Arc::new(ProducerConfig::from_config(&config).unwrap())
+}
+
+fn accumulator(settings: &[(&str, &str)]) -> Accumulator {
+    Accumulator::new(config(settings), Arc::default())
+}
+
+fn topic(partitions: usize) -> Arc<Topic> {
+    Arc::new(Topic {
+        name: Arc::from("orders"),
+        id: Uuid::default(),
+        partitions: vec![
+            Partition {
+                leader: None,
+                leader_epoch: 0,
+                replicas: Vec::new(),
+                in_sync: Vec::new(),
+            };
+            partitions
+        ],
+        is_internal: false,
+    })
+}
+
+fn value(value: &[u8]) -> Record<'_> {
+    Record {
+        topic: "orders",
+        value: Some(value),
+        ..Record::default()
+    }
+}
+
+fn append(accumulator: &Accumulator, topic: &Arc<Topic>, partition: i32, bytes: &[u8]) -> Appended {
+    accumulator
+        .append(NOW, topic, partition, &value(bytes), 5_000, None)
+        .unwrap()
+}
+
+fn activated(accumulator: &Accumulator) -> Vec<Arc<PartitionQueue>> {
+    let mut queues = Vec::new();
+    accumulator.take_activated(&mut queues);
+    queues
+}
+
+/// The values of a batch's records, read as a broker would.
+pub(in crate::producer) fn values(batch: &SealedBatch) -> Vec<Vec<u8>> {
+    let header = BatchHeader {
+        base_offset: 0,
+        batch_length: 0,
+        leader_epoch: 0,
+        magic: MAGIC,
+        crc: 0,
+        attributes: 0,
+        last_offset_delta: batch.record_count as i32 - 1,
+        base_timestamp: batch.base_timestamp,
+        max_timestamp: batch.max_timestamp,
+        producer_id: 0,
+        producer_epoch: 0,
+        base_sequence: 0,
+        record_count: batch.record_count as i32,
+    };
+    let mut plain = Vec::new();
+    decompress(batch.codec, &batch.records, 1 << 26, &mut plain).unwrap();
+    let mut values = Vec::new();
+    for (index, record) in Records::new(&header, &plain).enumerate() {
+        let record = record.unwrap();
+        assert_eq!(record.offset, index as i64);
+        values.push(record.value.unwrap().to_vec());
+    }
+    values
+}
+
+fn acknowledge(batch: SealedBatch) {
+    let placed = Placed {
+        base_offset: 0,
+        log_append_time: None,
+    };
+    batch
+        .completion
+        .complete(batch.completion_first, batch.record_count, Ok(placed));
+}
+
+#[test]
+fn the_first_record_wakes_the_sender_and_the_next_does_not() {
+    let accumulator = accumulator(&[]);
+    let topic = topic(2);
+    let first = append(&accumulator, &topic, 1, b"a");
+    let second = append(&accumulator, &topic, 1, b"b");
+    assert!(first.sender_must_wake && !second.sender_must_wake);
+    assert_eq!((first.index, second.index, second.partition), (0, 1, 1));
+    let queues = activated(&accumulator);
+    assert_eq!(queues.len(), 1);
+    let queue = &queues[0];
+    assert_eq!(
+        queue.state(),
+        QueueState {
+            oldest_created_at: Some(NOW),
+            open_since: Some(NOW),
+            ..QueueState::default()
+        }
+    );
+    assert!(!queue.deactivate_if_empty());
+    assert!(queue.take(NOW, false).is_none());
+    let batch = queue.take(NOW, true).unwrap();
+    assert_eq!(values(&batch), [b"a", b"b"]);
+    assert_eq!(queue.state(), QueueState::default());
+    assert!(queue.deactivate_if_empty());
+    assert!(activated(&accumulator).is_empty());
+    append(&accumulator, &topic, 1, b"c");
+    assert_eq!(activated(&accumulator).len(), 1);
+    acknowledge(batch);
+}
+
+#[test]
+fn a_batch_takes_as_many_records_as_batch_size_allows() {
+    let accumulator = accumulator(&[("batch.size", "1000")]);
+    let topic = topic(1);
+    // 100 of value, 2 of its length, 5 for length 2, attributes, deltas; 1 + 1 for key and headers: 109 + 61 < 1000.
+    let closing = (0..20).position(|_| {
+        append(&accumulator, &topic, 0, &[7; 100]).index == 0 && accumulator.incomplete_batches() == 2
+    });
+    assert_eq!(closing, Some(8));
+    let queue = &activated(&accumulator)[0];
+    let state = queue.state();
+    assert_eq!(state.sealed_batches, 1);
+    let batch = queue.take(NOW, false).unwrap();
+    assert_eq!(batch.wire_bytes(), state.first_bytes);
+    assert!(batch.wire_bytes() <= 1000 && batch.wire_bytes() + 109 > 1000);
+}
+
+#[test]
+fn a_record_above_batch_size_is_alone_and_closed_at_once() {
+    let accumulator = accumulator(&[("batch.size", "1000")]);
+    let topic = topic(1);
+    append(&accumulator, &topic, 0, b"small");
+    let large = append(&accumulator, &topic, 0, &[1; 5_000]);
+    assert!(large.sender_must_wake);
+    append(&accumulator, &topic, 0, b"next");
+    let queue = &activated(&accumulator)[0];
+    let batches: Vec<_> = std::iter::from_fn(|| queue.take(NOW, true)).collect();
+    let sizes: Vec<_> = batches.iter().map(|batch| batch.record_count).collect();
+    assert_eq!(sizes, [1, 1, 1]);
+    assert_eq!(values(&batches[1])[0].len(), 5_000);
+    drop(batches);
+    assert_eq!(
+        accumulator.pool().available_bytes(),
+        accumulator.pool().total_bytes()
+    );
+}
+
+#[test]
+fn too_large_records_name_the_setting() {
+    let accumulator = accumulator(&[("max.request.size", "2000"), ("buffer.memory", "1000000")]);
+    let topic = topic(1);
+    let (error, _) = accumulator
+        .append(NOW, &topic, 0, &value(&[0; 2_000]), 0, None)
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::RecordTooLarge {
+                limit_bytes: 2_000,
+                setting: "max.request.size",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let (error, _) = self::accumulator(&[("buffer.memory", "100000")])
+        .append(NOW, &topic, 0, &value(&[0; 200_000]), 0, None)
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::RecordTooLarge {
+                setting: "buffer.memory",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_full_pool_refuses_and_hands_the_callback_back() {
+    let accumulator = accumulator(&[("batch.size", "1000"), ("buffer.memory", "2000")]);
+    let topic = topic(3);
+    append(&accumulator, &topic, 0, b"a");
+    append(&accumulator, &topic, 1, b"b");
+    let callback = Callback(Box::new(|_| ()));
+    let (error, callback) = accumulator
+        .append(NOW, &topic, 2, &value(b"c"), 0, Some(callback))
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::BufferExhausted {
+                wanted_bytes: 1_000,
+                buffer_bytes: 2_000,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(callback.is_some());
+    drop(activated(&accumulator)[0].take(NOW, true));
+    assert!(
+        accumulator
+            .append(NOW, &topic, 2, &value(b"c"), 0, callback)
+            .is_ok()
+    );
+}
+
+#[test]
+fn after_close_nothing_is_taken() {
+    let accumulator = accumulator(&[]);
+    accumulator.close();
+    let (error, _) = accumulator
+        .append(NOW, &topic(1), 0, &value(b"a"), 0, None)
+        .unwrap_err();
+    assert_eq!(error, Error::Closed);
+}
+
+#[test]
+fn a_retry_goes_back_before_what_was_opened_later() {
+    let accumulator = accumulator(&[("batch.size", "100")]);
+    let topic = topic(1);
+    for name in [b"0", b"1", b"2", b"3"] {
+        append(&accumulator, &topic, 0, name);
+        accumulator.seal_all(NOW);
+    }
+    let queue = Arc::clone(&activated(&accumulator)[0]);
+    let first = queue.take(NOW, false).unwrap();
+    let second = queue.take(NOW, false).unwrap();
+    let third = queue.take(NOW, false).unwrap();
+    queue.put_back(third);
+    queue.put_back(first);
+    queue.put_back(second);
+    let order: Vec<_> = std::iter::from_fn(|| queue.take(NOW, false)).collect();
+    let order: Vec<_> = order.iter().flat_map(values).collect();
+    assert_eq!(order, [b"0", b"1", b"2", b"3"]);
+    assert!(queue.deactivate_if_empty());
+}
+
+#[test]
+fn a_retry_activates_a_queue_that_had_become_empty() {
+    let accumulator = accumulator(&[]);
+    append(&accumulator, &topic(1), 0, b"a");
+    let queue = Arc::clone(&activated(&accumulator)[0]);
+    let batch = queue.take(NOW, true).unwrap();
+    assert!(queue.deactivate_if_empty());
+    queue.put_back(batch);
+    assert_eq!(activated(&accumulator).len(), 1);
+}
+
+#[test]
+fn what_is_too_old_comes_out_even_if_open() {
+    for codec in ["none", "lz4"] {
+        let accumulator = accumulator(&[("compression.type", codec)]);
+        let topic = topic(1);
+        append(&accumulator, &topic, 0, b"old");
+        accumulator.seal_all(NOW);
+        accumulator
+            .append(Moment(2_000), &topic, 0, &value(b"open"), 0, None)
+            .unwrap();
+        let queue = &activated(&accumulator)[0];
+        assert!(queue.take_expired(Moment(999)).is_empty());
+        let expired = queue.take_expired(Moment(1_999));
+        assert_eq!(expired.iter().flat_map(values).collect::<Vec<_>>(), [b"old"]);
+        let expired = queue.take_expired(Moment(2_000));
+        assert_eq!(expired.iter().flat_map(values).collect::<Vec<_>>(), [b"open"]);
+        assert!(queue.deactivate_if_empty());
+    }
+}
+
+#[test]
+fn compressed_batches_hold_more_once_the_ratio_is_learned() {
+    let accumulator = accumulator(&[("compression.type", "lz4"), ("batch.size", "4096")]);
+    let topic = topic(1);
+    let mut counts = Vec::new();
+    let mut queues = Vec::new();
+    for _ in 0..60_000 {
+        append(&accumulator, &topic, 0, &[b'x'; 100]);
+        accumulator.take_activated(&mut queues);
+        while let Some(batch) = queues
+            .first()
+            .and_then(|queue: &Arc<PartitionQueue>| queue.take(NOW, false))
+        {
+            assert!(batch.wire_bytes() <= 4_096);
+            assert!(batch.uncompressed_bytes <= 16 * 4_096);
+            counts.push(batch.record_count);
+        }
+    }
+    assert_eq!(counts[0], 35, "the first estimate is that nothing can be gained");
+    let last = *counts.last().unwrap();
+    assert!(last > 500, "{last}");
+    drop(queues[0].take(NOW, true));
+    assert_eq!(
+        accumulator.pool().available_bytes(),
+        accumulator.pool().total_bytes()
+    );
+}
+
+/// Threads append numbered records to shared partitions while one takes batches out, with little memory.
+fn race(settings: &[(&str, &str)], partitions: i32) {
+    const THREADS: u32 = 4;
+    const RECORDS: u32 = 4_000;
+    let accumulator = accumulator(settings);
+    let topic = topic(partitions as usize);
+    let mut seen = vec![vec![0u32; THREADS as usize]; partitions as usize];
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (accumulator, topic) = (&accumulator, &topic);
+            scope.spawn(move || {
+                for number in 0..RECORDS {
+                    let partition = (number % partitions as u32) as i32;
+                    let mut bytes = [0; 100];
+                    bytes[..4].copy_from_slice(&thread.to_be_bytes());
+                    bytes[4..8].copy_from_slice(&(number / partitions as u32 + 1).to_be_bytes());
+                    while let Err((error, _)) =
+                        accumulator.append(NOW, topic, partition, &value(&bytes), 0, None)
+                    {
+                        assert!(matches!(error, Error::BufferExhausted { .. }), "{error}");
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        let mut total = 0;
+        let mut queues = Vec::new();
+        while total < THREADS * RECORDS {
+            accumulator.take_activated(&mut queues);
+            for queue in &queues {
+                while let Some(batch) = queue.take(NOW, true) {
+                    total += batch.record_count;
+                    for bytes in values(&batch) {
+                        let thread = u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize;
+                        let number = u32::from_be_bytes(bytes[4..8].try_into().unwrap());
+                        let last = &mut seen[queue.partition as usize][thread];
+                        assert_eq!(number, *last + 1, "thread {thread}");
+                        *last = number;
+                    }
+                    acknowledge(batch);
+                }
+            }
+            queues.retain(|queue| !queue.deactivate_if_empty());
+        }
+    });
+    let per_partition = RECORDS / partitions as u32;
+    assert!(seen.iter().flatten().all(|last| *last == per_partition));
+    assert_eq!(accumulator.incomplete_batches(), 0);
+    assert_eq!(
+        accumulator.pool().available_bytes(),
+        accumulator.pool().total_bytes()
+    );
+}
+
+#[test]
+fn threads_keep_their_order_in_one_partition() {
+    race(&[("batch.size", "2000"), ("buffer.memory", "10000")], 1);
+}
+
+#[test]
+fn threads_keep_their_order_in_many_partitions() {
+    race(&[("batch.size", "2000"), ("buffer.memory", "20000")], 8);
+}
+
+#[test]
+fn threads_keep_their_order_while_batches_are_compressed() {
+    race(
+        &[
+            ("batch.size", "2000"),
+            ("buffer.memory", "40000"),
+            ("compression.type", "zstd"),
+        ],
+        2,
+    );
+}

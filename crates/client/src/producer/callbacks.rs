@@ -1,0 +1,204 @@
+//! Callbacks run on a thread of their own: one that sleeps delays the callbacks behind it and nothing else.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::thread::{self, ThreadId};
+
+use super::completion::Placed;
+use super::record::Callback;
+use crate::error::Error;
+use crate::metrics::ProducerMetrics;
+use crate::time::Clock;
+
+/// A record's callback, in its batch.
+#[derive(Debug)]
+pub struct RecordCallback {
+    /// Which record of the batch's `completion`; ascending.
+    pub index: u32,
+    pub timestamp: i64,
+    pub callback: Callback,
+}
+
+/// Callbacks of a batch that is decided.
+#[derive(Debug)]
+pub struct Finished {
+    pub partition: i32,
+    /// The record that `result`'s base offset belongs to.
+    pub first: u32,
+    pub callbacks: Vec<RecordCallback>,
+    pub result: Result<Placed, Error>,
+}
+
+/// Batches whose callbacks have not run; in the order in which the broker answered, so in order per partition.
+///
+/// The sender only ever appends. The backlog is bounded where records come in: see `is_over_limit`.
+#[derive(Debug)]
+pub struct CallbackQueue {
+    state: Mutex<State>,
+    arrived: Condvar,
+    /// Callbacks handed over and not yet run.
+    backlog: AtomicUsize,
+    panicked: AtomicUsize,
+    metrics: Arc<ProducerMetrics>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    finished: VecDeque<Finished>,
+    pushed_batches: u64,
+    done_batches: u64,
+    is_closed: bool,
+    /// Who waits until so many batches are done.
+    waiting: Vec<(u64, Waker)>,
+    thread: Option<ThreadId>,
+}
+
+/// So many callbacks may wait to be run before `send_with` waits too: at some 64 bytes each, 8 MiB. They are not counted in
+/// `buffer.memory`, which counts records: theirs are acknowledged.
+pub const BACKLOG_MAX: usize = 1 << 17;
+
+impl CallbackQueue {
+    pub fn new(metrics: Arc<ProducerMetrics>, clock: Arc<dyn Clock>) -> CallbackQueue {
+        CallbackQueue {
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+            backlog: AtomicUsize::new(0),
+            panicked: AtomicUsize::new(0),
+            metrics,
+            clock,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands callbacks over; never waits for one to run.
+    pub fn push(&self, finished: Finished) {
+        self.backlog
+            .fetch_add(finished.callbacks.len(), Ordering::Relaxed);
+        let mut state = self.lock();
+        state.finished.push_back(finished);
+        state.pushed_batches += 1;
+        let is_first = state.finished.len() == 1;
+        drop(state);
+        if is_first {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Runs what has arrived, on this thread; false when there was nothing. For those without a callback thread.
+    pub fn run_arrived(&self) -> bool {
+        let Some(finished) = self.lock().finished.pop_front() else {
+            return false;
+        };
+        self.run(finished);
+        true
+    }
+
+    fn run(&self, finished: Finished) {
+        let mut before = self.clock.moment();
+        for entry in finished.callbacks {
+            let outcome = match &finished.result {
+                Ok(placed) => {
+                    let place = entry.index - finished.first;
+                    Ok(placed.record(finished.partition, place, entry.timestamp))
+                }
+                Err(error) => Err(error.clone()),
+            };
+            if catch_unwind(AssertUnwindSafe(|| (entry.callback.0)(outcome))).is_err() {
+                self.panicked.fetch_add(1, Ordering::Relaxed);
+            }
+            let after = self.clock.moment();
+            self.metrics.callback_ran(after.nanos_since(before));
+            before = after;
+            self.backlog.fetch_sub(1, Ordering::Relaxed);
+        }
+        let mut woken = Vec::new();
+        let mut state = self.lock();
+        state.done_batches += 1;
+        let done_batches = state.done_batches;
+        state.waiting.retain(|(until, waker)| {
+            let is_waiting = *until > done_batches;
+            if !is_waiting {
+                woken.push(waker.clone());
+            }
+            is_waiting
+        });
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// More callbacks wait than the bound allows.
+    pub fn is_over_limit(&self) -> bool {
+        self.backlog.load(Ordering::Relaxed) > BACKLOG_MAX
+    }
+
+    /// Callbacks handed over and not yet run.
+    pub fn backlog(&self) -> usize {
+        self.backlog.load(Ordering::Relaxed)
+    }
+
+    /// Callbacks that panicked. The panic went no further.
+    pub fn panicked(&self) -> usize {
+        self.panicked.load(Ordering::Relaxed)
+    }
+
+    /// The calling thread is the one that runs callbacks: what waits for callbacks must not be called on it.
+    pub(super) fn is_own_thread(&self) -> bool {
+        self.lock().thread == Some(thread::current().id())
+    }
+
+    /// Ends when the callbacks of all batches that are decided now have run.
+    pub(super) fn all_run(self: &Arc<CallbackQueue>) -> impl Future<Output = ()> + Send + use<> {
+        let queue = Arc::clone(self);
+        let until = queue.lock().pushed_batches;
+        std::future::poll_fn(move |context| {
+            let mut state = queue.lock();
+            if state.done_batches >= until {
+                return std::task::Poll::Ready(());
+            }
+            let waker = context.waker();
+            let is_known =
+                |(known_until, known): &(u64, Waker)| *known_until == until && known.will_wake(waker);
+            if !state.waiting.iter().any(is_known) {
+                state.waiting.push((until, waker.clone()));
+            }
+            std::task::Poll::Pending
+        })
+    }
+
+    /// Starts the callback thread; it ends after `close`, when everything that arrived has run.
+    pub(super) fn start(self: &Arc<CallbackQueue>, name: &str) -> std::io::Result<thread::JoinHandle<()>> {
+        let queue = Arc::clone(self);
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            queue.lock().thread = Some(thread::current().id());
+            while let Some(finished) = queue.next() {
+                queue.run(finished);
+            }
+        })
+    }
+
+    fn next(&self) -> Option<Finished> {
+        let mut state = self.lock();
+        loop {
+            if let Some(finished) = state.finished.pop_front() {
+                return Some(finished);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Nothing more will arrive.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.arrived.notify_all();
+    }
+}
