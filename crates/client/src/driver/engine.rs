@@ -237,10 +237,12 @@ impl Engine {
             Err(end) => return self.end(id, end),
         }
         if has_frames
-            && now.ms_since(link.round_trip_at) >= ROUND_TRIP_EVERY_MS
+            && link
+                .round_trip_at
+                .is_none_or(|at| now.ms_since(at) >= ROUND_TRIP_EVERY_MS)
             && let Stage::Open(transport) = &mut link.stage
         {
-            link.round_trip_at = now;
+            link.round_trip_at = Some(now);
             if let Some(nanos) = socket::round_trip_nanos(transport.stream()) {
                 self.news.push_back(Event::RoundTrip {
                     connection: id,

@@ -46,7 +46,8 @@ pub enum Stage {
 pub struct Link {
     pub address: Address,
     pub stage: Stage,
-    pub round_trip_at: Moment,
+    /// When the round trip was looked up last.
+    pub round_trip_at: Option<Moment>,
     receiver: Receiver,
     unsent: VecDeque<Bytes>,
 }
@@ -108,7 +109,7 @@ impl Link {
         Link {
             address,
             stage: Stage::Resolving,
-            round_trip_at: Moment(0),
+            round_trip_at: None,
             receiver: Receiver::default(),
             unsent: VecDeque::new(),
         }

@@ -17,7 +17,7 @@ use crate::config::ClientConfig;
 use crate::metadata::snapshot::NodeId;
 use crate::metadata::{Interest, MetadataCell};
 use crate::network::cluster::{Cluster, Readiness, Reply, Request};
-use crate::network::io::{Action, Address, Event};
+use crate::network::io::{Action, Address, ConnectionId, Event, Frame};
 use crate::network::testing::client_config;
 use crate::time::{Moment, Timestamp};
 
@@ -311,4 +311,148 @@ fn a_sleeping_driver_is_woken_and_a_finished_one_ends() {
     flag.store(true, std::sync::atomic::Ordering::SeqCst);
     waker.wake();
     join(driver);
+}
+
+/// Connects once, sends these bytes and reports every event until `Closed` or `enough` events came.
+struct Dialer {
+    address: Option<Address>,
+    hello: Option<Bytes>,
+    events: usize,
+    enough: usize,
+    report: Sender<Event>,
+}
+
+impl Machine for Dialer {
+    fn handle(&mut self, _now: Moment, event: Event) {
+        self.events += 1;
+        if matches!(event, Event::Closed { .. }) {
+            self.events = self.enough;
+        }
+        self.report.send(event).unwrap();
+    }
+
+    fn turn(&mut self, _now: Moment, _wall: Timestamp, actions: &mut Vec<Action>) {
+        let connection = ConnectionId(5);
+        if let Some(address) = self.address.take() {
+            actions.push(Action::Connect { connection, address });
+        }
+        if self.events > 0
+            && let Some(hello) = self.hello.take()
+        {
+            let frame = Frame { parts: vec![hello] };
+            actions.push(Action::Send { connection, frame });
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Moment> {
+        None
+    }
+
+    fn is_finished(&self) -> bool {
+        self.events >= self.enough
+    }
+}
+
+fn dial(host: &str, port: u16, hello: Option<&'static [u8]>, enough: usize) -> Vec<Event> {
+    let address = Address {
+        host: host.into(),
+        port,
+    };
+    let (report, reports) = channel();
+    let dialer = Dialer {
+        address: Some(address.clone()),
+        hello: hello.map(Bytes::from_static),
+        events: 0,
+        enough,
+        report,
+    };
+    let setup = DriverSetup::new(&Arc::new(client_config(address)), &Arc::default()).unwrap();
+    join(setup.start("dialer", Box::new(dialer)).unwrap());
+    reports.iter().collect()
+}
+
+#[test]
+fn a_host_without_an_address_is_named() {
+    // RFC 6761: names under `invalid` never exist.
+    let events = dial("nobody.invalid", 9, None, 1);
+    let [Event::Closed { reason, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert!(
+        reason
+            .to_string()
+            .starts_with("host nobody.invalid cannot be resolved: "),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_port_where_nobody_listens_is_refused() {
+    // Bound and never listened on: nobody else gets it meanwhile.
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::STREAM,
+        None,
+    )
+    .unwrap();
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    rustix::net::bind(&socket, &any).unwrap();
+    let bound = std::net::SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+    let events = dial("127.0.0.1", bound.port(), None, 1);
+    let [Event::Closed { reason, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert!(matches!(reason, Error::Disconnected { .. }), "{reason}");
+    assert!(reason.to_string().contains("refused"), "{reason}");
+}
+
+#[test]
+fn every_address_of_a_host_is_tried() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Where localhost is ::1, too, nobody listens there.
+    let events = dial("localhost", listener.local_addr().unwrap().port(), None, 1);
+    assert!(matches!(events[..], [Event::Connected { .. }]), "{events:?}");
+}
+
+#[test]
+fn a_broker_that_closes_at_once_is_noticed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let closer = thread::spawn(move || drop(listener.accept().unwrap()));
+    let events = dial("127.0.0.1", port, None, 3);
+    assert!(matches!(events[1], Event::Closed { .. }), "{events:?}");
+    closer.join().unwrap();
+}
+
+#[test]
+fn a_used_connection_tells_its_round_trip() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let echo = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = [0; 6];
+        stream.read_exact(&mut bytes).unwrap();
+        stream.write_all(&bytes).unwrap();
+        // Held open until the client leaves.
+        let _ = stream.read(&mut bytes);
+    });
+    let enough = if cfg!(target_os = "linux") { 3 } else { 2 };
+    let events = dial("127.0.0.1", port, Some(b"\0\0\0\x02hi"), enough);
+    assert!(
+        matches!(&events[1], Event::Received { frame, .. } if frame == "hi"),
+        "{events:?}"
+    );
+    if cfg!(target_os = "linux") {
+        assert!(
+            matches!(
+                events[2],
+                Event::RoundTrip {
+                    nanos: 1000..1_000_000_000,
+                    ..
+                }
+            ),
+            "{events:?}"
+        );
+    }
+    echo.join().unwrap();
 }

@@ -422,3 +422,147 @@ impl fmt::Debug for MetadataCell {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::snapshot::Partition;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake as TaskWake;
+    use std::thread;
+
+    fn snapshot(cell: &MetadataCell, topics: &[(&str, usize)]) -> Snapshot {
+        let topic = |name: &str, partitions| {
+            Arc::new(Topic {
+                name: name.into(),
+                partitions: vec![Partition::default(); partitions],
+                ..Topic::default()
+            })
+        };
+        Snapshot {
+            version: cell.load().version + 1,
+            topics: topics
+                .iter()
+                .map(|(name, partitions)| (Arc::from(*name), topic(name, *partitions)))
+                .collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    #[derive(Debug, Default)]
+    struct Calls(AtomicUsize);
+
+    impl Wake for Calls {
+        fn wake(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl TaskWake for Calls {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Until a thread waits for the topic.
+    fn wanted(cell: &MetadataCell, topic: &str) {
+        while !cell.is_wanted(topic) {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_topic_is_published() {
+        let cell = MetadataCell::new(Interest::Named);
+        let machine = Arc::new(Calls::default());
+        cell.attach(Arc::clone(&machine) as _);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| cell.wait_for_topic("t", u64::from(u32::MAX)));
+            wanted(&cell, "t");
+            // News of something else is no reason to stop, but to ask again.
+            cell.publish(snapshot(&cell, &[("other", 1)]));
+            cell.publish(snapshot(&cell, &[("t", 3)]));
+            let topic = waiter.join().unwrap().unwrap();
+            assert_eq!((&*topic.name, topic.partitions.len()), ("t", 3));
+            assert!(topic.usage.take());
+        });
+        assert!(machine.0.load(Ordering::SeqCst) >= 1);
+    }
+
+    #[test]
+    fn a_wait_for_a_partition_goes_on_until_it_is_there() {
+        let cell = MetadataCell::new(Interest::Named);
+        cell.publish(snapshot(&cell, &[("t", 2)]));
+        assert!(cell.wait_for_partition("t", 1, 0).is_ok());
+        let error = cell.wait_for_partition("t", 2, 1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "partition 2 of topic t with partition count 2 is not present in metadata after 1 ms"
+        );
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| cell.wait_for_partition("t", 2, u64::from(u32::MAX)));
+            wanted(&cell, "t");
+            cell.publish(snapshot(&cell, &[("t", 3)]));
+            assert_eq!(waiter.join().unwrap().unwrap().partitions.len(), 3);
+        });
+    }
+
+    #[test]
+    fn closing_ends_every_wait() {
+        let cell = MetadataCell::new(Interest::Named);
+        let task = Arc::new(Calls::default());
+        assert!(cell.poll_topic("t", &Waker::from(Arc::clone(&task))).is_none());
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| cell.wait_for_topic("u", u64::from(u32::MAX)));
+            wanted(&cell, "u");
+            cell.close();
+            assert_eq!(waiter.join().unwrap().unwrap_err(), Error::Closed);
+        });
+        assert_eq!(task.0.load(Ordering::SeqCst), 1);
+        assert_eq!(cell.wait_for_topic("t", 1000).unwrap_err(), Error::Closed);
+    }
+
+    #[test]
+    fn a_task_is_called_once_for_the_next_news() {
+        let cell = MetadataCell::new(Interest::Named);
+        let task = Arc::new(Calls::default());
+        let waker = Waker::from(Arc::clone(&task));
+        assert!(cell.poll_topic("t", &waker).is_none());
+        assert!(cell.poll_topic("t", &waker).is_none());
+        cell.publish(snapshot(&cell, &[("t", 1)]));
+        assert_eq!(task.0.load(Ordering::SeqCst), 1);
+        assert!(cell.poll_topic("t", &waker).unwrap().is_ok());
+    }
+
+    #[test]
+    fn rights_that_were_missing_may_have_been_granted_since() {
+        let cell = MetadataCell::new(Interest::Named);
+        let refused = |code| {
+            let mut refusing = snapshot(&cell, &[]);
+            refusing.refused.insert("t".into(), Error::broker(code, "t"));
+            refusing
+        };
+        cell.publish(refused(ErrorCode::TopicAuthorizationFailed));
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| cell.wait_for_topic("t", u64::from(u32::MAX)));
+            wanted(&cell, "t");
+            cell.publish(snapshot(&cell, &[("t", 1)]));
+            assert!(waiter.join().unwrap().is_ok());
+        });
+        // A bad name stays one.
+        cell.publish(refused(ErrorCode::InvalidTopicException));
+        assert!(cell.wait_for_topic("t", u64::from(u32::MAX)).is_err());
+    }
+
+    #[test]
+    fn a_consumers_topics_do_not_age_and_are_forgotten_when_it_says_so() {
+        let cell = MetadataCell::new(Interest::Named);
+        assert!(cell.want_only(["a", "b"]));
+        assert!(!cell.want_only(["b"]));
+        cell.want(["c"]);
+        let late = Moment(0).after_ms(1_000_000);
+        assert_eq!(cell.wanted_topics(late, 1000), ["b".into(), "c".into()]);
+        let later = late.after_ms(1000);
+        assert_eq!(cell.wanted_topics(later, 1000), ["b".into()]);
+    }
+}
