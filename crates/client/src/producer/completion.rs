@@ -120,7 +120,7 @@ impl BatchCompletion {
     }
 
     /// What became of a record, if that is known.
-    pub(super) fn outcome(&self, index: u32, timestamp: i64) -> Option<Result<RecordMetadata, Error>> {
+    pub fn outcome(&self, index: u32, timestamp: i64) -> Option<Result<RecordMetadata, Error>> {
         if let Some(result) = self.whole.get() {
             return Some(self.of_record(result, index, timestamp));
         }

@@ -1,0 +1,447 @@
+//! What comes back: batches are completed, failed, split, or put back for another attempt.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::init_producer_id::InitProducerIdResponse;
+use ottla_wire::messages::produce::{NodeEndpoint, PartitionProduceResponse, ProduceResponse};
+use ottla_wire::primitives::Reader;
+use ottla_wire::produce::uses_topic_ids;
+
+use super::batch::SealedBatch;
+use super::callbacks::Finished;
+use super::completion::Placed;
+use super::lane::{LeaderHint, Sent};
+use super::response::{self, Certainty, Verdict, verdict};
+use super::sender::{Passenger, ProducerMachine, Ticket};
+use super::sequence::{Identity, ProducerId};
+use crate::error::Error;
+use crate::metadata::snapshot::NodeId;
+use crate::network::cluster::Reply;
+use crate::network::io::{Action, Address};
+use crate::time::Moment;
+
+/// KIP-219: from this version on the broker answers at once and trusts the client to wait.
+const CLIENT_THROTTLES_SINCE: i16 = 6;
+
+/// Where an answer came from.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    node: NodeId,
+    version: i16,
+    latency_nanos: u64,
+}
+
+impl ProducerMachine {
+    pub(super) fn answered(&mut self, now: Moment, reply: Reply<Ticket>, actions: &mut Vec<Action>) {
+        let source = Source {
+            node: reply.node,
+            version: reply.api_version,
+            latency_nanos: reply.latency_nanos,
+        };
+        match reply.ticket {
+            Ticket::Produce(passengers) => {
+                self.produce_answered(now, source, passengers, reply.result, actions);
+            }
+            Ticket::InitProducerId => self.identified(now, source, reply.result),
+        }
+    }
+
+    fn identified(&mut self, now: Moment, source: Source, result: Result<Bytes, Error>) {
+        let attempts = match self.identity {
+            Identity::Asked { attempts } => attempts + 1,
+            _ => return,
+        };
+        let error = match result.and_then(|body| self.decode_identity(now, source, &body)) {
+            Ok(producer) => {
+                self.identity = Identity::Known(producer);
+                return;
+            }
+            Err(error) => error,
+        };
+        let not_before = self.retry_at(now, attempts);
+        self.identity = Identity::Wanted { attempts, not_before };
+        self.due_at(not_before);
+        match error {
+            // The rights may be granted later, so the producer stays usable; what waits must not.
+            Error::Broker {
+                code: ErrorCode::ClusterAuthorizationFailed | ErrorCode::TransactionalIdAuthorizationFailed,
+                ..
+            } => self.fail_all(&error),
+            // A connection or its authentication that failed concerns one node; another may answer.
+            Error::Disconnected { .. }
+            | Error::Malformed { .. }
+            | Error::Authentication { .. }
+            | Error::Tls { .. } => {}
+            error if error.is_retriable() => {}
+            error => self.fail_for_good(error),
+        }
+    }
+
+    fn decode_identity(&mut self, now: Moment, source: Source, body: &Bytes) -> Result<ProducerId, Error> {
+        let malformed = |reason: String| malformed(source.node, format!("InitProducerId: {reason}"));
+        let mut reader = Reader::new(body);
+        let answer = InitProducerIdResponse::decode(&mut reader, source.version)
+            .map_err(|error| malformed(error.to_string()))?;
+        self.throttled(now, source.node, answer.throttle_time_ms);
+        if let Some(error) = Error::from_code(answer.error_code, || "producer id".into()) {
+            return Err(error);
+        }
+        if answer.producer_id < 0 || answer.producer_epoch < 0 {
+            return Err(malformed(format!(
+                "producer id {} and epoch {}",
+                answer.producer_id, answer.producer_epoch
+            )));
+        }
+        Ok(ProducerId {
+            id: answer.producer_id,
+            epoch: answer.producer_epoch,
+        })
+    }
+
+    fn throttled(&mut self, now: Moment, node: NodeId, throttle_ms: i32) {
+        if let Ok(throttle_ms @ 1..) = u64::try_from(throttle_ms) {
+            self.cluster.throttle(now, node, throttle_ms);
+        }
+    }
+
+    fn produce_answered(
+        &mut self,
+        now: Moment,
+        source: Source,
+        passengers: Vec<Passenger>,
+        result: Result<Bytes, Error>,
+        actions: &mut Vec<Action>,
+    ) {
+        match result {
+            Err(error) => self.answer_lost(now, &passengers, &error),
+            Ok(_) if self.config.acks == crate::config::Acks::None => {
+                for passenger in &passengers {
+                    self.appended(passenger, -1, -1);
+                }
+            }
+            Ok(body) => match ProduceResponse::decode(&mut Reader::new(&body), source.version) {
+                Ok(answer) => self.read_answer(now, source, &passengers, &answer),
+                Err(error) => {
+                    // Whatever follows on this connection cannot be trusted either.
+                    let error = malformed(source.node, format!("Produce: {error}"));
+                    self.answer_lost(now, &passengers, &error);
+                    self.disconnect(now, source.node, actions);
+                }
+            },
+        }
+        self.note_answered(source.node, passengers);
+    }
+
+    /// Nobody knows what became of these batches.
+    fn answer_lost(&mut self, now: Moment, passengers: &[Passenger], error: &Error) {
+        for passenger in passengers {
+            let Some(sent) = self.lanes[passenger.lane].take_answered(passenger.place) else {
+                continue;
+            };
+            match error {
+                // The connection speaks no version that could carry it, so it was not sent.
+                Error::UnsupportedVersion { .. } => self.give_up(passenger.lane, sent, error.clone()),
+                _ => self.retry(
+                    now,
+                    passenger.lane,
+                    sent,
+                    error.clone(),
+                    Certainty::MaybeAppended,
+                    None,
+                ),
+            }
+        }
+        self.cluster.request_metadata();
+    }
+
+    fn read_answer(
+        &mut self,
+        now: Moment,
+        source: Source,
+        passengers: &[Passenger],
+        answer: &ProduceResponse<'_>,
+    ) {
+        let Source { node, version, .. } = source;
+        let throttle_ms = answer.throttle_time_ms.max(0);
+        self.metrics
+            .produce_answered(node.0, source.latency_nanos, throttle_ms.unsigned_abs());
+        if version >= CLIENT_THROTTLES_SINCE {
+            self.throttled(now, node, throttle_ms);
+        }
+        let mut is_decided = vec![false; passengers.len()];
+        // Brokers answer in the order of the request, so the next passenger is nearly always the right one.
+        let mut expected = 0;
+        for topic in &answer.responses {
+            for partition in &topic.partition_responses {
+                let is_meant = |at: &usize| {
+                    let passenger = &passengers[*at];
+                    let queue = &self.lanes[passenger.lane].queue;
+                    let is_topic = match uses_topic_ids(version) {
+                        true => passenger.topic_id == topic.topic_id,
+                        false => *queue.topic == *topic.name,
+                    };
+                    !is_decided[*at] && queue.partition == partition.index && is_topic
+                };
+                let found = (expected..passengers.len())
+                    .chain(0..expected.min(passengers.len()))
+                    .find(is_meant);
+                // A partition that was not asked about tells nothing.
+                let Some(at) = found else { continue };
+                is_decided[at] = true;
+                expected = at + 1;
+                self.decide(now, &passengers[at], partition, &answer.node_endpoints);
+            }
+        }
+        for (passenger, is_decided) in passengers.iter().zip(is_decided) {
+            if !is_decided {
+                let queue = &self.lanes[passenger.lane].queue;
+                let reason = format!("Produce: no word of {}-{}", queue.topic, queue.partition);
+                self.answer_lost(now, &[*passenger], &malformed(node, reason));
+            }
+        }
+    }
+
+    fn decide(
+        &mut self,
+        now: Moment,
+        passenger: &Passenger,
+        answer: &PartitionProduceResponse<'_>,
+        endpoints: &[NodeEndpoint<'_>],
+    ) {
+        let code = answer.error_code;
+        let verdict = verdict(code);
+        if verdict == Verdict::Appended {
+            return self.appended(passenger, answer.base_offset, answer.log_append_time_ms);
+        }
+        let lane = passenger.lane;
+        let leader = self.learn_leader(lane, answer, endpoints);
+        if response::is_metadata_outdated(code) {
+            self.cluster.request_metadata();
+        }
+        let Some(sent) = self.lanes[lane].take_answered(passenger.place) else {
+            // It was given up at its delivery timeout.
+            return;
+        };
+        let error = self.error(lane, &sent, answer);
+        if response::is_fatal(code) {
+            self.give_up(lane, sent, error.clone());
+            return self.fail_for_good(error);
+        }
+        match verdict {
+            Verdict::Appended => {}
+            Verdict::Retry(certainty) => self.retry(now, lane, sent, error, certainty, leader),
+            Verdict::Gap => self.gap(now, lane, sent, error),
+            Verdict::TooLarge => self.give_up(lane, sent, error),
+            Verdict::Fail(_) if answer.record_errors.is_empty() => self.give_up(lane, sent, error),
+            Verdict::Fail(_) => self.give_up_by_record(lane, sent, answer, &error),
+        }
+    }
+
+    /// KIP-951: the answer may say who leads now. `Some` when that is news.
+    fn learn_leader(
+        &mut self,
+        lane: usize,
+        answer: &PartitionProduceResponse<'_>,
+        endpoints: &[NodeEndpoint<'_>],
+    ) -> Option<LeaderHint> {
+        let named = &answer.current_leader;
+        if named.leader_id < 0 || named.leader_epoch < 0 {
+            return None;
+        }
+        let hint = LeaderHint {
+            node: NodeId(named.leader_id),
+            epoch: named.leader_epoch,
+        };
+        let snapshot = self.cluster.snapshot();
+        if !snapshot.nodes.contains_key(&hint.node) {
+            let endpoint = endpoints
+                .iter()
+                .find(|endpoint| endpoint.node_id == hint.node.0)?;
+            let port = u16::try_from(endpoint.port).ok()?;
+            let host: Arc<str> = endpoint.host.into();
+            self.cluster.add_node(hint.node, Address { host, port });
+        }
+        self.lanes[lane].learn_leader(hint, &snapshot).then_some(hint)
+    }
+
+    fn appended(&mut self, passenger: &Passenger, base_offset: i64, log_append_time: i64) {
+        let lane = &mut self.lanes[passenger.lane];
+        let Some(sent) = lane.take_answered(passenger.place) else {
+            return;
+        };
+        if let Some(sequence) = sent.batch.sending.sequence {
+            lane.sequences.acknowledge(sequence);
+        }
+        let placed = Placed {
+            base_offset,
+            log_append_time: (log_append_time >= 0).then_some(log_append_time),
+        };
+        sent.batch.finish(Ok(placed), &self.callbacks);
+    }
+
+    /// Puts the batch back for another attempt, if it may have one.
+    fn retry(
+        &mut self,
+        now: Moment,
+        lane: usize,
+        mut sent: Sent,
+        error: Error,
+        certainty: Certainty,
+        new_leader: Option<LeaderHint>,
+    ) {
+        sent.maybe_appended |= certainty == Certainty::MaybeAppended;
+        let attempts = sent.batch.sending.attempts;
+        let retries_done = attempts.saturating_sub(1);
+        let is_over = sent.batch.created_at.after_ms(self.config.delivery_timeout_ms) <= now;
+        if retries_done >= self.config.retries || is_over {
+            return self.give_up(lane, sent, error);
+        }
+        // With the new leader's name in hand there is nothing to wait for (KIP-951).
+        sent.batch.sending.retry_not_before = match new_leader {
+            Some(_) => None,
+            None => Some(self.retry_at(now, attempts)),
+        };
+        sent.last_error = Some(error);
+        self.metrics
+            .records_retried(&sent.batch.topic, sent.batch.record_count);
+        self.lanes[lane].put_back(sent);
+    }
+
+    /// The broker misses something before this batch. Usually a batch before it failed and is on its way again; else it is
+    /// lost, and numbers start anew (KIP-360).
+    fn gap(&mut self, now: Moment, lane: usize, mut sent: Sent, error: Error) {
+        let Some(sequence) = sent.batch.sending.sequence else {
+            return self.give_up(lane, sent, error);
+        };
+        sent.maybe_appended = false;
+        if self.lanes[lane].is_first_undecided(sent.place) {
+            self.lanes[lane].sequences.mark_unresolved(sequence);
+        }
+        self.retry(now, lane, sent, error, Certainty::NotAppended, None);
+    }
+
+    /// The batch fails. What it was numbered stays open until the broker has decided on a later one.
+    fn give_up(&mut self, lane: usize, sent: Sent, error: Error) {
+        if let Some(sequence) = sent.batch.sending.sequence {
+            self.lanes[lane].sequences.mark_unresolved(sequence);
+        }
+        self.fail(sent.batch, error);
+    }
+
+    /// KIP-467: the broker named the records it objects to; the others only share a batch with them.
+    fn give_up_by_record(
+        &mut self,
+        lane: usize,
+        mut sent: Sent,
+        answer: &PartitionProduceResponse<'_>,
+        error: &Error,
+    ) {
+        if let Some(sequence) = sent.batch.sending.sequence {
+            self.lanes[lane].sequences.mark_unresolved(sequence);
+        }
+        let batch = &mut sent.batch;
+        self.metrics.records_failed(&batch.topic, batch.record_count);
+        let mut callbacks = std::mem::take(&mut batch.callbacks).into_iter().peekable();
+        for index in 0..batch.record_count {
+            let place = batch.completion_first + index;
+            let fate = record_fate(batch, index, answer, error);
+            let own: Vec<_> =
+                std::iter::from_fn(|| callbacks.next_if(|record| record.index == place)).collect();
+            if !own.is_empty() {
+                self.callbacks.push(Finished {
+                    partition: batch.partition,
+                    first: place,
+                    callbacks: own,
+                    result: Err(fate.clone()),
+                });
+            }
+            batch.completion.complete(place, 1, Err(fate));
+        }
+    }
+
+    fn error(&self, lane: usize, sent: &Sent, answer: &PartitionProduceResponse<'_>) -> Error {
+        let queue = &self.lanes[lane].queue;
+        let what = || {
+            let batch = &sent.batch;
+            let message = answer
+                .error_message
+                .map(|text| format!(": {text}"))
+                .unwrap_or_default();
+            let text = format!(
+                "{} records, {} bytes, for {}-{}{message}",
+                batch.record_count,
+                batch.wire_bytes(),
+                queue.topic,
+                queue.partition
+            );
+            text.into()
+        };
+        Error::from_code(answer.error_code, what).expect("success is not an error")
+    }
+
+    /// The delivery timeout ends a batch wherever it is.
+    pub(super) fn expire(&mut self, sent: Sent) {
+        let batch = &sent.batch;
+        let after = match (&sent.last_error, batch.sending.attempts) {
+            (Some(error), attempts) => format!(" in {attempts} attempts; the last: {error}"),
+            (None, 0) => ", never sent".to_string(),
+            (None, attempts) => format!(", no answer to {attempts} attempts"),
+        };
+        let what = format!(
+            "delivery of {} records to {}-{}{after};",
+            batch.record_count, batch.topic, batch.partition
+        );
+        let error = Error::Timeout {
+            what: what.into(),
+            limit_ms: self.config.delivery_timeout_ms,
+            setting: "delivery.timeout.ms",
+        };
+        self.fail(sent.batch, error);
+    }
+
+    pub(super) fn fail(&mut self, batch: SealedBatch, error: Error) {
+        self.metrics.records_failed(&batch.topic, batch.record_count);
+        batch.finish(Err(error), &self.callbacks);
+    }
+}
+
+/// Why one record of a refused batch failed.
+///
+/// - Source: KIP-467. Where several are named, the batch's code may not be each one's.
+fn record_fate(
+    batch: &SealedBatch,
+    index: u32,
+    answer: &PartitionProduceResponse<'_>,
+    error: &Error,
+) -> Error {
+    let Some(code) = ErrorCode::from_i16(answer.error_code) else {
+        return error.clone();
+    };
+    let named = answer
+        .record_errors
+        .iter()
+        .find(|record| u32::try_from(record.batch_index) == Ok(index));
+    let (code, reason) = match named {
+        Some(record) => {
+            let message = record.batch_index_error_message.or(answer.error_message);
+            let is_only = answer.record_errors.len() == 1;
+            let code = if is_only { code } else { ErrorCode::InvalidRecord };
+            (code, message.unwrap_or("refused"))
+        }
+        None => (ErrorCode::InvalidRecord, "others in its batch were refused"),
+    };
+    let place = format!(
+        "record {index} of a batch for {}-{}: {reason}",
+        batch.topic, batch.partition
+    );
+    Error::broker(code, place)
+}
+
+fn malformed(node: NodeId, reason: String) -> Error {
+    Error::Malformed {
+        address: format!("node {}", node.0).into(),
+        reason: reason.into(),
+    }
+}

@@ -1,0 +1,241 @@
+//! Idempotence: who this producer is, and which number each batch has (KIP-98, KIP-360).
+//!
+//! The broker keeps producer epoch and sequence per partition, so a partition that must start again at sequence 0 raises its own
+//! epoch and disturbs no other. Kafka's Java client raises one epoch for all and lets the others follow when they are idle;
+//! what arrives at each broker obeys the same rules.
+
+use ottla_wire::records::batch::add_to_sequence;
+
+use super::batch::Sequence;
+use crate::time::Moment;
+
+/// A producer id and the epoch with which it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProducerId {
+    pub id: i64,
+    pub epoch: i16,
+}
+
+/// What is known of the producer's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// Not idempotent: batches carry no id.
+    None,
+    /// To be asked for, not before this moment; so often it was asked in vain.
+    Wanted {
+        attempts: u32,
+        not_before: Moment,
+    },
+    Asked {
+        attempts: u32,
+    },
+    Known(ProducerId),
+}
+
+impl Identity {
+    pub fn new(is_idempotent: bool) -> Identity {
+        match is_idempotent {
+            true => Identity::WANTED,
+            false => Identity::None,
+        }
+    }
+
+    const WANTED: Identity = Identity::Wanted {
+        attempts: 0,
+        not_before: Moment(0),
+    };
+
+    pub fn is_idempotent(&self) -> bool {
+        *self != Identity::None
+    }
+
+    pub fn known(&self) -> Option<ProducerId> {
+        match self {
+            Identity::Known(producer) => Some(*producer),
+            _ => None,
+        }
+    }
+
+    /// The epochs of `used_up` are exhausted: another id is needed, unless there is one already.
+    pub fn renew(&mut self, used_up: i64) {
+        if self.known().is_some_and(|producer| producer.id == used_up) {
+            *self = Identity::WANTED;
+        }
+    }
+}
+
+/// The numbers of one partition's batches.
+#[derive(Debug, Default)]
+pub(super) struct Sequences {
+    producer: Option<ProducerId>,
+    next: i32,
+    /// Base sequence of the last batch that was given up though the broker may or may not have it: whether `next` is
+    /// what the broker expects is not known.
+    unresolved: Option<i32>,
+}
+
+impl Sequences {
+    /// Numbers the next batch; `producer` is used if this is the partition's first.
+    ///
+    /// - Errors: `None` while there is no producer id.
+    pub fn assign(&mut self, producer: Option<ProducerId>, record_count: u32) -> Option<Sequence> {
+        let used = *self.producer.get_or_insert(producer?);
+        let sequence = Sequence {
+            producer_id: used.id,
+            producer_epoch: used.epoch,
+            base_sequence: self.next,
+        };
+        self.next = after(self.next, record_count);
+        Some(sequence)
+    }
+
+    pub fn is_unresolved(&self) -> bool {
+        self.unresolved.is_some()
+    }
+
+    /// A batch was given up, or the broker says that something before it is missing.
+    pub fn mark_unresolved(&mut self, sequence: Sequence) {
+        if !self.is_current(sequence) {
+            return;
+        }
+        let base = sequence.base_sequence;
+        if self.unresolved.is_none_or(|marked| is_after(base, marked)) {
+            self.unresolved = Some(base);
+        }
+    }
+
+    /// The broker has this batch, hence every one before it.
+    pub fn acknowledge(&mut self, sequence: Sequence) {
+        let is_proof = |marked| is_after(sequence.base_sequence, marked);
+        if self.is_current(sequence) && self.unresolved.is_some_and(is_proof) {
+            self.unresolved = None;
+        }
+    }
+
+    /// Starts at sequence 0 under the next epoch, or under another id when the epochs are used up.
+    ///
+    /// Only when no batch with a number of the old epoch might still be taken for a new one: none is in flight, and those
+    /// to be sent again are known not to be in the log.
+    ///
+    /// - Errors: false when another id must be asked for first.
+    pub fn restart(&mut self, known: Option<ProducerId>) -> bool {
+        self.producer = match (self.producer, known) {
+            (Some(used), _) if used.epoch < i16::MAX => Some(ProducerId {
+                epoch: used.epoch + 1,
+                ..used
+            }),
+            (Some(used), Some(known)) if known.id != used.id => Some(known),
+            (Some(_), _) => return false,
+            (None, known) => known,
+        };
+        self.next = 0;
+        self.unresolved = None;
+        true
+    }
+
+    pub fn producer_id(&self) -> Option<i64> {
+        self.producer.map(|producer| producer.id)
+    }
+
+    fn is_current(&self, sequence: Sequence) -> bool {
+        self.producer
+            == Some(ProducerId {
+                id: sequence.producer_id,
+                epoch: sequence.producer_epoch,
+            })
+    }
+}
+
+/// The sequence behind `record_count` records that begin at `base`.
+pub(super) fn after(base: i32, record_count: u32) -> i32 {
+    add_to_sequence(
+        base,
+        i32::try_from(record_count).expect("a batch has less than 2^31 records"),
+    )
+}
+
+/// Whether `sequence` comes later than `other` on the circle of 2^31 numbers; both are never far apart.
+fn is_after(sequence: i32, other: i32) -> bool {
+    let distance = (i64::from(sequence) - i64::from(other)) & 0x7FFF_FFFF;
+    (1..1 << 30).contains(&distance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRODUCER: ProducerId = ProducerId { id: 7, epoch: 0 };
+
+    fn assign(sequences: &mut Sequences, count: u32) -> Sequence {
+        sequences.assign(Some(PRODUCER), count).unwrap()
+    }
+
+    #[test]
+    fn numbers_follow_each_other_and_wrap_at_the_end_of_the_circle() {
+        let mut sequences = Sequences::default();
+        assert_eq!(sequences.assign(None, 1), None);
+        assert_eq!(assign(&mut sequences, 3).base_sequence, 0);
+        assert_eq!(assign(&mut sequences, i32::MAX as u32 - 3).base_sequence, 3);
+        assert_eq!(assign(&mut sequences, 2).base_sequence, i32::MAX);
+        assert_eq!(assign(&mut sequences, 1).base_sequence, 1);
+    }
+
+    #[test]
+    fn a_later_batch_in_the_log_settles_what_was_given_up() {
+        let mut sequences = Sequences::default();
+        let [first, second, third] = [2, 2, 2].map(|count| assign(&mut sequences, count));
+        sequences.mark_unresolved(second);
+        sequences.acknowledge(first);
+        assert!(sequences.is_unresolved());
+        sequences.acknowledge(third);
+        assert!(!sequences.is_unresolved());
+        assert_eq!(assign(&mut sequences, 1).base_sequence, 6);
+    }
+
+    #[test]
+    fn settling_works_across_the_end_of_the_circle() {
+        let mut sequences = Sequences::default();
+        assign(&mut sequences, i32::MAX as u32);
+        let [last, wrapped] = [1, 1].map(|count| assign(&mut sequences, count));
+        assert_eq!((last.base_sequence, wrapped.base_sequence), (i32::MAX, 0));
+        sequences.mark_unresolved(last);
+        sequences.acknowledge(wrapped);
+        assert!(!sequences.is_unresolved());
+    }
+
+    #[test]
+    fn a_restart_raises_the_epoch_and_forgets_older_ones() {
+        let mut sequences = Sequences::default();
+        let old = assign(&mut sequences, 4);
+        sequences.mark_unresolved(old);
+        assert!(sequences.restart(Some(PRODUCER)));
+        let new = assign(&mut sequences, 1);
+        assert_eq!((new.producer_epoch, new.base_sequence), (1, 0));
+        sequences.mark_unresolved(old);
+        assert!(!sequences.is_unresolved());
+    }
+
+    #[test]
+    fn when_the_epochs_are_used_up_another_id_is_needed() {
+        let last = ProducerId {
+            id: 7,
+            epoch: i16::MAX,
+        };
+        let mut sequences = Sequences::default();
+        sequences.assign(Some(last), 1);
+        assert!(!sequences.restart(Some(last)));
+        let mut identity = Identity::Known(last);
+        identity.renew(6);
+        assert_eq!(identity.known(), Some(last));
+        identity.renew(7);
+        assert_eq!(identity.known(), None);
+        let other = ProducerId { id: 8, epoch: 0 };
+        assert!(sequences.restart(Some(other)));
+        assert_eq!(
+            sequences
+                .assign(Some(other), 1)
+                .map(|sequence| sequence.producer_id),
+            Some(8)
+        );
+    }
+}
