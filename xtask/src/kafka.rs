@@ -40,17 +40,27 @@ impl Kafka {
         Ok(Kafka { home })
     }
 
+    /// Kafka's jars and the programs of `tests/interop/java`.
+    pub fn class_path(&self) -> String {
+        format!("{0}/classes:{0}/jars/*", self.home.display())
+    }
+
+    /// The JVM's flag that names the configuration of its log.
+    pub fn log_configuration(&self) -> String {
+        format!(
+            "-Dlog4j2.configurationFile={}",
+            self.home.join("log4j2.properties").display()
+        )
+    }
+
     /// A JVM that runs `class` with a heap of at most `heap_mib`.
     pub fn java(&self, heap_mib: u32, class: &str) -> Command {
         let mut command = Command::new("java");
         command
             .arg(format!("-Xmx{heap_mib}m"))
-            .arg(format!(
-                "-Dlog4j2.configurationFile={}",
-                self.home.join("log4j2.properties").display()
-            ))
+            .arg(self.log_configuration())
             .arg("-cp")
-            .arg(format!("{0}/classes:{0}/jars/*", self.home.display()))
+            .arg(self.class_path())
             .arg(class);
         command
     }
@@ -70,12 +80,9 @@ impl Kafka {
                 "-XX:InitiatingHeapOccupancyPercent=35",
                 "-XX:+ExplicitGCInvokesConcurrent",
             ])
-            .arg(format!(
-                "-Dlog4j2.configurationFile={}",
-                self.home.join("log4j2.properties").display()
-            ))
+            .arg(self.log_configuration())
             .arg("-cp")
-            .arg(format!("{0}/classes:{0}/jars/*", self.home.display()))
+            .arg(self.class_path())
             .arg("kafka.Kafka");
         command
     }
@@ -90,12 +97,9 @@ impl Kafka {
                 "-XX:+UseSerialGC",
                 "-Xshare:auto",
             ])
-            .arg(format!(
-                "-Dlog4j2.configurationFile={}",
-                self.home.join("log4j2.properties").display()
-            ))
+            .arg(self.log_configuration())
             .arg("-cp")
-            .arg(format!("{0}/classes:{0}/jars/*", self.home.display()))
+            .arg(self.class_path())
             .arg(class);
         command
     }

@@ -1,5 +1,6 @@
 //! The task runner: `cargo xtask <task>`.
 
+mod bench_client;
 mod bench_kafka;
 mod codegen;
 mod crash;
@@ -23,7 +24,9 @@ tasks:
   crash [--rounds N] [--target ottla|kafka] [--seed N]
                       kill -9 under load, then count what was acknowledged
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
-                      Ottla and Apache Kafka side by side; writes docs/benchmarks.md";
+                      Ottla and Apache Kafka side by side; writes docs/benchmarks.md
+  bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish]
+                      our client beside Java's, librdkafka, franz-go, krafka and confluent-kafka, one broker for all";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         "golden" => golden::run(rest),
         "interop" => interop::run(rest),
         "crash" => crash::run(rest),
+        "bench-client" => bench_client::run(rest),
         "bench-kafka" => bench_kafka::run(rest),
         "tidy" => tidy::run(tidy::repository()),
         _ => {

@@ -3,9 +3,9 @@
 //! The two run one after the other, A B then B A, with the same generator, the same durability and the same files
 //! of configuration. A number is a ratio of two medians in one run, with the spread of the pairs beside it.
 
-mod machine;
-mod metrics;
-mod report;
+pub mod machine;
+pub mod metrics;
+pub mod report;
 mod session;
 mod tails;
 

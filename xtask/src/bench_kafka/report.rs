@@ -317,7 +317,7 @@ fn shortfalls(text: &mut String, samples: &Samples, curves: &[Curve]) {
 }
 
 /// Three significant digits.
-fn round(value: f64) -> String {
+pub fn round(value: f64) -> String {
     if !value.is_finite() {
         return String::from("-");
     }

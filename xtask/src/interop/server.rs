@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,12 @@ pub struct Site {
 impl Site {
     /// A fresh directory `name` under `target/interop/data`; what an earlier run left there is removed.
     pub fn create(name: &str, more: &[(&str, &str)]) -> Result<Site> {
-        let home = toolchain::target_directory().join("data").join(name);
+        Site::create_below(&toolchain::target_directory().join("data"), name, more)
+    }
+
+    /// The same in another folder, for instance in memory.
+    pub fn create_below(parent: &Path, name: &str, more: &[(&str, &str)]) -> Result<Site> {
+        let home = parent.join(name);
         if home.exists() {
             fs::remove_dir_all(&home).with_context(|| format!("removing {}", home.display()))?;
         }
