@@ -80,6 +80,8 @@ pub enum Error {
     NoOffset { topic: Arc<str>, partition: i32 },
     /// `wakeup` ended a `poll`.
     Wakeup,
+    /// The member has lost its place in the group: its offsets are another's to commit. Not retriable; the next `poll` joins anew.
+    CommitFailed { reason: Arc<str> },
     /// The call does not fit the state: for instance `subscribe` after `assign`.
     IllegalState { message: Arc<str> },
 }
@@ -225,6 +227,7 @@ impl fmt::Display for Error {
                     "no committed offset for {topic}-{partition} and auto.offset.reset is none"
                 )
             }
+            Error::CommitFailed { reason } => write!(f, "offsets were not committed: {reason}"),
             Error::Wakeup => write!(f, "woken up"),
         }
     }

@@ -3,19 +3,32 @@
 //! The consumer's machine passes on replies and calls `turn`; the front passes on what the user does. Nothing here
 //! knows sockets, clocks or threads.
 //!
+//! This file: what goes in and out. `rebalance` is a member's way from the decision to join to its assignment, `join` the
+//! requests on that way, `heartbeat` how a place is kept and given up, `commit` and `committed` the offsets,
+//! `coordinator` whom all of it is sent to.
+//!
 //! Rebalance listeners run on the user's thread, inside `poll`. The machine therefore asks (`GroupEvent::Call`) and
 //! goes on only when it is answered (`acknowledge`); heartbeats continue meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::assignor::user_data::LastAssignment;
+use super::assignor::{RebalanceProtocol, common_protocol};
+use super::commit::Commits;
+use super::committed::Fetches;
+use super::coordinator::{Coordinator, Found};
 use super::group_network::GroupNetwork;
+use super::heartbeat::Heartbeat;
 use super::poll_activity::PollActivity;
+use super::rebalance::{Generation, MemberState, Rebalance, Step, Watch};
 use super::subscription::Subscription;
 use super::topic_partition::{OffsetAndMetadata, TopicPartition};
 use crate::config::ConsumerConfig;
 use crate::error::Error;
+use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::metrics::ConsumerMetrics;
+use crate::network::backoff::{Backoff, Random};
 use crate::network::cluster::Reply;
 use crate::time::Moment;
 
@@ -25,8 +38,8 @@ pub type Offsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
 /// What the group's machine reports to the consumer's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GroupEvent {
-    /// The user's thread shall do this inside its next `poll` (or `close`, `unsubscribe`), then `acknowledge` it. There
-    /// is never more than one unanswered call.
+    /// The user's thread shall do this inside its next `poll` (or `close`, `unsubscribe`), then `acknowledge` it. A new
+    /// call takes the place of one that is not answered (`close` in the middle of a rebalance).
     Call(RebalanceCall),
     /// From now on these partitions, and no others, are assigned. Those that are new must not be fetched, nor their
     /// offsets asked for, before the `Assigned` call that follows is acknowledged: the listener may seek.
@@ -42,8 +55,11 @@ pub enum GroupEvent {
         ticket: u64,
         result: Result<Offsets, Error>,
     },
-    /// The next `poll` shall fail with this. After a fatal error the machine does nothing more.
+    /// The next `poll` shall fail with this; the machine tries again at the poll after that. After a fatal error it does
+    /// nothing more.
     Failed(Error),
+    /// The metadata of these topics must be kept; `None`: of all, for a pattern.
+    TopicsWanted(Option<BTreeSet<Arc<str>>>),
     /// The member has left, as `unsubscribe` or `close` wanted it.
     Left,
 }
@@ -88,98 +104,273 @@ pub struct GroupMetadata {
 
 /// Travels with a request of the group and comes back with its reply.
 #[derive(Clone, Debug)]
-pub struct GroupTicket {
-    pub(super) _kind: (),
+pub enum GroupTicket {
+    FindCoordinator,
+    /// `attempt` tells the answer that is waited for from those of attempts given up.
+    Join {
+        attempt: u64,
+        sent: Generation,
+    },
+    Sync {
+        attempt: u64,
+        sent: Generation,
+    },
+    Heartbeat {
+        sent: Generation,
+    },
+    Leave,
+    Commit {
+        number: u64,
+        sent: Generation,
+    },
+    FetchOffsets {
+        ticket: u64,
+    },
 }
 
+/// A member of a group.
 #[derive(Debug)]
 pub struct GroupMembership {
-    _private: (),
+    pub(super) config: Arc<ConsumerConfig>,
+    pub(super) group_id: Arc<str>,
+    pub(super) protocol: RebalanceProtocol,
+    pub(super) activity: Arc<PollActivity>,
+    pub(super) metrics: Arc<ConsumerMetrics>,
+    pub(super) backoff: Backoff,
+    pub(super) random: Random,
+
+    pub(super) coordinator: Coordinator,
+    pub(super) subscription: Subscription,
+    /// The topics that `subscription` stands for.
+    pub(super) topics: BTreeSet<Arc<str>>,
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) watch: Watch,
+    /// As last reported.
+    pub(super) wanted: Option<BTreeSet<Arc<str>>>,
+
+    pub(super) state: MemberState,
+    pub(super) generation: Generation,
+    pub(super) assignment: BTreeSet<TopicPartition>,
+    pub(super) last_assignment: LastAssignment,
+    pub(super) rebalance: Rebalance,
+    pub(super) step: Step,
+    pub(super) calls: u64,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) commits: Commits,
+    pub(super) fetches: Fetches,
+
+    /// Until when `close` may take.
+    pub(super) closing: Option<Moment>,
+    pub(super) is_closed: bool,
+    /// A fatal error was reported.
+    pub(super) is_failed: bool,
+    /// Nothing is tried before the user has polled more often than this.
+    pub(super) polls_before_retry: Option<u64>,
+    pub(super) events: Vec<GroupEvent>,
 }
 
 impl GroupMembership {
     /// - `config.group_id` must be there.
     /// - `seed`: of the jitter in back-offs.
     pub fn new(
-        _config: Arc<ConsumerConfig>,
-        _activity: Arc<PollActivity>,
-        _metrics: Arc<ConsumerMetrics>,
-        _seed: u64,
+        config: Arc<ConsumerConfig>,
+        activity: Arc<PollActivity>,
+        metrics: Arc<ConsumerMetrics>,
+        seed: u64,
     ) -> GroupMembership {
-        todo!()
+        let group_id = config.group_id.clone().unwrap_or_else(|| "".into());
+        let client = &config.client;
+        let backoff = Backoff::new(client.retry_backoff_ms, client.retry_backoff_ms_max);
+        let coordinator = Coordinator::new(
+            group_id.clone(),
+            client.request_timeout_ms,
+            backoff,
+            seed ^ 0xc00d,
+        );
+        GroupMembership {
+            protocol: common_protocol(&config.assignors),
+            coordinator,
+            heartbeat: Heartbeat::new(&config),
+            commits: Commits::default(),
+            fetches: Fetches::default(),
+            group_id,
+            activity,
+            metrics,
+            backoff,
+            random: Random::new(seed),
+            subscription: Subscription::None,
+            topics: BTreeSet::new(),
+            snapshot: Arc::default(),
+            watch: Watch::default(),
+            wanted: Some(BTreeSet::new()),
+            state: MemberState::Unjoined,
+            generation: Generation::default(),
+            assignment: BTreeSet::new(),
+            last_assignment: LastAssignment::default(),
+            rebalance: Rebalance::default(),
+            step: Step::Idle,
+            calls: 0,
+            closing: None,
+            is_closed: false,
+            is_failed: false,
+            polls_before_retry: None,
+            events: Vec::new(),
+            config,
+        }
     }
 
     /// Changes what the member wants; `Subscription::None` is `unsubscribe`: the assignment is revoked by a call, the
     /// group left, and `Left` reported.
-    pub fn subscribe(&mut self, _now: Moment, _subscription: Subscription) {
-        todo!()
-    }
-
-    /// The user's thread has done what a `Call` asked for. `consumed` is needed for `Prepare` only.
-    pub fn acknowledge(&mut self, _now: Moment, _call_id: u64, _consumed: Offsets) {
-        todo!()
-    }
-
-    /// Commits on the user's behalf; `ticket` is the caller's and comes back in `Committed`.
-    pub fn commit(&mut self, _now: Moment, _ticket: u64, _offsets: Offsets, _kind: CommitKind) {
-        todo!()
-    }
-
-    /// An automatic commit of what the user has consumed; see `PollActivity::auto_commit_due`.
-    pub fn auto_commit(&mut self, _now: Moment, _consumed: Offsets) {
-        todo!()
-    }
-
-    /// Asks the coordinator for committed offsets, again until `deadline` where the error is retriable.
-    pub fn fetch_offsets(
-        &mut self,
-        _now: Moment,
-        _ticket: u64,
-        _partitions: BTreeSet<TopicPartition>,
-        _deadline: Moment,
-    ) {
-        todo!()
+    pub fn subscribe(&mut self, now: Moment, subscription: Subscription) {
+        if self.closing.is_some() || self.is_closed {
+            return;
+        }
+        self.watch.pattern_since = self.snapshot.version;
+        self.subscription = subscription;
+        self.resolve_subscription();
+        if self.subscription.is_none() {
+            self.begin_leaving(now);
+        } else if self.rebalance.rejoin_reason.is_none() && self.state == MemberState::Unjoined {
+            self.request_rejoin("");
+        }
     }
 
     /// `Consumer.enforceRebalance` (KIP-568).
-    pub fn request_rejoin(&mut self, _reason: &str) {
-        todo!()
+    pub fn request_rejoin(&mut self, reason: &str) {
+        self.rebalance.rejoin_reason = Some(reason.into());
     }
 
     /// Commits automatically where that is on, has the assignment revoked by a call, leaves the group (a static member
     /// stays) and waits for what is under way, at most until `deadline`. Then `is_closed`.
-    pub fn close(&mut self, _now: Moment, _deadline: Moment) {
-        todo!()
+    pub fn close(&mut self, now: Moment, deadline: Moment) {
+        if self.closing.is_some() || self.is_closed {
+            return;
+        }
+        self.closing = Some(deadline);
+        self.activity.set_auto_commit_due(Moment::NEVER);
+        self.begin_closing(now);
     }
 
     pub fn is_closed(&self) -> bool {
-        todo!()
+        self.is_closed
     }
 
     /// The partitions that the member owns as far as it knows.
     pub fn assignment(&self) -> &BTreeSet<TopicPartition> {
-        todo!()
-    }
-
-    /// Every topic whose metadata must be kept; `None`: all, for a pattern.
-    pub fn metadata_topics(&self) -> Option<BTreeSet<Arc<str>>> {
-        todo!()
+        &self.assignment
     }
 
     pub fn group_metadata(&self) -> GroupMetadata {
-        todo!()
+        GroupMetadata {
+            group_id: self.group_id.clone(),
+            generation_id: self.generation.id,
+            member_id: self.generation.member_id.clone(),
+            group_instance_id: self.config.group_instance_id.clone(),
+        }
     }
 
-    pub fn take_reply(&mut self, _now: Moment, _reply: Reply<GroupTicket>, _network: &mut dyn GroupNetwork) {
-        todo!()
+    /// Consequences that need the network are drawn in the next `turn`.
+    pub fn take_reply(&mut self, now: Moment, reply: Reply<GroupTicket>) {
+        if self.is_closed {
+            return;
+        }
+        let is_to_coordinator = !matches!(reply.ticket, GroupTicket::FindCoordinator);
+        if is_to_coordinator && reply.result.is_err() {
+            self.coordinator.lost(now, reply.node);
+        }
+        match reply.ticket.clone() {
+            GroupTicket::FindCoordinator => match self.coordinator.answered(now, &reply) {
+                Found::Yes => self.heartbeat.reset_session(now),
+                Found::No(error) => self.commits.coordinator_not_found(&error),
+                Found::Refused(error) => {
+                    self.commits.coordinator_not_found(&error);
+                    self.fetches.coordinator_refused(&error);
+                    self.fail(error);
+                }
+            },
+            GroupTicket::Join { attempt, sent } => self.joined(now, attempt, &sent, &reply),
+            GroupTicket::Sync { attempt, sent } => self.synced(now, attempt, &sent, &reply),
+            GroupTicket::Heartbeat { sent } => self.heartbeat_answered(now, &sent, &reply),
+            GroupTicket::Leave => self.left(now),
+            GroupTicket::Commit { number, sent } => self.commit_answered(now, number, &sent, &reply),
+            GroupTicket::FetchOffsets { ticket } => self.offsets_answered(now, ticket, &reply),
+        }
     }
 
     /// Does what is due and appends what happened.
-    pub fn turn(&mut self, _now: Moment, _network: &mut dyn GroupNetwork, _events: &mut Vec<GroupEvent>) {
-        todo!()
+    pub fn turn(&mut self, now: Moment, network: &mut dyn GroupNetwork, events: &mut Vec<GroupEvent>) {
+        if !self.is_closed && !self.is_failed {
+            self.notice_metadata(network);
+            self.begin_auto_commits(now);
+            self.expire(now);
+            let node = self.coordinator_node(now, network);
+            while self.advance(now, node, network) {}
+            self.send_heartbeat(now, node, network);
+            self.send_commits(now, node, network);
+            self.send_fetches(now, node, network);
+            self.finish_closing(now);
+        }
+        self.report_commits(now);
+        events.append(&mut self.events);
+        self.fetches.report(events);
+    }
+
+    /// The coordinator if something is to be sent to it and can be.
+    fn coordinator_node(&mut self, now: Moment, network: &mut dyn GroupNetwork) -> Option<NodeId> {
+        if !self.needs_coordinator() {
+            return None;
+        }
+        match self.coordinator.ready(now, network) {
+            Ok(node) => node,
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
+    }
+
+    fn needs_coordinator(&self) -> bool {
+        let is_member = !self.subscription.is_none() && self.may_try();
+        let has_work = is_member || self.has_leave_to_send();
+        has_work || self.step.is_leaving() || !self.commits.is_empty() || !self.fetches.is_empty()
     }
 
     pub fn next_deadline(&self) -> Option<Moment> {
-        todo!()
+        if self.is_closed || self.is_failed {
+            return None;
+        }
+        let coordinator = self.coordinator.due().filter(|_| self.needs_coordinator());
+        [
+            coordinator,
+            self.closing,
+            self.step_deadline(),
+            self.heartbeat_deadline(),
+            self.commits.next_deadline(self.coordinator.is_known()),
+            self.fetches.next_deadline(self.coordinator.is_known()),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Tells the user, and tries nothing more before the user polls again.
+    pub(super) fn fail(&mut self, error: Error) {
+        self.is_failed |= error.is_fatal();
+        self.polls_before_retry = Some(self.activity.polls());
+        self.activity.await_poll();
+        self.events.push(GroupEvent::Failed(error));
+    }
+
+    /// The user polls often enough, and has polled since the last failure.
+    pub(super) fn may_try(&self) -> bool {
+        self.polls_before_retry
+            .is_none_or(|polls| self.activity.polls() > polls)
+    }
+
+    pub(super) fn backoff_after(&mut self, now: Moment, failures: u32) -> Moment {
+        Moment(
+            now.0
+                .saturating_add(self.backoff.nanos(failures, &mut self.random)),
+        )
     }
 }

@@ -1,13 +1,11 @@
 //! What the group's machine needs of the network: a cluster's connections, or a simulation of them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ottla_wire::api_key::ApiKey;
 
 use super::group::GroupTicket;
 use crate::error::Error;
-use crate::metadata::MetadataCell;
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::network::cluster::{Cluster, Readiness, Reply, Request};
 use crate::network::io::{Action, Address};
@@ -17,21 +15,24 @@ use crate::time::Moment;
 pub trait GroupNetwork {
     fn readiness(&mut self, now: Moment, node: NodeId) -> Readiness;
     fn version(&self, node: NodeId, api_key: ApiKey, needed_min: i16) -> Result<i16, Error>;
+    fn version_within(
+        &self,
+        node: NodeId,
+        api_key: ApiKey,
+        needed_min: i16,
+        wanted_max: i16,
+    ) -> Result<i16, Error>;
     fn send(&mut self, now: Moment, node: NodeId, request: Request, ticket: GroupTicket);
     fn least_loaded(&mut self, now: Moment) -> Option<NodeId>;
     fn add_node(&mut self, id: NodeId, address: Address);
     /// The requests under way come back as `Disconnected` in a later turn.
     fn disconnect(&mut self, now: Moment, node: NodeId);
     fn snapshot(&self) -> Arc<Snapshot>;
-    fn request_metadata(&mut self);
-    /// Topics that must stay in the snapshot.
-    fn want_topics(&mut self, topics: &BTreeSet<Arc<str>>);
 }
 
 /// A cluster as the group sees it, for one turn of the consumer's machine.
 pub struct ClusterLink<'a, T> {
     pub cluster: &'a mut Cluster<T>,
-    pub metadata: &'a MetadataCell,
     pub replies: &'a mut Vec<Reply<T>>,
     pub actions: &'a mut Vec<Action>,
 }
@@ -43,6 +44,16 @@ impl<T: From<GroupTicket>> GroupNetwork for ClusterLink<'_, T> {
 
     fn version(&self, node: NodeId, api_key: ApiKey, needed_min: i16) -> Result<i16, Error> {
         self.cluster.version(node, api_key, needed_min)
+    }
+
+    fn version_within(
+        &self,
+        node: NodeId,
+        api_key: ApiKey,
+        needed_min: i16,
+        wanted_max: i16,
+    ) -> Result<i16, Error> {
+        self.cluster.version_within(node, api_key, needed_min, wanted_max)
     }
 
     fn send(&mut self, now: Moment, node: NodeId, request: Request, ticket: GroupTicket) {
@@ -63,15 +74,5 @@ impl<T: From<GroupTicket>> GroupNetwork for ClusterLink<'_, T> {
 
     fn snapshot(&self) -> Arc<Snapshot> {
         self.cluster.snapshot()
-    }
-
-    fn request_metadata(&mut self) {
-        self.cluster.request_metadata();
-    }
-
-    fn want_topics(&mut self, topics: &BTreeSet<Arc<str>>) {
-        if self.metadata.want(topics.iter().map(|topic| &**topic)) {
-            self.cluster.request_metadata();
-        }
     }
 }

@@ -11,6 +11,7 @@ use crate::time::Moment;
 pub struct PollActivity {
     is_inside: AtomicBool,
     last_moment: AtomicU64,
+    polls: AtomicU64,
     is_awaited: AtomicBool,
     auto_commit_due: AtomicU64,
 }
@@ -19,28 +20,28 @@ impl Default for PollActivity {
     fn default() -> PollActivity {
         PollActivity {
             is_inside: AtomicBool::new(false),
-            last_moment: AtomicU64::new(NEVER_POLLED),
+            last_moment: AtomicU64::new(0),
+            polls: AtomicU64::new(0),
             is_awaited: AtomicBool::new(false),
             auto_commit_due: AtomicU64::new(Moment::NEVER.0),
         }
     }
 }
 
-const NEVER_POLLED: u64 = u64::MAX;
-
 impl PollActivity {
     /// The user's thread enters `poll`. True when the machine waits for that: wake it.
     #[must_use]
     pub fn enter(&self, now: Moment) -> bool {
-        self.last_moment.store(now.0, Ordering::Relaxed);
+        self.last_moment.store(now.0, Ordering::SeqCst);
+        self.polls.fetch_add(1, Ordering::SeqCst);
         self.is_inside.store(true, Ordering::SeqCst);
         self.is_awaited.load(Ordering::SeqCst) && self.is_awaited.swap(false, Ordering::SeqCst)
     }
 
     /// The user's thread leaves `poll`.
     pub fn leave(&self, now: Moment) {
-        self.last_moment.store(now.0, Ordering::Relaxed);
-        self.is_inside.store(false, Ordering::Release);
+        self.last_moment.store(now.0, Ordering::SeqCst);
+        self.is_inside.store(false, Ordering::SeqCst);
     }
 
     /// From when on the user's thread, inside `poll` and before it hands out records, shall call for an automatic
@@ -53,22 +54,18 @@ impl PollActivity {
         self.auto_commit_due.store(due.0, Ordering::Relaxed);
     }
 
-    /// Since when the user is outside `poll`; `None` while inside. Never polled is outside since ever.
+    /// Since when the user is outside `poll`; `None` while inside.
     pub(super) fn outside_since(&self) -> Option<Moment> {
-        if self.is_inside.load(Ordering::SeqCst) {
-            return None;
-        }
-        match self.last_moment.load(Ordering::Relaxed) {
-            NEVER_POLLED => Some(Moment::default()),
-            nanos => Some(Moment(nanos)),
-        }
+        let is_inside = self.is_inside.load(Ordering::SeqCst);
+        (!is_inside).then(|| Moment(self.last_moment.load(Ordering::SeqCst)))
     }
 
-    pub(super) fn has_polled(&self) -> bool {
-        self.last_moment.load(Ordering::Relaxed) != NEVER_POLLED
+    /// How often `poll` was called.
+    pub(super) fn polls(&self) -> u64 {
+        self.polls.load(Ordering::SeqCst)
     }
 
-    /// Asks for a wake at the next `enter`.
+    /// Asks for a wake at the next `enter`. What `enter` changes must be looked at again afterwards.
     pub(super) fn await_poll(&self) {
         self.is_awaited.store(true, Ordering::SeqCst);
     }

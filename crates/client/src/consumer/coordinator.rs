@@ -1,0 +1,256 @@
+//! Which broker coordinates the group: asked for when it is needed, forgotten when it says that it does not, or is gone.
+
+use std::sync::Arc;
+
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
+use ottla_wire::primitives::Reader;
+
+use super::group::GroupTicket;
+use super::group_network::GroupNetwork;
+use crate::error::Error;
+use crate::metadata::snapshot::NodeId;
+use crate::network::backoff::{Backoff, Random};
+use crate::network::cluster::{Readiness, Reply, Request};
+use crate::network::io::Address;
+use crate::time::Moment;
+
+/// Kafka's number for groups; transactions have 1.
+const KEY_TYPE_GROUP: i8 = 0;
+/// From here on several keys can be asked for at once, in a list of their own (KIP-699).
+const BATCHED_FROM_VERSION: i16 = 4;
+
+#[derive(Debug)]
+pub struct Coordinator {
+    group_id: Arc<str>,
+    request_timeout_ms: u64,
+    backoff: Backoff,
+    random: Random,
+    state: State,
+    /// Attempts that failed in a row.
+    failures: u32,
+    must_disconnect: Option<NodeId>,
+    /// No node can be asked: the network has news before any time limit of ours has.
+    has_no_node: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Unknown {
+        not_before: Moment,
+    },
+    Asking,
+    Known {
+        node: NodeId,
+        address: Address,
+        is_added: bool,
+    },
+}
+
+/// What an answer to FindCoordinator, or the connection, led to.
+#[derive(Debug, PartialEq)]
+pub enum Found {
+    Yes,
+    /// It is tried again.
+    No(Error),
+    /// Trying again does not help before something is changed.
+    Refused(Error),
+}
+
+impl Coordinator {
+    pub fn new(group_id: Arc<str>, request_timeout_ms: u64, backoff: Backoff, seed: u64) -> Coordinator {
+        Coordinator {
+            group_id,
+            request_timeout_ms,
+            backoff,
+            random: Random::new(seed),
+            state: State::Unknown {
+                not_before: Moment(0),
+            },
+            failures: 0,
+            must_disconnect: None,
+            has_no_node: false,
+        }
+    }
+
+    pub fn is_known(&self) -> bool {
+        matches!(self.state, State::Known { .. })
+    }
+
+    /// When the next attempt to find it is due; `None` while the network has something to do first or it is known.
+    pub fn due(&self) -> Option<Moment> {
+        match self.state {
+            State::Unknown { not_before } if !self.has_no_node => Some(not_before),
+            _ => None,
+        }
+    }
+
+    /// The coordinator's node if a request can be sent now. Asks for the coordinator and connects to it as needed.
+    ///
+    /// - Errors: authentication failed; the caller tells the user.
+    pub fn ready(&mut self, now: Moment, network: &mut dyn GroupNetwork) -> Result<Option<NodeId>, Error> {
+        if let Some(node) = self.must_disconnect.take() {
+            network.disconnect(now, node);
+        }
+        match &mut self.state {
+            State::Unknown { not_before } if *not_before <= now => {
+                self.ask(now, network)?;
+                Ok(None)
+            }
+            State::Unknown { .. } | State::Asking => Ok(None),
+            State::Known {
+                node,
+                address,
+                is_added,
+            } => {
+                if !*is_added {
+                    network.add_node(*node, address.clone());
+                    *is_added = true;
+                }
+                match network.readiness(now, *node) {
+                    Readiness::Ready => Ok(Some(*node)),
+                    Readiness::Connecting => Ok(None),
+                    Readiness::BackingOff(_) => {
+                        // It may have moved; the connection to it is not needed to find out.
+                        self.state = State::Unknown { not_before: now };
+                        self.retry_later(now);
+                        Ok(None)
+                    }
+                    Readiness::Impossible(error) => {
+                        self.state = State::Unknown { not_before: now };
+                        self.retry_later(now);
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, now: Moment, network: &mut dyn GroupNetwork) -> Result<(), Error> {
+        let node = network.least_loaded(now);
+        self.has_no_node = node.is_none();
+        let Some(node) = node else {
+            return Ok(());
+        };
+        let api_version = network.version(node, ApiKey::FindCoordinator, 0)?;
+        let is_batched = api_version >= BATCHED_FROM_VERSION;
+        let message = FindCoordinatorRequest {
+            key: if is_batched { "" } else { &self.group_id },
+            key_type: KEY_TYPE_GROUP,
+            coordinator_keys: if is_batched {
+                vec![&self.group_id]
+            } else {
+                Vec::new()
+            },
+        };
+        let mut body = Vec::new();
+        message.encode(&mut body, api_version);
+        let request = Request {
+            api_key: ApiKey::FindCoordinator,
+            api_version,
+            body: vec![body.into()],
+            timeout_ms: self.request_timeout_ms,
+            expects_answer: true,
+        };
+        network.send(now, node, request, GroupTicket::FindCoordinator);
+        self.state = State::Asking;
+        Ok(())
+    }
+
+    pub fn answered(&mut self, now: Moment, reply: &Reply<GroupTicket>) -> Found {
+        if !matches!(self.state, State::Asking) {
+            return Found::Yes;
+        }
+        let found = match &reply.result {
+            Ok(body) => decode(body, reply.api_version, &self.group_id),
+            Err(error) => Err(error.clone()),
+        };
+        match found {
+            Ok((broker_id, address)) => {
+                self.failures = 0;
+                // Its own connection beside the broker's: a JoinGroup that waits does not hold up fetches.
+                let node = NodeId(i32::MAX - broker_id);
+                self.state = State::Known {
+                    node,
+                    address,
+                    is_added: false,
+                };
+                Found::Yes
+            }
+            Err(error) => {
+                self.state = State::Unknown { not_before: now };
+                self.retry_later(now);
+                match error.is_retriable() {
+                    true => Found::No(error),
+                    false => Found::Refused(error),
+                }
+            }
+        }
+    }
+
+    /// Someone else coordinates the group, or nobody. With `must_disconnect`, what is under way to it fails at once.
+    pub fn forget(&mut self, now: Moment, must_disconnect: bool) {
+        if let State::Known { node, .. } = self.state {
+            self.must_disconnect = must_disconnect.then_some(node);
+            self.state = State::Unknown { not_before: now };
+            self.retry_later(now);
+        }
+    }
+
+    /// The connection to this node broke.
+    pub fn lost(&mut self, now: Moment, lost: NodeId) {
+        if matches!(self.state, State::Known { node, .. } if node == lost) {
+            self.forget(now, false);
+        }
+    }
+
+    fn retry_later(&mut self, now: Moment) {
+        let not_before = Moment(
+            now.0
+                .saturating_add(self.backoff.nanos(self.failures, &mut self.random)),
+        );
+        self.failures = self.failures.saturating_add(1);
+        self.state = State::Unknown { not_before };
+    }
+}
+
+fn decode(body: &[u8], version: i16, group_id: &Arc<str>) -> Result<(i32, Address), Error> {
+    let malformed = |reason: String| Error::Malformed {
+        address: "coordinator lookup".into(),
+        reason: reason.into(),
+    };
+    let response = FindCoordinatorResponse::decode(&mut Reader::new(body), version)
+        .map_err(|error| malformed(error.to_string()))?;
+    let (code, id, host, port) = if version >= BATCHED_FROM_VERSION {
+        let of_group = response
+            .coordinators
+            .iter()
+            .find(|found| found.key == &**group_id);
+        let found =
+            of_group.ok_or_else(|| malformed(format!("no coordinator of {group_id} in the answer")))?;
+        (found.error_code, found.node_id, found.host, found.port)
+    } else {
+        (
+            response.error_code,
+            response.node_id,
+            response.host,
+            response.port,
+        )
+    };
+    if let Some(error) = Error::from_code(code, || group_id.clone()) {
+        return Err(error);
+    }
+    let port = u16::try_from(port).map_err(|_| malformed(format!("port {port}")))?;
+    if id < 0 {
+        return Err(Error::broker(
+            ErrorCode::CoordinatorNotAvailable,
+            group_id.clone(),
+        ));
+    }
+    let address = Address {
+        host: host.into(),
+        port,
+    };
+    Ok((id, address))
+}
