@@ -77,15 +77,10 @@ impl Transport {
     }
 
     /// Appends to `body`: straight from the kernel, without zeroing it first, where nothing has to be decrypted.
-    fn read_into(&mut self, body: &mut Vec<u8>, scratch: &mut [u8]) -> io::Result<usize> {
+    fn read_into(&mut self, body: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Transport::Plain(stream) => Ok(rustix::io::read(&*stream, spare_capacity(body))?),
-            Transport::Tls(stream) => {
-                let room = scratch.len().min(body.capacity() - body.len());
-                let count = stream.read(&mut scratch[..room])?;
-                body.extend_from_slice(&scratch[..count]);
-                Ok(count)
-            }
+            Transport::Tls(stream) => stream.read_into(body),
         }
     }
 
@@ -149,7 +144,7 @@ impl Link {
             let (result, room, in_place) = match self.receiver.open_body() {
                 Some(body) => {
                     let room = body.capacity() - body.len();
-                    (transport.read_into(body, scratch), room, true)
+                    (transport.read_into(body), room, true)
                 }
                 None => (transport.read(scratch), scratch.len(), false),
             };

@@ -4,6 +4,8 @@ mod waker;
 mod resolver;
 mod receiver;
 mod socket;
+mod pem;
+mod trust;
 mod tls;
 mod link;
 mod engine;
@@ -179,3 +181,5 @@ impl fmt::Debug for DriverSetup {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;

@@ -1,70 +1,251 @@
-//! TLS over a non-blocking socket.
+//! TLS over a non-blocking socket: what is written is encrypted at once, what is read is decrypted record by record.
 
-use std::convert::Infallible;
-use std::io::{self, IoSlice};
+use std::fmt;
+use std::io::{self, BufRead, IoSlice, Read, Write};
+use std::sync::Arc;
 
 use mio::net::TcpStream;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 
+use super::trust;
 use crate::config::TlsSettings;
 use crate::error::Error;
 
-/// What all connections of a client share: trust, identity, versions.
-#[derive(Debug)]
+/// What one read of the socket may bring. rustls itself would read 4 KiB at a time, a system call each; a large fetch
+/// wants few.
+const ENCRYPTED_BYTES: usize = 128 * 1024;
+/// How much is encrypted ahead of the socket. Memory of a batch is free again once it is encrypted.
+const WRITE_AHEAD_BYTES: usize = 256 * 1024;
+
+/// Makes TLS out of connected sockets; the settings are read once.
+#[derive(Clone, Debug)]
 pub struct TlsConnector {
-    never: Infallible,
+    config: Arc<ClientConfig>,
+    has_identity: bool,
 }
 
 impl TlsConnector {
-    /// - Errors: `Config` for key stores that cannot be read.
-    pub fn new(_settings: &TlsSettings) -> Result<TlsConnector, Error> {
-        Err(Error::Config {
-            key: "security.protocol".into(),
-            message: "TLS is not available in this build".into(),
+    /// - Errors: `Config`, naming the setting.
+    pub fn new(settings: &TlsSettings) -> Result<TlsConnector, Error> {
+        Ok(TlsConnector {
+            config: trust::client_config(settings)?,
+            has_identity: settings.identity.is_some(),
         })
     }
 
-    /// `stream` is connected. Nothing is sent before `shake_hands`.
+    /// `stream` is connected, to `host`: the name that the certificate must be for. Nothing is sent before `shake_hands`.
     ///
     /// - Errors: `Tls` for a host that no certificate can be for.
-    pub fn open(&self, _host: &str, _stream: TcpStream) -> Result<TlsStream, Error> {
-        match self.never {}
+    pub fn open(&self, host: &str, socket: TcpStream) -> Result<TlsStream, Error> {
+        let fault = |reason: String| Error::Tls {
+            address: host.into(),
+            reason: reason.into(),
+        };
+        // A certificate knows neither the zone of a link-local address nor the dot that ends an absolute name.
+        let name = host.split('%').next().unwrap_or_default().trim_end_matches('.');
+        let server_name = ServerName::try_from(name)
+            .map_err(|_| fault("this is not a name that a certificate can be for".to_owned()))?
+            .to_owned();
+        let mut connection = ClientConnection::new(Arc::clone(&self.config), server_name)
+            .map_err(|error| fault(trust::explain(&error, self.has_identity)))?;
+        connection.set_buffer_limit(Some(WRITE_AHEAD_BYTES));
+        Ok(TlsStream {
+            socket,
+            connection,
+            encrypted: vec![0; ENCRYPTED_BYTES].into(),
+            start: 0,
+            end: 0,
+            has_answered: false,
+            has_identity: self.has_identity,
+        })
     }
 }
 
-/// One connection's session and socket.
-#[derive(Debug)]
+/// A socket with TLS on it; `shake_hands` comes first.
 pub struct TlsStream {
-    never: Infallible,
+    socket: TcpStream,
+    connection: ClientConnection,
+    /// What was read and not yet decrypted: `start..end`.
+    encrypted: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// Whether the peer has said anything at all.
+    has_answered: bool,
+    has_identity: bool,
 }
 
 impl TlsStream {
     pub fn tcp(&mut self) -> &mut TcpStream {
-        match self.never {}
+        &mut self.socket
     }
 
     /// Goes on with the handshake as far as the socket lets it; true when it is done.
+    ///
+    /// - Errors: of the socket, or TLS's own (`is_tls_fault`).
     pub fn shake_hands(&mut self) -> io::Result<bool> {
-        match self.never {}
+        loop {
+            match self.flush() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => other?,
+            }
+            if !self.connection.is_handshaking() {
+                return Ok(true);
+            }
+            match self.take_in() {
+                Ok(true) => {}
+                Ok(false) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, self.cut_short())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Err(io::Error::new(error.kind(), self.cut_short()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
-    /// Decrypted bytes; 0 at the end of the stream, `WouldBlock` when the socket has no more.
-    pub fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
-        match self.never {}
+    fn cut_short(&self) -> &'static str {
+        match self.has_answered {
+            true => "closed by the broker during the TLS handshake",
+            // Apache Kafka reads the first bytes of TLS as a request of 369 MB and closes.
+            false => {
+                "closed by the broker at the first bytes of TLS: the port may be one without TLS (security.protocol)"
+            }
+        }
     }
 
-    /// Takes at least a byte of `parts` into the session and writes what the socket takes; `WouldBlock` when the session
-    /// is full because the socket takes nothing.
-    pub fn write_vectored(&mut self, _parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self.never {}
+    /// Decrypted bytes into `buffer`; 0 at the end of the stream.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = {
+            let chunk = self.chunk()?;
+            let count = chunk.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&chunk[..count]);
+            count
+        };
+        self.connection.reader().consume(count);
+        Ok(count)
     }
 
-    /// Writes what the session still holds; `WouldBlock` when the socket does not take all of it.
+    /// Decrypted bytes behind those of `body`, as many as its capacity takes.
+    pub fn read_into(&mut self, body: &mut Vec<u8>) -> io::Result<usize> {
+        let mut total = 0;
+        while body.len() < body.capacity() {
+            let room = body.capacity() - body.len();
+            let chunk = match self.chunk() {
+                Ok(chunk) => chunk,
+                // What is there counts; the error comes again.
+                Err(_) if total > 0 => break,
+                Err(error) => return Err(error),
+            };
+            let count = chunk.len().min(room);
+            if count == 0 {
+                break;
+            }
+            body.extend_from_slice(&chunk[..count]);
+            self.connection.reader().consume(count);
+            total += count;
+        }
+        Ok(total)
+    }
+
+    /// Encrypts the start of `parts` and passes it on. `WouldBlock` while earlier bytes wait for the socket.
+    pub fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.flush()?;
+        let count = self.connection.writer().write_vectored(parts)?;
+        match self.flush() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(count),
+        }
+    }
+
+    /// Passes on what is encrypted already.
     pub fn flush(&mut self) -> io::Result<()> {
-        match self.never {}
+        while self.connection.wants_write() {
+            match self.connection.write_tls(&mut self.socket) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => {
+                    other?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next decrypted bytes; empty at the end of the stream.
+    fn chunk(&mut self) -> io::Result<&[u8]> {
+        loop {
+            // Asked twice, because a borrow that is returned holds for the loop's other ways as well.
+            match self.connection.reader().fill_buf() {
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Without a close_notify, as Apache Kafka closes now and then: a frame that is cut off is found by its length.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(&[]),
+                Err(error) => return Err(error),
+            }
+            if !self.take_in()? {
+                return Ok(&[]);
+            }
+        }
+        self.connection.reader().into_first_chunk()
+    }
+
+    /// Takes encrypted bytes in, from the socket when none are left; false when nothing more will come.
+    fn take_in(&mut self) -> io::Result<bool> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            self.end = match self.socket.read(&mut self.encrypted) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Ok(0) => return Ok(false),
+                other => other?,
+            };
+            self.has_answered |= self.end > 0;
+        }
+        let mut rest = &self.encrypted[self.start..self.end];
+        let before = rest.len();
+        self.connection.read_tls(&mut rest)?;
+        self.start += before - rest.len();
+        let state = match self.connection.process_new_packets() {
+            Ok(state) => state,
+            Err(error) => {
+                // The peer should learn why; whether it does is not this client's trouble.
+                let _ = self.connection.write_tls(&mut self.socket);
+                let reason = TlsFailure(trust::explain(&error, self.has_identity));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+            }
+        };
+        if state.tls_bytes_to_write() > 0 && !self.connection.is_handshaking() {
+            // A new key is to be confirmed. What the socket does not take now goes out with the next request.
+            match self.flush() {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(true)
     }
 }
 
+impl fmt::Debug for TlsStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsStream")
+            .field("socket", &self.socket)
+            .finish_non_exhaustive()
+    }
+}
+
+/// TLS's own reason within an `io::Error`.
+#[derive(Debug)]
+struct TlsFailure(String);
+
+impl fmt::Display for TlsFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TlsFailure {}
+
 /// Whether an error of `TlsStream` is one of TLS (a certificate, an alert) and not of the socket under it.
-pub fn is_tls_fault(_error: &io::Error) -> bool {
-    false
+pub fn is_tls_fault(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|reason| reason.is::<TlsFailure>())
 }

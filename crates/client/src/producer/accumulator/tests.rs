@@ -38,6 +38,7 @@ fn topic(partitions: usize) -> Arc<Topic> {
             partitions
         ],
         is_internal: false,
+        usage: Default::default(),
     })
 }
 
