@@ -81,6 +81,8 @@ pub struct Cluster<T> {
     /// A metadata request is due and no node can take it before `metadata_not_before` or news of a connection.
     is_waiting_for_node: bool,
     metadata_not_before: Option<Moment>,
+    /// The earliest moment that `readiness` named since the last turn: whoever asked wants to ask again then.
+    asked_before: Option<Moment>,
     /// What `handle`, `readiness` and `least_loaded` want done; `turn` passes it on.
     queued_actions: Vec<Action>,
     queued_replies: Vec<Reply<T>>,
@@ -110,6 +112,7 @@ impl<T> Cluster<T> {
             is_bootstrapping: false,
             is_waiting_for_node: false,
             metadata_not_before: None,
+            asked_before: None,
             queued_actions: Vec::new(),
             queued_replies: Vec::new(),
             config,
@@ -155,6 +158,7 @@ impl<T> Cluster<T> {
         replies: &mut Vec<Reply<T>>,
         actions: &mut Vec<Action>,
     ) {
+        self.asked_before = None;
         self.check_limits(now, replies);
         self.refresh.look();
         self.ask_for_metadata(now);
@@ -175,11 +179,19 @@ impl<T> Cluster<T> {
         } else {
             self.refresh.due()
         };
-        connections.chain(metadata).min()
+        connections.chain(metadata).chain(self.asked_before).min()
     }
 
-    /// Connects on demand: asking is what starts a connection.
+    /// Connects on demand: asking is what starts a connection. A moment that it names is among the next deadlines.
     pub fn readiness(&mut self, now: Moment, node: NodeId) -> Readiness {
+        let readiness = self.stage(now, node);
+        if let Readiness::BackingOff(at) = readiness {
+            self.asked_before = Some(self.asked_before.map_or(at, |before| before.min(at)));
+        }
+        readiness
+    }
+
+    fn stage(&mut self, now: Moment, node: NodeId) -> Readiness {
         let Some(connection) = self.nodes.get(&node) else {
             return Readiness::Impossible(unknown_node(node));
         };

@@ -525,6 +525,17 @@ fn a_ready_connection_forgets_its_failures() {
 }
 
 #[test]
+fn a_machine_that_has_to_wait_is_called_when_the_wait_is_over() {
+    let mut world = World::ready(Interest::Nodes);
+    world.connect(NODE);
+    world.refuse(1);
+    let Readiness::BackingOff(at) = world.cluster.readiness(world.now, NODE) else {
+        panic!("not backing off");
+    };
+    assert!(world.cluster.next_deadline().unwrap() <= at);
+}
+
+#[test]
 fn a_connection_that_hangs_is_given_up() {
     let mut world = World::new(Interest::Nodes);
     world.turn();
