@@ -44,7 +44,7 @@ pub struct Engine {
     /// News for the machine, in the order of their making.
     news: VecDeque<Event>,
     /// Connections with frames that were not tried to be written yet.
-    unwritten: BTreeSet<ConnectionId>,
+    unwritten: Vec<ConnectionId>,
     /// Connections whose turn of reading ended before the kernel had no more.
     undrained: BTreeSet<ConnectionId>,
     /// The address that failed last, so that the next attempt starts behind it.
@@ -71,7 +71,7 @@ impl Engine {
             waker,
             links: BTreeMap::new(),
             news: VecDeque::new(),
-            unwritten: BTreeSet::new(),
+            unwritten: Vec::new(),
             undrained: BTreeSet::new(),
             failed: BTreeMap::new(),
             scratch: vec![0; SCRATCH_BYTES],
@@ -199,7 +199,9 @@ impl Engine {
                     // Gone already: the machine is about to read so.
                     if let Some(link) = self.links.get_mut(&connection) {
                         link.queue(frame);
-                        self.unwritten.insert(connection);
+                        if self.unwritten.last() != Some(&connection) {
+                            self.unwritten.push(connection);
+                        }
                     }
                 }
                 Action::Close { connection } => {
@@ -212,9 +214,12 @@ impl Engine {
                 }
             }
         }
-        for id in std::mem::take(&mut self.unwritten) {
+        let mut unwritten = std::mem::take(&mut self.unwritten);
+        for id in unwritten.drain(..) {
+            // One that is named twice finds nothing left to write.
             self.write(id);
         }
+        self.unwritten = unwritten;
     }
 
     fn read(&mut self, now: Moment, id: ConnectionId, is_closing: bool) {

@@ -12,6 +12,7 @@ use crate::time::Moment;
 
 use super::answer::{Asked, Flaw, merge};
 use super::cell::{Interest, MetadataCell};
+use super::snapshot::Snapshot;
 
 /// What came of an answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -165,11 +166,15 @@ impl Refresh {
             Ok(response) => response,
             Err(error) => return Outcome::Malformed(self.unusable(error.to_string())),
         };
+        let previous = self.cell.load_full();
         if response.error_code == ErrorCode::RebootstrapRequired.code() {
             self.is_update_wanted = true;
+            self.cell.publish(Snapshot {
+                version: previous.version + 1,
+                ..Snapshot::default()
+            });
             return Outcome::Rebootstrap;
         }
-        let previous = self.cell.load_full();
         let mut merged = match merge(&previous, &response, version, &asked) {
             Ok(merged) => merged,
             Err(Flaw::Malformed(reason)) => return Outcome::Malformed(self.unusable(reason)),

@@ -218,7 +218,7 @@ impl<T> Cluster<T> {
 
     /// The highest version of the API that both sides speak on the node's connection.
     ///
-    /// - Errors: `UnsupportedVersion` when there is none at or above `needed_min`; `IllegalState` before the node was ready once.
+    /// - Errors: `UnsupportedVersion` when there is none at or above `needed_min`; `Disconnected` before the node was ready once.
     pub fn version(&self, node: NodeId, api_key: ApiKey, needed_min: i16) -> Result<i16, Error> {
         self.version_within(node, api_key, needed_min, i16::MAX)
     }
@@ -257,11 +257,7 @@ impl<T> Cluster<T> {
             latency_nanos: 0,
         };
         let Some(connection) = self.nodes.get_mut(&node).filter(|found| found.is_ready()) else {
-            let error = Error::Disconnected {
-                address: format!("node {}", node.0).into(),
-                reason: "not connected".into(),
-            };
-            self.queued_replies.push(reply(ticket, Err(error)));
+            self.queued_replies.push(reply(ticket, Err(unknown_node(node))));
             return;
         };
         let purpose = if request.expects_answer {
@@ -694,6 +690,8 @@ impl<T> Cluster<T> {
                 Ok(())
             }
             Outcome::Rebootstrap => {
+                // Those that we know send us away: none of them is asked again.
+                self.adopt();
                 self.bootstrap();
                 Ok(())
             }
@@ -765,8 +763,9 @@ fn count_sent(metrics: &NetworkMetrics, node: NodeId, action: &Action) {
 }
 
 fn unknown_node(node: NodeId) -> Error {
-    Error::IllegalState {
-        message: format!("node {} is not known", node.0).into(),
+    Error::Disconnected {
+        address: format!("node {}", node.0).into(),
+        reason: "it is not in the metadata (any more), or was never connected".into(),
     }
 }
 

@@ -469,7 +469,7 @@ fn a_closed_request_is_sent_nowhere() {
     let unknown = world.cluster.readiness(world.now, NodeId(77));
     assert!(matches!(
         unknown,
-        Readiness::Impossible(Error::IllegalState { .. })
+        Readiness::Impossible(Error::Disconnected { .. })
     ));
 }
 
@@ -709,6 +709,45 @@ fn when_no_known_broker_can_be_reached_the_bootstrap_servers_are_asked_again() {
     world.accept(9);
     world.answer_metadata(Vec::new());
     assert_eq!(world.cluster.snapshot().version, 2);
+}
+
+#[test]
+fn a_broker_that_sends_us_away_is_not_asked_again() {
+    let mut world = World::ready(Interest::Nodes);
+    world.connect(NODE);
+    world.cluster.request_metadata();
+    world.until_metadata();
+    let request = world.take(ApiKey::Metadata);
+    let response = MetadataResponse {
+        brokers: vec![broker(1)],
+        error_code: ErrorCode::RebootstrapRequired.code(),
+        ..Default::default()
+    };
+    world.answer(&request, |body, version| response.encode(body, version));
+    assert!(world.cluster.snapshot().nodes.is_empty());
+    world.until_metadata();
+    assert_eq!(world.attempts.last().unwrap().1, address(9));
+    world.answer_metadata(Vec::new());
+    assert_eq!(world.cluster.snapshot().nodes.len(), 2);
+}
+
+#[test]
+fn a_pattern_needs_all_topics_and_sees_new_ones() {
+    let mut world = World::new(Interest::All);
+    world.until_metadata();
+    assert_eq!(names(&world.seen[0]), None);
+    world.answer_metadata(vec![topic("a", 1, 0)]);
+    world.until_metadata();
+    assert_eq!(names(&world.seen[0]), None);
+    world.answer_metadata(vec![topic("b", 1, 0)]);
+    let snapshot = world.cluster.snapshot();
+    assert_eq!(
+        snapshot.topics.keys().map(|name| &**name).collect::<Vec<_>>(),
+        ["b"]
+    );
+    world.metadata.set_interest(Interest::Nodes);
+    world.until_metadata();
+    assert_eq!(names(&world.seen[0]), Some(Vec::new()));
 }
 
 #[test]
