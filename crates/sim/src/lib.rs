@@ -10,3 +10,6 @@ pub mod tasks;
 pub mod world;
 pub mod client;
 pub mod oracle;
+pub mod network;
+pub mod brokers;
+pub mod producing;

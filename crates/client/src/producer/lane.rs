@@ -139,8 +139,7 @@ impl Lane {
         }
         if identity.is_idempotent() {
             let has_no_id = identity.known().is_none() && self.sequences.producer_id().is_none();
-            // The broker recognises repetitions of the last five batches only, whichever connection they came on.
-            let is_full = self.in_flight.len() >= rules.in_flight_max;
+            let is_full = self.is_window_full(rules.in_flight_max);
             if (has_no_id || is_full || self.sequences.is_unresolved())
                 && (queue.sealed_batches > 0 || queue.open_since.is_some())
             {
@@ -163,6 +162,16 @@ impl Lane {
             }
             _ => Readiness::Empty,
         }
+    }
+
+    /// The broker recognises repetitions of the last five batches only, so no batch may be more than four behind one that might
+    /// have to be repeated, even if those in between are acknowledged.
+    fn is_window_full(&self, in_flight_max: usize) -> bool {
+        let Some(first) = self.in_flight.first() else {
+            return false;
+        };
+        let window = self.next_order - first.place.order;
+        window >= in_flight_max as u64 || !self.sequences.is_proven()
     }
 
     fn retry_readiness(&self, now: Moment, first: &Sent, identity: &Identity) -> Readiness {

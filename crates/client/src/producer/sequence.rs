@@ -69,6 +69,8 @@ impl Identity {
 pub(super) struct Sequences {
     producer: Option<ProducerId>,
     next: i32,
+    /// The broker has acknowledged a batch of this id and epoch.
+    is_proven: bool,
     /// Base sequence of the last batch that was given up though the broker may or may not have it: whether `next` is
     /// what the broker expects is not known.
     unresolved: Option<i32>,
@@ -89,6 +91,12 @@ impl Sequences {
         Some(sequence)
     }
 
+    /// False until the broker knows this producer: before that it takes any number for the first one, so that a second batch in
+    /// flight could be stored though the first was refused. Kafka's Java client takes that risk.
+    pub fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
     pub fn is_unresolved(&self) -> bool {
         self.unresolved.is_some()
     }
@@ -106,6 +114,7 @@ impl Sequences {
 
     /// The broker has this batch, hence every one before it.
     pub fn acknowledge(&mut self, sequence: Sequence) {
+        self.is_proven |= self.is_current(sequence);
         let is_proof = |marked| is_after(sequence.base_sequence, marked);
         if self.is_current(sequence) && self.unresolved.is_some_and(is_proof) {
             self.unresolved = None;
@@ -129,6 +138,7 @@ impl Sequences {
             (None, known) => known,
         };
         self.next = 0;
+        self.is_proven = false;
         self.unresolved = None;
         true
     }
@@ -213,6 +223,18 @@ mod tests {
         assert_eq!((new.producer_epoch, new.base_sequence), (1, 0));
         sequences.mark_unresolved(old);
         assert!(!sequences.is_unresolved());
+    }
+
+    #[test]
+    fn only_a_batch_of_the_present_epoch_proves_that_the_broker_knows_the_producer() {
+        let mut sequences = Sequences::default();
+        let first = assign(&mut sequences, 1);
+        assert!(!sequences.is_proven());
+        sequences.acknowledge(first);
+        assert!(sequences.is_proven());
+        assert!(sequences.restart(Some(PRODUCER)));
+        sequences.acknowledge(first);
+        assert!(!sequences.is_proven());
     }
 
     #[test]

@@ -1,0 +1,423 @@
+//! A simulated network for a client's machine: delays, slow writes, refused connections, connections that break anywhere.
+//!
+//! It carries out the machine's actions and says what came of them; whoever answers requests implements [`Server`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use ottla_client::error::Error;
+use ottla_client::network::io::{Action, Address, ConnectionId, Event, Frame};
+use ottla_client::time::Moment;
+use ottla_log::disk::memory::Random;
+
+/// The brokers behind the network. Each is named by the port of its address.
+pub trait Server {
+    /// What the broker has begun with a request and will answer later.
+    type Work;
+
+    /// Whether the broker takes connections; one that is down loses those it has.
+    fn is_up(&self, port: u16) -> bool;
+
+    /// Begins with a request: `frame` is what follows the length.
+    fn begin(&mut self, now: Moment, port: u16, frame: &[u8]) -> Begun<Self::Work>;
+
+    /// The answer, length included; `None` if there is none.
+    fn finish(&mut self, now: Moment, port: u16, work: Self::Work) -> Option<Vec<u8>>;
+}
+
+/// How a request goes on.
+#[derive(Debug)]
+pub enum Begun<W> {
+    /// `finish` is called after so many microseconds.
+    Works { micros: u64, work: W },
+    /// Never answered; the connection stays open.
+    Hangs,
+    /// The broker closes the connection.
+    Closes,
+}
+
+/// How bad the network is. Each trouble happens once in so many times; `u64::MAX`: never.
+#[derive(Clone, Copy, Debug)]
+pub struct Troubles {
+    pub refuse: u64,
+    /// A connection attempt that is never answered.
+    pub black_hole: u64,
+    pub break_while_writing: u64,
+    pub break_after_request: u64,
+    pub break_before_answer: u64,
+    /// A connection that breaks although nothing happens on it, per step.
+    pub break_idle: u64,
+    pub delay_micros_max: u64,
+    /// A write that takes up to this long.
+    pub slow_write: u64,
+    pub slow_write_micros_max: u64,
+}
+
+impl Troubles {
+    pub const NONE: Troubles = Troubles {
+        refuse: u64::MAX,
+        black_hole: u64::MAX,
+        break_while_writing: u64::MAX,
+        break_after_request: u64::MAX,
+        break_before_answer: u64::MAX,
+        break_idle: u64::MAX,
+        delay_micros_max: 500,
+        slow_write: u64::MAX,
+        slow_write_micros_max: 0,
+    };
+}
+
+#[derive(Debug)]
+struct Link {
+    port: u16,
+    /// Both sides believe in it.
+    is_open: bool,
+    /// The first one is being written.
+    outbox: VecDeque<Frame>,
+    /// Complete requests at the broker, which takes them one after the other.
+    inbox: VecDeque<Vec<u8>>,
+    is_busy: bool,
+    /// Nothing arrives before what was sent earlier.
+    arrives_at: u64,
+    answered_at: u64,
+}
+
+#[derive(Debug)]
+enum Happening<W> {
+    Connected(ConnectionId),
+    Refused(ConnectionId),
+    Written(ConnectionId),
+    Arrived(ConnectionId, Vec<u8>),
+    Finished(ConnectionId, W),
+    Delivered(ConnectionId, Bytes),
+    Broken(ConnectionId, &'static str),
+}
+
+/// The network between one client and its brokers.
+#[derive(Debug)]
+pub struct Network<W> {
+    pub troubles: Troubles,
+    random: Random,
+    /// By time in nanoseconds, then in the order in which they were decided.
+    agenda: BTreeMap<(u64, u64), Happening<W>>,
+    next_number: u64,
+    links: BTreeMap<ConnectionId, Link>,
+    /// Frames that were handed over completely, and bytes of them.
+    pub written_frames: u64,
+    pub broken_connections: u64,
+    /// Requests of connections that the client had given up, which the brokers worked on.
+    pub late_requests: u64,
+}
+
+const NANOS_PER_MICRO: u64 = 1_000;
+
+impl<W> Network<W> {
+    pub fn new(seed: u64, troubles: Troubles) -> Network<W> {
+        Network {
+            troubles,
+            random: Random::new(seed),
+            agenda: BTreeMap::new(),
+            next_number: 0,
+            links: BTreeMap::new(),
+            written_frames: 0,
+            broken_connections: 0,
+            late_requests: 0,
+        }
+    }
+
+    /// When something happens next.
+    pub fn next_at(&self) -> Option<Moment> {
+        self.agenda.first_key_value().map(|((at, _), _)| Moment(*at))
+    }
+
+    /// Does what the machine wants.
+    pub fn act(&mut self, now: Moment, action: Action) {
+        match action {
+            Action::Connect { connection, address } => self.connect(now, connection, &address),
+            Action::Send { connection, frame } => {
+                let Some(link) = self.links.get_mut(&connection) else {
+                    return;
+                };
+                if link.is_open {
+                    link.outbox.push_back(frame);
+                    if link.outbox.len() == 1 {
+                        self.write(now, connection);
+                    }
+                }
+            }
+            Action::Close { connection } => self.abandon(connection),
+        }
+    }
+
+    fn connect(&mut self, now: Moment, connection: ConnectionId, address: &Address) {
+        let link = Link {
+            port: address.port,
+            is_open: true,
+            outbox: VecDeque::new(),
+            inbox: VecDeque::new(),
+            is_busy: false,
+            arrives_at: 0,
+            answered_at: 0,
+        };
+        self.links.insert(connection, link);
+        let delay = self.delay();
+        if self.random.one_in(self.troubles.refuse) {
+            self.later(now, delay, Happening::Refused(connection));
+        } else if !self.random.one_in(self.troubles.black_hole) {
+            self.later(now, delay, Happening::Connected(connection));
+        }
+    }
+
+    /// Starts writing the first frame of the outbox.
+    fn write(&mut self, now: Moment, connection: ConnectionId) {
+        let slow = self.random.one_in(self.troubles.slow_write);
+        let micros = if slow {
+            self.random.below(self.troubles.slow_write_micros_max)
+        } else {
+            self.random.below(50)
+        };
+        if self.random.one_in(self.troubles.break_while_writing) {
+            let part = self.random.below(micros + 1);
+            self.later(now, part, Happening::Broken(connection, "broken while writing"));
+        } else {
+            self.later(now, micros, Happening::Written(connection));
+        }
+    }
+
+    /// Everything that is due at `now`, into `events`.
+    pub fn step<S: Server<Work = W>>(&mut self, now: Moment, server: &mut S, events: &mut Vec<Event>) {
+        while let Some(entry) = self.agenda.first_entry() {
+            if entry.key().0 > now.0 {
+                break;
+            }
+            let happening = entry.remove();
+            self.happen(now, happening, server, events);
+        }
+        if self.random.one_in(self.troubles.break_idle) {
+            let open: Vec<ConnectionId> = self.open_links().collect();
+            if !open.is_empty() {
+                let victim = open[self.random.below(open.len() as u64) as usize];
+                self.break_off(victim, "broken while idle", events);
+            }
+        }
+    }
+
+    fn open_links(&self) -> impl Iterator<Item = ConnectionId> {
+        self.links
+            .iter()
+            .filter(|(_, link)| link.is_open)
+            .map(|(connection, _)| *connection)
+    }
+
+    /// The broker goes down: its connections break and what it had not answered is lost.
+    pub fn cut(&mut self, port: u16, events: &mut Vec<Event>) {
+        let victims: Vec<ConnectionId> = self
+            .links
+            .iter()
+            .filter(|(_, link)| link.port == port)
+            .map(|(connection, _)| *connection)
+            .collect();
+        for victim in victims {
+            self.break_off(victim, "the broker went down", events);
+            self.links.remove(&victim);
+        }
+    }
+
+    fn happen<S: Server<Work = W>>(
+        &mut self,
+        now: Moment,
+        happening: Happening<W>,
+        server: &mut S,
+        events: &mut Vec<Event>,
+    ) {
+        match happening {
+            Happening::Connected(connection) => {
+                let Some(link) = self.links.get(&connection).filter(|link| link.is_open) else {
+                    return;
+                };
+                if server.is_up(link.port) {
+                    events.push(Event::Connected { connection });
+                } else {
+                    self.break_off(connection, "connection refused", events);
+                }
+            }
+            Happening::Refused(connection) => self.break_off(connection, "connection refused", events),
+            Happening::Broken(connection, reason) => self.break_off(connection, reason, events),
+            Happening::Written(connection) => self.written(now, connection),
+            Happening::Arrived(connection, frame) => {
+                if self.links.get(&connection).is_some_and(|link| link.is_open) {
+                    self.settle_abandoned(now, server);
+                }
+                if let Some(link) = self.links.get_mut(&connection) {
+                    link.inbox.push_back(frame);
+                    self.serve(now, connection, server, events);
+                }
+            }
+            Happening::Finished(connection, work) => {
+                let Some(link) = self.links.get_mut(&connection) else {
+                    return;
+                };
+                link.is_busy = false;
+                if let Some(answer) = server.finish(now, link.port, work) {
+                    self.answer(now, connection, answer);
+                }
+                self.serve(now, connection, server, events);
+            }
+            Happening::Delivered(connection, frame) => {
+                if self.links.get(&connection).is_some_and(|link| link.is_open) {
+                    events.push(Event::Received { connection, frame });
+                }
+            }
+        }
+    }
+
+    fn written(&mut self, now: Moment, connection: ConnectionId) {
+        let delay = self.delay();
+        let Some(link) = self.links.get_mut(&connection).filter(|link| link.is_open) else {
+            return;
+        };
+        let Some(frame) = link.outbox.pop_front() else {
+            return;
+        };
+        let bytes = frame.parts.concat();
+        let length = u32::from_be_bytes(*bytes.first_chunk().expect("a frame begins with its length"));
+        assert_eq!(length as usize, bytes.len() - 4, "the length of a frame is right");
+        let at = (now.0 + delay * NANOS_PER_MICRO).max(link.arrives_at);
+        link.arrives_at = at;
+        let has_more = !link.outbox.is_empty();
+        self.written_frames += 1;
+        self.at(at, Happening::Arrived(connection, bytes[4..].to_vec()));
+        if self.random.one_in(self.troubles.break_after_request) {
+            let delay = self.delay();
+            self.later(
+                now,
+                delay,
+                Happening::Broken(connection, "broken after a request"),
+            );
+        }
+        if has_more {
+            self.write(now, connection);
+        }
+    }
+
+    /// What the client wrote on connections that it has given up is worked on, or lost, before anything it writes later.
+    ///
+    /// KIP-360's new epoch fences nothing before its first batch arrives, so that a request which a broker comes across
+    /// after all that followed would be stored beside its repetition, with every client of Kafka.
+    pub fn settle_abandoned<S: Server<Work = W>>(&mut self, now: Moment, server: &mut S) {
+        if self.links.values().all(|link| link.is_open) {
+            return;
+        }
+        let mut late: Vec<(ConnectionId, Vec<u8>)> = Vec::new();
+        for (connection, link) in self.links.iter_mut().filter(|(_, link)| !link.is_open) {
+            late.extend(link.inbox.drain(..).map(|frame| (*connection, frame)));
+        }
+        let on_its_way: Vec<(u64, u64)> = self
+            .agenda
+            .iter()
+            .filter(|(_, happening)| match happening {
+                Happening::Arrived(connection, _) => {
+                    self.links.get(connection).is_some_and(|link| !link.is_open)
+                }
+                _ => false,
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        for key in on_its_way {
+            if let Some(Happening::Arrived(connection, frame)) = self.agenda.remove(&key) {
+                late.push((connection, frame));
+            }
+        }
+        late.sort_by_key(|(connection, _)| *connection);
+        for (connection, frame) in late {
+            let port = self.links[&connection].port;
+            if self.random.one_in(2) && server.is_up(port) {
+                server.begin(now, port, &frame);
+                self.late_requests += 1;
+            }
+        }
+        self.links.retain(|_, link| link.is_open);
+    }
+
+    /// The broker takes the next request of a connection when it is done with the one before.
+    fn serve<S: Server<Work = W>>(
+        &mut self,
+        now: Moment,
+        connection: ConnectionId,
+        server: &mut S,
+        events: &mut Vec<Event>,
+    ) {
+        let Some(link) = self.links.get_mut(&connection).filter(|link| !link.is_busy) else {
+            return;
+        };
+        let Some(frame) = link.inbox.pop_front() else {
+            return;
+        };
+        link.is_busy = true;
+        match server.begin(now, link.port, &frame) {
+            Begun::Works { micros, work } => self.later(now, micros, Happening::Finished(connection, work)),
+            Begun::Hangs => {}
+            Begun::Closes => self.break_off(connection, "closed by the broker", events),
+        }
+    }
+
+    fn answer(&mut self, now: Moment, connection: ConnectionId, answer: Vec<u8>) {
+        let delay = self.delay();
+        let breaks = self.random.one_in(self.troubles.break_before_answer);
+        let Some(link) = self.links.get_mut(&connection).filter(|link| link.is_open) else {
+            return;
+        };
+        let at = (now.0 + delay * NANOS_PER_MICRO).max(link.answered_at);
+        link.answered_at = at;
+        // A half answer is no answer: the driver hands on whole frames only.
+        let happening = match breaks {
+            true => Happening::Broken(connection, "broken in the middle of an answer"),
+            false => Happening::Delivered(connection, Bytes::from(answer).slice(4..)),
+        };
+        self.at(at, happening);
+    }
+
+    fn break_off(&mut self, connection: ConnectionId, reason: &'static str, events: &mut Vec<Event>) {
+        let is_open = self.links.get(&connection).is_some_and(|link| link.is_open);
+        if is_open {
+            self.abandon(connection);
+            self.broken_connections += 1;
+            let reason = Error::Disconnected {
+                address: "a simulated broker".into(),
+                reason: reason.into(),
+            };
+            events.push(Event::Closed { connection, reason });
+        }
+    }
+
+    /// What was written completely may still be on its way or wait at the broker, which then works on it all the same.
+    fn abandon(&mut self, connection: ConnectionId) {
+        let forgets = self.random.one_in(3);
+        let Some(link) = self.links.get_mut(&connection) else {
+            return;
+        };
+        link.is_open = false;
+        link.outbox.clear();
+        if forgets {
+            self.links.remove(&connection);
+        }
+    }
+
+    fn delay(&mut self) -> u64 {
+        // Mostly short, sometimes as long as it gets.
+        let max = match self.random.one_in(8) {
+            true => self.troubles.delay_micros_max,
+            false => self.troubles.delay_micros_max / 10 + 1,
+        };
+        self.random.below(max + 1)
+    }
+
+    fn later(&mut self, now: Moment, micros: u64, happening: Happening<W>) {
+        self.at(now.0 + micros * NANOS_PER_MICRO, happening);
+    }
+
+    fn at(&mut self, nanos: u64, happening: Happening<W>) {
+        self.agenda.insert((nanos, self.next_number), happening);
+        self.next_number += 1;
+    }
+}

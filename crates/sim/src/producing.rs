@@ -1,0 +1,541 @@
+//! One producer of the client over a simulated network and simulated brokers, and what must hold of every record.
+//!
+//! The code is the client's own: accumulator, sender, cluster, callbacks. Only threads, sockets and brokers are played.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ottla_client::config::{Config, ProducerConfig};
+use ottla_client::error::Error;
+use ottla_client::metadata::{Interest, MetadataCell};
+use ottla_client::metrics::{ClientKind, ClientMetrics};
+use ottla_client::network::io::{Action, Event, Machine};
+use ottla_client::producer::accumulator::Accumulator;
+use ottla_client::producer::callbacks::CallbackQueue;
+use ottla_client::producer::commands::Commands;
+use ottla_client::producer::completion::BatchCompletion;
+use ottla_client::producer::record::{Callback, Record, RecordMetadata};
+use ottla_client::producer::sender::{ProducerMachine, SenderParts};
+use ottla_client::time::{Clock, Moment, Timestamp};
+use ottla_log::disk::memory::Random;
+
+use crate::brokers::{Brokers, Mishaps, REFUSED_PREFIX, TOPIC};
+use crate::network::{Network, Troubles};
+
+/// Some day in 2026, so that timestamps look like ones.
+const EPOCH_MS: i64 = 1_790_000_000_000;
+const NANOS_PER_MS: u64 = 1_000_000;
+/// Turns at one moment without an end: the machine asks to be called for ever.
+const TURNS_AT_ONCE_MAX: u32 = 10_000;
+
+#[derive(Debug, Default)]
+struct SharedClock(AtomicU64);
+
+impl Clock for SharedClock {
+    fn moment(&self) -> Moment {
+        Moment(self.0.load(Ordering::Relaxed))
+    }
+
+    fn timestamp(&self) -> Timestamp {
+        Timestamp(EPOCH_MS + (self.moment().0 / NANOS_PER_MS) as i64)
+    }
+}
+
+/// What the run is like.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub settings: Vec<(&'static str, String)>,
+    pub broker_count: usize,
+    pub partition_count: usize,
+    pub thread_count: u64,
+    pub troubles: Troubles,
+    pub mishaps: Mishaps,
+    /// Records per thread.
+    pub record_count: u64,
+    /// A thread sends once in so many microseconds, on average.
+    pub pause_micros: u64,
+    pub value_bytes_max: u64,
+    pub first_producer_epoch: i16,
+    pub batch_bytes_max_at_broker: usize,
+    /// Once in so many steps of the world a leader changes, a broker goes down or comes back.
+    pub leader_change: u64,
+    pub broker_down: u64,
+    /// Records that the brokers refuse, once in so many.
+    pub refused_records: u64,
+    /// `close` is called right after the last record, with this limit, amid all troubles.
+    pub close_within_ms: Option<u64>,
+}
+
+/// A record and what is known of it.
+#[derive(Debug)]
+struct Sent {
+    partition: i32,
+    value: String,
+    sent_at: Moment,
+    completion: Arc<BatchCompletion>,
+    index: u32,
+    timestamp: i64,
+    outcome: Option<Result<RecordMetadata, Error>>,
+    called_back: Option<Arc<Mutex<Vec<Result<RecordMetadata, Error>>>>>,
+}
+
+/// The totals of a run, so that a test can see that something happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    pub acknowledged: u64,
+    pub failed: u64,
+    pub failed_but_stored: u64,
+    pub stored_twice: u64,
+    pub broken_connections: u64,
+    pub late_requests: u64,
+    pub played: crate::brokers::Played,
+}
+
+pub struct Producing {
+    seed: u64,
+    scenario: Scenario,
+    config: Arc<ProducerConfig>,
+    clock: Arc<SharedClock>,
+    random: Random,
+    network: Network<crate::brokers::Work>,
+    brokers: Brokers,
+    metadata: Arc<MetadataCell>,
+    accumulator: Arc<Accumulator>,
+    commands: Arc<Commands>,
+    callbacks: Arc<CallbackQueue>,
+    machine: ProducerMachine,
+    sent: Vec<Sent>,
+    /// Records whose fate was not known at the last look, by index in `sent`.
+    open: Vec<usize>,
+    next_number: Vec<u64>,
+    next_send: Vec<Moment>,
+    is_woken: bool,
+    is_quiet: bool,
+    turns_at_once: u32,
+}
+
+impl Producing {
+    pub fn new(seed: u64, scenario: Scenario) -> Producing {
+        let mut random = Random::new(seed ^ 0x70AD);
+        let mut brokers = Brokers::new(
+            random.next(),
+            scenario.broker_count,
+            scenario.partition_count,
+            scenario.mishaps,
+        );
+        brokers.set_first_producer_epoch(scenario.first_producer_epoch);
+        brokers.set_batch_bytes_max(scenario.batch_bytes_max_at_broker);
+        let mut config = Config::new().set("bootstrap.servers", brokers.addresses());
+        for (key, value) in &scenario.settings {
+            config = config.set(*key, value);
+        }
+        let config = Arc::new(ProducerConfig::from_config(&config).expect("the settings are valid"));
+        let clock = Arc::new(SharedClock(AtomicU64::new(1_000 * NANOS_PER_MS)));
+        let metrics = ClientMetrics::new(ClientKind::Producer, &config.client, clock.clone());
+        let metadata = Arc::new(MetadataCell::new(Interest::Named));
+        let accumulator = Arc::new(Accumulator::new(config.clone(), metrics.producer().clone()));
+        let commands = Arc::new(Commands::default());
+        let callbacks = Arc::new(CallbackQueue::new(metrics.producer().clone(), clock.clone()));
+        let machine = ProducerMachine::new(SenderParts {
+            config: config.clone(),
+            metadata: metadata.clone(),
+            accumulator: accumulator.clone(),
+            commands: commands.clone(),
+            callbacks: callbacks.clone(),
+            metrics: metrics.producer().clone(),
+            network_metrics: metrics.network().clone(),
+            seed: random.next(),
+        });
+        metadata.want([TOPIC]);
+        let threads = scenario.thread_count as usize;
+        Producing {
+            seed,
+            network: Network::new(random.next(), scenario.troubles),
+            config,
+            brokers,
+            metadata,
+            accumulator,
+            commands,
+            callbacks,
+            machine,
+            sent: Vec::new(),
+            open: Vec::new(),
+            next_number: vec![0; threads],
+            next_send: vec![clock.moment(); threads],
+            is_woken: true,
+            is_quiet: false,
+            turns_at_once: 0,
+            clock,
+            random,
+            scenario,
+        }
+    }
+
+    /// Sends everything, waits for all answers, closes, and checks every promise.
+    pub fn run(mut self) -> Report {
+        while self
+            .next_number
+            .iter()
+            .any(|number| *number < self.scenario.record_count)
+        {
+            self.step();
+        }
+        match self.scenario.close_within_ms {
+            Some(limit_ms) => self.close(limit_ms),
+            None => self.calm_down(),
+        }
+        self.check()
+    }
+
+    /// The troubles end and everything is decided within the delivery timeout, at the latest.
+    fn calm_down(&mut self) {
+        // Half of the runs decide everything amid the troubles.
+        if self.random.one_in(2) {
+            self.is_quiet = true;
+            self.network.troubles = Troubles::NONE;
+            self.brokers.mishaps = Mishaps::NONE;
+            for broker in 0..self.brokers.broker_count() {
+                self.brokers.bring_up(broker);
+            }
+            self.brokers.tell_all();
+        }
+        while self.accumulator.incomplete_batches() > 0 {
+            self.step();
+        }
+        self.close(u64::MAX);
+    }
+
+    fn close(&mut self, limit_ms: u64) {
+        let deadline = self.clock.moment().after_ms(limit_ms);
+        self.accumulator.close();
+        self.accumulator.seal_all(self.clock.moment());
+        self.commands.close(deadline);
+        self.is_woken = true;
+        let slack = deadline.after_ms(1);
+        while !self.machine.is_finished() {
+            self.step();
+            assert!(
+                self.clock.moment() <= slack,
+                "seed {}: not closed after {limit_ms} ms, {} batches are left",
+                self.seed,
+                self.accumulator.incomplete_batches()
+            );
+        }
+    }
+
+    /// Time goes to the next thing that happens.
+    fn step(&mut self) {
+        let now = self.next_moment();
+        if now == self.clock.moment() {
+            self.turns_at_once += 1;
+            assert!(
+                self.turns_at_once < TURNS_AT_ONCE_MAX,
+                "seed {}: the machine wants to be called at {now:?} for ever",
+                self.seed
+            );
+        } else {
+            self.turns_at_once = 0;
+        }
+        self.clock.0.store(now.0, Ordering::Relaxed);
+        let mut events = Vec::new();
+        self.network.step(now, &mut self.brokers, &mut events);
+        self.shake(now, &mut events);
+        self.send_records(now);
+        self.drive(now, events);
+        if self.random.one_in(3) {
+            while self.callbacks.run_arrived() {}
+        }
+        self.look_at_outcomes(now);
+    }
+
+    fn next_moment(&mut self) -> Moment {
+        let now = self.clock.moment();
+        let threads = self
+            .next_send
+            .iter()
+            .zip(&self.next_number)
+            .filter(|(_, number)| **number < self.scenario.record_count)
+            .map(|(at, _)| *at);
+        let woken = self.is_woken.then_some(now);
+        [self.machine.next_deadline(), self.network.next_at(), woken]
+            .into_iter()
+            .flatten()
+            .chain(threads)
+            .min()
+            // Nothing is to come: somebody waits for ever, which the checks will tell.
+            .unwrap_or(now.after_ms(1_000))
+            .max(now)
+    }
+
+    fn drive(&mut self, now: Moment, events: Vec<Event>) {
+        let is_due = self
+            .machine
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now);
+        if events.is_empty() && !is_due && !self.is_woken {
+            return;
+        }
+        self.is_woken = false;
+        for event in events {
+            self.machine.handle(now, event);
+        }
+        let mut actions: Vec<Action> = Vec::new();
+        self.machine.turn(now, self.clock.timestamp(), &mut actions);
+        for action in actions {
+            self.network.act(now, action);
+        }
+    }
+
+    /// Leaders change, brokers go and come.
+    fn shake(&mut self, now: Moment, events: &mut Vec<Event>) {
+        if self.is_quiet {
+            return;
+        }
+        if self.random.one_in(self.scenario.leader_change) {
+            self.network.settle_abandoned(now, &mut self.brokers);
+            let partition = self.random.below(self.brokers.partition_count() as u64) as usize;
+            self.brokers.change_leader(partition);
+        }
+        if self.random.one_in(20) {
+            self.brokers.tell_all();
+        }
+        if self.random.one_in(self.scenario.broker_down) {
+            let broker = self.random.below(self.brokers.broker_count() as u64) as usize;
+            self.network.settle_abandoned(now, &mut self.brokers);
+            if let Some(port) = self.brokers.take_down(broker) {
+                self.network.cut(port, events);
+            }
+        }
+        if self.random.one_in(50) {
+            let broker = self.random.below(self.brokers.broker_count() as u64) as usize;
+            self.brokers.bring_up(broker);
+        }
+    }
+
+    fn send_records(&mut self, now: Moment) {
+        for thread in 0..self.scenario.thread_count {
+            let index = thread as usize;
+            if self.next_send[index] > now || self.next_number[index] >= self.scenario.record_count {
+                continue;
+            }
+            // A thread that found no room tries again soon, as one that was woken by the pool would.
+            let pause_micros = match self.send(now, thread) {
+                true => self.random.below(2 * self.scenario.pause_micros + 1),
+                false => 1_000,
+            };
+            self.next_send[index] = Moment(now.0 + pause_micros * 1_000);
+        }
+    }
+
+    fn send(&mut self, now: Moment, thread: u64) -> bool {
+        let Some(topic) = self.metadata.topic(TOPIC) else {
+            return false;
+        };
+        let partition = self.random.below(topic.partitions.len() as u64) as i32;
+        let number = self.next_number[thread as usize];
+        let prefix = match self.random.one_in(self.scenario.refused_records) {
+            true => REFUSED_PREFIX,
+            false => "",
+        };
+        let padding = self.random.below(self.scenario.value_bytes_max + 1) as usize;
+        let value = format!("{prefix}{thread}:{number}:{}", "x".repeat(padding));
+        let record = Record {
+            topic: TOPIC,
+            value: Some(value.as_bytes()),
+            ..Record::default()
+        };
+        let called_back = self.random.one_in(2).then(Arc::default);
+        let callback = called_back.clone().map(recording);
+        let timestamp = self.clock.timestamp().0;
+        let appended = self
+            .accumulator
+            .append(now, &topic, partition, &record, timestamp, callback);
+        let appended = match appended {
+            Ok(appended) => appended,
+            Err((Error::BufferExhausted { .. }, _)) => return false,
+            Err((error, _)) => panic!("seed {}: {error}", self.seed),
+        };
+        self.is_woken |= appended.sender_must_wake;
+        self.next_number[thread as usize] += 1;
+        self.open.push(self.sent.len());
+        self.sent.push(Sent {
+            partition,
+            value,
+            sent_at: now,
+            completion: appended.completion,
+            index: appended.index,
+            timestamp,
+            outcome: None,
+            called_back,
+        });
+        true
+    }
+
+    /// Nothing may take longer than the delivery timeout.
+    fn look_at_outcomes(&mut self, now: Moment) {
+        let limit_ms = self.config.delivery_timeout_ms;
+        let sent = &mut self.sent;
+        let seed = self.seed;
+        self.open.retain(|index| {
+            let sent = &mut sent[*index];
+            sent.outcome = sent.completion.outcome(sent.index, sent.timestamp);
+            assert!(
+                sent.outcome.is_some() || now <= sent.sent_at.after_ms(limit_ms),
+                "seed {seed}: {} of {} ms ago is not decided",
+                sent.value,
+                now.ms_since(sent.sent_at)
+            );
+            sent.outcome.is_none()
+        });
+    }
+
+    fn check(mut self) -> Report {
+        let seed = self.seed;
+        while self.callbacks.run_arrived() {}
+        assert_eq!(self.callbacks.panicked(), 0, "seed {seed}");
+        self.look_at_outcomes(self.clock.moment());
+        assert!(
+            self.open.is_empty(),
+            "seed {seed}: {} records undecided",
+            self.open.len()
+        );
+        let stored: Vec<Vec<String>> = (0..self.brokers.partition_count())
+            .map(|partition| self.brokers.values(partition))
+            .collect();
+        let mut report = Report {
+            broken_connections: self.network.broken_connections,
+            late_requests: self.network.late_requests,
+            played: self.brokers.played,
+            ..Report::default()
+        };
+        let places = places(&stored);
+        for sent in &self.sent {
+            self.check_record(sent, &stored, &places, &mut report);
+        }
+        for (partition, values) in stored.iter().enumerate() {
+            self.check_order(partition, values);
+        }
+        let Producing {
+            machine,
+            network,
+            accumulator,
+            sent,
+            ..
+        } = self;
+        drop((machine, network, sent));
+        let pool = accumulator.pool();
+        assert_eq!(
+            pool.available_bytes(),
+            pool.total_bytes(),
+            "seed {seed}: memory of batches was not given back"
+        );
+        report
+    }
+
+    fn check_record(
+        &self,
+        sent: &Sent,
+        stored: &[Vec<String>],
+        places: &BTreeMap<(usize, &str), Vec<usize>>,
+        report: &mut Report,
+    ) {
+        let seed = self.seed;
+        let partition = sent.partition as usize;
+        let found = places.get(&(partition, sent.value.as_str())).map_or(0, Vec::len) as u64;
+        let outcome = sent.outcome.as_ref().expect("all are decided");
+        if self.config.enable_idempotence {
+            assert!(found <= 1, "seed {seed}: {} is stored {found} times", sent.value);
+        }
+        report.stored_twice += found.saturating_sub(1);
+        match outcome {
+            Ok(metadata) => {
+                report.acknowledged += 1;
+                assert_eq!(metadata.partition, sent.partition, "seed {seed}");
+                assert_eq!(metadata.timestamp, sent.timestamp, "seed {seed}");
+                if self.config.acks.code() == 0 {
+                    assert_eq!(metadata.offset, -1, "seed {seed}");
+                } else {
+                    let there = stored[partition].get(metadata.offset as usize);
+                    assert_eq!(
+                        there,
+                        Some(&sent.value),
+                        "seed {seed}: {partition} at offset {}",
+                        metadata.offset
+                    );
+                }
+            }
+            Err(error) => {
+                report.failed += 1;
+                report.failed_but_stored += found;
+                let may_fail = self.scenario.refused_records != u64::MAX
+                    || self.scenario.batch_bytes_max_at_broker != usize::MAX
+                    || self.scenario.mishaps.error_after_append != u64::MAX
+                    || matches!(error, Error::Timeout { .. } | Error::Closed);
+                assert!(may_fail, "seed {seed}: {} failed: {error}", sent.value);
+            }
+        }
+        if let Some(calls) = &sent.called_back {
+            let calls = calls.lock().expect("no callback panics");
+            assert_eq!(calls.len(), 1, "seed {seed}: {} was called back", sent.value);
+            assert_eq!(&calls[0], outcome, "seed {seed}: future and callback differ");
+        }
+    }
+
+    /// Records of one thread lie in the order in which it sent them; repetitions of an earlier one do not count.
+    fn check_order(&self, partition: usize, values: &[String]) {
+        let keeps_order =
+            self.config.enable_idempotence || self.config.max_in_flight_requests_per_connection == 1;
+        if !keeps_order {
+            return;
+        }
+        let acknowledged: BTreeMap<&str, bool> = self
+            .sent
+            .iter()
+            .map(|sent| (sent.value.as_str(), matches!(sent.outcome, Some(Ok(_)))))
+            .collect();
+        let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut seen = std::collections::BTreeSet::new();
+        for value in values {
+            if !seen.insert(value) || !self.counts_for_order(acknowledged[value.as_str()]) {
+                continue;
+            }
+            let mut parts = value.trim_start_matches(REFUSED_PREFIX).split(':');
+            let mut number = || -> u64 {
+                let text = parts.next().expect("values begin with two numbers");
+                text.parse().expect("a number")
+            };
+            let (thread, number) = (number(), number());
+            let before = last.insert(thread, number);
+            assert!(
+                before.is_none_or(|before| before < number),
+                "seed {}: partition {partition}: {thread}:{number} lies behind {before:?}",
+                self.seed
+            );
+        }
+    }
+
+    /// A record that failed may come in late where nothing fences it: without idempotence, or when the producer id changed.
+    fn counts_for_order(&self, is_acknowledged: bool) -> bool {
+        is_acknowledged || self.config.enable_idempotence && self.scenario.first_producer_epoch == 0
+    }
+}
+
+fn recording(calls: Arc<Mutex<Vec<Result<RecordMetadata, Error>>>>) -> Callback {
+    Callback(Box::new(move |outcome| {
+        calls.lock().expect("no callback panics").push(outcome);
+    }))
+}
+
+fn places(stored: &[Vec<String>]) -> BTreeMap<(usize, &str), Vec<usize>> {
+    let mut places: BTreeMap<(usize, &str), Vec<usize>> = BTreeMap::new();
+    for (partition, values) in stored.iter().enumerate() {
+        for (offset, value) in values.iter().enumerate() {
+            places
+                .entry((partition, value.as_str()))
+                .or_default()
+                .push(offset);
+        }
+    }
+    places
+}

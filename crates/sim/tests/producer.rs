@@ -1,0 +1,147 @@
+//! A producer amid broken connections, changing leaders, lost answers and failing brokers.
+//!
+//! `OTTLA_SIM_SEED=n` runs one seed, `OTTLA_SIM_SEEDS=n` the first n. A failure names its seed.
+
+use ottla_log::disk::memory::Random;
+use ottla_sim::brokers::Mishaps;
+use ottla_sim::network::Troubles;
+use ottla_sim::producing::{Producing, Report, Scenario};
+
+const SEEDS_BY_DEFAULT: u64 = 300;
+
+fn for_each_seed(run: impl Fn(u64) -> Report) -> Report {
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse().expect("a number"))
+    };
+    let mut total = Report::default();
+    match number("OTTLA_SIM_SEED") {
+        Some(seed) => add(&mut total, run(seed)),
+        None => (0..number("OTTLA_SIM_SEEDS").unwrap_or(SEEDS_BY_DEFAULT))
+            .for_each(|seed| add(&mut total, run(seed))),
+    }
+    println!("{total:?}");
+    total
+}
+
+fn add(total: &mut Report, run: Report) {
+    total.acknowledged += run.acknowledged;
+    total.failed += run.failed;
+    total.failed_but_stored += run.failed_but_stored;
+    total.stored_twice += run.stored_twice;
+    total.broken_connections += run.broken_connections;
+    total.late_requests += run.late_requests;
+    let (all, one) = (&mut total.played, run.played);
+    for (sum, part) in [
+        (&mut all.appends, one.appends),
+        (&mut all.duplicates, one.duplicates),
+        (&mut all.out_of_order, one.out_of_order),
+        (&mut all.fenced_epochs, one.fenced_epochs),
+        (&mut all.leader_changes, one.leader_changes),
+        (&mut all.not_leader, one.not_leader),
+        (&mut all.errors_before, one.errors_before),
+        (&mut all.errors_after, one.errors_after),
+        (&mut all.too_large, one.too_large),
+        (&mut all.hangs, one.hangs),
+        (&mut all.throttles, one.throttles),
+        (&mut all.nonsense, one.nonsense),
+        (&mut all.epochs_above_zero, one.epochs_above_zero),
+    ] {
+        *sum += part;
+    }
+}
+
+/// A frequency between never and once in `often`.
+fn rate(random: &mut Random, often: u64) -> u64 {
+    match random.below(4) {
+        0 => u64::MAX,
+        1 => often * 8,
+        2 => often * 3,
+        _ => often,
+    }
+}
+
+fn troubles(random: &mut Random) -> Troubles {
+    Troubles {
+        refuse: rate(random, 5),
+        black_hole: rate(random, 20),
+        break_while_writing: rate(random, 20),
+        break_after_request: rate(random, 20),
+        break_before_answer: rate(random, 10),
+        break_idle: rate(random, 300),
+        delay_micros_max: [500, 5_000, 200_000][random.below(3) as usize],
+        slow_write: rate(random, 10),
+        slow_write_micros_max: [1_000, 300_000][random.below(2) as usize],
+    }
+}
+
+fn mishaps(random: &mut Random) -> Mishaps {
+    Mishaps {
+        error_before_append: rate(random, 8),
+        error_after_append: rate(random, 15),
+        forgets_producer: rate(random, 40),
+        hangs: rate(random, 60),
+        throttles: rate(random, 20),
+        init_producer_id_fails: rate(random, 2),
+        nonsense: u64::MAX,
+        service_micros_max: [200, 3_000, 100_000][random.below(3) as usize],
+    }
+}
+
+fn scenario(random: &mut Random, settings: &[(&'static str, &str)]) -> Scenario {
+    let request_timeout_ms = [200, 600, 2_000][random.below(3) as usize];
+    let linger_ms = [0, 5, 50][random.below(3) as usize];
+    // Tight ones let many batches expire.
+    let delivery_timeout_ms = request_timeout_ms + linger_ms + [0, 500, 20_000][random.below(3) as usize];
+    let codec = ["none", "none", "none", "gzip", "snappy", "lz4", "zstd"][random.below(7) as usize];
+    let mut all: Vec<(&'static str, String)> = vec![
+        ("request.timeout.ms", request_timeout_ms.to_string()),
+        ("linger.ms", linger_ms.to_string()),
+        ("delivery.timeout.ms", delivery_timeout_ms.to_string()),
+        ("compression.type", codec.to_string()),
+        ("batch.size", (200 + random.below(1_000)).to_string()),
+        ("buffer.memory", (4_000 + random.below(30_000)).to_string()),
+        ("max.request.size", (1_000 + random.below(4_000)).to_string()),
+        ("retry.backoff.ms", (1 + random.below(50)).to_string()),
+        ("retry.backoff.max.ms", "300".to_string()),
+        ("reconnect.backoff.ms", "10".to_string()),
+        ("reconnect.backoff.max.ms", "200".to_string()),
+        ("socket.connection.setup.timeout.ms", "300".to_string()),
+        ("socket.connection.setup.timeout.max.ms", "600".to_string()),
+        ("metadata.max.age.ms", "3000".to_string()),
+    ];
+    for (key, value) in settings {
+        all.retain(|(known, _)| known != key);
+        all.push((key, value.to_string()));
+    }
+    Scenario {
+        settings: all,
+        broker_count: 1 + random.below(4) as usize,
+        partition_count: 1 + random.below(6) as usize,
+        thread_count: 1 + random.below(3),
+        troubles: troubles(random),
+        mishaps: mishaps(random),
+        record_count: 100 + random.below(300),
+        pause_micros: [50, 1_000, 10_000][random.below(3) as usize],
+        value_bytes_max: 1 + random.below(150),
+        first_producer_epoch: 0,
+        batch_bytes_max_at_broker: usize::MAX,
+        leader_change: rate(random, 50),
+        broker_down: rate(random, 200),
+        refused_records: u64::MAX,
+        close_within_ms: None,
+    }
+}
+
+#[test]
+fn an_idempotent_producer_stores_every_acknowledged_record_once_and_in_order() {
+    let total = for_each_seed(|seed| {
+        let mut random = Random::new(seed);
+        let in_flight = (1 + random.below(5)).to_string();
+        let settings = [("max.in.flight.requests.per.connection", in_flight.as_str())];
+        Producing::new(seed, scenario(&mut random, &settings)).run()
+    });
+    assert_eq!(total.stored_twice, 0);
+    assert!(total.played.appends > 1_000, "{total:?}");
+}
