@@ -1,0 +1,317 @@
+//! What an admin call sees of the machine: it asks nodes, waits, and is told when its time is over.
+//!
+//! Every call is an async function that the machine drives on its own thread; nothing here needs a runtime. A call says
+//! whom to ask (`Destination`), the machine finds the node, connects, and hands back the answer.
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use bytes::Bytes;
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
+use ottla_wire::primitives::Reader;
+
+use crate::error::Error;
+use crate::metadata::snapshot::{NodeId, Snapshot};
+use crate::network::backoff::{Backoff, Random};
+use crate::time::Moment;
+
+/// Who shall answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    Any,
+    Controller,
+    Node(NodeId),
+    /// Of this group.
+    Coordinator(Arc<str>),
+}
+
+/// One request without its node: encoded again for every attempt, since nodes differ in version.
+pub struct Ask {
+    pub id: u64,
+    /// Never `Coordinator`: `Context` finds it first.
+    pub destination: Destination,
+    pub api_key: ApiKey,
+    pub version_min: i16,
+    pub version_max: i16,
+    pub encode: Encode,
+}
+
+pub type Encode = Arc<dyn Fn(i16) -> Vec<u8> + Send + Sync>;
+
+/// What a node answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub version: i16,
+    pub body: Bytes,
+}
+
+/// What is between one call and the machine; both are on the machine's thread.
+pub struct Mailbox {
+    pub now: Moment,
+    pub deadline: Moment,
+    pub limit_ms: u64,
+    /// The call's time is over: whatever it waits for fails with `Timeout`.
+    pub is_expired: bool,
+    pub what: &'static str,
+    pub snapshot: Arc<Snapshot>,
+    pub wants_metadata: bool,
+    /// Asks that the machine has not taken yet.
+    pub asks: Vec<Ask>,
+    pub answers: BTreeMap<u64, Result<Answer, Error>>,
+    pub sleeps: BTreeMap<u64, Moment>,
+    pub backoff: Backoff,
+    pub random: Random,
+    pub attempts_max: u32,
+    pub last_error: Option<Error>,
+    pub next_id: u64,
+}
+
+impl Mailbox {
+    /// The error of a call whose time is over.
+    pub fn timeout(&self) -> Error {
+        let what = match &self.last_error {
+            Some(error) => format!("{}: {error}:", self.what),
+            None => self.what.to_owned(),
+        };
+        Error::Timeout {
+            what: what.into(),
+            limit_ms: self.limit_ms,
+            setting: "default.api.timeout.ms",
+        }
+    }
+}
+
+/// The call's side of its mailbox.
+#[derive(Clone)]
+pub struct Context {
+    pub mailbox: Arc<Mutex<Mailbox>>,
+}
+
+/// Which versions of an API a call can use: the lowest that can say what it wants, the highest that it understands.
+#[derive(Clone, Copy, Debug)]
+pub struct Versions {
+    pub min: i16,
+    pub max: i16,
+}
+
+impl Versions {
+    pub const ALL: Versions = Versions {
+        min: 0,
+        max: i16::MAX,
+    };
+
+    pub fn from(min: i16) -> Versions {
+        Versions { min, max: i16::MAX }
+    }
+
+    pub fn to(max: i16) -> Versions {
+        Versions { min: 0, max }
+    }
+}
+
+impl Context {
+    fn lock(&self) -> MutexGuard<'_, Mailbox> {
+        self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.lock().snapshot.clone()
+    }
+
+    pub fn is_expired(&self) -> bool {
+        self.lock().is_expired
+    }
+
+    /// What is left of the call's time: what brokers are told in a request's `timeout_ms`.
+    pub fn remaining_ms(&self) -> i32 {
+        let mailbox = self.lock();
+        i32::try_from(mailbox.deadline.ms_since(mailbox.now)).unwrap_or(i32::MAX)
+    }
+
+    /// Asks until there is an answer that `decode` accepts, a final error, or no time left.
+    ///
+    /// - `decode` gets the version and the body; a retriable error from it leads to another attempt, and one that says
+    ///   that the wrong node was asked to another look at the metadata.
+    pub async fn ask<T>(
+        &self,
+        destination: Destination,
+        api_key: ApiKey,
+        versions: Versions,
+        encode: impl Fn(i16) -> Vec<u8> + Send + Sync + 'static,
+        decode: impl Fn(&Answer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let encode: Encode = Arc::new(encode);
+        let mut failures = 0;
+        loop {
+            let asked = self.attempt(&destination, api_key, versions, encode.clone()).await;
+            let error = match asked.and_then(|answer| decode(&answer)) {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            self.back_off(error, &mut failures).await?;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        destination: &Destination,
+        api_key: ApiKey,
+        versions: Versions,
+        encode: Encode,
+    ) -> Result<Answer, Error> {
+        let destination = match destination {
+            Destination::Coordinator(group) => Destination::Node(self.find_coordinator(group).await?),
+            other => other.clone(),
+        };
+        self.ask_once(destination, api_key, versions, encode).await
+    }
+
+    /// One attempt; errors of the connection included in the result.
+    async fn ask_once(
+        &self,
+        destination: Destination,
+        api_key: ApiKey,
+        versions: Versions,
+        encode: Encode,
+    ) -> Result<Answer, Error> {
+        let id = {
+            let mut mailbox = self.lock();
+            if mailbox.is_expired {
+                return Err(mailbox.timeout());
+            }
+            let id = mailbox.next_id;
+            mailbox.next_id += 1;
+            mailbox.asks.push(Ask {
+                id,
+                destination,
+                api_key,
+                version_min: versions.min,
+                version_max: versions.max,
+                encode,
+            });
+            id
+        };
+        poll_fn(|_| match self.lock().answers.remove(&id) {
+            Some(answer) => Poll::Ready(answer),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    async fn find_coordinator(&self, group: &Arc<str>) -> Result<NodeId, Error> {
+        let key = group.clone();
+        let encode = move |version| {
+            let mut body = Vec::new();
+            let coordinator_keys = if version >= 4 { vec![key.as_ref()] } else { Vec::new() };
+            let key = if version >= 4 { "" } else { key.as_ref() };
+            let request = FindCoordinatorRequest {
+                key,
+                key_type: 0,
+                coordinator_keys,
+            };
+            request.encode(&mut body, version);
+            body
+        };
+        // From version 5 on it may ask for what only transactions need.
+        let answer = self
+            .ask_once(Destination::Any, ApiKey::FindCoordinator, Versions::ALL, Arc::new(encode))
+            .await?;
+        let response = decode_with(&answer, FindCoordinatorResponse::decode)?;
+        let (code, node) = match response.coordinators.first() {
+            Some(coordinator) => (coordinator.error_code, coordinator.node_id),
+            None => (response.error_code, response.node_id),
+        };
+        match Error::from_code(code, || format!("coordinator of group {group}").into()) {
+            Some(error) => Err(error),
+            None => Ok(NodeId(node)),
+        }
+    }
+
+    /// Waits before the next attempt after `error`; gives the error back when there shall be none.
+    pub async fn back_off(&self, error: Error, failures: &mut u32) -> Result<(), Error> {
+        let id = {
+            let mut mailbox = self.lock();
+            if mailbox.is_expired || !error.is_retriable() || *failures >= mailbox.attempts_max {
+                return Err(error);
+            }
+            mailbox.wants_metadata |= says_metadata_is_old(&error);
+            mailbox.last_error = Some(error);
+            let Mailbox { backoff, random, .. } = &mut *mailbox;
+            let nanos = backoff.nanos(*failures, random);
+            *failures = failures.saturating_add(1);
+            let id = mailbox.next_id;
+            mailbox.next_id += 1;
+            let until = Moment(mailbox.now.0.saturating_add(nanos));
+            mailbox.sleeps.insert(id, until);
+            id
+        };
+        poll_fn(|_| {
+            let mut mailbox = self.lock();
+            let until = mailbox.sleeps.get(&id).copied().unwrap_or(mailbox.now);
+            if mailbox.is_expired {
+                mailbox.sleeps.remove(&id);
+                Poll::Ready(Err(mailbox.timeout()))
+            } else if until <= mailbox.now {
+                mailbox.sleeps.remove(&id);
+                Poll::Ready(Ok(()))
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+/// The answer means that leaders, controller or nodes are others than the metadata says.
+fn says_metadata_is_old(error: &Error) -> bool {
+    match error {
+        Error::Broker { code, .. } => matches!(
+            code,
+            ErrorCode::NotController
+                | ErrorCode::NotLeaderOrFollower
+                | ErrorCode::LeaderNotAvailable
+                | ErrorCode::FencedLeaderEpoch
+                | ErrorCode::UnknownLeaderEpoch
+        ),
+        Error::Disconnected { .. } => true,
+        _ => false,
+    }
+}
+
+/// Decodes an answer with one of the wire's message types.
+pub fn decode_with<'a, T>(
+    answer: &'a Answer,
+    decode: impl FnOnce(&mut Reader<'a>, i16) -> Result<T, ottla_wire::primitives::DecodeError>,
+) -> Result<T, Error> {
+    decode(&mut Reader::new(&answer.body), answer.version).map_err(|error| Error::Malformed {
+        address: "the broker".into(),
+        reason: error.to_string().into(),
+    })
+}
+
+/// Drives all of them; results in the order of the futures.
+pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut waiting: Vec<Option<Pin<Box<F>>>> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
+    let mut results: Vec<Option<F::Output>> = waiting.iter().map(|_| None).collect();
+    poll_fn(move |context| {
+        for (slot, result) in waiting.iter_mut().zip(&mut results) {
+            if let Some(future) = slot
+                && let Poll::Ready(value) = future.as_mut().poll(context)
+            {
+                *result = Some(value);
+                *slot = None;
+            }
+        }
+        if waiting.iter().all(Option::is_none) {
+            Poll::Ready(results.iter_mut().filter_map(Option::take).collect())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await
+}

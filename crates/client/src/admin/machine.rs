@@ -1,0 +1,366 @@
+//! Runs the admin client's calls: sends what they ask, wakes those that were answered, ends those whose time is over.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use super::context::{Answer, Ask, Context, Destination, Mailbox};
+use crate::config::AdminConfig;
+use crate::error::Error;
+use crate::metadata::MetadataCell;
+use crate::metadata::snapshot::NodeId;
+use crate::metrics::{ClientMetrics, Telemetry};
+use crate::network::backoff::{Backoff, Random};
+use crate::network::cluster::{Cluster, Readiness, Reply, Request};
+use crate::network::io::{Action, Event, Machine};
+use crate::time::{Moment, Timestamp};
+
+/// How often a node is looked for while none can be connected.
+const CONNECT_POLL_MS: u64 = 50;
+
+/// A call that has not begun: what makes its future.
+pub type Start = Box<dyn FnOnce(Context) -> TaskFuture + Send>;
+
+/// Fulfils its promise itself; dropped, it says `Closed`.
+pub type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What user threads hand over.
+#[derive(Default)]
+pub struct Inbox {
+    state: Mutex<InboxState>,
+}
+
+#[derive(Default)]
+struct InboxState {
+    commands: Vec<Command>,
+    is_closed: bool,
+}
+
+pub struct Command {
+    pub what: &'static str,
+    pub start: Start,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// False when the client is closed; the command's promise then says so.
+    pub fn push(&self, command: Command) -> bool {
+        let mut state = self.lock();
+        if state.is_closed {
+            return false;
+        }
+        state.commands.push(command);
+        true
+    }
+
+    /// Ends every call with `Closed`.
+    pub fn close(&self) {
+        let commands = {
+            let mut state = self.lock();
+            state.is_closed = true;
+            std::mem::take(&mut state.commands)
+        };
+        drop(commands);
+    }
+}
+
+/// Whose request it was.
+#[derive(Clone, Copy, Debug)]
+pub enum Ticket {
+    Call { task: u64, ask: u64 },
+    Telemetry,
+}
+
+/// One call under way.
+struct Task {
+    future: TaskFuture,
+    mailbox: Arc<Mutex<Mailbox>>,
+    /// Asks without a node that can take them now.
+    unsent: Vec<Ask>,
+    /// When another look at them may help, besides news of a connection.
+    unsent_retry_at: Option<Moment>,
+    /// Asks that are answered once their reply is there.
+    sent: Vec<u64>,
+}
+
+/// The admin client without its thread.
+pub struct AdminMachine {
+    config: Arc<AdminConfig>,
+    inbox: Arc<Inbox>,
+    cluster: Cluster<Ticket>,
+    telemetry: Telemetry,
+    tasks: BTreeMap<u64, Task>,
+    next_task: u64,
+    random: Random,
+    replies: Vec<Reply<Ticket>>,
+    is_finished: bool,
+}
+
+impl AdminMachine {
+    /// - `metadata`: with `Interest::Nodes`; calls that need leaders ask for them.
+    pub fn new(
+        config: Arc<AdminConfig>,
+        inbox: Arc<Inbox>,
+        metadata: Arc<MetadataCell>,
+        metrics: &Arc<ClientMetrics>,
+        seed: u64,
+    ) -> AdminMachine {
+        let mut random = Random::new(seed);
+        let network = metrics.network().clone();
+        let cluster = Cluster::new(config.client.clone(), metadata, network, random.next_u64());
+        AdminMachine {
+            telemetry: Telemetry::new(&config.client, metrics.clone(), random.next_u64()),
+            cluster,
+            config,
+            inbox,
+            tasks: BTreeMap::new(),
+            next_task: 0,
+            random,
+            replies: Vec::new(),
+            is_finished: false,
+        }
+    }
+
+    fn begin_calls(&mut self, now: Moment) {
+        let commands = std::mem::take(&mut self.inbox.lock().commands);
+        for command in commands {
+            let limit_ms = self.config.default_api_timeout_ms;
+            let mailbox = Arc::new(Mutex::new(Mailbox {
+                now,
+                deadline: now.after_ms(limit_ms),
+                limit_ms,
+                is_expired: false,
+                what: command.what,
+                snapshot: self.cluster.snapshot(),
+                wants_metadata: false,
+                asks: Vec::new(),
+                answers: BTreeMap::new(),
+                sleeps: BTreeMap::new(),
+                backoff: Backoff::new(
+                    self.config.client.retry_backoff_ms,
+                    self.config.client.retry_backoff_ms_max,
+                ),
+                random: Random::new(self.random.next_u64()),
+                attempts_max: self.config.retries,
+                last_error: None,
+                next_id: 0,
+            }));
+            let future = (command.start)(Context {
+                mailbox: mailbox.clone(),
+            });
+            let task = Task {
+                future,
+                mailbox,
+                unsent: Vec::new(),
+                unsent_retry_at: None,
+                sent: Vec::new(),
+            };
+            self.tasks.insert(self.next_task, task);
+            self.next_task += 1;
+        }
+    }
+
+    fn take_replies(&mut self, now: Moment) {
+        for reply in std::mem::take(&mut self.replies) {
+            match reply.ticket {
+                Ticket::Telemetry => self.telemetry.take_reply(now, reply.result),
+                Ticket::Call { task, ask } => {
+                    // The call may have ended before its last answer.
+                    if let Some(task) = self.tasks.get_mut(&task) {
+                        let version = reply.api_version;
+                        let answer = reply.result.map(|body| Answer { version, body });
+                        task.answered(ask, answer);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Polls every call, sends what it asks; until nothing moves any more.
+    fn run_calls(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let snapshot = self.cluster.snapshot();
+        let mut wants_metadata = false;
+        let (cluster, config) = (&mut self.cluster, &self.config);
+        self.tasks.retain(|id, task| {
+            loop {
+                let is_done = task.poll(now, &snapshot);
+                wants_metadata |= std::mem::take(&mut task.lock().wants_metadata);
+                if is_done {
+                    return false;
+                }
+                let was_answered = task.send(*id, now, cluster, config.client.request_timeout_ms, actions);
+                if !was_answered {
+                    return true;
+                }
+            }
+        });
+        if wants_metadata {
+            self.cluster.request_metadata();
+        }
+    }
+}
+
+impl Task {
+    fn lock(&self) -> MutexGuard<'_, Mailbox> {
+        self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answered(&mut self, ask: u64, answer: Result<Answer, Error>) {
+        if let Some(place) = self.sent.iter().position(|sent| *sent == ask) {
+            self.sent.swap_remove(place);
+            self.lock().answers.insert(ask, answer);
+        }
+    }
+
+    /// True when the call is over.
+    fn poll(&mut self, now: Moment, snapshot: &Arc<crate::metadata::snapshot::Snapshot>) -> bool {
+        let mut mailbox = self.lock();
+        mailbox.now = now;
+        mailbox.snapshot = snapshot.clone();
+        let expires = !mailbox.is_expired && mailbox.deadline <= now;
+        drop(mailbox);
+        if expires {
+            self.expire();
+        }
+        // The machine polls whenever something has come; nobody else wakes a call.
+        let polled = self.future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
+        if matches!(polled, Poll::Ready(())) {
+            return true;
+        }
+        let asks = std::mem::take(&mut self.lock().asks);
+        self.unsent.extend(asks);
+        false
+    }
+
+    /// Whatever the call waits for fails now.
+    fn expire(&mut self) {
+        let unsent = std::mem::take(&mut self.unsent);
+        let sent = std::mem::take(&mut self.sent);
+        let mut mailbox = self.lock();
+        mailbox.is_expired = true;
+        for ask in unsent.into_iter().map(|ask| ask.id).chain(sent) {
+            let error = mailbox.timeout();
+            mailbox.answers.insert(ask, Err(error));
+        }
+    }
+
+    /// Sends what can be sent; true when an ask failed at once, so that the call can go on.
+    fn send(
+        &mut self,
+        id: u64,
+        now: Moment,
+        cluster: &mut Cluster<Ticket>,
+        timeout_ms: u64,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let mut was_answered = false;
+        self.unsent_retry_at = None;
+        for ask in std::mem::take(&mut self.unsent) {
+            match choose(now, cluster, &ask) {
+                Choice::Later { retry_at } => {
+                    self.unsent_retry_at = self.unsent_retry_at.into_iter().chain(retry_at).min();
+                    self.unsent.push(ask);
+                }
+                Choice::Failed(error) => {
+                    self.lock().answers.insert(ask.id, Err(error));
+                    was_answered = true;
+                }
+                Choice::Send(node, version) => {
+                    let request = Request {
+                        api_key: ask.api_key,
+                        api_version: version,
+                        body: vec![(ask.encode)(version).into()],
+                        timeout_ms,
+                        expects_answer: true,
+                    };
+                    let ticket = Ticket::Call {
+                        task: id,
+                        ask: ask.id,
+                    };
+                    self.sent.push(ask.id);
+                    cluster.send(now, node, request, ticket, actions);
+                }
+            }
+        }
+        was_answered
+    }
+}
+
+enum Choice {
+    Send(NodeId, i16),
+    Later { retry_at: Option<Moment> },
+    Failed(Error),
+}
+
+/// Which node shall answer, if one can now.
+fn choose(now: Moment, cluster: &mut Cluster<Ticket>, ask: &Ask) -> Choice {
+    let node = match ask.destination {
+        Destination::Node(node) => Some(node),
+        // A KRaft cluster names any broker; it forwards what is the controller's.
+        Destination::Controller => cluster.snapshot().controller.or_else(|| {
+            cluster.request_metadata();
+            None
+        }),
+        Destination::Any | Destination::Coordinator(_) => cluster.least_loaded(now),
+    };
+    let Some(node) = node else {
+        // Every node is between two attempts to connect; nothing says when the first of them is over.
+        let retry_at = Some(now.after_ms(CONNECT_POLL_MS));
+        return Choice::Later { retry_at };
+    };
+    if !matches!(ask.destination, Destination::Any) && !is_known(cluster, node) {
+        cluster.request_metadata();
+        return Choice::Later { retry_at: None };
+    }
+    match cluster.readiness(now, node) {
+        Readiness::Ready => match cluster.version_within(node, ask.api_key, ask.version_min, ask.version_max) {
+            Ok(version) => Choice::Send(node, version),
+            Err(error) => Choice::Failed(error),
+        },
+        Readiness::Connecting => Choice::Later { retry_at: None },
+        Readiness::BackingOff(until) => Choice::Later { retry_at: Some(until) },
+        Readiness::Impossible(error) => Choice::Failed(error),
+    }
+}
+
+fn is_known(cluster: &Cluster<Ticket>, node: NodeId) -> bool {
+    cluster.snapshot().nodes.contains_key(&node)
+}
+
+impl Machine for AdminMachine {
+    fn handle(&mut self, now: Moment, event: Event) {
+        self.cluster.handle(now, event, &mut self.replies);
+    }
+
+    fn turn(&mut self, now: Moment, wall: Timestamp, actions: &mut Vec<Action>) {
+        self.cluster.turn(now, wall, &mut self.replies, actions);
+        self.take_replies(now);
+        if self.inbox.lock().is_closed {
+            self.tasks.clear();
+            self.telemetry.close(now);
+        } else {
+            self.begin_calls(now);
+            self.run_calls(now, actions);
+        }
+        self.telemetry.turn(now, wall, &mut self.cluster, || Ticket::Telemetry, actions);
+        self.is_finished = self.telemetry.is_closed(now);
+    }
+
+    fn next_deadline(&self) -> Option<Moment> {
+        let calls = self.tasks.values().flat_map(|task| {
+            let mailbox = task.lock();
+            let sleeps = mailbox.sleeps.values().copied().min();
+            [Some(mailbox.deadline), sleeps, task.unsent_retry_at].into_iter().flatten()
+        });
+        let others = [self.cluster.next_deadline(), self.telemetry.next_deadline()];
+        calls.chain(others.into_iter().flatten()).min()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+}

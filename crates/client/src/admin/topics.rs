@@ -1,0 +1,321 @@
+//! Topics: create, delete, list, describe, add partitions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::create_partitions::{
+    CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
+};
+use ottla_wire::messages::create_topics::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
+};
+use ottla_wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
+use ottla_wire::messages::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+use ottla_wire::primitives::Uuid;
+
+use super::context::{Context, Destination, Versions, decode_with};
+use super::{Admin, Results, body, resource_error, resource_result};
+use crate::error::Error;
+use crate::metadata::snapshot::NodeId;
+use crate::pending::Pending;
+
+/// A topic to be created. Without `partitions` and `replicas` the broker's defaults hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewTopic {
+    pub name: String,
+    pub partitions: Option<i32>,
+    pub replicas: Option<i16>,
+    /// Brokers by partition, the first one preferred as leader; excludes the two above.
+    pub assignment: BTreeMap<i32, Vec<i32>>,
+    pub configs: BTreeMap<String, String>,
+}
+
+impl NewTopic {
+    pub fn new(name: impl Into<String>) -> NewTopic {
+        NewTopic {
+            name: name.into(),
+            ..NewTopic::default()
+        }
+    }
+
+    #[must_use]
+    pub fn partitions(mut self, partitions: i32) -> NewTopic {
+        self.partitions = Some(partitions);
+        self
+    }
+
+    #[must_use]
+    pub fn replicas(mut self, replicas: i16) -> NewTopic {
+        self.replicas = Some(replicas);
+        self
+    }
+
+    #[must_use]
+    pub fn config(mut self, key: impl Into<String>, value: impl ToString) -> NewTopic {
+        self.configs.insert(key.into(), value.to_string());
+        self
+    }
+}
+
+/// What the broker made of a `NewTopic`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedTopic {
+    /// Zero from brokers older than 2.8.
+    pub id: Uuid,
+    /// −1 from brokers older than 2.4, or without the right to see it.
+    pub partitions: i32,
+    pub replicas: i16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicListing {
+    pub id: Uuid,
+    pub is_internal: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicDescription {
+    pub id: Uuid,
+    pub is_internal: bool,
+    /// By index.
+    pub partitions: BTreeMap<i32, PartitionDescription>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionDescription {
+    pub leader: Option<NodeId>,
+    pub leader_epoch: i32,
+    pub replicas: Vec<NodeId>,
+    pub in_sync: Vec<NodeId>,
+}
+
+/// Partitions to be added to a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPartitions {
+    /// How many the topic shall have then.
+    pub total: i32,
+    /// Brokers for each added one; empty: the controller chooses.
+    pub assignment: Vec<Vec<i32>>,
+}
+
+impl Admin {
+    pub fn create_topics(&self, topics: Vec<NewTopic>) -> Pending<Results<String, CreatedTopic>> {
+        self.call("create topics", |context| create_topics(context, topics, false))
+    }
+
+    /// What `create_topics` would do, without doing it.
+    pub fn validate_topics(&self, topics: Vec<NewTopic>) -> Pending<Results<String, CreatedTopic>> {
+        self.call("validate topics", |context| create_topics(context, topics, true))
+    }
+
+    pub fn delete_topics(&self, names: Vec<String>) -> Pending<Results<String, ()>> {
+        self.call("delete topics", |context| delete_topics(context, names))
+    }
+
+    /// Every topic that this user may see.
+    pub fn list_topics(&self) -> Pending<BTreeMap<String, TopicListing>> {
+        self.call("list topics", |context| async move {
+            let topics = fetch_topics(&context, None).await?;
+            let listed = topics.into_iter().filter_map(|(name, topic)| {
+                let topic = topic.ok()?;
+                let listing = TopicListing {
+                    id: topic.id,
+                    is_internal: topic.is_internal,
+                };
+                Some((name, listing))
+            });
+            Ok(listed.collect())
+        })
+    }
+
+    pub fn describe_topics(&self, names: Vec<String>) -> Pending<Results<String, TopicDescription>> {
+        self.call("describe topics", |context| async move { fetch_topics(&context, Some(names)).await })
+    }
+
+    pub fn create_partitions(&self, topics: BTreeMap<String, NewPartitions>) -> Pending<Results<String, ()>> {
+        self.call("create partitions", |context| create_partitions(context, topics))
+    }
+}
+
+/// The controller says of every topic that it is none: ask again, elsewhere.
+pub(super) fn controller_moved<'a>(codes: impl IntoIterator<Item = &'a i16>) -> Result<(), Error> {
+    let moved = codes.into_iter().any(|code| *code == ErrorCode::NotController as i16);
+    match moved {
+        true => Err(Error::broker(ErrorCode::NotController, "the asked broker")),
+        false => Ok(()),
+    }
+}
+
+async fn create_topics(
+    context: Context,
+    topics: Vec<NewTopic>,
+    validate_only: bool,
+) -> Result<Results<String, CreatedTopic>, Error> {
+    // Versions before 4 cannot leave the numbers to the broker.
+    let needs_defaults = topics
+        .iter()
+        .any(|topic| topic.assignment.is_empty() && (topic.partitions.is_none() || topic.replicas.is_none()));
+    let versions = Versions::from(if needs_defaults { 4 } else { 2 });
+    let clock = context.clone();
+    let encode = move |version| {
+        let topics = topics.iter().map(encode_new_topic).collect();
+        let request = CreateTopicsRequest {
+            topics,
+            timeout_ms: clock.remaining_ms(),
+            validate_only,
+        };
+        body(|out| request.encode(out, version))
+    };
+    context
+        .ask(Destination::Controller, ApiKey::CreateTopics, versions, encode, |answer| {
+            let response = decode_with(answer, CreateTopicsResponse::decode)?;
+            controller_moved(response.topics.iter().map(|topic| &topic.error_code))?;
+            let results = response.topics.iter().map(|topic| {
+                let created = CreatedTopic {
+                    id: topic.topic_id,
+                    partitions: topic.num_partitions,
+                    replicas: topic.replication_factor,
+                };
+                let what = || format!("topic {}", topic.name);
+                let result = resource_result(created, topic.error_code, topic.error_message, what);
+                (topic.name.to_owned(), result)
+            });
+            Ok(results.collect())
+        })
+        .await
+}
+
+fn encode_new_topic(topic: &NewTopic) -> CreatableTopic<'_> {
+    let is_assigned = !topic.assignment.is_empty();
+    let assignments = topic.assignment.iter().map(|(partition, brokers)| CreatableReplicaAssignment {
+        partition_index: *partition,
+        broker_ids: brokers.clone(),
+    });
+    let configs = topic.configs.iter().map(|(name, value)| CreatableTopicConfig {
+        name,
+        value: Some(value),
+    });
+    CreatableTopic {
+        name: &topic.name,
+        num_partitions: topic.partitions.filter(|_| !is_assigned).unwrap_or(-1),
+        replication_factor: topic.replicas.filter(|_| !is_assigned).unwrap_or(-1),
+        assignments: assignments.collect(),
+        configs: configs.collect(),
+    }
+}
+
+async fn delete_topics(context: Context, names: Vec<String>) -> Result<Results<String, ()>, Error> {
+    let clock = context.clone();
+    let encode = move |version| {
+        let by_name = |name| DeleteTopicState {
+            name: Some(name),
+            topic_id: Uuid::ZERO,
+        };
+        let request = DeleteTopicsRequest {
+            topics: names.iter().map(String::as_str).filter(|_| version >= 6).map(by_name).collect(),
+            topic_names: names.iter().map(String::as_str).filter(|_| version < 6).collect(),
+            timeout_ms: clock.remaining_ms(),
+        };
+        body(|out| request.encode(out, version))
+    };
+    context
+        .ask(Destination::Controller, ApiKey::DeleteTopics, Versions::ALL, encode, |answer| {
+            let response = decode_with(answer, DeleteTopicsResponse::decode)?;
+            controller_moved(response.responses.iter().map(|topic| &topic.error_code))?;
+            let results = response.responses.iter().map(|topic| {
+                let name = topic.name.unwrap_or_default();
+                let what = || format!("topic {name}");
+                (name.to_owned(), resource_result((), topic.error_code, topic.error_message, what))
+            });
+            Ok(results.collect())
+        })
+        .await
+}
+
+async fn create_partitions(
+    context: Context,
+    topics: BTreeMap<String, NewPartitions>,
+) -> Result<Results<String, ()>, Error> {
+    let clock = context.clone();
+    let encode = move |version| {
+        let topics = topics.iter().map(|(name, new)| CreatePartitionsTopic {
+            name,
+            count: new.total,
+            assignments: (!new.assignment.is_empty()).then(|| {
+                let brokers = new.assignment.iter().cloned();
+                brokers.map(|broker_ids| CreatePartitionsAssignment { broker_ids }).collect()
+            }),
+        });
+        let request = CreatePartitionsRequest {
+            topics: topics.collect(),
+            timeout_ms: clock.remaining_ms(),
+            validate_only: false,
+        };
+        body(|out| request.encode(out, version))
+    };
+    context
+        .ask(Destination::Controller, ApiKey::CreatePartitions, Versions::ALL, encode, |answer| {
+            let response = decode_with(answer, CreatePartitionsResponse::decode)?;
+            controller_moved(response.results.iter().map(|topic| &topic.error_code))?;
+            let results = response.results.iter().map(|topic| {
+                let what = || format!("topic {}", topic.name);
+                let result = resource_result((), topic.error_code, topic.error_message, what);
+                (topic.name.to_owned(), result)
+            });
+            Ok(results.collect())
+        })
+        .await
+}
+
+/// Topics as any broker knows them; `None`: all.
+pub(super) async fn fetch_topics(
+    context: &Context,
+    names: Option<Vec<String>>,
+) -> Result<Results<String, TopicDescription>, Error> {
+    let names: Option<Arc<[String]>> = names.map(Into::into);
+    let encode = move |version| {
+        let by_name = |name| MetadataRequestTopic {
+            topic_id: Uuid::ZERO,
+            name: Some(name),
+        };
+        let request = MetadataRequest {
+            topics: names
+                .as_ref()
+                .map(|names| names.iter().map(String::as_str).map(by_name).collect()),
+            allow_auto_topic_creation: false,
+            ..MetadataRequest::default()
+        };
+        body(|out| request.encode(out, version))
+    };
+    // Version 4 is the first that does not create what it is asked for.
+    context
+        .ask(Destination::Any, ApiKey::Metadata, Versions::from(4), encode, |answer| {
+            let response = decode_with(answer, MetadataResponse::decode)?;
+            if let Some(error) = resource_error(response.error_code, None, || "the cluster".into()) {
+                return Err(error);
+            }
+            let results = response.topics.iter().map(|topic| {
+                let name = topic.name.unwrap_or_default();
+                let partitions = topic.partitions.iter().map(|partition| {
+                    let description = PartitionDescription {
+                        leader: (partition.leader_id >= 0).then_some(NodeId(partition.leader_id)),
+                        leader_epoch: partition.leader_epoch,
+                        replicas: partition.replica_nodes.iter().copied().map(NodeId).collect(),
+                        in_sync: partition.isr_nodes.iter().copied().map(NodeId).collect(),
+                    };
+                    (partition.partition_index, description)
+                });
+                let description = TopicDescription {
+                    id: topic.topic_id,
+                    is_internal: topic.is_internal,
+                    partitions: partitions.collect(),
+                };
+                let what = || format!("topic {name}");
+                (name.to_owned(), resource_result(description, topic.error_code, None, what))
+            });
+            Ok(results.collect())
+        })
+        .await
+}
