@@ -71,9 +71,17 @@ impl Admin {
 impl ClientMetricsSubscription {
     /// - Errors: `InvalidArgument` when the broker's interval is no number.
     pub fn from_entries(entries: &ConfigEntries) -> Result<ClientMetricsSubscription, Error> {
-        let value = |key: &str| entries.get(key).and_then(|entry| entry.value.as_deref()).unwrap_or_default();
+        let value = |key: &str| {
+            entries
+                .get(key)
+                .and_then(|entry| entry.value.as_deref())
+                .unwrap_or_default()
+        };
         let list = |key: &str| {
-            let parts = value(key).split(',').map(str::trim).filter(|part| !part.is_empty());
+            let parts = value(key)
+                .split(',')
+                .map(str::trim)
+                .filter(|part| !part.is_empty());
             parts.map(str::to_owned).collect()
         };
         let interval_ms = match value(INTERVAL) {

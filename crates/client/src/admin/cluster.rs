@@ -43,17 +43,25 @@ pub struct Replica {
 
 impl Admin {
     pub fn describe_cluster(&self) -> Pending<ClusterDescription> {
-        self.call("describe cluster", |context| async move { describe(&context).await })
+        self.call(
+            "describe cluster",
+            |context| async move { describe(&context).await },
+        )
     }
 
     /// The log directories of these brokers by path; none named: of all.
-    pub fn describe_log_dirs(&self, brokers: Vec<NodeId>) -> Pending<Results<NodeId, Results<String, LogDirectory>>> {
+    pub fn describe_log_dirs(
+        &self,
+        brokers: Vec<NodeId>,
+    ) -> Pending<Results<NodeId, Results<String, LogDirectory>>> {
         self.call("describe log dirs", |context| async move {
             let brokers = match brokers.is_empty() {
                 true => broker_ids(&context).await?,
                 false => brokers,
             };
-            let asked = brokers.iter().map(|broker| describe_log_dirs(context.clone(), *broker));
+            let asked = brokers
+                .iter()
+                .map(|broker| describe_log_dirs(context.clone(), *broker));
             let results = join_all(asked).await;
             Ok(brokers.into_iter().zip(results).collect())
         })
@@ -81,20 +89,27 @@ async fn describe_with_its_own_api(context: &Context) -> Result<ClusterDescripti
         body(|out| request.encode(out, version))
     };
     context
-        .ask(Destination::Any, ApiKey::DescribeCluster, Versions::ALL, encode, |answer| {
-            let response = decode_with(answer, DescribeClusterResponse::decode)?;
-            let message = response.error_message;
-            if let Some(error) = resource_error(response.error_code, message, || "the cluster".into()) {
-                return Err(error);
-            }
-            let brokers = response.brokers.iter();
-            let nodes = brokers.map(|broker| node(broker.broker_id, broker.host, broker.port, broker.rack));
-            Ok(ClusterDescription {
-                id: Some(response.cluster_id.to_owned()),
-                controller: (response.controller_id >= 0).then_some(NodeId(response.controller_id)),
-                nodes: nodes.collect(),
-            })
-        })
+        .ask(
+            Destination::Any,
+            ApiKey::DescribeCluster,
+            Versions::ALL,
+            encode,
+            |answer| {
+                let response = decode_with(answer, DescribeClusterResponse::decode)?;
+                let message = response.error_message;
+                if let Some(error) = resource_error(response.error_code, message, || "the cluster".into()) {
+                    return Err(error);
+                }
+                let brokers = response.brokers.iter();
+                let nodes =
+                    brokers.map(|broker| node(broker.broker_id, broker.host, broker.port, broker.rack));
+                Ok(ClusterDescription {
+                    id: Some(response.cluster_id.to_owned()),
+                    controller: (response.controller_id >= 0).then_some(NodeId(response.controller_id)),
+                    nodes: nodes.collect(),
+                })
+            },
+        )
         .await
 }
 
@@ -109,16 +124,22 @@ async fn describe_by_metadata(context: &Context) -> Result<ClusterDescription, E
     };
     // Before version 1 an empty list means all topics.
     context
-        .ask(Destination::Any, ApiKey::Metadata, Versions::from(1), encode, |answer| {
-            let response = decode_with(answer, MetadataResponse::decode)?;
-            let brokers = response.brokers.iter();
-            let nodes = brokers.map(|broker| node(broker.node_id, broker.host, broker.port, broker.rack));
-            Ok(ClusterDescription {
-                id: response.cluster_id.map(str::to_owned),
-                controller: (response.controller_id >= 0).then_some(NodeId(response.controller_id)),
-                nodes: nodes.collect(),
-            })
-        })
+        .ask(
+            Destination::Any,
+            ApiKey::Metadata,
+            Versions::from(1),
+            encode,
+            |answer| {
+                let response = decode_with(answer, MetadataResponse::decode)?;
+                let brokers = response.brokers.iter();
+                let nodes = brokers.map(|broker| node(broker.node_id, broker.host, broker.port, broker.rack));
+                Ok(ClusterDescription {
+                    id: response.cluster_id.map(str::to_owned),
+                    controller: (response.controller_id >= 0).then_some(NodeId(response.controller_id)),
+                    nodes: nodes.collect(),
+                })
+            },
+        )
         .await
 }
 
@@ -137,33 +158,42 @@ fn node(id: i32, host: &str, port: i32, rack: Option<&str>) -> (NodeId, Node) {
 async fn describe_log_dirs(context: Context, broker: NodeId) -> Result<Results<String, LogDirectory>, Error> {
     let encode = |version| body(|out| DescribeLogDirsRequest { topics: None }.encode(out, version));
     context
-        .ask(Destination::Node(broker), ApiKey::DescribeLogDirs, Versions::ALL, encode, |answer| {
-            let response = decode_with(answer, DescribeLogDirsResponse::decode)?;
-            let what = || format!("log directories of {broker:?}");
-            if let Some(error) = resource_error(response.error_code, None, what) {
-                return Err(error);
-            }
-            let results = response.results.iter().map(|directory| {
-                let replicas = directory.topics.iter().flat_map(|topic| {
-                    topic.partitions.iter().map(|partition| {
-                        let replica = Replica {
-                            size_bytes: partition.partition_size,
-                            lag: partition.offset_lag,
-                            is_future: partition.is_future_key,
-                        };
-                        (TopicPartition::new(topic.name, partition.partition_index), replica)
-                    })
+        .ask(
+            Destination::Node(broker),
+            ApiKey::DescribeLogDirs,
+            Versions::ALL,
+            encode,
+            |answer| {
+                let response = decode_with(answer, DescribeLogDirsResponse::decode)?;
+                let what = || format!("log directories of {broker:?}");
+                if let Some(error) = resource_error(response.error_code, None, what) {
+                    return Err(error);
+                }
+                let results = response.results.iter().map(|directory| {
+                    let replicas = directory.topics.iter().flat_map(|topic| {
+                        topic.partitions.iter().map(|partition| {
+                            let replica = Replica {
+                                size_bytes: partition.partition_size,
+                                lag: partition.offset_lag,
+                                is_future: partition.is_future_key,
+                            };
+                            (
+                                TopicPartition::new(topic.name, partition.partition_index),
+                                replica,
+                            )
+                        })
+                    });
+                    let described = LogDirectory {
+                        total_bytes: directory.total_bytes,
+                        usable_bytes: directory.usable_bytes,
+                        replicas: replicas.collect(),
+                    };
+                    let what = || format!("log directory {}", directory.log_dir);
+                    let result = resource_result(described, directory.error_code, None, what);
+                    (directory.log_dir.to_owned(), result)
                 });
-                let described = LogDirectory {
-                    total_bytes: directory.total_bytes,
-                    usable_bytes: directory.usable_bytes,
-                    replicas: replicas.collect(),
-                };
-                let what = || format!("log directory {}", directory.log_dir);
-                let result = resource_result(described, directory.error_code, None, what);
-                (directory.log_dir.to_owned(), result)
-            });
-            Ok(results.collect())
-        })
+                Ok(results.collect())
+            },
+        )
         .await
 }

@@ -39,7 +39,9 @@ impl ConfigResourceKind {
     ];
 
     fn from_code(code: i8) -> Option<ConfigResourceKind> {
-        ConfigResourceKind::ALL.into_iter().find(|kind| *kind as i8 == code)
+        ConfigResourceKind::ALL
+            .into_iter()
+            .find(|kind| *kind as i8 == code)
     }
 }
 
@@ -63,7 +65,10 @@ impl ConfigResource {
 
     /// Only this broker itself knows its settings.
     fn destination(&self) -> Destination {
-        let is_broker = matches!(self.kind, ConfigResourceKind::Broker | ConfigResourceKind::BrokerLogger);
+        let is_broker = matches!(
+            self.kind,
+            ConfigResourceKind::Broker | ConfigResourceKind::BrokerLogger
+        );
         match self.name.parse() {
             Ok(id) if is_broker => Destination::Node(NodeId(id)),
             _ => Destination::Any,
@@ -224,20 +229,31 @@ async fn describe(
         body(|out| request.encode(out, version))
     };
     let described = context
-        .ask(destination, ApiKey::DescribeConfigs, Versions::from(1), encode, |answer| {
-            let response = decode_with(answer, DescribeConfigsResponse::decode)?;
-            let results = response.results.iter().filter_map(|result| {
-                let kind = ConfigResourceKind::from_code(result.resource_type)?;
-                let resource = ConfigResource::new(kind, result.resource_name);
-                let entries = result.configs.iter().map(entry).collect();
-                let what = || resource.what();
-                let described = resource_result(entries, result.error_code, result.error_message, what);
-                Some((resource, described))
-            });
-            Ok(results.collect())
-        })
+        .ask(
+            destination,
+            ApiKey::DescribeConfigs,
+            Versions::from(1),
+            encode,
+            |answer| {
+                let response = decode_with(answer, DescribeConfigsResponse::decode)?;
+                let results = response.results.iter().filter_map(|result| {
+                    let kind = ConfigResourceKind::from_code(result.resource_type)?;
+                    let resource = ConfigResource::new(kind, result.resource_name);
+                    let entries = result.configs.iter().map(entry).collect();
+                    let what = || resource.what();
+                    let described = resource_result(entries, result.error_code, result.error_message, what);
+                    Some((resource, described))
+                });
+                Ok(results.collect())
+            },
+        )
         .await;
-    described.unwrap_or_else(|error| resources.into_iter().map(|resource| (resource, Err(error.clone()))).collect())
+    described.unwrap_or_else(|error| {
+        resources
+            .into_iter()
+            .map(|resource| (resource, Err(error.clone())))
+            .collect()
+    })
 }
 
 fn entry(config: &DescribeConfigsResourceResult<'_>) -> (String, ConfigEntry) {
@@ -276,19 +292,30 @@ async fn alter(
         body(|out| request.encode(out, version))
     };
     let altered = context
-        .ask(destination, ApiKey::IncrementalAlterConfigs, Versions::ALL, encode, |answer| {
-            let response = decode_with(answer, IncrementalAlterConfigsResponse::decode)?;
-            let results = response.responses.iter().filter_map(|result| {
-                let kind = ConfigResourceKind::from_code(result.resource_type)?;
-                let resource = ConfigResource::new(kind, result.resource_name);
-                let what = || resource.what();
-                let altered = resource_result((), result.error_code, result.error_message, what);
-                Some((resource, altered))
-            });
-            Ok(results.collect())
-        })
+        .ask(
+            destination,
+            ApiKey::IncrementalAlterConfigs,
+            Versions::ALL,
+            encode,
+            |answer| {
+                let response = decode_with(answer, IncrementalAlterConfigsResponse::decode)?;
+                let results = response.responses.iter().filter_map(|result| {
+                    let kind = ConfigResourceKind::from_code(result.resource_type)?;
+                    let resource = ConfigResource::new(kind, result.resource_name);
+                    let what = || resource.what();
+                    let altered = resource_result((), result.error_code, result.error_message, what);
+                    Some((resource, altered))
+                });
+                Ok(results.collect())
+            },
+        )
         .await;
-    altered.unwrap_or_else(|error| changes.into_iter().map(|(resource, _)| (resource, Err(error.clone()))).collect())
+    altered.unwrap_or_else(|error| {
+        changes
+            .into_iter()
+            .map(|(resource, _)| (resource, Err(error.clone())))
+            .collect()
+    })
 }
 
 async fn list(context: Context, kinds: Vec<ConfigResourceKind>) -> Result<Vec<ConfigResource>, Error> {
@@ -302,20 +329,29 @@ async fn list(context: Context, kinds: Vec<ConfigResourceKind>) -> Result<Vec<Co
     };
     let versions = Versions::from(if is_old_question { 0 } else { 1 });
     context
-        .ask(Destination::Any, ApiKey::ListConfigResources, versions, encode, |answer| {
-            let response = decode_with(answer, ListConfigResourcesResponse::decode)?;
-            if let Some(error) = resource_error(response.error_code, None, || "config resources".into()) {
-                return Err(error);
-            }
-            let resources = response.config_resources.iter().filter_map(|resource| {
-                // Version 0 names no kind: all are client-metrics subscriptions.
-                let code = match answer.version {
-                    0 => ConfigResourceKind::ClientMetrics as i8,
-                    _ => resource.resource_type,
-                };
-                Some(ConfigResource::new(ConfigResourceKind::from_code(code)?, resource.resource_name))
-            });
-            Ok(resources.collect())
-        })
+        .ask(
+            Destination::Any,
+            ApiKey::ListConfigResources,
+            versions,
+            encode,
+            |answer| {
+                let response = decode_with(answer, ListConfigResourcesResponse::decode)?;
+                if let Some(error) = resource_error(response.error_code, None, || "config resources".into()) {
+                    return Err(error);
+                }
+                let resources = response.config_resources.iter().filter_map(|resource| {
+                    // Version 0 names no kind: all are client-metrics subscriptions.
+                    let code = match answer.version {
+                        0 => ConfigResourceKind::ClientMetrics as i8,
+                        _ => resource.resource_type,
+                    };
+                    Some(ConfigResource::new(
+                        ConfigResourceKind::from_code(code)?,
+                        resource.resource_name,
+                    ))
+                });
+                Ok(resources.collect())
+            },
+        )
         .await
 }

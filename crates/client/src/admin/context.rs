@@ -148,7 +148,9 @@ impl Context {
         let encode: Encode = Arc::new(encode);
         let mut failures = 0;
         loop {
-            let asked = self.attempt(&destination, api_key, versions, encode.clone()).await;
+            let asked = self
+                .attempt(&destination, api_key, versions, encode.clone())
+                .await;
             let error = match asked.and_then(|answer| decode(&answer)) {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
@@ -207,7 +209,11 @@ impl Context {
         let key = group.clone();
         let encode = move |version| {
             let mut body = Vec::new();
-            let coordinator_keys = if version >= 4 { vec![key.as_ref()] } else { Vec::new() };
+            let coordinator_keys = if version >= 4 {
+                vec![key.as_ref()]
+            } else {
+                Vec::new()
+            };
             let key = if version >= 4 { "" } else { key.as_ref() };
             let request = FindCoordinatorRequest {
                 key,
@@ -219,7 +225,12 @@ impl Context {
         };
         // From version 5 on it may ask for what only transactions need.
         let answer = self
-            .ask_once(Destination::Any, ApiKey::FindCoordinator, Versions::ALL, Arc::new(encode))
+            .ask_once(
+                Destination::Any,
+                ApiKey::FindCoordinator,
+                Versions::ALL,
+                Arc::new(encode),
+            )
             .await?;
         let response = decode_with(&answer, FindCoordinatorResponse::decode)?;
         let (code, node) = match response.coordinators.first() {
@@ -296,7 +307,8 @@ pub fn decode_with<'a, T>(
 
 /// Drives all of them; results in the order of the futures.
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut waiting: Vec<Option<Pin<Box<F>>>> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
+    let mut waiting: Vec<Option<Pin<Box<F>>>> =
+        futures.into_iter().map(|future| Some(Box::pin(future))).collect();
     let mut results: Vec<Option<F::Output>> = waiting.iter().map(|_| None).collect();
     poll_fn(move |context| {
         for (slot, result) in waiting.iter_mut().zip(&mut results) {

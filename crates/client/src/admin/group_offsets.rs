@@ -47,16 +47,22 @@ impl Admin {
         partitions: BTreeSet<TopicPartition>,
     ) -> Pending<PartitionResults<()>> {
         let group: Arc<str> = group.into();
-        self.call("delete group offsets", |context| delete(context, group, partitions))
+        self.call("delete group offsets", |context| {
+            delete(context, group, partitions)
+        })
     }
 }
 
-async fn list(context: Context, group: Arc<str>) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Error> {
+async fn list(
+    context: Context,
+    group: Arc<str>,
+) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Error> {
     let asked = group.clone();
     let encode = move |version| {
         let request = OffsetFetchRequest {
             group_id: if version < 8 { &asked } else { "" },
-            topics: None,
+            // No list: all of them.
+            topics: if version < 8 { None } else { Some(Vec::new()) },
             groups: match version {
                 ..8 => Vec::new(),
                 _ => vec![OffsetFetchRequestGroup {
@@ -76,42 +82,62 @@ async fn list(context: Context, group: Arc<str>) -> Result<BTreeMap<TopicPartiti
     };
     let coordinator = Destination::Coordinator(group.clone());
     let decode = |answer: &Answer| committed(answer, &group);
-    context.ask(coordinator, ApiKey::OffsetFetch, versions, encode, decode).await
+    context
+        .ask(coordinator, ApiKey::OffsetFetch, versions, encode, decode)
+        .await
 }
 
 fn committed(answer: &Answer, group: &str) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Error> {
     let response = decode_with(answer, OffsetFetchResponse::decode)?;
-    let group_code = response.groups.first().map_or(response.error_code, |group| group.error_code);
+    let group_code = response
+        .groups
+        .first()
+        .map_or(response.error_code, |group| group.error_code);
     if let Some(error) = resource_error(group_code, None, || format!("group {group}")) {
         return Err(error);
     }
     let mut offsets = BTreeMap::new();
-    let mut add = |topic: &str, index: i32, code: i16, offset: i64, leader_epoch: i32, metadata: Option<&str>| {
-        let key = TopicPartition::new(topic, index);
-        if let Some(error) = resource_error(code, None, || format!("offset of {key} in group {group}")) {
-            return Err(error);
-        }
-        // −1: nothing is committed.
-        if offset >= 0 {
-            let committed = OffsetAndMetadata {
-                offset,
-                leader_epoch: (leader_epoch >= 0).then_some(leader_epoch),
-                metadata: metadata.unwrap_or_default().into(),
-            };
-            offsets.insert(key, committed);
-        }
-        Ok(())
-    };
+    let mut add =
+        |topic: &str, index: i32, code: i16, offset: i64, leader_epoch: i32, metadata: Option<&str>| {
+            let key = TopicPartition::new(topic, index);
+            if let Some(error) = resource_error(code, None, || format!("offset of {key} in group {group}")) {
+                return Err(error);
+            }
+            // −1: nothing is committed.
+            if offset >= 0 {
+                let committed = OffsetAndMetadata {
+                    offset,
+                    leader_epoch: (leader_epoch >= 0).then_some(leader_epoch),
+                    metadata: metadata.unwrap_or_default().into(),
+                };
+                offsets.insert(key, committed);
+            }
+            Ok(())
+        };
     for topic in &response.topics {
         for part in &topic.partitions {
             let (offset, epoch) = (part.committed_offset, part.committed_leader_epoch);
-            add(topic.name, part.partition_index, part.error_code, offset, epoch, part.metadata)?;
+            add(
+                topic.name,
+                part.partition_index,
+                part.error_code,
+                offset,
+                epoch,
+                part.metadata,
+            )?;
         }
     }
     for topic in response.groups.iter().flat_map(|group| &group.topics) {
         for part in &topic.partitions {
             let (offset, epoch) = (part.committed_offset, part.committed_leader_epoch);
-            add(topic.name, part.partition_index, part.error_code, offset, epoch, part.metadata)?;
+            add(
+                topic.name,
+                part.partition_index,
+                part.error_code,
+                offset,
+                epoch,
+                part.metadata,
+            )?;
         }
     }
     Ok(offsets)
@@ -124,19 +150,24 @@ async fn alter(
 ) -> Result<PartitionResults<()>, Error> {
     let asked = group.clone();
     let encode = move |version| {
-        let topics = group_by_topic(offsets.iter()).into_iter().map(|(name, partitions)| {
-            let partitions = partitions.into_iter().map(|(partition_index, offset)| OffsetCommitRequestPartition {
-                partition_index,
-                committed_offset: offset.offset,
-                committed_leader_epoch: offset.leader_epoch.unwrap_or(-1),
-                committed_metadata: Some(&offset.metadata),
+        let topics = group_by_topic(offsets.iter())
+            .into_iter()
+            .map(|(name, partitions)| {
+                let partitions =
+                    partitions
+                        .into_iter()
+                        .map(|(partition_index, offset)| OffsetCommitRequestPartition {
+                            partition_index,
+                            committed_offset: offset.offset,
+                            committed_leader_epoch: offset.leader_epoch.unwrap_or(-1),
+                            committed_metadata: Some(&offset.metadata),
+                        });
+                OffsetCommitRequestTopic {
+                    name,
+                    topic_id: Uuid::ZERO,
+                    partitions: partitions.collect(),
+                }
             });
-            OffsetCommitRequestTopic {
-                name,
-                topic_id: Uuid::ZERO,
-                partitions: partitions.collect(),
-            }
-        });
         // As nobody's member: allowed only while the group has none.
         let request = OffsetCommitRequest {
             group_id: &asked,
@@ -166,12 +197,16 @@ async fn alter(
         min: 2,
         max: VERSION_BEFORE_TOPIC_IDS,
     };
-    context.ask(coordinator, ApiKey::OffsetCommit, versions, encode, decode).await
+    context
+        .ask(coordinator, ApiKey::OffsetCommit, versions, encode, decode)
+        .await
 }
 
 /// What the coordinator cannot do now for one partition it cannot do for any: the whole request is tried again.
 fn coordinator_error(result: Result<(), Error>) -> Result<Result<(), Error>, Error> {
-    use ottla_wire::error_code::ErrorCode::{CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator};
+    use ottla_wire::error_code::ErrorCode::{
+        CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator,
+    };
     match result {
         Err(Error::Broker {
             code: CoordinatorLoadInProgress | CoordinatorNotAvailable | NotCoordinator,
@@ -189,13 +224,15 @@ async fn delete(
     let asked = group.clone();
     let encode = move |version| {
         let by_topic = group_by_topic(partitions.iter().map(|key| (key, ())));
-        let topics = by_topic.into_iter().map(|(name, partitions)| OffsetDeleteRequestTopic {
-            name,
-            partitions: partitions
-                .into_iter()
-                .map(|(partition_index, ())| OffsetDeleteRequestPartition { partition_index })
-                .collect(),
-        });
+        let topics = by_topic
+            .into_iter()
+            .map(|(name, partitions)| OffsetDeleteRequestTopic {
+                name,
+                partitions: partitions
+                    .into_iter()
+                    .map(|(partition_index, ())| OffsetDeleteRequestPartition { partition_index })
+                    .collect(),
+            });
         let request = OffsetDeleteRequest {
             group_id: &asked,
             topics: topics.collect(),
@@ -218,5 +255,7 @@ async fn delete(
         Ok(results.collect())
     };
     let coordinator = Destination::Coordinator(group.clone());
-    context.ask(coordinator, ApiKey::OffsetDelete, Versions::ALL, encode, decode).await
+    context
+        .ask(coordinator, ApiKey::OffsetDelete, Versions::ALL, encode, decode)
+        .await
 }

@@ -94,21 +94,29 @@ where
 async fn list_groups(context: Context, node: NodeId) -> Result<BTreeMap<String, GroupListing>, Error> {
     let encode = |version| body(|out| ListGroupsRequest::default().encode(out, version));
     context
-        .ask(Destination::Node(node), ApiKey::ListGroups, Versions::ALL, encode, |answer| {
-            let response = decode_with(answer, ListGroupsResponse::decode)?;
-            if let Some(error) = resource_error(response.error_code, None, || format!("groups of {node:?}")) {
-                return Err(error);
-            }
-            let groups = response.groups.iter().map(|group| {
-                let listing = GroupListing {
-                    protocol_type: group.protocol_type.to_owned(),
-                    state: group.group_state.to_owned(),
-                    kind: group.group_type.to_owned(),
-                };
-                (group.group_id.to_owned(), listing)
-            });
-            Ok(groups.collect())
-        })
+        .ask(
+            Destination::Node(node),
+            ApiKey::ListGroups,
+            Versions::ALL,
+            encode,
+            |answer| {
+                let response = decode_with(answer, ListGroupsResponse::decode)?;
+                if let Some(error) =
+                    resource_error(response.error_code, None, || format!("groups of {node:?}"))
+                {
+                    return Err(error);
+                }
+                let groups = response.groups.iter().map(|group| {
+                    let listing = GroupListing {
+                        protocol_type: group.protocol_type.to_owned(),
+                        state: group.group_state.to_owned(),
+                        kind: group.group_type.to_owned(),
+                    };
+                    (group.group_id.to_owned(), listing)
+                });
+                Ok(groups.collect())
+            },
+        )
         .await
 }
 
@@ -116,12 +124,13 @@ async fn describe(context: Context, id: Arc<str>) -> Result<GroupDescription, Er
     let classic = describe_classic(&context, id.clone()).await;
     match classic {
         // Since Kafka 4.0 a group of the new protocol is not found by the classic question.
-        Err(Error::Broker { code: ErrorCode::GroupIdNotFound, .. }) => {
-            match describe_consumer(&context, id).await {
-                Err(Error::UnsupportedVersion { .. }) => classic,
-                described => described,
-            }
-        }
+        Err(Error::Broker {
+            code: ErrorCode::GroupIdNotFound,
+            ..
+        }) => match describe_consumer(&context, id).await {
+            Err(Error::UnsupportedVersion { .. }) => classic,
+            described => described,
+        },
         described => described,
     }
 }
@@ -149,12 +158,20 @@ async fn describe_classic(context: &Context, id: Arc<str>) -> Result<GroupDescri
             state: group.group_state.to_owned(),
             protocol_type: group.protocol_type.to_owned(),
             assignor: group.protocol_data.to_owned(),
-            members: group.members.iter().map(|member| classic_member(member, group.protocol_type)).collect(),
+            members: group
+                .members
+                .iter()
+                .map(|member| classic_member(member, group.protocol_type))
+                .collect(),
         };
-        resource_result(description, group.error_code, group.error_message, || format!("group {id}"))
+        resource_result(description, group.error_code, group.error_message, || {
+            format!("group {id}")
+        })
     };
     let coordinator = Destination::Coordinator(id.clone());
-    context.ask(coordinator, ApiKey::DescribeGroups, Versions::ALL, encode, decode).await
+    context
+        .ask(coordinator, ApiKey::DescribeGroups, Versions::ALL, encode, decode)
+        .await
 }
 
 fn classic_member(member: &describe_groups::DescribedGroupMember<'_>, protocol_type: &str) -> GroupMember {
@@ -189,16 +206,29 @@ async fn describe_consumer(context: &Context, id: Arc<str>) -> Result<GroupDescr
             assignor: group.assignor_name.to_owned(),
             members: group.members.iter().map(consumer_member).collect(),
         };
-        resource_result(description, group.error_code, group.error_message, || format!("group {id}"))
+        resource_result(description, group.error_code, group.error_message, || {
+            format!("group {id}")
+        })
     };
     let coordinator = Destination::Coordinator(id.clone());
-    context.ask(coordinator, ApiKey::ConsumerGroupDescribe, Versions::ALL, encode, decode).await
+    context
+        .ask(
+            coordinator,
+            ApiKey::ConsumerGroupDescribe,
+            Versions::ALL,
+            encode,
+            decode,
+        )
+        .await
 }
 
 fn consumer_member(member: &consumer_group_describe::Member<'_>) -> GroupMember {
     let assignment = member.assignment.topic_partitions.iter().flat_map(|topic| {
         let name: Arc<str> = topic.topic_name.into();
-        topic.partitions.iter().map(move |index| TopicPartition::new(name.clone(), *index))
+        topic
+            .partitions
+            .iter()
+            .map(move |index| TopicPartition::new(name.clone(), *index))
     });
     GroupMember {
         id: member.member_id.to_owned(),
@@ -222,5 +252,7 @@ async fn delete(context: Context, id: Arc<str>) -> Result<(), Error> {
         resource_result((), group.error_code, None, || format!("group {id}"))
     };
     let coordinator = Destination::Coordinator(id.clone());
-    context.ask(coordinator, ApiKey::DeleteGroups, Versions::ALL, encode, decode).await
+    context
+        .ask(coordinator, ApiKey::DeleteGroups, Versions::ALL, encode, decode)
+        .await
 }

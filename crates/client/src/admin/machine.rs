@@ -227,7 +227,10 @@ impl Task {
             self.expire();
         }
         // The machine polls whenever something has come; nobody else wakes a call.
-        let polled = self.future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
+        let polled = self
+            .future
+            .as_mut()
+            .poll(&mut TaskContext::from_waker(Waker::noop()));
         if matches!(polled, Poll::Ready(())) {
             return true;
         }
@@ -317,12 +320,15 @@ fn choose(now: Moment, cluster: &mut Cluster<Ticket>, ask: &Ask) -> Choice {
         return Choice::Later { retry_at: None };
     }
     match cluster.readiness(now, node) {
-        Readiness::Ready => match cluster.version_within(node, ask.api_key, ask.version_min, ask.version_max) {
+        Readiness::Ready => match cluster.version_within(node, ask.api_key, ask.version_min, ask.version_max)
+        {
             Ok(version) => Choice::Send(node, version),
             Err(error) => Choice::Failed(error),
         },
         Readiness::Connecting => Choice::Later { retry_at: None },
-        Readiness::BackingOff(until) => Choice::Later { retry_at: Some(until) },
+        Readiness::BackingOff(until) => Choice::Later {
+            retry_at: Some(until),
+        },
         Readiness::Impossible(error) => Choice::Failed(error),
     }
 }
@@ -346,7 +352,8 @@ impl Machine for AdminMachine {
             self.begin_calls(now);
             self.run_calls(now, actions);
         }
-        self.telemetry.turn(now, wall, &mut self.cluster, || Ticket::Telemetry, actions);
+        self.telemetry
+            .turn(now, wall, &mut self.cluster, || Ticket::Telemetry, actions);
         self.is_finished = self.telemetry.is_closed(now);
     }
 
@@ -354,7 +361,9 @@ impl Machine for AdminMachine {
         let calls = self.tasks.values().flat_map(|task| {
             let mailbox = task.lock();
             let sleeps = mailbox.sleeps.values().copied().min();
-            [Some(mailbox.deadline), sleeps, task.unsent_retry_at].into_iter().flatten()
+            [Some(mailbox.deadline), sleeps, task.unsent_retry_at]
+                .into_iter()
+                .flatten()
         });
         let others = [self.cluster.next_deadline(), self.telemetry.next_deadline()];
         calls.chain(others.into_iter().flatten()).min()

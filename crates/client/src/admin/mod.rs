@@ -27,6 +27,7 @@ mod quotas;
 mod groups;
 mod group_offsets;
 mod cluster;
+mod scram;
 
 pub use self::client_metrics::ClientMetricsSubscription;
 pub use self::cluster::{ClusterDescription, LogDirectory, Replica};
@@ -34,14 +35,15 @@ pub use self::configs::{
     AlterConfig, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource,
 };
 pub use self::groups::{GroupDescription, GroupListing, GroupMember};
-pub use crate::consumer::topic_partition::{OffsetAndMetadata, TopicPartition};
 pub use self::machine::{AdminMachine, Inbox, Ticket};
 pub use self::partitions::{ElectionKind, PartitionResults};
 pub use self::quotas::{QuotaAlteration, QuotaEntity, QuotaFilter, QuotaMatch};
 pub use self::records::{ListedOffset, OffsetSpec};
+pub use self::scram::{ScramCredential, ScramMechanism};
 pub use self::topics::{
     CreatedTopic, NewPartitions, NewTopic, PartitionDescription, TopicDescription, TopicListing,
 };
+pub use crate::consumer::topic_partition::{OffsetAndMetadata, TopicPartition};
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -66,7 +68,8 @@ pub struct Admin {
     inbox: Arc<Inbox>,
     waker: Arc<dyn Wake>,
     metrics: Arc<ClientMetrics>,
-    driver: Mutex<Driver>,
+    /// `None` in tests, which turn the machine themselves.
+    driver: Mutex<Option<Driver>>,
 }
 
 impl Admin {
@@ -88,7 +91,7 @@ impl Admin {
             inbox,
             waker,
             metrics,
-            driver: Mutex::new(driver),
+            driver: Mutex::new(Some(driver)),
         })
     }
 
@@ -96,7 +99,10 @@ impl Admin {
     pub fn close(&self, limit: Duration) {
         self.inbox.close();
         self.waker.wake();
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner).join(limit);
+        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = driver.as_mut() {
+            driver.join(limit);
+        }
     }
 
     /// What this client measures, under Kafka's names.
@@ -105,11 +111,7 @@ impl Admin {
     }
 
     /// Starts a call on the client's thread.
-    fn call<T, F>(
-        &self,
-        what: &'static str,
-        call: impl FnOnce(Context) -> F + Send + 'static,
-    ) -> Pending<T>
+    fn call<T, F>(&self, what: &'static str, call: impl FnOnce(Context) -> F + Send + 'static) -> Pending<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -164,3 +166,6 @@ fn body(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     encode(&mut bytes);
     bytes
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,9 @@ impl Admin {
         kind: ElectionKind,
         partitions: Option<Vec<TopicPartition>>,
     ) -> Pending<PartitionResults<()>> {
-        self.call("elect leaders", move |context| elect_leaders(context, kind, partitions))
+        self.call("elect leaders", move |context| {
+            elect_leaders(context, kind, partitions)
+        })
     }
 }
 
@@ -63,21 +65,27 @@ async fn elect_leaders(
     // Version 0 knows preferred leaders only.
     let versions = Versions::from(if kind == ElectionKind::Preferred { 0 } else { 1 });
     context
-        .ask(Destination::Controller, ApiKey::ElectLeaders, versions, encode, |answer| {
-            let response = decode_with(answer, ElectLeadersResponse::decode)?;
-            if let Some(error) = resource_error(response.error_code, None, || "the election".into()) {
-                return Err(error);
-            }
-            let results = response.replica_election_results.iter().flat_map(|topic| {
-                topic.partition_result.iter().map(|partition| {
-                    let key = TopicPartition::new(topic.topic, partition.partition_id);
-                    let what = || format!("partition {key}");
-                    let result = resource_result((), partition.error_code, partition.error_message, what);
-                    (key, result)
-                })
-            });
-            Ok(results.collect())
-        })
+        .ask(
+            Destination::Controller,
+            ApiKey::ElectLeaders,
+            versions,
+            encode,
+            |answer| {
+                let response = decode_with(answer, ElectLeadersResponse::decode)?;
+                if let Some(error) = resource_error(response.error_code, None, || "the election".into()) {
+                    return Err(error);
+                }
+                let results = response.replica_election_results.iter().flat_map(|topic| {
+                    topic.partition_result.iter().map(|partition| {
+                        let key = TopicPartition::new(topic.topic, partition.partition_id);
+                        let what = || format!("partition {key}");
+                        let result = resource_result((), partition.error_code, partition.error_message, what);
+                        (key, result)
+                    })
+                });
+                Ok(results.collect())
+            },
+        )
         .await
 }
 
@@ -119,10 +127,15 @@ where
                 }
             }
         }
-        let asked = by_leader.into_iter().map(|(leader, partitions)| ask(leader, partitions));
+        let asked = by_leader
+            .into_iter()
+            .map(|(leader, partitions)| ask(leader, partitions));
         results.extend(join_all(asked).await.into_iter().flatten());
         open.retain(|key, _| results.get(key).is_some_and(may_pass));
-        let Some(error) = open.keys().find_map(|key| results.get(key)?.as_ref().err().cloned()) else {
+        let Some(error) = open
+            .keys()
+            .find_map(|key| results.get(key)?.as_ref().err().cloned())
+        else {
             return Ok(results);
         };
         if context.back_off(error, &mut failures).await.is_err() {
@@ -134,7 +147,10 @@ where
 fn may_pass<T>(result: &Result<T, Error>) -> bool {
     match result {
         // A topic that does not exist is more likely misspelt than late.
-        Err(Error::Broker { code: ErrorCode::UnknownTopicOrPartition, .. }) => false,
+        Err(Error::Broker {
+            code: ErrorCode::UnknownTopicOrPartition,
+            ..
+        }) => false,
         Err(error) => error.is_retriable(),
         Ok(_) => false,
     }

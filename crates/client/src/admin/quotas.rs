@@ -59,18 +59,21 @@ async fn describe(
     filter: QuotaFilter,
 ) -> Result<BTreeMap<QuotaEntity, BTreeMap<String, f64>>, Error> {
     let encode = move |version| {
-        let components = filter.components.iter().map(|(entity_type, wanted)| ComponentData {
-            entity_type,
-            match_type: match wanted {
-                QuotaMatch::Exact(_) => 0,
-                QuotaMatch::Default => 1,
-                QuotaMatch::Any => 2,
-            },
-            r#match: match wanted {
-                QuotaMatch::Exact(name) => Some(name),
-                QuotaMatch::Default | QuotaMatch::Any => None,
-            },
-        });
+        let components = filter
+            .components
+            .iter()
+            .map(|(entity_type, wanted)| ComponentData {
+                entity_type,
+                match_type: match wanted {
+                    QuotaMatch::Exact(_) => 0,
+                    QuotaMatch::Default => 1,
+                    QuotaMatch::Any => 2,
+                },
+                r#match: match wanted {
+                    QuotaMatch::Exact(name) => Some(name),
+                    QuotaMatch::Default | QuotaMatch::Any => None,
+                },
+            });
         let request = DescribeClientQuotasRequest {
             components: components.collect(),
             strict: filter.is_strict,
@@ -78,18 +81,32 @@ async fn describe(
         body(|out| request.encode(out, version))
     };
     context
-        .ask(Destination::Any, ApiKey::DescribeClientQuotas, Versions::ALL, encode, |answer| {
-            let response = decode_with(answer, DescribeClientQuotasResponse::decode)?;
-            if let Some(error) = resource_error(response.error_code, response.error_message, || "quotas".into()) {
-                return Err(error);
-            }
-            let entries = response.entries.iter().flatten().map(|entry| {
-                let entity = entry.entity.iter().map(|part| name(part.entity_type, part.entity_name));
-                let values = entry.values.iter().map(|value| (value.key.to_owned(), value.value));
-                (entity.collect(), values.collect())
-            });
-            Ok(entries.collect())
-        })
+        .ask(
+            Destination::Any,
+            ApiKey::DescribeClientQuotas,
+            Versions::ALL,
+            encode,
+            |answer| {
+                let response = decode_with(answer, DescribeClientQuotasResponse::decode)?;
+                if let Some(error) =
+                    resource_error(response.error_code, response.error_message, || "quotas".into())
+                {
+                    return Err(error);
+                }
+                let entries = response.entries.iter().flatten().map(|entry| {
+                    let entity = entry
+                        .entity
+                        .iter()
+                        .map(|part| name(part.entity_type, part.entity_name));
+                    let values = entry
+                        .values
+                        .iter()
+                        .map(|value| (value.key.to_owned(), value.value));
+                    (entity.collect(), values.collect())
+                });
+                Ok(entries.collect())
+            },
+        )
         .await
 }
 
@@ -100,10 +117,13 @@ fn name(kind: &str, name: Option<&str>) -> (String, Option<String>) {
 async fn alter(context: Context, changes: Vec<QuotaAlteration>) -> Result<Results<QuotaEntity, ()>, Error> {
     let encode = move |version| {
         let entries = changes.iter().map(|change| {
-            let entity = change.entity.iter().map(|(kind, name)| AlterClientQuotasRequestEntityData {
-                entity_type: kind,
-                entity_name: name.as_deref(),
-            });
+            let entity = change
+                .entity
+                .iter()
+                .map(|(kind, name)| AlterClientQuotasRequestEntityData {
+                    entity_type: kind,
+                    entity_name: name.as_deref(),
+                });
             let ops = change.quotas.iter().map(|(key, value)| OpData {
                 key,
                 value: value.unwrap_or(0.0),
@@ -121,17 +141,26 @@ async fn alter(context: Context, changes: Vec<QuotaAlteration>) -> Result<Result
         body(|out| request.encode(out, version))
     };
     context
-        .ask(Destination::Controller, ApiKey::AlterClientQuotas, Versions::ALL, encode, |answer| {
-            let response = decode_with(answer, AlterClientQuotasResponse::decode)?;
-            super::topics::controller_moved(response.entries.iter().map(|entry| &entry.error_code))?;
-            let results = response.entries.iter().map(|entry| {
-                let entity: QuotaEntity =
-                    entry.entity.iter().map(|part| name(part.entity_type, part.entity_name)).collect();
-                let what = || format!("quotas of {entity:?}");
-                let result = resource_result((), entry.error_code, entry.error_message, what);
-                (entity, result)
-            });
-            Ok(results.collect())
-        })
+        .ask(
+            Destination::Controller,
+            ApiKey::AlterClientQuotas,
+            Versions::ALL,
+            encode,
+            |answer| {
+                let response = decode_with(answer, AlterClientQuotasResponse::decode)?;
+                super::topics::controller_moved(response.entries.iter().map(|entry| &entry.error_code))?;
+                let results = response.entries.iter().map(|entry| {
+                    let entity: QuotaEntity = entry
+                        .entity
+                        .iter()
+                        .map(|part| name(part.entity_type, part.entity_name))
+                        .collect();
+                    let what = || format!("quotas of {entity:?}");
+                    let result = resource_result((), entry.error_code, entry.error_message, what);
+                    (entity, result)
+                });
+                Ok(results.collect())
+            },
+        )
         .await
 }

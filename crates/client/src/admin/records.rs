@@ -99,7 +99,10 @@ async fn list_offsets(
 
 /// The same error for every partition that was asked for together.
 fn failed<V, T>(partitions: &BTreeMap<TopicPartition, V>, error: &Error) -> PartitionResults<T> {
-    partitions.keys().map(|key| (key.clone(), Err(error.clone()))).collect()
+    partitions
+        .keys()
+        .map(|key| (key.clone(), Err(error.clone())))
+        .collect()
 }
 
 async fn list_offsets_of_leader(
@@ -112,17 +115,19 @@ async fn list_offsets_of_leader(
     let asked = partitions.clone();
     let clock = context.clone();
     let encode = move |version| {
-        let topics = group_by_topic(asked.iter()).into_iter().map(|(name, partitions)| ListOffsetsTopic {
-            name,
-            partitions: partitions
-                .into_iter()
-                .map(|(partition_index, spec)| ListOffsetsPartition {
-                    partition_index,
-                    current_leader_epoch: -1,
-                    timestamp: spec.code().0,
-                })
-                .collect(),
-        });
+        let topics = group_by_topic(asked.iter())
+            .into_iter()
+            .map(|(name, partitions)| ListOffsetsTopic {
+                name,
+                partitions: partitions
+                    .into_iter()
+                    .map(|(partition_index, spec)| ListOffsetsPartition {
+                        partition_index,
+                        current_leader_epoch: -1,
+                        timestamp: spec.code().0,
+                    })
+                    .collect(),
+            });
         let request = ListOffsetsRequest {
             replica_id: -1,
             isolation_level: i8::from(is_committed),
@@ -134,23 +139,29 @@ async fn list_offsets_of_leader(
     // read_committed is known from version 2 on.
     let versions = Versions::from(version_min.max(if is_committed { 2 } else { 1 }));
     let asked = context
-        .ask(Destination::Node(leader), ApiKey::ListOffsets, versions, encode, |answer| {
-            let response = decode_with(answer, ListOffsetsResponse::decode)?;
-            let results = response.topics.iter().flat_map(|topic| {
-                topic.partitions.iter().map(|partition| {
-                    let listed = ListedOffset {
-                        offset: partition.offset,
-                        timestamp: partition.timestamp,
-                        leader_epoch: partition.leader_epoch,
-                    };
-                    let key = TopicPartition::new(topic.name, partition.partition_index);
-                    let what = || format!("partition {key}");
-                    let result = resource_result(listed, partition.error_code, None, what);
-                    (key, result)
-                })
-            });
-            Ok(results.collect())
-        })
+        .ask(
+            Destination::Node(leader),
+            ApiKey::ListOffsets,
+            versions,
+            encode,
+            |answer| {
+                let response = decode_with(answer, ListOffsetsResponse::decode)?;
+                let results = response.topics.iter().flat_map(|topic| {
+                    topic.partitions.iter().map(|partition| {
+                        let listed = ListedOffset {
+                            offset: partition.offset,
+                            timestamp: partition.timestamp,
+                            leader_epoch: partition.leader_epoch,
+                        };
+                        let key = TopicPartition::new(topic.name, partition.partition_index);
+                        let what = || format!("partition {key}");
+                        let result = resource_result(listed, partition.error_code, None, what);
+                        (key, result)
+                    })
+                });
+                Ok(results.collect())
+            },
+        )
         .await;
     asked.unwrap_or_else(|error| failed(&partitions, &error))
 }
@@ -163,16 +174,18 @@ async fn delete_records(
     let asked = partitions.clone();
     let clock = context.clone();
     let encode = move |version| {
-        let topics = group_by_topic(asked.iter()).into_iter().map(|(name, partitions)| DeleteRecordsTopic {
-            name,
-            partitions: partitions
-                .into_iter()
-                .map(|(partition_index, offset)| DeleteRecordsPartition {
-                    partition_index,
-                    offset: *offset,
-                })
-                .collect(),
-        });
+        let topics = group_by_topic(asked.iter())
+            .into_iter()
+            .map(|(name, partitions)| DeleteRecordsTopic {
+                name,
+                partitions: partitions
+                    .into_iter()
+                    .map(|(partition_index, offset)| DeleteRecordsPartition {
+                        partition_index,
+                        offset: *offset,
+                    })
+                    .collect(),
+            });
         let request = DeleteRecordsRequest {
             topics: topics.collect(),
             timeout_ms: clock.remaining_ms(),
@@ -180,18 +193,25 @@ async fn delete_records(
         body(|out| request.encode(out, version))
     };
     let asked = context
-        .ask(Destination::Node(leader), ApiKey::DeleteRecords, Versions::ALL, encode, |answer| {
-            let response = decode_with(answer, DeleteRecordsResponse::decode)?;
-            let results = response.topics.iter().flat_map(|topic| {
-                topic.partitions.iter().map(|partition| {
-                    let key = TopicPartition::new(topic.name, partition.partition_index);
-                    let what = || format!("partition {key}");
-                    let result = resource_result(partition.low_watermark, partition.error_code, None, what);
-                    (key, result)
-                })
-            });
-            Ok(results.collect())
-        })
+        .ask(
+            Destination::Node(leader),
+            ApiKey::DeleteRecords,
+            Versions::ALL,
+            encode,
+            |answer| {
+                let response = decode_with(answer, DeleteRecordsResponse::decode)?;
+                let results = response.topics.iter().flat_map(|topic| {
+                    topic.partitions.iter().map(|partition| {
+                        let key = TopicPartition::new(topic.name, partition.partition_index);
+                        let what = || format!("partition {key}");
+                        let result =
+                            resource_result(partition.low_watermark, partition.error_code, None, what);
+                        (key, result)
+                    })
+                });
+                Ok(results.collect())
+            },
+        )
         .await;
     asked.unwrap_or_else(|error| failed(&partitions, &error))
 }

@@ -9,7 +9,8 @@ use ottla_wire::messages::create_partitions::{
     CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
 };
 use ottla_wire::messages::create_topics::{
-    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
+    CreateTopicsResponse,
 };
 use ottla_wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 use ottla_wire::messages::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
@@ -131,7 +132,9 @@ impl Admin {
     }
 
     pub fn describe_topics(&self, names: Vec<String>) -> Pending<Results<String, TopicDescription>> {
-        self.call("describe topics", |context| async move { fetch_topics(&context, Some(names)).await })
+        self.call("describe topics", |context| async move {
+            fetch_topics(&context, Some(names)).await
+        })
     }
 
     pub fn create_partitions(&self, topics: BTreeMap<String, NewPartitions>) -> Pending<Results<String, ()>> {
@@ -141,7 +144,9 @@ impl Admin {
 
 /// The controller says of every topic that it is none: ask again, elsewhere.
 pub(super) fn controller_moved<'a>(codes: impl IntoIterator<Item = &'a i16>) -> Result<(), Error> {
-    let moved = codes.into_iter().any(|code| *code == ErrorCode::NotController as i16);
+    let moved = codes
+        .into_iter()
+        .any(|code| *code == ErrorCode::NotController as i16);
     match moved {
         true => Err(Error::broker(ErrorCode::NotController, "the asked broker")),
         false => Ok(()),
@@ -169,30 +174,39 @@ async fn create_topics(
         body(|out| request.encode(out, version))
     };
     context
-        .ask(Destination::Controller, ApiKey::CreateTopics, versions, encode, |answer| {
-            let response = decode_with(answer, CreateTopicsResponse::decode)?;
-            controller_moved(response.topics.iter().map(|topic| &topic.error_code))?;
-            let results = response.topics.iter().map(|topic| {
-                let created = CreatedTopic {
-                    id: topic.topic_id,
-                    partitions: topic.num_partitions,
-                    replicas: topic.replication_factor,
-                };
-                let what = || format!("topic {}", topic.name);
-                let result = resource_result(created, topic.error_code, topic.error_message, what);
-                (topic.name.to_owned(), result)
-            });
-            Ok(results.collect())
-        })
+        .ask(
+            Destination::Controller,
+            ApiKey::CreateTopics,
+            versions,
+            encode,
+            |answer| {
+                let response = decode_with(answer, CreateTopicsResponse::decode)?;
+                controller_moved(response.topics.iter().map(|topic| &topic.error_code))?;
+                let results = response.topics.iter().map(|topic| {
+                    let created = CreatedTopic {
+                        id: topic.topic_id,
+                        partitions: topic.num_partitions,
+                        replicas: topic.replication_factor,
+                    };
+                    let what = || format!("topic {}", topic.name);
+                    let result = resource_result(created, topic.error_code, topic.error_message, what);
+                    (topic.name.to_owned(), result)
+                });
+                Ok(results.collect())
+            },
+        )
         .await
 }
 
 fn encode_new_topic(topic: &NewTopic) -> CreatableTopic<'_> {
     let is_assigned = !topic.assignment.is_empty();
-    let assignments = topic.assignment.iter().map(|(partition, brokers)| CreatableReplicaAssignment {
-        partition_index: *partition,
-        broker_ids: brokers.clone(),
-    });
+    let assignments = topic
+        .assignment
+        .iter()
+        .map(|(partition, brokers)| CreatableReplicaAssignment {
+            partition_index: *partition,
+            broker_ids: brokers.clone(),
+        });
     let configs = topic.configs.iter().map(|(name, value)| CreatableTopicConfig {
         name,
         value: Some(value),
@@ -214,23 +228,37 @@ async fn delete_topics(context: Context, names: Vec<String>) -> Result<Results<S
             topic_id: Uuid::ZERO,
         };
         let request = DeleteTopicsRequest {
-            topics: names.iter().map(String::as_str).filter(|_| version >= 6).map(by_name).collect(),
+            topics: names
+                .iter()
+                .map(String::as_str)
+                .filter(|_| version >= 6)
+                .map(by_name)
+                .collect(),
             topic_names: names.iter().map(String::as_str).filter(|_| version < 6).collect(),
             timeout_ms: clock.remaining_ms(),
         };
         body(|out| request.encode(out, version))
     };
     context
-        .ask(Destination::Controller, ApiKey::DeleteTopics, Versions::ALL, encode, |answer| {
-            let response = decode_with(answer, DeleteTopicsResponse::decode)?;
-            controller_moved(response.responses.iter().map(|topic| &topic.error_code))?;
-            let results = response.responses.iter().map(|topic| {
-                let name = topic.name.unwrap_or_default();
-                let what = || format!("topic {name}");
-                (name.to_owned(), resource_result((), topic.error_code, topic.error_message, what))
-            });
-            Ok(results.collect())
-        })
+        .ask(
+            Destination::Controller,
+            ApiKey::DeleteTopics,
+            Versions::ALL,
+            encode,
+            |answer| {
+                let response = decode_with(answer, DeleteTopicsResponse::decode)?;
+                controller_moved(response.responses.iter().map(|topic| &topic.error_code))?;
+                let results = response.responses.iter().map(|topic| {
+                    let name = topic.name.unwrap_or_default();
+                    let what = || format!("topic {name}");
+                    (
+                        name.to_owned(),
+                        resource_result((), topic.error_code, topic.error_message, what),
+                    )
+                });
+                Ok(results.collect())
+            },
+        )
         .await
 }
 
@@ -245,7 +273,9 @@ async fn create_partitions(
             count: new.total,
             assignments: (!new.assignment.is_empty()).then(|| {
                 let brokers = new.assignment.iter().cloned();
-                brokers.map(|broker_ids| CreatePartitionsAssignment { broker_ids }).collect()
+                brokers
+                    .map(|broker_ids| CreatePartitionsAssignment { broker_ids })
+                    .collect()
             }),
         });
         let request = CreatePartitionsRequest {
@@ -256,16 +286,22 @@ async fn create_partitions(
         body(|out| request.encode(out, version))
     };
     context
-        .ask(Destination::Controller, ApiKey::CreatePartitions, Versions::ALL, encode, |answer| {
-            let response = decode_with(answer, CreatePartitionsResponse::decode)?;
-            controller_moved(response.results.iter().map(|topic| &topic.error_code))?;
-            let results = response.results.iter().map(|topic| {
-                let what = || format!("topic {}", topic.name);
-                let result = resource_result((), topic.error_code, topic.error_message, what);
-                (topic.name.to_owned(), result)
-            });
-            Ok(results.collect())
-        })
+        .ask(
+            Destination::Controller,
+            ApiKey::CreatePartitions,
+            Versions::ALL,
+            encode,
+            |answer| {
+                let response = decode_with(answer, CreatePartitionsResponse::decode)?;
+                controller_moved(response.results.iter().map(|topic| &topic.error_code))?;
+                let results = response.results.iter().map(|topic| {
+                    let what = || format!("topic {}", topic.name);
+                    let result = resource_result((), topic.error_code, topic.error_message, what);
+                    (topic.name.to_owned(), result)
+                });
+                Ok(results.collect())
+            },
+        )
         .await
 }
 
@@ -291,31 +327,40 @@ pub(super) async fn fetch_topics(
     };
     // Version 4 is the first that does not create what it is asked for.
     context
-        .ask(Destination::Any, ApiKey::Metadata, Versions::from(4), encode, |answer| {
-            let response = decode_with(answer, MetadataResponse::decode)?;
-            if let Some(error) = resource_error(response.error_code, None, || "the cluster".into()) {
-                return Err(error);
-            }
-            let results = response.topics.iter().map(|topic| {
-                let name = topic.name.unwrap_or_default();
-                let partitions = topic.partitions.iter().map(|partition| {
-                    let description = PartitionDescription {
-                        leader: (partition.leader_id >= 0).then_some(NodeId(partition.leader_id)),
-                        leader_epoch: partition.leader_epoch,
-                        replicas: partition.replica_nodes.iter().copied().map(NodeId).collect(),
-                        in_sync: partition.isr_nodes.iter().copied().map(NodeId).collect(),
+        .ask(
+            Destination::Any,
+            ApiKey::Metadata,
+            Versions::from(4),
+            encode,
+            |answer| {
+                let response = decode_with(answer, MetadataResponse::decode)?;
+                if let Some(error) = resource_error(response.error_code, None, || "the cluster".into()) {
+                    return Err(error);
+                }
+                let results = response.topics.iter().map(|topic| {
+                    let name = topic.name.unwrap_or_default();
+                    let partitions = topic.partitions.iter().map(|partition| {
+                        let description = PartitionDescription {
+                            leader: (partition.leader_id >= 0).then_some(NodeId(partition.leader_id)),
+                            leader_epoch: partition.leader_epoch,
+                            replicas: partition.replica_nodes.iter().copied().map(NodeId).collect(),
+                            in_sync: partition.isr_nodes.iter().copied().map(NodeId).collect(),
+                        };
+                        (partition.partition_index, description)
+                    });
+                    let description = TopicDescription {
+                        id: topic.topic_id,
+                        is_internal: topic.is_internal,
+                        partitions: partitions.collect(),
                     };
-                    (partition.partition_index, description)
+                    let what = || format!("topic {name}");
+                    (
+                        name.to_owned(),
+                        resource_result(description, topic.error_code, None, what),
+                    )
                 });
-                let description = TopicDescription {
-                    id: topic.topic_id,
-                    is_internal: topic.is_internal,
-                    partitions: partitions.collect(),
-                };
-                let what = || format!("topic {name}");
-                (name.to_owned(), resource_result(description, topic.error_code, None, what))
-            });
-            Ok(results.collect())
-        })
+                Ok(results.collect())
+            },
+        )
         .await
 }

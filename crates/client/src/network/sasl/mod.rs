@@ -4,7 +4,7 @@
 
 mod scram;
 
-pub use scram::{NONCE_BYTES, nonce};
+pub use scram::{NONCE_BYTES, nonce, salted_password};
 
 use crate::config::{SaslMechanism, SaslSettings};
 use crate::error::Error;

@@ -49,6 +49,28 @@ impl Algorithm {
             },
         }
     }
+
+    fn salt(&self, password: &Password, salt: &[u8], rounds: NonZeroU32) -> Vec<u8> {
+        let mut salted = vec![0; self.digest.output_len()];
+        pbkdf2::derive(
+            self.pbkdf2,
+            rounds,
+            salt,
+            password.reveal().as_bytes(),
+            &mut salted,
+        );
+        salted
+    }
+}
+
+/// What a broker stores of a password (and can check it by): `Hi(password, salt, rounds)` of RFC 5802.
+pub fn salted_password(
+    mechanism: SaslMechanism,
+    password: &Password,
+    salt: &[u8],
+    rounds: NonZeroU32,
+) -> Vec<u8> {
+    Algorithm::of(mechanism).salt(password, salt, rounds)
 }
 
 /// The client's side of one exchange.
@@ -108,15 +130,7 @@ impl Scram {
     fn answer(&mut self, server_first: &str) -> Result<SaslStep, String> {
         let challenge = Challenge::parse(server_first, &self.nonce)?;
         let algorithm = &self.algorithm;
-        let mut salted = vec![0; algorithm.digest.output_len()];
-        let password = self.password.reveal().as_bytes();
-        pbkdf2::derive(
-            algorithm.pbkdf2,
-            challenge.rounds,
-            &challenge.salt,
-            password,
-            &mut salted,
-        );
+        let salted = algorithm.salt(&self.password, &challenge.salt, challenge.rounds);
         let sign = |key: &[u8], message: &[u8]| hmac::sign(&hmac::Key::new(algorithm.hmac, key), message);
         let client_key = sign(&salted, b"Client Key");
         let stored_key = digest::digest(algorithm.digest, client_key.as_ref());
