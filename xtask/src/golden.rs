@@ -28,6 +28,12 @@ const FACTS: &str = "crates/wire/tests/golden/facts.tsv";
 /// Apache Kafka's definitions of configuration keys, below the root.
 const CONFIG_KEYS: &str = "crates/wire/tests/golden/config_keys.tsv";
 
+/// How Apache Kafka's clients define their settings, and what they say to wrong ones, below the root.
+const CLIENT_CONFIG: [(&str, &str); 2] = [
+    ("keys", "crates/client/tests/golden/config_keys.tsv"),
+    ("texts", "crates/client/tests/golden/config_texts.tsv"),
+];
+
 /// Record batches in Apache Kafka's own bytes, below the root.
 const BATCHES: &str = "crates/wire/tests/batches";
 
@@ -45,6 +51,12 @@ fn write() -> Result<()> {
         kafka_jars::root().join(CONFIG_KEYS),
         java("ConfigKeys.java", &[])?,
     )?;
+    for (what, path) in CLIENT_CONFIG {
+        fs::write(
+            kafka_jars::root().join(path),
+            java("ClientConfig.java", &[what.as_ref()])?,
+        )?;
+    }
     java(
         "Batches.java",
         &["write".as_ref(), kafka_jars::root().join(BATCHES).as_ref()],

@@ -6,6 +6,7 @@ use super::Config;
 use super::client::ClientConfig;
 use super::key::ClientKind;
 use super::settings::Settings;
+use super::value::config_error;
 use crate::error::Error;
 
 #[derive(Clone, Debug)]
@@ -19,6 +20,10 @@ impl AdminConfig {
     /// - Errors: `Config` with Kafka's text; the first key that is wrong.
     pub fn from_config(config: &Config) -> Result<AdminConfig, Error> {
         let settings = Settings::new(ClientKind::Admin, config)?;
+        if settings.list("bootstrap.servers").is_empty() {
+            let message = "You must set either bootstrap.servers or bootstrap.controllers";
+            return Err(config_error("bootstrap.servers", message));
+        }
         Ok(AdminConfig {
             default_api_timeout_ms: settings.natural("default.api.timeout.ms"),
             retries: u32::try_from(settings.number("retries")).expect("an int of at least 0"),

@@ -68,6 +68,13 @@ impl ConsumerConfig {
             }
         }
         let group_id: Option<Arc<str>> = settings.text("group.id").map(Arc::from);
+        if group_id.as_deref() == Some("") {
+            let message = "The configured group.id should not be an empty string or whitespace.";
+            return Err(config_error("group.id", message));
+        }
+        if let Some(name) = settings.text("group.instance.id") {
+            check_instance_id(name)?;
+        }
         let auto_commit_enabled = auto_commit(&settings, group_id.is_some())?;
         let u32_of = |key| u32::try_from(settings.number(key)).expect("an int of at least 0");
         let session_timeout_ms = settings.number("session.timeout.ms");
@@ -99,6 +106,26 @@ impl ConsumerConfig {
             client: Arc::new(ClientConfig::new(ClientKind::Consumer, settings)?),
         })
     }
+}
+
+/// A static member's name is one that a topic could have.
+fn check_instance_id(name: &str) -> Result<(), Error> {
+    const LENGTH_MAX: usize = 249;
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    let why = match name {
+        "." | ".." => format!("'{name}' is not allowed"),
+        _ if name.len() > LENGTH_MAX => {
+            format!("the length of '{name}' is longer than the max allowed length {LENGTH_MAX}")
+        }
+        _ if !name.chars().all(is_letter) => format!(
+            "'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        ),
+        _ => return Ok(()),
+    };
+    Err(config_error(
+        "group.instance.id",
+        format!("Group instance id is invalid: {why}"),
+    ))
 }
 
 fn auto_commit(settings: &Settings, has_group: bool) -> Result<bool, Error> {

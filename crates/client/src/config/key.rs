@@ -34,9 +34,11 @@ pub enum Rule {
     OneOf(&'static [&'static str]),
     /// The words in the order in which Kafka's error names them.
     OneOfIgnoringCase(&'static [&'static str]),
+    /// In any case, and refused in words of its own.
+    Either(&'static str, &'static str),
     /// Not set, or not empty.
     NotEmpty,
-    /// For lists: at least one word. No list takes a word twice.
+    /// For lists: at least one word.
     NotEmptyList,
     /// `auto.offset.reset`: three words or `by_duration:` and an ISO 8601 duration (KIP-1106).
     OffsetReset,

@@ -14,6 +14,7 @@ mod client;
 mod producer;
 mod consumer;
 mod admin;
+mod document;
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,9 @@ use crate::error::Error;
 pub use self::admin::AdminConfig;
 pub use self::client::ClientConfig;
 pub use self::consumer::{AssignorKind, ConsumerConfig, OffsetReset};
+pub use self::document::render;
 pub use self::key::{ClientKey, ClientKind, Default, Rule, Support};
+pub use self::keys::all as client_keys;
 pub use self::producer::{Acks, PartitionerKind, ProducerConfig};
 pub use self::security::{
     Password, PemSource, SaslMechanism, SaslSettings, Security, TlsIdentity, TlsSettings, TlsVersions,

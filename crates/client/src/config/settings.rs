@@ -8,7 +8,7 @@ use ottla_wire::config_keys::nearest;
 use super::Config;
 use super::key::{ClientKind, Default, Support};
 use super::keys;
-use super::value::{Value, config_error, invalid, parse};
+use super::value::{Value, config_error, drop_repeated, invalid, parse};
 use crate::error::Error;
 
 /// Something that is not wrong, but that its writer should know.
@@ -40,7 +40,7 @@ impl Settings {
         };
         for key in keys::of(client) {
             let text = config.get(key.name);
-            let value = match (text, key.default) {
+            let mut value = match (text, key.default) {
                 (Some(text), _) => parse(key, text)?,
                 (None, Default::Text(text)) => parse(key, text)?,
                 (None, Default::Required) if key.support == Support::Honoured => {
@@ -51,6 +51,14 @@ impl Settings {
                 }
                 (None, Default::Required | Default::Unset) => Value::Unset,
             };
+            if let Value::List(words) = &mut value
+                && drop_repeated(words)
+            {
+                settings.warn(
+                    key.name,
+                    format!("{} names something twice, which counts once", key.name),
+                );
+            }
             if let Some(text) = text {
                 let is_default = matches!(key.default, Default::Text(default) if parse(key, default)? == value)
                     || matches!((key.default, &value), (Default::Text(default), Value::Text(text)) if text.eq_ignore_ascii_case(default));

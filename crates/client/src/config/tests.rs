@@ -99,3 +99,144 @@ fn addresses_of_both_families() {
     let servers: Vec<(&str, u16)> = servers.iter().map(|a| (&*a.host, a.port)).collect();
     assert_eq!(servers, [("a.example", 1), ("::1", 9092), ("b", 3)]);
 }
+
+#[test]
+fn every_key_is_described_once_for_each_client() {
+    for key in keys::all() {
+        assert!(key.doc.ends_with('.') && key.doc.len() > 10, "{}", key.name);
+        assert!(
+            !key.doc.contains('|') && !key.cost.is_some_and(|cost| cost.ends_with('.')),
+            "{}",
+            key.name
+        );
+        for client in key.clients {
+            let rows = keys::of(*client).filter(|other| other.name == key.name).count();
+            assert_eq!(rows, 1, "{}", key.name);
+        }
+    }
+    let page = render();
+    assert!(keys::all().all(|key| page.contains(&format!("`{}`", key.name))));
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_and_what_is_ignored_is_told() {
+    let refused = |key: &str, value: &str| message(ProducerConfig::from_config(&producer().set(key, value)));
+    assert_eq!(
+        refused("transactional.id", "payments"),
+        "Invalid value payments for configuration transactional.id: transactions are not supported yet"
+    );
+    let consumer = producer().set("group.protocol", "consumer");
+    assert_eq!(
+        message(ConsumerConfig::from_config(&consumer)),
+        "Invalid value consumer for configuration group.protocol: only the classic group protocol is supported"
+    );
+    let told = producer().set(
+        "key.serializer",
+        "org.apache.kafka.common.serialization.StringSerializer",
+    );
+    let told = told.warnings(ClientKind::Producer).unwrap();
+    assert!(
+        told[0]
+            .message
+            .starts_with("key.serializer has no effect: records are bytes here")
+    );
+    let default = producer()
+        .set("metrics.recording.level", "INFO")
+        .set("transaction.timeout.ms", "60000");
+    assert_eq!(default.warnings(ClientKind::Producer), Ok(Vec::new()));
+}
+
+#[test]
+fn stores_that_are_not_pem_are_refused_with_the_command_that_converts() {
+    let tls = producer()
+        .set("security.protocol", "SSL")
+        .set("ssl.truststore.location", "trust.jks");
+    let said = message(ProducerConfig::from_config(&tls));
+    assert!(
+        said.contains("keytool -importkeystore") && said.contains("openssl pkcs12"),
+        "{said}"
+    );
+    let pem = tls.set("ssl.truststore.type", "PEM");
+    let made = ProducerConfig::from_config(&pem)
+        .unwrap()
+        .client
+        .security
+        .tls
+        .clone()
+        .unwrap();
+    assert_eq!(made.trust, Some(PemSource::File("trust.jks".into())));
+    assert!(made.checks_name && made.identity.is_none());
+    let own = pem.set("ssl.keystore.type", "PEM").set("ssl.keystore.key", "k3y");
+    let said = message(ProducerConfig::from_config(&own));
+    assert!(
+        said.contains("certificate chain is not specified") && !said.contains("k3y"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_line_of_jaas_is_read_with_its_quotes() {
+    let read = |jaas: &str| {
+        let config = producer()
+            .set("security.protocol", "SASL_SSL")
+            .set("sasl.mechanism", "SCRAM-SHA-256")
+            .set("sasl.jaas.config", jaas);
+        let made = ProducerConfig::from_config(&config)?
+            .client
+            .security
+            .sasl
+            .clone()
+            .unwrap();
+        Ok((made.username.to_string(), made.password.reveal().to_owned()))
+    };
+    const MODULE: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
+    for (rest, username, password) in [
+        (r#"required username="a" password="b";"#, "a", "b"),
+        (r#"REQUIRED username='a b' password="it's;=";"#, "a b", "it's;="),
+        (r#"optional username=a password="q\"u\\o" ; "#, "a", r#"q"u\o"#),
+        (
+            "required\n  // a comment\n  username=\"a\" /* and; another */ password=\"\";",
+            "a",
+            "",
+        ),
+    ] {
+        let expected = (username.to_owned(), password.to_owned());
+        assert_eq!(read(&format!("{MODULE} {rest}")), Ok(expected), "{rest}");
+    }
+    for rest in [
+        "",
+        "required",
+        "sometimes username=a password=b;",
+        "required username=a password=b",
+        "required username=a password=;",
+        "required username=a password;",
+        "required username=a;",
+        "required username=\"a password=b;",
+        "required username=a password=b; x.Y required;",
+        "required username=a password=b tokenauth=true;",
+    ] {
+        let said = message(read(&format!("{MODULE} {rest}")));
+        assert!(
+            said.starts_with("Invalid value [hidden] for configuration sasl.jaas.config: "),
+            "{rest}: {said}"
+        );
+    }
+    let other = "org.apache.kafka.common.security.plain.PlainLoginModule required username=a password=b;";
+    assert!(message(read(other)).contains("SCRAM-SHA-256 needs the login module"));
+}
+
+#[test]
+fn a_file_of_properties_is_read() {
+    let path = std::env::temp_dir().join(format!("ottla-client-{}.properties", std::process::id()));
+    std::fs::write(
+        &path,
+        "bootstrap.servers=a:1,\\\n  b:2\n# nothing\nlinger.ms: 20\n",
+    )
+    .unwrap();
+    let config = ProducerConfig::from_config(&Config::from_file(&path).unwrap()).unwrap();
+    assert_eq!((config.linger_ms, config.client.bootstrap_servers.len()), (20, 2));
+    std::fs::write(&path, "a=1\nb=\\u12\n").unwrap();
+    assert!(message(Config::from_file(&path)).contains("line 2"));
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(Config::from_file(&path), Err(Error::Config { .. })));
+}

@@ -1,5 +1,7 @@
 //! From text to a checked value, with Kafka's own words where it does not fit.
 
+use std::collections::BTreeSet;
+
 use ottla_wire::config_keys::ValueType;
 
 use super::consumer::offset_reset;
@@ -124,6 +126,13 @@ fn check_word(key: &ClientKey, word: &str) -> Result<(), Error> {
             let why = format!("String must be one of (case insensitive): {}", words.join(", "));
             Err(invalid(key.name, word, &why))
         }
+        Rule::Either(one, other) if ![one, other].iter().any(|known| known.eq_ignore_ascii_case(word)) => {
+            let name = key.name;
+            let why = format!(
+                "Invalid value `{word}` for configuration {name}. The value must either be '{one}' or '{other}'."
+            );
+            Err(invalid(name, word, &why))
+        }
         Rule::OffsetReset if offset_reset(word).is_none() => {
             let name = key.name;
             let why = format!(
@@ -149,14 +158,6 @@ fn parse_list(key: &ClientKey, trimmed: &str) -> Result<Value, Error> {
             format!("Configuration '{name}' must not be empty. Valid values include: any non-empty value");
         return Err(config_error(name, message));
     }
-    let mut sorted: Vec<&String> = words.iter().collect();
-    sorted.sort();
-    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(config_error(
-            name,
-            format!("Configuration '{name}' values must not be duplicated."),
-        ));
-    }
     if words.iter().any(String::is_empty) {
         return Err(config_error(
             name,
@@ -164,4 +165,12 @@ fn parse_list(key: &ClientKey, trimmed: &str) -> Result<Value, Error> {
         ));
     }
     Ok(Value::List(words))
+}
+
+/// Drops words that were there before, as Kafka does with a list; true when there were any.
+pub(super) fn drop_repeated(words: &mut Vec<String>) -> bool {
+    let before = words.len();
+    let mut seen = BTreeSet::new();
+    words.retain(|word| seen.insert(word.clone()));
+    words.len() < before
 }

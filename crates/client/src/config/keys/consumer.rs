@@ -78,11 +78,11 @@ pub const CONSUMER_KEYS: &[ClientKey] = &[
     boolean("allow.auto.create.topics", "true", "Whether the broker may create a topic because this consumer subscribes to it.")
         .of(CONSUMER),
     string("share.acknowledgement.mode", "implicit", "How records of a share group are acknowledged.")
-        .one_of(&["implicit", "explicit"])
+        .rule(Rule::Either("implicit", "explicit"))
         .no_effect(SHARE)
         .of(CONSUMER),
     string("share.acquire.mode", "BATCH_OPTIMIZED", "How records of a share group are handed out.")
-        .rule(Rule::OneOfIgnoringCase(&["batch_optimized", "record_limit"]))
+        .rule(Rule::Either("batch_optimized", "record_limit"))
         .no_effect(SHARE)
         .of(CONSUMER),
     class("key.deserializer", "", "What reads the bytes of keys.").required().no_effect(BYTES).of(CONSUMER),

@@ -1,0 +1,98 @@
+//! Settings against Apache Kafka 4.3's own clients: names, defaults, ranges and what is said to wrong values.
+//! `cargo xtask golden` fetches both files.
+
+use std::collections::BTreeMap;
+
+use ottla_client::config::{
+    AdminConfig, ClientKey, ClientKind, Config, ConsumerConfig, Default, ProducerConfig, Rule, client_keys,
+};
+
+fn client(name: &str) -> ClientKind {
+    ClientKind::ALL
+        .into_iter()
+        .find(|client| client.name() == name)
+        .unwrap_or_else(|| panic!("{name} is no client"))
+}
+
+/// As Apache Kafka prints its validators.
+fn range(key: &ClientKey) -> String {
+    match key.rule {
+        Rule::Any | Rule::NotEmptyList => String::new(),
+        Rule::AtLeast(minimum) => format!("[{minimum},...]"),
+        Rule::Between(minimum, maximum) => format!("[{minimum},...,{maximum}]"),
+        Rule::BetweenOrMinusOne(minimum, maximum) => format!("[{minimum},...,{maximum}] or -1"),
+        Rule::Within(minimum, maximum) => format!("[{minimum:?},...,{maximum:?}]"),
+        Rule::OneOf(words) => format!("[{}]", words.join(", ")),
+        Rule::Either(one, other) => format!("[{one}, {other}]"),
+        Rule::OneOfIgnoringCase(words) => format!("(case insensitive) [{}]", words.join(", ")),
+        Rule::NotEmpty => "non-empty string".to_owned(),
+        Rule::OffsetReset => "[latest, earliest, none, by_duration:PnDTnHnMn.nS]".to_owned(),
+    }
+}
+
+fn default(key: &ClientKey) -> String {
+    match key.default {
+        Default::Required => "required".to_owned(),
+        Default::Unset => "null".to_owned(),
+        Default::Text(text) => format!("={text}"),
+    }
+}
+
+#[test]
+fn every_key_has_kafkas_type_default_and_range() {
+    let mut theirs = BTreeMap::new();
+    for line in include_str!("golden/config_keys.tsv").lines() {
+        let columns: Vec<&str> = line.split('\t').collect();
+        // Java prints classes of a list with the word before them.
+        let facts = [columns[2], columns[3], columns[4]]
+            .join("\t")
+            .replace("class org.", "org.");
+        theirs.insert((client(columns[0]), columns[1]), facts);
+    }
+    let mut ours = BTreeMap::new();
+    for key in client_keys().filter(|key| !key.is_ours) {
+        for client in key.clients {
+            let value_type = key.value_type.name().to_uppercase();
+            let facts = [value_type, default(key), range(key)].join("\t");
+            assert!(
+                ours.insert((*client, key.name), facts).is_none(),
+                "{} is there twice",
+                key.name
+            );
+        }
+    }
+    for (name, facts) in &theirs {
+        assert_eq!(ours.get(name), Some(facts), "{name:?}");
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
+
+/// What Apache Kafka does and this client does not, or later: it resolves names when it reads the settings, and the
+/// group protocol `consumer` exists.
+const OTHERWISE: [&str; 1] = ["No resolvable bootstrap urls given in bootstrap.servers"];
+
+#[test]
+fn wrong_values_are_answered_in_kafkas_words() {
+    let mut compared = 0;
+    for line in include_str!("golden/config_texts.tsv").lines() {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let (client, expected, settings) = (client(columns[0]), columns[1], &columns[2..]);
+        if OTHERWISE.contains(&expected) {
+            continue;
+        }
+        let mut config = Config::new();
+        for setting in settings {
+            let (key, value) = setting.split_once('=').expect("key=value");
+            config = config.set(key, value);
+        }
+        let made = match client {
+            ClientKind::Producer => ProducerConfig::from_config(&config).err(),
+            ClientKind::Consumer => ConsumerConfig::from_config(&config).err(),
+            ClientKind::Admin => AdminConfig::from_config(&config).err(),
+        };
+        let said = made.map_or("ok".to_owned(), |error| error.to_string());
+        assert_eq!(said, expected, "{settings:?}");
+        compared += 1;
+    }
+    assert!(compared > 100, "{compared}");
+}
