@@ -4,6 +4,7 @@ pub mod record;
 pub mod completion;
 mod incomplete;
 pub mod batch;
+mod split;
 pub mod buffer_pool;
 pub mod callbacks;
 pub mod accumulator;

@@ -1,6 +1,6 @@
 //! What goes into the accumulator comes out: in order, once, and with all memory returned.
 
-use ottla_wire::primitives::Uuid;
+use bytes::Bytes;
 use ottla_wire::records::batch::{BatchHeader, MAGIC};
 use ottla_wire::records::compression::decompress;
 use ottla_wire::records::record::Records;
@@ -8,7 +8,10 @@ use ottla_wire::records::record::Records;
 use super::*;
 use crate::config::Config;
 use crate::metadata::snapshot::Partition;
-use crate::producer::completion::Placed;
+use crate::network::io::Frame;
+use crate::producer::callbacks::CallbackQueue;
+use crate::producer::completion::{Placed, SendFuture};
+use crate::time::SystemClock;
 
 const NOW: Moment = Moment(1_000);
 
@@ -27,18 +30,8 @@ fn accumulator(settings: &[(&str, &str)]) -> Accumulator {
 fn topic(partitions: usize) -> Arc<Topic> {
     Arc::new(Topic {
         name: Arc::from("orders"),
-        id: Uuid::default(),
-        partitions: vec![
-            Partition {
-                leader: None,
-                leader_epoch: 0,
-                replicas: Vec::new(),
-                in_sync: Vec::new(),
-            };
-            partitions
-        ],
-        is_internal: false,
-        usage: Default::default(),
+        partitions: vec![Partition::default(); partitions],
+        ..Topic::default()
     })
 }
 
@@ -319,6 +312,142 @@ fn compressed_batches_hold_more_once_the_ratio_is_learned() {
         accumulator.pool().available_bytes(),
         accumulator.pool().total_bytes()
     );
+}
+
+#[test]
+fn a_split_keeps_every_record_with_its_future_and_callback() {
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let accumulator = accumulator(&[("compression.type", codec), ("batch.size", "100000")]);
+        let topic = topic(1);
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        let mut futures = Vec::new();
+        for number in 0..100u8 {
+            let callback = (number % 3 == 0).then(|| {
+                let ran = Arc::clone(&ran);
+                Callback(Box::new(move |result| {
+                    ran.lock().unwrap().push((number, result.unwrap().offset));
+                }))
+            });
+            let bytes = vec![number; 10 + usize::from(number)];
+            let appended = accumulator
+                .append(NOW, &topic, 0, &value(&bytes), i64::from(number), callback)
+                .unwrap();
+            futures.push(SendFuture::new(
+                appended.completion,
+                appended.index,
+                appended.timestamp,
+            ));
+        }
+        let whole = activated(&accumulator)[0].take(NOW, true).unwrap();
+        let all = values(&whole);
+        let parts = whole.split(1_000);
+        assert!(parts.len() >= 7 && parts.iter().all(|part| part.uncompressed_bytes <= 1_000));
+        assert_eq!(parts.iter().flat_map(values).collect::<Vec<_>>(), all);
+        // Parts of a part.
+        let mut parts: Vec<_> = parts.into_iter().flat_map(|part| part.split(1_000)).collect();
+        assert_eq!(parts.iter().flat_map(values).collect::<Vec<_>>(), all);
+        let metrics = Arc::default();
+        let callbacks = CallbackQueue::new(metrics, Arc::new(SystemClock::default()));
+        // The broker may take them in another order than they were made.
+        parts.reverse();
+        for part in parts {
+            let base_offset = 1_000 + i64::from(part.completion_first);
+            part.finish(
+                Ok(Placed {
+                    base_offset,
+                    log_append_time: None,
+                }),
+                &callbacks,
+            );
+        }
+        while callbacks.run_arrived() {}
+        for (number, future) in futures.into_iter().enumerate() {
+            let metadata = future.outcome().unwrap().unwrap();
+            assert_eq!(
+                (metadata.offset, metadata.timestamp),
+                (1_000 + number as i64, number as i64)
+            );
+        }
+        let mut ran = std::mem::take(&mut *ran.lock().unwrap());
+        ran.sort_unstable();
+        let expected: Vec<_> = (0..100u8)
+            .step_by(3)
+            .map(|number| (number, 1_000 + i64::from(number)))
+            .collect();
+        assert_eq!(ran, expected);
+        assert_eq!(accumulator.incomplete_batches(), 0);
+        assert_eq!(
+            accumulator.pool().available_bytes(),
+            accumulator.pool().total_bytes()
+        );
+    }
+}
+
+#[test]
+fn two_records_can_always_be_split_and_one_never() {
+    let accumulator = accumulator(&[("batch.size", "100000")]);
+    let topic = topic(1);
+    append(&accumulator, &topic, 0, &[1; 9_000]);
+    append(&accumulator, &topic, 0, &[2; 10]);
+    let parts = activated(&accumulator)[0].take(NOW, true).unwrap().split(1 << 20);
+    let counts: Vec<_> = parts.iter().map(|part| part.record_count).collect();
+    assert_eq!(counts, [1, 1]);
+    assert_eq!(parts.into_iter().next().unwrap().split(1).len(), 1);
+}
+
+/// CVE-2026-35554: a batch expired while its request was still being written; its buffer went back to the pool and was filled
+/// with other records, which the broker then found under the first batch's header.
+#[test]
+fn memory_that_a_socket_still_reads_is_not_reused_when_its_batch_is_over() {
+    let accumulator = accumulator(&[("batch.size", "1000"), ("buffer.memory", "3000")]);
+    let topic = topic(1);
+    append(&accumulator, &topic, 0, &[b'a'; 500]);
+    let queue = Arc::clone(&activated(&accumulator)[0]);
+    let batch = queue.take(NOW, true).unwrap();
+    let mut frame = Frame::default();
+    frame.parts.push(Bytes::from_static(b"header"));
+    frame.parts.push(batch.records.clone());
+    let sent = batch.records.to_vec();
+    let address = sent_address(&frame);
+
+    let callbacks = CallbackQueue::new(Arc::default(), Arc::new(SystemClock::default()));
+    let expired = Error::Timeout {
+        what: "delivery".into(),
+        limit_ms: 1,
+        setting: "delivery.timeout.ms",
+    };
+    batch.finish(Err(expired), &callbacks);
+    assert_eq!(accumulator.incomplete_batches(), 0);
+    assert_eq!(
+        accumulator.pool().available_bytes(),
+        2_000,
+        "the frame still holds its part"
+    );
+
+    // All the memory that is left is filled with other records, several times.
+    for _ in 0..10 {
+        let mut batches = Vec::new();
+        while accumulator
+            .append(NOW, &topic, 0, &value(&[b'b'; 500]), 0, None)
+            .is_ok()
+        {
+            batches.extend(queue.take(NOW, true));
+        }
+        assert_eq!(batches.len(), 2);
+        assert!(batches.iter().all(|batch| batch.records.as_ptr() != address));
+        assert_eq!(frame.parts[1], sent);
+        batches.into_iter().for_each(acknowledge);
+    }
+
+    // The socket has taken it, or the connection is gone: now it may be used again.
+    drop(frame);
+    assert_eq!(accumulator.pool().available_bytes(), 3_000);
+    append(&accumulator, &topic, 0, &[b'c'; 500]);
+    assert_eq!(queue.take(NOW, true).unwrap().records.as_ptr(), address);
+}
+
+fn sent_address(frame: &Frame) -> *const u8 {
+    frame.parts[1].as_ptr()
 }
 
 /// Threads append numbered records to shared partitions while one takes batches out, with little memory.
