@@ -26,6 +26,8 @@ const SCRATCH_BYTES: usize = 16 * 1024;
 const EVENTS_PER_POLL: usize = 256;
 /// How often a used connection's round trip is looked up.
 const ROUND_TRIP_EVERY_MS: u64 = 1000;
+/// How long a finished client stays for a kernel that does not take its last bytes.
+const LAST_WRITES_MS_MAX: u64 = 1000;
 /// The token of the waker; connections count up from 0 and never get here.
 pub const WAKER_TOKEN: Token = Token(usize::MAX);
 
@@ -107,7 +109,7 @@ impl Engine {
             self.metrics.driver_turned(waited_nanos, io_nanos);
             (waited_nanos, read_nanos) = (0, 0);
             if is_finished {
-                return Ok(());
+                return self.write_the_rest(&mut events);
             }
             if self.tell(machine, now) {
                 continue;
@@ -119,6 +121,21 @@ impl Engine {
             let read = self.clock.moment();
             read_nanos = read.nanos_since(woken);
             self.tell(machine, read);
+        }
+    }
+
+    /// What was sent last may expect no answer (acks=0): gives the kernel time to take it.
+    fn write_the_rest(&mut self, events: &mut Events) -> io::Result<()> {
+        let until = self.clock.moment().after_ms(LAST_WRITES_MS_MAX);
+        loop {
+            let now = self.clock.moment();
+            if now >= until || !self.links.values().any(Link::has_unsent) {
+                return Ok(());
+            }
+            self.sleep(now, Some(until), events)?;
+            for event in &*events {
+                self.write(ConnectionId(event.token().0 as u64));
+            }
         }
     }
 

@@ -115,6 +115,11 @@ impl Link {
             .extend(frame.parts.into_iter().filter(|part| !part.is_empty()));
     }
 
+    /// Whether an open connection has frames that the kernel has not taken.
+    pub fn has_unsent(&self) -> bool {
+        matches!(self.stage, Stage::Open(_)) && !self.unsent.is_empty()
+    }
+
     /// Writes what is queued until the kernel takes no more. A part is dropped as soon as it is taken.
     pub fn write(&mut self) -> io::Result<()> {
         let Stage::Open(transport) = &mut self.stage else {

@@ -168,7 +168,7 @@ fn broker(answer: impl Fn(i32, &[u8]) -> Vec<u8> + Send + Sync + Clone + 'static
     thread::spawn(move || {
         for stream in listener.incoming() {
             let answer = answer.clone();
-            thread::spawn(move || serve(&mut stream.unwrap(), port, |id, body| answer(id, body)));
+            thread::spawn(move || serve(&mut stream.unwrap(), port, answer));
         }
     });
     address
@@ -180,7 +180,7 @@ fn join(mut driver: Driver) {
 
 #[test]
 fn requests_go_out_and_answers_come_back_in_order() {
-    let address = broker(|id, body| framed(id, body));
+    let address = broker(framed);
     let (driver, reports) = start(client_config(address), 200, 100);
     for _ in 0..200 {
         assert_eq!(reports.recv().unwrap(), Ok(Bytes::from(vec![7; 100])));
@@ -455,4 +455,58 @@ fn a_used_connection_tells_its_round_trip() {
         );
     }
     echo.join().unwrap();
+}
+
+/// Connects, sends `parts` of a mebibyte and is finished: it waits for nothing.
+struct Thrower {
+    address: Option<Address>,
+    parts: usize,
+    is_finished: bool,
+}
+
+impl Machine for Thrower {
+    fn handle(&mut self, _now: Moment, event: Event) {
+        assert!(matches!(event, Event::Connected { .. }), "{event:?}");
+        self.is_finished = true;
+    }
+
+    fn turn(&mut self, _now: Moment, _wall: Timestamp, actions: &mut Vec<Action>) {
+        let connection = ConnectionId(5);
+        if let Some(address) = self.address.take() {
+            actions.push(Action::Connect { connection, address });
+        }
+        if self.is_finished {
+            let parts = vec![Bytes::from(vec![7; 1 << 20]); self.parts];
+            actions.push(Action::Send {
+                connection,
+                frame: Frame { parts },
+            });
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Moment> {
+        None
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+}
+
+#[test]
+fn the_last_bytes_of_a_finished_machine_are_written() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = local(&listener);
+    let reader = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
+    });
+    let setup = DriverSetup::new(&Arc::new(client_config(address.clone())), &Arc::default()).unwrap();
+    let thrower = Thrower {
+        address: Some(address),
+        parts: 32,
+        is_finished: false,
+    };
+    join(setup.start("thrower", Box::new(thrower)).unwrap());
+    assert_eq!(reader.join().unwrap(), 32 << 20);
 }

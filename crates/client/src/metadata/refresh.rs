@@ -117,7 +117,8 @@ impl Refresh {
         let asked = self.question(now);
         let topics = match &asked {
             // Version 0 knows no null: there an empty list stands for all topics.
-            Asked::All => (version >= 1).then_some(None).unwrap_or(Some(&[][..])),
+            Asked::All if version >= 1 => None,
+            Asked::All => Some(&[][..]),
             Asked::Wanted(topics) | Asked::New(topics) => Some(&topics[..]),
             Asked::Nodes => Some(&[][..]),
         };
