@@ -117,7 +117,11 @@ impl Link {
 
     /// Whether an open connection has frames that the kernel has not taken.
     pub fn has_unsent(&self) -> bool {
-        matches!(self.stage, Stage::Open(_)) && !self.unsent.is_empty()
+        match &self.stage {
+            Stage::Open(Transport::Tls(stream)) => !self.unsent.is_empty() || stream.has_unsent(),
+            Stage::Open(Transport::Plain(_)) => !self.unsent.is_empty(),
+            _ => false,
+        }
     }
 
     /// Writes what is queued until the kernel takes no more. A part is dropped as soon as it is taken.

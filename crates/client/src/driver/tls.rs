@@ -158,6 +158,11 @@ impl TlsStream {
         }
     }
 
+    /// Whether encrypted bytes wait for the socket.
+    pub fn has_unsent(&self) -> bool {
+        self.connection.wants_write()
+    }
+
     /// Passes on what is encrypted already.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.connection.wants_write() {
