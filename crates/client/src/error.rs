@@ -78,6 +78,14 @@ pub enum Error {
     Closed,
     /// The consumer has no position for this partition and `auto.offset.reset` is `none`.
     NoOffset { topic: Arc<str>, partition: i32 },
+    /// The leader's log parts from what this consumer has read before its position (KIP-320), and `auto.offset.reset` is `none`.
+    LogTruncated {
+        topic: Arc<str>,
+        partition: i32,
+        offset: i64,
+        /// Where both parted; `None` when the leader does not know.
+        divergent_offset: Option<i64>,
+    },
     /// `wakeup` ended a `poll`.
     Wakeup,
     /// The member has lost its place in the group: its offsets are another's to commit. Not retriable; the next `poll` joins anew.
@@ -228,6 +236,18 @@ impl fmt::Display for Error {
                 )
             }
             Error::CommitFailed { reason } => write!(f, "offsets were not committed: {reason}"),
+            Error::LogTruncated {
+                topic,
+                partition,
+                offset,
+                divergent_offset,
+            } => {
+                write!(f, "the log of {topic}-{partition} was truncated below offset {offset}")?;
+                match divergent_offset {
+                    Some(divergent) => write!(f, ": it differs from offset {divergent} on"),
+                    None => Ok(()),
+                }
+            }
             Error::Wakeup => write!(f, "woken up"),
         }
     }

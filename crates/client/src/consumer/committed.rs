@@ -193,7 +193,6 @@ fn encode(group_id: &str, partitions: &BTreeSet<TopicPartition>, version: i16) -
                 partition_indexes,
                 ..OffsetFetchRequestTopics::default()
             });
-        message.topics = None;
         message.groups = vec![OffsetFetchRequestGroup {
             group_id,
             topics: Some(topics.collect()),

@@ -58,8 +58,6 @@ pub enum GroupEvent {
     /// The next `poll` shall fail with this; the machine tries again at the poll after that. After a fatal error it does
     /// nothing more.
     Failed(Error),
-    /// The metadata of these topics must be kept; `None`: of all, for a pattern.
-    TopicsWanted(Option<BTreeSet<Arc<str>>>),
     /// The member has left, as `unsubscribe` or `close` wanted it.
     Left,
 }
@@ -145,7 +143,7 @@ pub struct GroupMembership {
     pub(super) topics: BTreeSet<Arc<str>>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) watch: Watch,
-    /// As last reported.
+    /// Topics whose metadata is wanted.
     pub(super) wanted: Option<BTreeSet<Arc<str>>>,
 
     pub(super) state: MemberState,
@@ -258,6 +256,11 @@ impl GroupMembership {
     /// The partitions that the member owns as far as it knows.
     pub fn assignment(&self) -> &BTreeSet<TopicPartition> {
         &self.assignment
+    }
+
+    /// Every topic whose metadata must be kept; `None`: all, for a pattern. A leader's wishes grow when it has joined.
+    pub fn metadata_topics(&self) -> Option<BTreeSet<Arc<str>>> {
+        self.wanted.clone()
     }
 
     pub fn group_metadata(&self) -> GroupMetadata {

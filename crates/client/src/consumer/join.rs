@@ -266,8 +266,7 @@ impl GroupMembership {
         })
     }
 
-    pub(super) fn distribute_when_known(&mut self, now: Moment, network: &mut dyn GroupNetwork) -> bool {
-        self.snapshot = network.snapshot();
+    pub(super) fn distribute_when_known(&mut self, now: Moment) -> bool {
         let Step::AwaitingMetadata { joined, until } = &self.step else {
             return false;
         };

@@ -181,7 +181,7 @@ impl GroupMembership {
                 true
             }
             Step::Join => self.send_join(now, node, network),
-            Step::AwaitingMetadata { .. } => self.distribute_when_known(now, network),
+            Step::AwaitingMetadata { .. } => self.distribute_when_known(now),
             Step::Sync { .. } => self.send_sync(now, node, network),
             Step::Calling { .. } | Step::Joining | Step::Syncing | Step::Parting => false,
         }
@@ -224,14 +224,10 @@ impl GroupMembership {
         self.topics = self
             .subscription
             .resolve(&self.snapshot, self.config.exclude_internal_topics);
-        let wanted = match self.subscription {
+        self.wanted = match self.subscription {
             Subscription::Pattern(_) => None,
             _ => Some(self.topics.union(&self.watch.group_topics).cloned().collect()),
         };
-        if wanted != self.wanted {
-            self.wanted = wanted.clone();
-            self.events.push(GroupEvent::TopicsWanted(wanted));
-        }
     }
 
     fn rejoin_if_unasked(&mut self, reason: &str) {

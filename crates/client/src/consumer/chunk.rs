@@ -1,0 +1,380 @@
+//! What one fetch brought of one partition, from its arrival until the application has got the last record of it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bytes::{Buf, Bytes};
+use ottla_wire::messages::fetch::AbortedTransaction;
+use ottla_wire::records::batch::{Batch, BatchError, BatchHeader, HEADER_BYTES, TimestampType, batches};
+use ottla_wire::records::compression::{Codec, decompress};
+use ottla_wire::records::record::Records;
+
+use super::decode::split_record;
+use super::position::Position;
+use super::records::Run;
+use super::topic_partition::TopicPartition;
+use crate::error::Error;
+use crate::metadata::snapshot::NodeId;
+
+/// A compressed batch may unfold to this much; brokers refuse batches far below it unless `max.message.bytes` was raised.
+const BATCH_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// One answer to a fetch, alive as long as a chunk of it has unread records. How a node's unread answers are counted.
+#[derive(Debug)]
+pub struct Answer {
+    pub node: NodeId,
+    /// Handed to the application so far.
+    pub records: AtomicU64,
+    /// Their encoded bytes, uncompressed.
+    pub bytes: AtomicU64,
+}
+
+impl Answer {
+    pub fn new(node: NodeId) -> Arc<Answer> {
+        Arc::new(Answer {
+            node,
+            records: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        })
+    }
+}
+
+/// How batches are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// `check.crcs`.
+    pub checks_crcs: bool,
+    /// `isolation.level`.
+    pub read_committed: bool,
+}
+
+/// The batches of one partition in one answer.
+#[derive(Debug)]
+pub struct Chunk {
+    pub topic_partition: TopicPartition,
+    /// `PartitionState::version` at the time of the fetch.
+    pub version: u64,
+    /// `None` once it has its own memory, see `detach`.
+    pub answer: Option<Arc<Answer>>,
+    reading: Reading,
+    /// Batches that were not begun.
+    rest: Bytes,
+    open: Option<OpenBatch>,
+    position: Position,
+    /// A whole batch of it was seen.
+    has_begun: bool,
+    aborted: VecDeque<AbortedTransaction>,
+    aborting_producers: BTreeSet<i64>,
+    /// Ends the chunk for good.
+    failure: Option<Error>,
+}
+
+/// A batch of which some records are still to be given out.
+#[derive(Debug)]
+struct OpenBatch {
+    header: BatchHeader,
+    /// Uncompressed; begins with the next record.
+    rest: Bytes,
+    remaining: i32,
+}
+
+/// How far the batches of an answer reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Behind the last whole batch; `None` without one.
+    pub end: Option<Position>,
+    /// The bytes after it are no batch, or one of another format.
+    pub is_broken: bool,
+}
+
+/// Looks at the headers only.
+pub fn extent(records: &[u8]) -> Extent {
+    let mut end = None;
+    for batch in batches(records) {
+        match batch {
+            Ok(batch) => {
+                end = Some(Position {
+                    offset: batch.header.next_offset(),
+                    leader_epoch: leader_epoch(&batch.header),
+                });
+            }
+            // Brokers may cut the last batch where the size limit falls, but not the first.
+            Err(BatchError::Truncated { .. }) => {
+                return Extent {
+                    end,
+                    is_broken: end.is_none(),
+                };
+            }
+            Err(_) => return Extent { end, is_broken: true },
+        }
+    }
+    Extent {
+        end,
+        is_broken: false,
+    }
+}
+
+fn leader_epoch(header: &BatchHeader) -> Option<i32> {
+    (header.leader_epoch >= 0).then_some(header.leader_epoch)
+}
+
+impl Chunk {
+    /// - `from`: the position that was asked for; the first batch may begin before it.
+    pub fn new(
+        topic_partition: TopicPartition,
+        version: u64,
+        answer: Arc<Answer>,
+        reading: Reading,
+        from: Position,
+        records: Bytes,
+        mut aborted: Vec<AbortedTransaction>,
+    ) -> Chunk {
+        aborted.sort_by_key(|transaction| transaction.first_offset);
+        Chunk {
+            topic_partition,
+            version,
+            answer: Some(answer),
+            reading,
+            rest: records,
+            open: None,
+            position: from,
+            has_begun: false,
+            aborted: aborted.into(),
+            aborting_producers: BTreeSet::new(),
+            failure: None,
+        }
+    }
+
+    /// Behind the last record that was taken.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    pub fn is_exhausted(&self) -> bool {
+        self.rest.is_empty() && self.open.is_none() && self.failure.is_none()
+    }
+
+    /// Whether nothing but an error can come of it.
+    pub fn is_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    pub fn unread_bytes(&self) -> usize {
+        self.rest.len() + self.open.as_ref().map_or(0, |open| open.rest.len())
+    }
+
+    /// Copies the unread bytes, so that a chunk that will lie for long (its partition is paused) does not keep a whole
+    /// answer in memory, and does not count as unread.
+    pub fn detach(&mut self) {
+        if self.answer.take().is_some() {
+            self.rest = Bytes::copy_from_slice(&self.rest);
+            if let Some(open) = &mut self.open {
+                open.rest = Bytes::copy_from_slice(&open.rest);
+            }
+        }
+    }
+
+    /// Takes at most `record_count_max` records and returns their number; 0 only when there are no more.
+    ///
+    /// - Errors: `CorruptBatch`, once the records before that batch were taken; every later call gives it again.
+    pub(super) fn take(&mut self, record_count_max: usize, runs: &mut Vec<Run>) -> Result<usize, Error> {
+        let mut taken = 0;
+        while taken < record_count_max && self.failure.is_none() {
+            if self.open.is_none() && !self.open_next() {
+                break;
+            }
+            if let Some(run) = self.take_run(record_count_max - taken) {
+                taken += run.record_count as usize;
+                runs.push(run);
+            }
+        }
+        match &self.failure {
+            Some(failure) if taken == 0 => Err(failure.clone()),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Opens the next batch with records for the application; false at the end.
+    fn open_next(&mut self) -> bool {
+        while !self.rest.is_empty() && self.failure.is_none() {
+            let (header, batch_bytes) = match self.next_batch() {
+                Ok(Some(next)) => next,
+                Ok(None) => {
+                    self.rest = Bytes::new();
+                    return false;
+                }
+                Err((offset, reason)) => {
+                    self.fail(offset, reason);
+                    return false;
+                }
+            };
+            self.has_begun = true;
+            let records = self.rest.slice(HEADER_BYTES..batch_bytes);
+            if header.next_offset() <= self.position.offset {
+                self.rest.advance(batch_bytes);
+            } else if self.is_for_application(&header, &records) {
+                match unfold(&header, records) {
+                    Ok(rest) => {
+                        self.rest.advance(batch_bytes);
+                        self.open = Some(OpenBatch {
+                            header,
+                            rest,
+                            remaining: header.record_count,
+                        });
+                        return true;
+                    }
+                    Err(reason) => self.fail(header.base_offset, reason),
+                }
+            } else {
+                self.rest.advance(batch_bytes);
+                self.position = end_of(&header);
+            }
+        }
+        false
+    }
+
+    /// The header and size of the batch that `rest` begins with; `None` for one that was cut off, as brokers may do with
+    /// all but the first of an answer.
+    fn next_batch(&self) -> Result<Option<(BatchHeader, usize)>, (i64, String)> {
+        let batch = match Batch::parse(&self.rest) {
+            Ok(batch) => batch,
+            Err(BatchError::Truncated { .. }) if self.has_begun => return Ok(None),
+            Err(error) => return Err((self.position.offset, error.to_string())),
+        };
+        let is_wanted = batch.header.next_offset() > self.position.offset;
+        if self.reading.checks_crcs
+            && is_wanted
+            && let Err(error) = batch.verify_checksum()
+        {
+            return Err((batch.header.base_offset, error.to_string()));
+        }
+        Ok(Some((batch.header, batch.bytes.len())))
+    }
+
+    /// Whether the records are data, and of no aborted transaction where such are not to be read.
+    ///
+    /// - Source: KIP-98: a transaction counts as aborted from its first offset to its producer's next abort marker.
+    fn is_for_application(&mut self, header: &BatchHeader, records: &[u8]) -> bool {
+        if self.reading.read_committed && header.has_producer_id() {
+            while let Some(transaction) = self.aborted.front()
+                && transaction.first_offset <= header.last_offset()
+            {
+                self.aborting_producers.insert(transaction.producer_id);
+                self.aborted.pop_front();
+            }
+            if header.is_control() {
+                if is_abort_marker(records) {
+                    self.aborting_producers.remove(&header.producer_id);
+                }
+            } else if header.is_transactional() && self.aborting_producers.contains(&header.producer_id) {
+                return false;
+            }
+        }
+        !header.is_control()
+    }
+
+    /// At most `record_count_max` records of the open batch; `None` when none of them is at or after the position.
+    fn take_run(&mut self, record_count_max: usize) -> Option<Run> {
+        let open = self.open.as_mut()?;
+        let header = open.header;
+        let mut record_count = 0;
+        let mut run_start = 0;
+        let mut rest: &[u8] = &open.rest;
+        let mut broken = None;
+        let mut position = self.position;
+        while open.remaining > 0 && (record_count as usize) < record_count_max {
+            let Some((fields, after)) = split_record(rest) else {
+                broken = Some(explain(&header, rest));
+                break;
+            };
+            rest = after;
+            open.remaining -= 1;
+            let offset = header.base_offset.wrapping_add(i64::from(fields.offset_delta));
+            if record_count == 0 && offset < position.offset {
+                run_start = open.rest.len() - rest.len();
+                continue;
+            }
+            record_count += 1;
+            position.offset = offset.saturating_add(1);
+        }
+        let run_end = open.rest.len() - rest.len();
+        let run = (record_count > 0).then(|| Run {
+            base_offset: header.base_offset,
+            base_timestamp: match header.timestamp_type() {
+                TimestampType::CreateTime => header.base_timestamp,
+                TimestampType::LogAppendTime => header.max_timestamp,
+            },
+            timestamp_type: header.timestamp_type(),
+            leader_epoch: header.leader_epoch,
+            record_count,
+            bytes: open.rest.slice(run_start..run_end),
+        });
+        open.rest.advance(run_end);
+        position.leader_epoch = leader_epoch(&header);
+        if let Some(reason) = broken {
+            self.fail(position.offset, reason);
+        } else if open.remaining <= 0 && !open.rest.is_empty() {
+            let reason = format!("{} bytes follow its last record", open.rest.len());
+            self.fail(header.base_offset, reason);
+        } else if open.remaining <= 0 {
+            position = end_of(&header);
+            self.open = None;
+        }
+        if run.is_some() || self.open.is_none() {
+            self.position = position;
+        }
+        run
+    }
+
+    fn fail(&mut self, offset: i64, reason: String) {
+        self.failure = Some(Error::CorruptBatch {
+            topic: Arc::clone(&self.topic_partition.topic),
+            partition: self.topic_partition.partition,
+            offset,
+            reason: reason.into(),
+        });
+        self.rest = Bytes::new();
+        self.open = None;
+    }
+}
+
+/// The position behind a whole batch, whether or not records at its end were compacted away.
+fn end_of(header: &BatchHeader) -> Position {
+    Position {
+        offset: header.next_offset(),
+        leader_epoch: leader_epoch(header),
+    }
+}
+
+/// The records' bytes, uncompressed.
+fn unfold(header: &BatchHeader, records: Bytes) -> Result<Bytes, String> {
+    match header.compression() {
+        Some(Codec::None) => Ok(records),
+        Some(codec) => {
+            let mut unfolded = Vec::new();
+            decompress(codec, &records, BATCH_BYTES_MAX, &mut unfolded).map_err(|error| error.to_string())?;
+            Ok(unfolded.into())
+        }
+        None => Err(format!(
+            "its attributes {:#06x} name no known compression",
+            header.attributes
+        )),
+    }
+}
+
+/// Whether a control batch ends a transaction by aborting it: its record's key is a version (16 bits) and a type.
+fn is_abort_marker(records: &[u8]) -> bool {
+    const ABORT: [u8; 2] = [0, 0];
+    split_record(records)
+        .and_then(|(fields, _)| fields.key)
+        .is_some_and(|key| key.get(2..4) == Some(&ABORT[..]))
+}
+
+/// What the careful decoder says of bytes that the fast one refused.
+fn explain(header: &BatchHeader, rest: &[u8]) -> String {
+    match Records::new(header, rest).next() {
+        Some(Err(error)) => error.to_string(),
+        _ => String::from("a record is not encoded as it should be"),
+    }
+}

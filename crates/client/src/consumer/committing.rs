@@ -1,0 +1,161 @@
+//! Commits: waited for, in the background, by themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::consumer::Consumer;
+use super::exchange::Command;
+use super::group::{CommitKind, Offsets};
+use super::topic_partition::{OffsetAndMetadata, TopicPartition};
+use crate::error::Error;
+use crate::pending::{Pending, pending};
+
+/// What `commit_async` calls when it is known what became of the commit.
+pub type CommitCallback = Box<dyn FnOnce(Result<Offsets, Error>) + Send>;
+
+/// A `commit_async` under way.
+pub(super) struct AsyncCommit {
+    pending: Pending<Offsets>,
+    callback: Option<CommitCallback>,
+}
+
+impl fmt::Debug for AsyncCommit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AsyncCommit")
+    }
+}
+
+impl Consumer {
+    /// Commits everything that `poll` has given, and waits for it.
+    ///
+    /// - Errors: `Timeout` with `default.api.timeout.ms`; the group's refusal, e.g. `RebalanceInProgress` or
+    ///   `IllegalGeneration` when the partitions are no longer this member's.
+    pub fn commit_sync(&mut self) -> Result<(), Error> {
+        let consumed = self.exchange.lock().assignment.consumed();
+        self.commit_sync_offsets(consumed)
+    }
+
+    /// Commits these offsets (of the next record to be read), and waits for it.
+    ///
+    /// - Errors: as `commit_sync`; `InvalidArgument` for a negative offset.
+    pub fn commit_sync_offsets(&mut self, offsets: Offsets) -> Result<(), Error> {
+        let deadline = self.api_deadline();
+        let started = self.now();
+        let pending = self.commit(offsets, CommitKind::Sync { deadline })?;
+        let result = pending.wait();
+        self.metrics
+            .consumer()
+            .commit_sync_waited(self.now().nanos_since(started));
+        // Commits are answered in order: those before are known, too.
+        self.finish_async_commits();
+        result.map(|_| ())
+    }
+
+    /// Commits everything that `poll` has given, without waiting and without a second attempt. The callback is called
+    /// inside a later `poll`, `commit_sync` or `close`.
+    pub fn commit_async(&mut self, callback: Option<CommitCallback>) -> Result<(), Error> {
+        let consumed = self.exchange.lock().assignment.consumed();
+        self.commit_async_offsets(consumed, callback)
+    }
+
+    /// As `commit_async`, for these offsets.
+    ///
+    /// - Errors: `InvalidArgument` for a negative offset or without `group.id`; the rest is the callback's.
+    pub fn commit_async_offsets(
+        &mut self,
+        offsets: Offsets,
+        callback: Option<CommitCallback>,
+    ) -> Result<(), Error> {
+        self.finish_async_commits();
+        let pending = self.commit(offsets, CommitKind::Async)?;
+        self.async_commits.push(AsyncCommit { pending, callback });
+        Ok(())
+    }
+
+    fn commit(&mut self, offsets: Offsets, kind: CommitKind) -> Result<Pending<Offsets>, Error> {
+        self.check_open()?;
+        self.check_group()?;
+        if let Some((name, invalid)) = offsets.iter().find(|(_, offset)| offset.offset < 0) {
+            return Err(Error::InvalidArgument {
+                message: format!("invalid negative offset {} for {name}", invalid.offset).into(),
+            });
+        }
+        if offsets.is_empty() {
+            return Ok(Pending::decided(Ok(offsets)));
+        }
+        let (promise, pending) = pending();
+        self.exchange.command(Command::Commit {
+            offsets,
+            kind,
+            promise,
+        });
+        Ok(pending)
+    }
+
+    /// Calls the callbacks of those that are known, in the order of the calls.
+    pub(super) fn finish_async_commits(&mut self) {
+        let mut known = 0;
+        let mut results = Vec::new();
+        for commit in &mut self.async_commits {
+            let Some(result) = commit.pending.try_take() else {
+                break;
+            };
+            known += 1;
+            results.push(result);
+        }
+        for (commit, result) in self.async_commits.drain(..known).zip(results) {
+            if let Some(callback) = commit.callback {
+                callback(result);
+            }
+        }
+    }
+
+    /// `enable.auto.commit`: what was given by earlier polls has been processed, or there would be no new one.
+    pub(super) fn auto_commit(&self) {
+        if self.activity.auto_commit_due() <= self.now() {
+            let mut state = self.exchange.lock();
+            let consumed = state.assignment.consumed();
+            state.commands.push_back(Command::AutoCommit { consumed });
+            drop(state);
+            self.exchange.wake_driver();
+        }
+    }
+
+    /// What the group has committed; partitions without a committed offset are left out.
+    ///
+    /// - Errors: `Timeout` with `default.api.timeout.ms`; `InvalidArgument` without `group.id`.
+    pub fn committed(
+        &mut self,
+        partitions: impl IntoIterator<Item = TopicPartition>,
+    ) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Error> {
+        self.check_open()?;
+        self.check_group()?;
+        let partitions: BTreeSet<TopicPartition> = partitions.into_iter().collect();
+        if partitions.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let started = self.now();
+        let (promise, pending) = pending();
+        self.exchange.command(Command::Committed {
+            partitions,
+            deadline: self.api_deadline(),
+            promise,
+        });
+        let result = pending.wait();
+        self.metrics
+            .consumer()
+            .committed_waited(self.now().nanos_since(started));
+        result
+    }
+
+    /// Has the group divide its partitions again (KIP-568), e.g. because this member's weight in the application's own
+    /// scheme has changed.
+    pub fn enforce_rebalance(&mut self, reason: &str) -> Result<(), Error> {
+        self.check_open()?;
+        self.check_group()?;
+        self.exchange.command(Command::Rejoin {
+            reason: reason.into(),
+        });
+        Ok(())
+    }
+}

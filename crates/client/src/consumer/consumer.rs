@@ -1,0 +1,578 @@
+//! The consumer that applications hold: Kafka's calls, blocking, over a machine on its own thread.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::assignment::Assignment;
+use super::committing::AsyncCommit;
+use super::exchange::{Command, Exchange, State};
+use super::group::GroupMetadata;
+use super::listener::RebalanceListener;
+use super::machine::ConsumerMachine;
+use super::poll_activity::PollActivity;
+use super::position::{Position, ResetTo};
+use super::reader::Reader;
+use super::records::ConsumerRecords;
+use super::subscription::{Subscription, TopicPattern};
+use super::topic_partition::{OffsetAndMetadata, TopicPartition};
+use crate::config::{Config, ConsumerConfig};
+use crate::driver::{Driver, DriverSetup};
+use crate::error::Error;
+use crate::metadata::{Interest, MetadataCell};
+use crate::metrics::{ClientKind, ClientMetrics};
+use crate::time::{Clock, Moment};
+
+/// How long `Drop` lets the machine take leave of the group, without waiting for it.
+const FAREWELL_MS: u64 = 1000;
+
+/// Reads records from partitions that it is given, or that its group gives it.
+///
+/// One thread at a time uses a consumer, as in Kafka; a thread of its own fetches ahead, keeps its membership alive and
+/// commits. Only [`WakeupHandle`] is for other threads.
+///
+/// ```no_run
+/// use ottla_client::config::Config;
+/// use ottla_client::consumer::Consumer;
+/// # fn main() -> Result<(), ottla_client::Error> {
+/// let config = Config::new()
+///     .set("bootstrap.servers", "localhost:9092")
+///     .set("group.id", "readers");
+/// let mut consumer = Consumer::new(&config)?;
+/// consumer.subscribe(["orders"])?;
+/// for record in &consumer.poll(std::time::Duration::from_secs(1))? {
+///     println!("{}-{} @ {}: {:?}", record.topic, record.partition, record.offset, record.value);
+/// }
+/// # consumer.close(std::time::Duration::from_secs(30))
+/// # }
+/// ```
+pub struct Consumer {
+    pub(super) config: Arc<ConsumerConfig>,
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) metadata: Arc<MetadataCell>,
+    pub(super) metrics: Arc<ClientMetrics>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) activity: Arc<PollActivity>,
+    pub(super) listener: Option<Box<dyn RebalanceListener>>,
+    pub(super) is_in_listener: bool,
+    pub(super) async_commits: Vec<AsyncCommit>,
+    reader: Reader,
+    source: Source,
+    driver: Driver,
+    is_closed: bool,
+}
+
+/// Where the assignment comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    Nowhere,
+    Application,
+    Group(Subscription),
+}
+
+/// Ends a `poll` from another thread.
+#[derive(Clone, Debug)]
+pub struct WakeupHandle {
+    exchange: Arc<Exchange>,
+}
+
+impl WakeupHandle {
+    /// The `poll` that waits, or else the next one, gives `Error::Wakeup`.
+    pub fn wakeup(&self) {
+        self.exchange.wake_up();
+    }
+}
+
+/// A number that differs from client to client and from run to run.
+fn seed() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+impl Consumer {
+    /// Starts the consumer's thread; nothing is connected before it is needed.
+    ///
+    /// - Errors: `Config` with Kafka's text.
+    pub fn new(config: &Config) -> Result<Consumer, Error> {
+        let config = Arc::new(ConsumerConfig::from_config(config)?);
+        let metrics = ClientMetrics::new(
+            ClientKind::Consumer,
+            &config.client,
+            Arc::new(crate::time::SystemClock::default()),
+        );
+        if let Some(group_id) = &config.group_id {
+            metrics.set_label("group_id", Arc::clone(group_id));
+        }
+        let mut setup = DriverSetup::new(&config.client, metrics.network())?;
+        let clock = setup.clock();
+        let assignment = Assignment::new(config.group_id.is_some(), config.auto_offset_reset);
+        let exchange = Exchange::new(assignment, setup.waker());
+        let metadata = Arc::new(MetadataCell::new(Interest::Named));
+        metadata.attach(setup.waker());
+        let activity = Arc::new(PollActivity::default());
+        let machine = ConsumerMachine::new(
+            Arc::clone(&config),
+            Arc::clone(&exchange),
+            Arc::clone(&metadata),
+            Arc::clone(&activity),
+            &metrics,
+            seed(),
+        );
+        let (ended_exchange, ended_metadata) = (Arc::clone(&exchange), Arc::clone(&metadata));
+        setup.at_end(move |error| {
+            ended_metadata.close();
+            ended_exchange.close(error.unwrap_or(Error::Closed));
+        });
+        let driver = setup.start("ottla-consumer", Box::new(machine))?;
+        let reader = Reader::new(
+            Arc::clone(&exchange),
+            Arc::clone(metrics.consumer()),
+            config.max_poll_records,
+        );
+        Ok(Consumer {
+            config,
+            exchange,
+            metadata,
+            metrics,
+            clock,
+            activity,
+            listener: None,
+            is_in_listener: false,
+            async_commits: Vec::new(),
+            reader,
+            source: Source::Nowhere,
+            driver,
+            is_closed: false,
+        })
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), Error> {
+        if self.is_closed {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.clock.moment()
+    }
+
+    /// When a call without a limit of its own gives up: `default.api.timeout.ms`.
+    pub(super) fn api_deadline(&self) -> Moment {
+        self.now().after_ms(self.config.default_api_timeout_ms)
+    }
+
+    pub(super) fn api_timeout(&self, what: impl Into<Arc<str>>) -> Error {
+        Error::Timeout {
+            what: what.into(),
+            limit_ms: self.config.default_api_timeout_ms,
+            setting: "default.api.timeout.ms",
+        }
+    }
+
+    /// Reads these partitions and no others; the group, if there is one, only keeps the offsets. An empty assignment is
+    /// `unsubscribe`.
+    ///
+    /// - Errors: `IllegalState` while subscribed; `InvalidArgument` for an empty topic or a negative partition.
+    pub fn assign(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) -> Result<(), Error> {
+        self.check_open()?;
+        let partitions: BTreeSet<TopicPartition> = partitions.into_iter().collect();
+        if let Source::Group(_) = self.source {
+            return Err(mutually_exclusive());
+        }
+        if partitions.is_empty() {
+            return self.unsubscribe();
+        }
+        let invalid = partitions
+            .iter()
+            .find(|name| name.topic.is_empty() || name.partition < 0);
+        if let Some(name) = invalid {
+            return Err(Error::InvalidArgument {
+                message: format!("{name} is not the name of a partition").into(),
+            });
+        }
+        let mut state = self.exchange.lock();
+        if self.config.auto_commit_enabled && self.config.group_id.is_some() {
+            let consumed = state.assignment.consumed();
+            if !consumed.is_empty() {
+                state.commands.push_back(Command::AutoCommit { consumed });
+            }
+        }
+        state.forget_errors();
+        state.assignment.replace(partitions, false);
+        self.note_assignment(&state);
+        drop(state);
+        self.source = Source::Application;
+        self.exchange.command(Command::Look);
+        Ok(())
+    }
+
+    fn note_assignment(&self, state: &State) {
+        let names = state.assignment.names();
+        let consumer = self.metrics.consumer();
+        consumer.assignment_changed(names.map(|name| (&name.topic, name.partition)));
+        consumer.assigned_partitions(state.assignment.len());
+    }
+
+    /// Becomes a member of the group `group.id`, which gives it partitions of these topics. No topics: `unsubscribe`.
+    ///
+    /// - Errors: `IllegalState` after `assign`; `InvalidArgument` without `group.id`.
+    pub fn subscribe<T: Into<Arc<str>>>(&mut self, topics: impl IntoIterator<Item = T>) -> Result<(), Error> {
+        let topics: BTreeSet<Arc<str>> = topics.into_iter().map(Into::into).collect();
+        if topics.is_empty() {
+            return self.unsubscribe();
+        }
+        if topics.iter().any(|topic| topic.trim().is_empty()) {
+            return Err(Error::InvalidArgument {
+                message: "topic collection to subscribe to cannot contain an empty topic".into(),
+            });
+        }
+        self.subscribe_to(Subscription::Topics(topics))
+    }
+
+    /// As `subscribe`, for every topic whose whole name matches; new ones join when they appear
+    /// (`metadata.max.age.ms`).
+    ///
+    /// - Errors: as there, and `InvalidArgument` for a pattern that is none, see [`TopicPattern::parse`].
+    pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), Error> {
+        if pattern.is_empty() {
+            return Err(Error::InvalidArgument {
+                message: "topic pattern to subscribe to cannot be empty".into(),
+            });
+        }
+        self.subscribe_to(Subscription::Pattern(TopicPattern::parse(pattern)?))
+    }
+
+    /// Is told of partitions that come and go, from the next rebalance on.
+    pub fn set_rebalance_listener(&mut self, listener: impl RebalanceListener + 'static) {
+        self.listener = Some(Box::new(listener));
+    }
+
+    fn subscribe_to(&mut self, subscription: Subscription) -> Result<(), Error> {
+        self.check_open()?;
+        self.check_group()?;
+        if let Source::Application = self.source {
+            return Err(mutually_exclusive());
+        }
+        self.source = Source::Group(subscription.clone());
+        let mut state = self.exchange.lock();
+        state.forget_errors();
+        state.commands.push_back(Command::Subscribe(subscription));
+        drop(state);
+        self.exchange.wake_driver();
+        Ok(())
+    }
+
+    /// - Errors: `InvalidArgument` without `group.id`.
+    pub(super) fn check_group(&self) -> Result<(), Error> {
+        if self.config.group_id.is_some() {
+            return Ok(());
+        }
+        Err(Error::InvalidArgument {
+            message: "to use the group management or offset commit APIs, you must provide a valid group.id in the consumer configuration".into(),
+        })
+    }
+
+    /// Gives up every partition, and leaves the group if it was joined.
+    ///
+    /// - Errors: `Timeout` when the group does not answer; nothing is assigned then, either.
+    pub fn unsubscribe(&mut self) -> Result<(), Error> {
+        self.check_open()?;
+        let was_member = matches!(self.source, Source::Group(_));
+        self.source = Source::Nowhere;
+        let mut result = Ok(());
+        if was_member {
+            let mut state = self.exchange.lock();
+            state.has_left = false;
+            state.commands.push_back(Command::Subscribe(Subscription::None));
+            drop(state);
+            self.exchange.wake_driver();
+            if !self.run_calls_until_left(self.api_deadline()) {
+                result = Err(self.api_timeout("leaving the group"));
+            }
+        }
+        let mut state = self.exchange.lock();
+        state.forget_errors();
+        state.assignment.replace(BTreeSet::new(), false);
+        self.note_assignment(&state);
+        drop(state);
+        self.exchange.command(Command::Look);
+        result
+    }
+
+    /// False when the deadline came first.
+    fn run_calls_until_left(&mut self, deadline: Moment) -> bool {
+        loop {
+            self.run_calls();
+            let state = self.exchange.lock();
+            if state.has_left {
+                return true;
+            }
+            if !state.calls.is_empty() && !self.is_in_listener {
+                continue;
+            }
+            let left_nanos = deadline.nanos_since(self.clock.moment());
+            if left_nanos == 0 {
+                return false;
+            }
+            drop(self.exchange.wait(state, Duration::from_nanos(left_nanos)));
+        }
+    }
+
+    pub fn assignment(&self) -> BTreeSet<TopicPartition> {
+        self.exchange.lock().assignment.names().cloned().collect()
+    }
+
+    /// What `subscribe` was called with.
+    pub fn subscription(&self) -> Subscription {
+        match &self.source {
+            Source::Group(subscription) => subscription.clone(),
+            _ => Subscription::None,
+        }
+    }
+
+    /// Waits until there are records, at most `timeout`, and gives up to `max.poll.records` of them; perhaps none.
+    ///
+    /// The records lie in the memory that was fetched. Besides what the application keeps, a consumer holds at most two
+    /// answers of every node: 2 × `fetch.max.bytes` × nodes, and what one compressed batch unfolds to.
+    ///
+    /// - Errors: `IllegalState` when there is nothing to read from; `Wakeup`; `CorruptBatch`, which repeats until the
+    ///   application seeks beyond that batch, while other partitions go on; `NoOffset`; what the group or a broker refused.
+    pub fn poll(&mut self, timeout: Duration) -> Result<ConsumerRecords, Error> {
+        self.begin_poll()?;
+        let result = self.poll_until(Instant::now().checked_add(timeout));
+        self.end_poll();
+        result
+    }
+
+    pub(super) fn begin_poll(&mut self) -> Result<(), Error> {
+        self.check_open()?;
+        if self.is_in_listener {
+            return Err(Error::IllegalState {
+                message: "a rebalance listener cannot poll".into(),
+            });
+        }
+        if let Source::Nowhere = self.source {
+            return Err(Error::IllegalState {
+                message: "consumer is not subscribed to any topics or assigned any partitions".into(),
+            });
+        }
+        self.metrics.consumer().poll_started();
+        if self.activity.enter(self.now()) {
+            self.exchange.wake_driver();
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_poll(&self) {
+        self.activity.leave(self.now());
+        self.metrics.consumer().poll_ended();
+    }
+
+    /// - `end`: `None` never comes.
+    fn poll_until(&mut self, end: Option<Instant>) -> Result<ConsumerRecords, Error> {
+        loop {
+            let records = self.take_ready()?;
+            if !records.is_empty() {
+                return Ok(records);
+            }
+            let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(records);
+            }
+            let commit_nanos = self.activity.auto_commit_due().nanos_since(self.now());
+            let limit = left.min(Duration::from_nanos(commit_nanos));
+            let state = self.exchange.lock();
+            // `wake_up` sets its mark under this lock.
+            if !has_news(&state) && !self.exchange.is_woken_up() {
+                drop(self.exchange.wait(state, limit));
+            }
+        }
+    }
+
+    /// Everything of a poll but the waiting.
+    pub(super) fn take_ready(&mut self) -> Result<ConsumerRecords, Error> {
+        if self.exchange.take_wake_up() {
+            return Err(Error::Wakeup);
+        }
+        self.run_calls();
+        self.auto_commit();
+        self.finish_async_commits();
+        self.reader.take()
+    }
+
+    /// Goes on at this offset.
+    ///
+    /// - Errors: `IllegalState` for a partition that is not assigned; `InvalidArgument` for a negative offset.
+    pub fn seek(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
+        self.seek_to(partition, Position::at(offset))
+    }
+
+    /// As `seek`, with the leader epoch of the record before, so that a truncated log is noticed (KIP-320).
+    pub fn seek_with_metadata(
+        &mut self,
+        partition: &TopicPartition,
+        offset: &OffsetAndMetadata,
+    ) -> Result<(), Error> {
+        let position = Position {
+            offset: offset.offset,
+            leader_epoch: offset.leader_epoch,
+        };
+        self.seek_to(partition, position)
+    }
+
+    fn seek_to(&mut self, partition: &TopicPartition, position: Position) -> Result<(), Error> {
+        self.check_open()?;
+        if position.offset < 0 {
+            return Err(Error::InvalidArgument {
+                message: "seek offset must not be a negative number".into(),
+            });
+        }
+        self.exchange.lock().assignment.seek(partition, position)?;
+        self.exchange.command(Command::Look);
+        Ok(())
+    }
+
+    /// Goes on at the first record; all assigned partitions when none is named. The offset is looked up in the background.
+    pub fn seek_to_beginning(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.reset_to(partitions, ResetTo::Earliest)
+    }
+
+    /// Goes on behind the last record, or at the last stable offset with `read_committed`; otherwise as `seek_to_beginning`.
+    pub fn seek_to_end(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.reset_to(partitions, ResetTo::Latest)
+    }
+
+    /// Goes on at the first record at or after a time in milliseconds since 1970, or at the end if there is none.
+    pub fn seek_to_time(&mut self, partitions: &[TopicPartition], timestamp: i64) -> Result<(), Error> {
+        if timestamp < 0 {
+            return Err(Error::InvalidArgument {
+                message: format!("timestamp {timestamp} is negative").into(),
+            });
+        }
+        self.reset_to(partitions, ResetTo::Timestamp(timestamp))
+    }
+
+    fn reset_to(&mut self, partitions: &[TopicPartition], to: ResetTo) -> Result<(), Error> {
+        self.check_open()?;
+        let mut state = self.exchange.lock();
+        let names: Vec<TopicPartition> = if partitions.is_empty() {
+            state.assignment.names().cloned().collect()
+        } else {
+            partitions.to_vec()
+        };
+        for name in &names {
+            state.assignment.reset(name, to)?;
+        }
+        drop(state);
+        self.exchange.command(Command::Look);
+        Ok(())
+    }
+
+    /// Stops reading these partitions until `resume`; what was fetched of them is kept.
+    ///
+    /// - Errors: `IllegalState` for a partition that is not assigned; then none is paused.
+    pub fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.set_paused(partitions, true)
+    }
+
+    /// - Errors: as `pause`.
+    pub fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.set_paused(partitions, false)
+    }
+
+    fn set_paused(&mut self, partitions: &[TopicPartition], is_paused: bool) -> Result<(), Error> {
+        self.check_open()?;
+        self.exchange
+            .lock()
+            .assignment
+            .set_paused(partitions, is_paused)?;
+        self.exchange.command(Command::Look);
+        Ok(())
+    }
+
+    pub fn paused(&self) -> BTreeSet<TopicPartition> {
+        self.exchange.lock().assignment.paused()
+    }
+
+    /// For other threads and signal handlers' threads.
+    pub fn wakeup_handle(&self) -> WakeupHandle {
+        WakeupHandle {
+            exchange: Arc::clone(&self.exchange),
+        }
+    }
+
+    /// The consumer's metrics, under Kafka's names.
+    pub fn metrics(&self) -> &Arc<ClientMetrics> {
+        &self.metrics
+    }
+
+    /// What a transactional producer commits offsets with; `None` without `group.id`.
+    pub fn group_metadata(&self) -> Option<GroupMetadata> {
+        self.exchange.lock().group_metadata.clone()
+    }
+
+    /// The settings as they are understood.
+    pub fn config(&self) -> &Arc<ConsumerConfig> {
+        &self.config
+    }
+
+    /// Commits automatically where that is on, tells the rebalance listener, leaves the group and ends the thread.
+    /// Afterwards every call gives `Closed`; closing again does nothing.
+    ///
+    /// - Errors: `Timeout` when that was not done within `timeout`; the consumer is closed nevertheless.
+    pub fn close(&mut self, timeout: Duration) -> Result<(), Error> {
+        if self.is_closed {
+            return Ok(());
+        }
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let deadline = self.now().after_ms(timeout_ms);
+        self.exchange.command(Command::Close { deadline });
+        let has_left = self.run_calls_until_left(deadline);
+        self.finish_async_commits();
+        self.is_closed = true;
+        self.source = Source::Nowhere;
+        let left = Duration::from_nanos(deadline.nanos_since(self.now()));
+        // The thread needs a moment even when there is nothing to wait for.
+        let has_ended = self.driver.join(left.max(Duration::from_millis(100)));
+        if has_left && has_ended {
+            return Ok(());
+        }
+        Err(Error::Timeout {
+            what: "closing the consumer".into(),
+            limit_ms: timeout_ms,
+            setting: "close(timeout)",
+        })
+    }
+}
+
+/// Whether a poll has anything to do but wait.
+pub(super) fn has_news(state: &State) -> bool {
+    state.has_error() || !state.calls.is_empty() || state.assignment.has_readable()
+}
+
+fn mutually_exclusive() -> Error {
+    Error::IllegalState {
+        message: "subscription to topics, partitions and pattern are mutually exclusive".into(),
+    }
+}
+
+/// Lets the thread end by itself; rebalance listeners are not called. `close` is the polite way.
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if !self.is_closed {
+            let deadline = self.now().after_ms(FAREWELL_MS);
+            self.exchange.command(Command::Close { deadline });
+        }
+    }
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("client_id", &self.config.client.client_id)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,158 @@
+//! Questions about partitions: where they begin and end, how far behind this consumer is, which there are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::consumer::Consumer;
+use super::exchange::{Command, TopicDescription};
+use super::offsets_by_time::{EARLIEST, Found, LATEST};
+use super::position::Phase;
+use super::topic_partition::{OffsetAndTimestamp, TopicPartition};
+use crate::error::Error;
+use crate::metadata::snapshot::Topic;
+use crate::pending::pending;
+
+impl Consumer {
+    /// The offset of the next record that `poll` will give, waiting for it where it must be looked up.
+    ///
+    /// - Errors: `IllegalState` for a partition that is not assigned; `NoOffset`; `Timeout` with `default.api.timeout.ms`;
+    ///   what else keeps the position from being known.
+    pub fn position(&mut self, partition: &TopicPartition) -> Result<i64, Error> {
+        self.check_open()?;
+        let deadline = self.api_deadline();
+        loop {
+            self.run_calls();
+            let mut state = self.exchange.lock();
+            let found = state
+                .assignment
+                .get(partition)
+                .ok_or_else(|| Error::IllegalState {
+                    message: format!("you can only check the position for partitions assigned to this consumer, not of {partition}").into(),
+                })?;
+            if let Some(position) = found.valid_position() {
+                return Ok(position.offset);
+            }
+            if found.phase == Phase::Seek {
+                return Err(Error::NoOffset {
+                    topic: Arc::clone(&partition.topic),
+                    partition: partition.partition,
+                });
+            }
+            if let Some(error) = state.take_error() {
+                return Err(error);
+            }
+            let left_nanos = deadline.nanos_since(self.now());
+            if left_nanos == 0 {
+                return Err(self.api_timeout(format!("looking up the position of {partition}")));
+            }
+            drop(self.exchange.wait(state, Duration::from_nanos(left_nanos)));
+        }
+    }
+
+    /// Records that this consumer could read of a partition and has not; `None` until both ends are known (KIP-695).
+    pub fn current_lag(&self, partition: &TopicPartition) -> Option<u64> {
+        self.exchange.lock().assignment.get(partition)?.lag()
+    }
+
+    /// `current_lag` of every assigned partition where it is known.
+    pub fn lag(&self) -> BTreeMap<TopicPartition, u64> {
+        let state = self.exchange.lock();
+        let lags = state
+            .assignment
+            .iter()
+            .filter_map(|(name, partition)| Some((name.clone(), partition.lag()?)));
+        lags.collect()
+    }
+
+    /// The offset of the first record of each.
+    ///
+    /// - Errors: `Timeout` with `default.api.timeout.ms`; what the broker refused.
+    pub fn beginning_offsets(
+        &mut self,
+        partitions: impl IntoIterator<Item = TopicPartition>,
+    ) -> Result<BTreeMap<TopicPartition, i64>, Error> {
+        self.log_ends(partitions, EARLIEST)
+    }
+
+    /// The offset behind the last record of each; with `read_committed` of the last that belongs to no open transaction.
+    ///
+    /// - Errors: as `beginning_offsets`.
+    pub fn end_offsets(
+        &mut self,
+        partitions: impl IntoIterator<Item = TopicPartition>,
+    ) -> Result<BTreeMap<TopicPartition, i64>, Error> {
+        self.log_ends(partitions, LATEST)
+    }
+
+    fn log_ends(
+        &mut self,
+        partitions: impl IntoIterator<Item = TopicPartition>,
+        which: i64,
+    ) -> Result<BTreeMap<TopicPartition, i64>, Error> {
+        let targets = partitions.into_iter().map(|name| (name, which)).collect();
+        let found = self.list_offsets(targets)?;
+        Ok(found
+            .into_iter()
+            .map(|(name, found)| (name, found.offset))
+            .collect())
+    }
+
+    /// The first record of each at or after its time, in milliseconds since 1970; those without one are left out.
+    ///
+    /// - Errors: as `beginning_offsets`; `InvalidArgument` for a negative time.
+    pub fn offsets_for_times(
+        &mut self,
+        times: impl IntoIterator<Item = (TopicPartition, i64)>,
+    ) -> Result<BTreeMap<TopicPartition, OffsetAndTimestamp>, Error> {
+        let targets: BTreeMap<TopicPartition, i64> = times.into_iter().collect();
+        if let Some((name, time)) = targets.iter().find(|(_, time)| **time < 0) {
+            return Err(Error::InvalidArgument {
+                message: format!("the target time for partition {name} is {time}, it cannot be negative")
+                    .into(),
+            });
+        }
+        self.list_offsets(targets)
+    }
+
+    fn list_offsets(&mut self, targets: BTreeMap<TopicPartition, i64>) -> Result<Found, Error> {
+        self.check_open()?;
+        if targets.is_empty() {
+            return Ok(Found::new());
+        }
+        let (promise, pending) = pending();
+        self.exchange.command(Command::ListOffsets {
+            targets,
+            deadline: self.api_deadline(),
+            promise,
+        });
+        pending.wait()
+    }
+
+    /// The topic with its partitions, their leaders and replicas.
+    ///
+    /// - Errors: `TopicNotPresent` after `default.api.timeout.ms`; what the broker refused.
+    pub fn partitions_for(&mut self, topic: &str) -> Result<Arc<Topic>, Error> {
+        self.check_open()?;
+        let name: Arc<str> = topic.into();
+        self.exchange.lock().asked_topics.insert(Arc::clone(&name));
+        let result = self
+            .metadata
+            .wait_for_topic(topic, self.config.default_api_timeout_ms);
+        self.exchange.lock().asked_topics.remove(&name);
+        result
+    }
+
+    /// All topics that this client may see.
+    ///
+    /// - Errors: `Timeout` with `default.api.timeout.ms`.
+    pub fn list_topics(&mut self) -> Result<Vec<TopicDescription>, Error> {
+        self.check_open()?;
+        let (promise, pending) = pending();
+        self.exchange.command(Command::ListTopics {
+            deadline: self.api_deadline(),
+            promise,
+        });
+        pending.wait()
+    }
+}

@@ -1,0 +1,130 @@
+//! From fetched chunks to records: the part of `poll` that runs on the application's thread and never waits.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::chunk::{Answer, Chunk};
+use super::exchange::{Exchange, State};
+use super::position::PartitionState;
+use super::records::{ConsumerRecords, Run};
+use crate::error::Error;
+use crate::metrics::ConsumerMetrics;
+
+/// Takes records out of the exchange.
+#[derive(Debug)]
+pub struct Reader {
+    exchange: Arc<Exchange>,
+    metrics: Arc<ConsumerMetrics>,
+    /// `max.poll.records`.
+    record_count_max: usize,
+}
+
+impl Reader {
+    pub fn new(exchange: Arc<Exchange>, metrics: Arc<ConsumerMetrics>, record_count_max: usize) -> Reader {
+        Reader {
+            exchange,
+            metrics,
+            record_count_max,
+        }
+    }
+
+    /// What is there, at most `max.poll.records`; perhaps nothing. The positions are moved behind it.
+    ///
+    /// - Errors: what the machine reported; `CorruptBatch`, again and again until the application seeks, while the other
+    ///   partitions go on.
+    pub fn take(&self) -> Result<ConsumerRecords, Error> {
+        let mut records = ConsumerRecords::default();
+        let mut runs = Vec::new();
+        while records.len() < self.record_count_max {
+            let mut state = self.exchange.lock();
+            if state.has_error() {
+                if !records.is_empty() {
+                    break;
+                }
+                if let Some(error) = state.take_error() {
+                    return Err(error);
+                }
+            }
+            let Some(mut chunk) = state.assignment.take_chunk() else {
+                break;
+            };
+            // Checksums and decompression take their time; the machine goes on meanwhile.
+            drop(state);
+            let outcome = chunk.take(self.record_count_max - records.len(), &mut runs);
+            let state = self.exchange.lock();
+            if let Err(error) = self.settle(state, chunk, outcome, &mut runs, &mut records) {
+                if records.is_empty() {
+                    return Err(error);
+                }
+                break;
+            }
+        }
+        Ok(records)
+    }
+
+    /// Moves the position and puts the chunk where it belongs, unless a seek or a rebalance has made it void.
+    fn settle(
+        &self,
+        mut state: std::sync::MutexGuard<'_, State>,
+        chunk: Chunk,
+        outcome: Result<usize, Error>,
+        runs: &mut Vec<Run>,
+        records: &mut ConsumerRecords,
+    ) -> Result<(), Error> {
+        if !state.assignment.advance(&chunk) {
+            runs.clear();
+            drop(state);
+            self.finish(chunk);
+            return Ok(());
+        }
+        if let Err(error) = outcome {
+            state.assignment.give_back(chunk, false);
+            return Err(error);
+        }
+        let taken = records.push(&chunk.topic_partition, std::mem::take(runs));
+        if let Some(answer) = &chunk.answer {
+            answer.records.fetch_add(taken.records, Ordering::Relaxed);
+            answer.bytes.fetch_add(taken.bytes, Ordering::Relaxed);
+        }
+        let name = chunk.topic_partition.clone();
+        let partition = state.assignment.get(&name);
+        let (lag, lead) = partition.map_or((None, None), |partition| (partition.lag(), lead(partition)));
+        if chunk.is_exhausted() {
+            drop(state);
+            self.finish(chunk);
+        } else {
+            state.assignment.give_back(chunk, true);
+            drop(state);
+        }
+        if taken.records > 0 {
+            self.metrics
+                .topic_consumed(&name.topic, taken.records, taken.bytes);
+            if let Some(lag) = lag {
+                let lag = i64::try_from(lag).unwrap_or(i64::MAX);
+                self.metrics
+                    .position_moved(&name.topic, name.partition, lag, lead);
+            }
+        }
+        Ok(())
+    }
+
+    /// The last chunk of an answer makes room for the next one.
+    fn finish(&self, chunk: Chunk) {
+        match chunk.answer.map(Arc::into_inner) {
+            Some(Some(Answer { records, bytes, .. })) => {
+                self.exchange.wake_driver();
+                self.metrics
+                    .fetch_consumed(records.into_inner(), bytes.into_inner());
+            }
+            Some(None) => {}
+            // A copy that waited while its partition was paused.
+            None => self.exchange.wake_driver(),
+        }
+    }
+}
+
+/// Records between the log's start and the position.
+fn lead(partition: &PartitionState) -> Option<i64> {
+    let position = partition.valid_position()?;
+    (partition.log_start_offset >= 0).then(|| (position.offset - partition.log_start_offset).max(0))
+}

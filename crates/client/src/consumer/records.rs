@@ -1,0 +1,363 @@
+//! What `poll` gives: records that lie in the fetched memory, decoded while they are iterated.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_wire::records::batch::TimestampType;
+
+use super::decode::{self, RecordFields};
+use super::topic_partition::TopicPartition;
+
+/// The records of one `poll`, by partition.
+///
+/// They keep the memory alive that was fetched (see `Consumer::poll` for how much that can be); drop them, or copy what is
+/// kept longer. It may be sent to another thread.
+#[derive(Clone, Debug, Default)]
+pub struct ConsumerRecords {
+    partitions: Vec<PartitionRecords>,
+    record_count: usize,
+    record_bytes: usize,
+}
+
+/// What one `push` added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pushed {
+    pub records: u64,
+    pub bytes: u64,
+}
+
+/// The records of one partition, in the order of their offsets.
+#[derive(Clone, Debug)]
+pub struct PartitionRecords {
+    topic_partition: TopicPartition,
+    runs: Vec<Run>,
+}
+
+/// Records of one batch that follow one another, checked: decoding them again cannot fail.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub base_offset: i64,
+    pub base_timestamp: i64,
+    pub timestamp_type: TimestampType,
+    pub leader_epoch: i32,
+    pub record_count: u32,
+    /// Their encoded form, uncompressed.
+    pub bytes: Bytes,
+}
+
+/// One record. Key, value and headers are borrowed from the `ConsumerRecords` it comes from.
+#[derive(Clone, Copy, PartialEq)]
+pub struct ConsumerRecord<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+    pub offset: i64,
+    /// Milliseconds since 1970.
+    pub timestamp: i64,
+    pub timestamp_type: TimestampType,
+    pub key: Option<&'a [u8]>,
+    /// `None`: a tombstone in a compacted topic.
+    pub value: Option<&'a [u8]>,
+    pub headers: Headers<'a>,
+    /// Of the leader that appended it; `None` from brokers that do not say.
+    pub leader_epoch: Option<i32>,
+}
+
+/// A record's headers, in the order in which the producer added them; keys may repeat.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Headers<'a> {
+    pub(super) count: u32,
+    pub(super) bytes: &'a [u8],
+}
+
+/// One header. Keys should be UTF-8, but nothing on the way enforces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header<'a> {
+    pub key: &'a [u8],
+    pub value: Option<&'a [u8]>,
+}
+
+impl ConsumerRecords {
+    pub(super) fn push(&mut self, topic_partition: &TopicPartition, runs: Vec<Run>) -> Pushed {
+        let pushed = Pushed {
+            records: runs.iter().map(|run| u64::from(run.record_count)).sum(),
+            bytes: runs.iter().map(|run| run.bytes.len() as u64).sum(),
+        };
+        if runs.is_empty() {
+            return pushed;
+        }
+        self.record_count += pushed.records as usize;
+        self.record_bytes += pushed.bytes as usize;
+        match self.partitions.last_mut() {
+            Some(last) if last.topic_partition == *topic_partition => last.runs.extend(runs),
+            _ => self.partitions.push(PartitionRecords {
+                topic_partition: topic_partition.clone(),
+                runs,
+            }),
+        }
+        pushed
+    }
+
+    /// The number of records.
+    pub fn len(&self) -> usize {
+        self.record_count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.record_count == 0
+    }
+
+    /// Bytes of all records as they were encoded, uncompressed.
+    pub fn encoded_bytes(&self) -> usize {
+        self.record_bytes
+    }
+
+    /// Partition by partition; one that was fetched twice since the last `poll` may come twice.
+    pub fn partitions(&self) -> &[PartitionRecords] {
+        &self.partitions
+    }
+
+    pub fn iter(&self) -> Iter<'_> {
+        Iter {
+            partitions: self.partitions.iter(),
+            current: None,
+            remaining: self.record_count,
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a ConsumerRecords {
+    type Item = ConsumerRecord<'a>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl PartitionRecords {
+    pub fn topic(&self) -> &Arc<str> {
+        &self.topic_partition.topic
+    }
+
+    pub fn partition(&self) -> i32 {
+        self.topic_partition.partition
+    }
+
+    pub fn topic_partition(&self) -> &TopicPartition {
+        &self.topic_partition
+    }
+
+    /// The number of records.
+    pub fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.record_count as usize).sum()
+    }
+
+    /// Never: a partition without records is left out.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn encoded_bytes(&self) -> usize {
+        self.runs.iter().map(|run| run.bytes.len()).sum()
+    }
+
+    pub fn iter(&self) -> PartitionIter<'_> {
+        PartitionIter {
+            topic: &self.topic_partition.topic,
+            partition: self.topic_partition.partition,
+            runs: self.runs.iter(),
+            current: RunCursor::EMPTY,
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a PartitionRecords {
+    type Item = ConsumerRecord<'a>;
+    type IntoIter = PartitionIter<'a>;
+
+    fn into_iter(self) -> PartitionIter<'a> {
+        self.iter()
+    }
+}
+
+/// All records of a `ConsumerRecords`.
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    partitions: std::slice::Iter<'a, PartitionRecords>,
+    current: Option<PartitionIter<'a>>,
+    remaining: usize,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = ConsumerRecord<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<ConsumerRecord<'a>> {
+        loop {
+            if let Some(current) = &mut self.current
+                && let Some(record) = current.next()
+            {
+                self.remaining -= 1;
+                return Some(record);
+            }
+            self.current = Some(self.partitions.next()?.iter());
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.remaining, Some(self.remaining))
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+/// The records of one partition of a `ConsumerRecords`.
+#[derive(Clone, Debug)]
+pub struct PartitionIter<'a> {
+    topic: &'a str,
+    partition: i32,
+    runs: std::slice::Iter<'a, Run>,
+    current: RunCursor<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RunCursor<'a> {
+    rest: &'a [u8],
+    base_offset: i64,
+    base_timestamp: i64,
+    timestamp_type: TimestampType,
+    leader_epoch: i32,
+}
+
+impl<'a> RunCursor<'a> {
+    const EMPTY: RunCursor<'static> = RunCursor {
+        rest: &[],
+        base_offset: 0,
+        base_timestamp: 0,
+        timestamp_type: TimestampType::CreateTime,
+        leader_epoch: -1,
+    };
+
+    fn new(run: &'a Run) -> RunCursor<'a> {
+        RunCursor {
+            rest: &run.bytes,
+            base_offset: run.base_offset,
+            base_timestamp: run.base_timestamp,
+            timestamp_type: run.timestamp_type,
+            leader_epoch: run.leader_epoch,
+        }
+    }
+
+    #[inline]
+    fn record(&self, topic: &'a str, partition: i32, fields: &RecordFields<'a>) -> ConsumerRecord<'a> {
+        let timestamp = match self.timestamp_type {
+            TimestampType::CreateTime => self.base_timestamp.wrapping_add(fields.timestamp_delta),
+            // The batch's own time stands for all its records.
+            TimestampType::LogAppendTime => self.base_timestamp,
+        };
+        ConsumerRecord {
+            topic,
+            partition,
+            offset: self.base_offset.wrapping_add(i64::from(fields.offset_delta)),
+            timestamp,
+            timestamp_type: self.timestamp_type,
+            key: fields.key,
+            value: fields.value,
+            headers: fields.headers,
+            leader_epoch: (self.leader_epoch >= 0).then_some(self.leader_epoch),
+        }
+    }
+}
+
+impl<'a> Iterator for PartitionIter<'a> {
+    type Item = ConsumerRecord<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<ConsumerRecord<'a>> {
+        while self.current.rest.is_empty() {
+            self.current = RunCursor::new(self.runs.next()?);
+        }
+        let (fields, rest) =
+            decode::split_record(self.current.rest).expect("a run was decoded before it became one");
+        self.current.rest = rest;
+        Some(self.current.record(self.topic, self.partition, &fields))
+    }
+}
+
+impl<'a> Headers<'a> {
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn iter(&self) -> HeaderIter<'a> {
+        HeaderIter {
+            remaining: self.count,
+            rest: self.bytes,
+        }
+    }
+
+    /// The value of the last header with this key.
+    pub fn last(&self, key: &[u8]) -> Option<Option<&'a [u8]>> {
+        let found = self.iter().filter(|header| header.key == key).last()?;
+        Some(found.value)
+    }
+}
+
+impl<'a> IntoIterator for Headers<'a> {
+    type Item = Header<'a>;
+    type IntoIter = HeaderIter<'a>;
+
+    fn into_iter(self) -> HeaderIter<'a> {
+        self.iter()
+    }
+}
+
+/// The headers of a record.
+#[derive(Clone, Debug)]
+pub struct HeaderIter<'a> {
+    remaining: u32,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for HeaderIter<'a> {
+    type Item = Header<'a>;
+
+    fn next(&mut self) -> Option<Header<'a>> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        let (header, rest) = decode::split_header(self.rest)?;
+        self.rest = rest;
+        Some(header)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.remaining as usize, Some(self.remaining as usize))
+    }
+}
+
+impl ExactSizeIterator for HeaderIter<'_> {}
+
+impl fmt::Debug for Headers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl fmt::Debug for ConsumerRecord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes_of = |bytes: Option<&[u8]>| bytes.map(<[u8]>::len);
+        f.debug_struct("ConsumerRecord")
+            .field("topic", &self.topic)
+            .field("partition", &self.partition)
+            .field("offset", &self.offset)
+            .field("timestamp", &self.timestamp)
+            .field("key_bytes", &bytes_of(self.key))
+            .field("value_bytes", &bytes_of(self.value))
+            .field("headers", &self.headers.len())
+            .finish_non_exhaustive()
+    }
+}
