@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use ottla_client::config::{Config, ProducerConfig};
 use ottla_client::error::Error;
 use ottla_client::metadata::{Interest, MetadataCell};
+use ottla_client::metrics::telemetry::Telemetry;
 use ottla_client::metrics::{ClientKind, ClientMetrics};
 use ottla_client::network::io::{Action, Event, Machine};
 use ottla_client::producer::accumulator::Accumulator;
@@ -145,6 +146,7 @@ impl Producing {
             callbacks: callbacks.clone(),
             metrics: metrics.producer().clone(),
             network_metrics: metrics.network().clone(),
+            telemetry: Telemetry::new(&config.client, metrics.clone(), random.next()),
             seed: random.next(),
         });
         metadata.want([TOPIC]);

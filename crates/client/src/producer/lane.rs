@@ -312,3 +312,246 @@ impl Lane {
         !self.in_flight.is_empty() || !self.retries.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::accumulator::Accumulator;
+    use super::super::sequence::ProducerId;
+    use super::super::test_batches::{accumulator, fill, queue, topic};
+    use super::*;
+    use crate::metadata::snapshot::Topic;
+
+    const NOW: Moment = Moment(1_000_000_000);
+    const RULES: Rules = Rules {
+        linger_ms: 5,
+        delivery_timeout_ms: 1_000,
+        in_flight_max: 5,
+        is_hurried: false,
+    };
+    const KNOWN: Identity = Identity::Known(ProducerId { id: 9, epoch: 0 });
+
+    fn readiness(lane: &Lane, identity: &Identity) -> Readiness {
+        lane.readiness(NOW, &RULES, identity, &lane.queue.state())
+    }
+
+    fn send(lane: &mut Lane, identity: &Identity) -> Place {
+        assert_eq!(readiness(lane, identity), Readiness::Ready);
+        let mut sent = lane.take(NOW, identity, usize::MAX).unwrap();
+        sent.batch.sending.attempts += 1;
+        let place = sent.place;
+        lane.note_in_flight(sent);
+        place
+    }
+
+    fn base_sequence(sent: &Sent) -> i32 {
+        sent.batch.sending.sequence.unwrap().base_sequence
+    }
+
+    fn acknowledge(lane: &mut Lane, place: Place) {
+        let sent = lane.take_answered(place).unwrap();
+        lane.sequences.acknowledge(sent.batch.sending.sequence.unwrap());
+    }
+
+    /// A lane whose first batch is acknowledged, with as many more to send as `counts` says, all closed.
+    fn proven_lane(counts: &[u32]) -> (Lane, Accumulator) {
+        let accumulator = accumulator(&[]);
+        let mut lane = Lane::new(queue(&accumulator, NOW, &[1]));
+        accumulator.seal_all(NOW);
+        let place = send(&mut lane, &KNOWN);
+        acknowledge(&mut lane, place);
+        fill(&accumulator, NOW, counts);
+        accumulator.seal_all(NOW);
+        (lane, accumulator)
+    }
+
+    #[test]
+    fn an_open_batch_waits_for_linger_and_a_closed_one_does_not() {
+        let accumulator = accumulator(&[]);
+        let lane = Lane::new(queue(&accumulator, NOW, &[1]));
+        assert_eq!(readiness(&lane, &Identity::None), Readiness::At(NOW.after_ms(5)));
+        let hurried = Rules {
+            is_hurried: true,
+            ..RULES
+        };
+        let state = lane.queue.state();
+        assert_eq!(
+            lane.readiness(NOW, &hurried, &Identity::None, &state),
+            Readiness::Ready
+        );
+        accumulator.seal_all(NOW);
+        assert_eq!(readiness(&lane, &Identity::None), Readiness::Ready);
+    }
+
+    #[test]
+    fn without_a_producer_id_an_idempotent_lane_waits() {
+        let accumulator = accumulator(&[]);
+        let lane = Lane::new(queue(&accumulator, NOW, &[1, 1]));
+        assert_eq!(readiness(&lane, &Identity::new(true)), Readiness::Blocked);
+    }
+
+    #[test]
+    fn the_first_batch_goes_alone_because_the_broker_takes_any_number_from_a_stranger() {
+        let accumulator = accumulator(&[]);
+        let mut lane = Lane::new(queue(&accumulator, NOW, &[1, 1, 1]));
+        let first = send(&mut lane, &KNOWN);
+        assert_eq!(readiness(&lane, &KNOWN), Readiness::Blocked);
+        acknowledge(&mut lane, first);
+        send(&mut lane, &KNOWN);
+    }
+
+    #[test]
+    fn no_batch_is_more_than_four_behind_an_undecided_one_even_if_those_between_are_done() {
+        let (mut lane, _accumulator) = proven_lane(&[1; 8]);
+        let places: Vec<Place> = (0..5).map(|_| send(&mut lane, &KNOWN)).collect();
+        assert_eq!(readiness(&lane, &KNOWN), Readiness::Blocked);
+        for place in &places[1..] {
+            acknowledge(&mut lane, *place);
+        }
+        assert_eq!(readiness(&lane, &KNOWN), Readiness::Blocked);
+        acknowledge(&mut lane, places[0]);
+        send(&mut lane, &KNOWN);
+    }
+
+    #[test]
+    fn a_retry_goes_before_new_batches_but_after_earlier_ones() {
+        let (mut lane, _accumulator) = proven_lane(&[1, 1, 1]);
+        let [first, second] = [(); 2].map(|()| send(&mut lane, &KNOWN));
+        let sent = lane.take_answered(second).unwrap();
+        lane.put_back(sent);
+        assert_eq!(readiness(&lane, &KNOWN), Readiness::Blocked);
+        let sent = lane.take_answered(first).unwrap();
+        lane.put_back(sent);
+        assert_eq!(send(&mut lane, &KNOWN), first);
+        assert_eq!(readiness(&lane, &KNOWN), Readiness::Blocked);
+        acknowledge(&mut lane, first);
+        assert_eq!(send(&mut lane, &KNOWN), second);
+    }
+
+    #[test]
+    fn a_retry_waits_for_its_back_off() {
+        let (mut lane, _accumulator) = proven_lane(&[1]);
+        let place = send(&mut lane, &KNOWN);
+        let mut sent = lane.take_answered(place).unwrap();
+        sent.batch.sending.retry_not_before = Some(NOW.after_ms(7));
+        lane.put_back(sent);
+        assert_eq!(readiness(&lane, &KNOWN), Readiness::At(NOW.after_ms(7)));
+    }
+
+    #[test]
+    fn with_one_request_in_flight_a_lane_is_mute_until_the_answer() {
+        let accumulator = accumulator(&[]);
+        let mut lane = Lane::new(queue(&accumulator, NOW, &[1, 1, 1]));
+        send(&mut lane, &Identity::None);
+        let one = Rules {
+            in_flight_max: 1,
+            ..RULES
+        };
+        let state = lane.queue.state();
+        assert_eq!(
+            lane.readiness(NOW, &one, &Identity::None, &state),
+            Readiness::Blocked
+        );
+        assert_eq!(readiness(&lane, &Identity::None), Readiness::Ready);
+    }
+
+    #[test]
+    fn what_might_be_in_the_log_keeps_its_number_until_the_broker_has_decided() {
+        let (mut lane, _accumulator) = proven_lane(&[2, 3, 4]);
+        let [first, second] = [(); 2].map(|()| send(&mut lane, &KNOWN));
+        let expired = lane.take_expired(NOW, &QueueState::default());
+        assert_eq!(expired.len(), 2);
+        assert_eq!(
+            expired.iter().map(|sent| sent.place).collect::<Vec<_>>(),
+            [first, second]
+        );
+        let [_, mut possible] = <[Sent; 2]>::try_from(expired).unwrap();
+        possible.maybe_appended = true;
+        lane.put_back(possible);
+        lane.resolve(&mut KNOWN.clone());
+        assert_eq!(base_sequence(&lane.retries[0]), 3);
+        assert_eq!(send(&mut lane, &KNOWN), second);
+
+        // The broker says that the one before it is missing, so this one is not there.
+        let mut sent = lane.take_answered(second).unwrap();
+        sent.maybe_appended = false;
+        lane.put_back(sent);
+        assert_eq!(readiness(&lane, &KNOWN), Readiness::Blocked);
+        lane.resolve(&mut KNOWN.clone());
+        let sequence = lane.retries[0].batch.sending.sequence.unwrap();
+        assert_eq!((sequence.producer_epoch, sequence.base_sequence), (1, 0));
+        assert_eq!(send(&mut lane, &KNOWN), second);
+        acknowledge(&mut lane, second);
+        let place = send(&mut lane, &KNOWN);
+        assert_eq!(base_sequence(&lane.take_answered(place).unwrap()), 3);
+    }
+
+    #[test]
+    fn nothing_new_is_sent_while_an_expired_batch_leaves_a_gap() {
+        let (mut lane, _accumulator) = proven_lane(&[1, 1]);
+        let [first, second] = [(); 2].map(|()| send(&mut lane, &KNOWN));
+        let sent = lane.take_answered(first).unwrap();
+        lane.sequences
+            .mark_unresolved(sent.batch.sending.sequence.unwrap());
+        lane.resolve(&mut KNOWN.clone());
+        assert!(lane.sequences.is_unresolved(), "one is in flight still");
+        acknowledge(&mut lane, second);
+        assert!(
+            !lane.sequences.is_unresolved(),
+            "the log has the later one, so it has the earlier"
+        );
+    }
+
+    #[test]
+    fn used_up_epochs_ask_for_another_id() {
+        let accumulator = accumulator(&[]);
+        let mut lane = Lane::new(queue(&accumulator, NOW, &[1, 1, 1]));
+        let mut identity = Identity::Known(ProducerId {
+            id: 9,
+            epoch: i16::MAX,
+        });
+        let place = send(&mut lane, &identity);
+        let sent = lane.take_answered(place).unwrap();
+        lane.sequences
+            .mark_unresolved(sent.batch.sending.sequence.unwrap());
+        lane.resolve(&mut identity);
+        assert!(matches!(identity, Identity::Wanted { .. }));
+        assert_eq!(readiness(&lane, &identity), Readiness::Blocked);
+        identity = Identity::Known(ProducerId { id: 10, epoch: 0 });
+        lane.resolve(&mut identity);
+        let place = send(&mut lane, &identity);
+        let sequence = lane.take_answered(place).unwrap().batch.sending.sequence.unwrap();
+        assert_eq!((sequence.producer_id, sequence.base_sequence), (10, 0));
+    }
+
+    #[test]
+    fn a_hint_leads_until_the_metadata_is_as_new() {
+        let accumulator = accumulator(&[]);
+        let mut lane = Lane::new(queue(&accumulator, NOW, &[1]));
+        let mut snapshot = Snapshot {
+            version: 1,
+            ..Snapshot::default()
+        };
+        let mut known = Topic::clone(&topic("t"));
+        known.partitions[0].leader = Some(NodeId(1));
+        known.partitions[0].leader_epoch = 5;
+        snapshot
+            .topics
+            .insert(Arc::clone(&known.name), Arc::new(known.clone()));
+        assert_eq!(lane.leader(&snapshot), Some(NodeId(1)));
+        let hint = |node, epoch| LeaderHint {
+            node: NodeId(node),
+            epoch,
+        };
+        assert!(!lane.learn_leader(hint(2, 5), &snapshot));
+        assert!(lane.learn_leader(hint(2, 6), &snapshot));
+        assert_eq!(lane.leader(&snapshot), Some(NodeId(2)));
+        // Another picture of the same age does not know better; a newer one does.
+        snapshot.version = 2;
+        assert_eq!(lane.leader(&snapshot), Some(NodeId(2)));
+        known.partitions[0].leader_epoch = 6;
+        known.partitions[0].leader = Some(NodeId(3));
+        snapshot.topics.insert(Arc::clone(&known.name), Arc::new(known));
+        snapshot.version = 3;
+        assert_eq!(lane.leader(&snapshot), Some(NodeId(3)));
+    }
+}

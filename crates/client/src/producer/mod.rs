@@ -15,3 +15,6 @@ mod response;
 mod lane;
 pub mod sender;
 mod answers;
+
+#[cfg(test)]
+mod test_batches;

@@ -125,3 +125,117 @@ pub(super) fn batch_header(batch: &SealedBatch) -> [u8; HEADER_BYTES] {
     header.crc = crc32c::checksum_of_two(&header.encode()[CRC_START..], &batch.records);
     header.encode()
 }
+
+#[cfg(test)]
+mod tests {
+    use ottla_wire::messages::produce::ProduceRequest;
+    use ottla_wire::primitives::Reader;
+    use ottla_wire::records::batch::Batch;
+
+    use super::super::batch::Sequence;
+    use super::super::test_batches::{accumulator, sealed, topic};
+    use super::*;
+
+    fn batches(codec: &str) -> Vec<SealedBatch> {
+        let accumulator = accumulator(&[("compression.type", codec)]);
+        let mut batches = vec![
+            sealed(&accumulator, "t", 0, 3),
+            sealed(&accumulator, "t", 2, 1),
+            sealed(&accumulator, "other", 1, 2),
+        ];
+        batches[1].sending.sequence = Some(Sequence {
+            producer_id: 4711,
+            producer_epoch: 3,
+            base_sequence: 99,
+        });
+        batches
+    }
+
+    fn encoded(version: i16, batches: &[SealedBatch]) -> Vec<Bytes> {
+        let entries: Vec<Entry<'_>> = batches
+            .iter()
+            .map(|batch| Entry {
+                topic_id: topic(&batch.topic).id,
+                batch,
+            })
+            .collect();
+        encode(version, -1, 1500, &entries)
+    }
+
+    #[test]
+    fn every_version_is_what_a_broker_reads() {
+        for codec in ["none", "lz4", "zstd"] {
+            let batches = batches(codec);
+            for version in VERSION_MIN..=ottla_wire::produce::VERSION_MAX {
+                let body = encoded(version, &batches).concat();
+                let mut reader = Reader::new(&body);
+                let request = ProduceRequest::decode(&mut reader, version).unwrap();
+                assert_eq!(reader.finish(), Ok(()), "version {version}");
+                assert_eq!((request.acks, request.timeout_ms), (-1, 1500));
+                assert_eq!(request.transactional_id, None);
+                let [first, second] = &request.topic_data[..] else {
+                    panic!("version {version}: {} topics", request.topic_data.len());
+                };
+                match version {
+                    13.. => assert_eq!(
+                        (first.topic_id, second.topic_id),
+                        (topic("t").id, topic("other").id)
+                    ),
+                    _ => assert_eq!((first.name, second.name), ("t", "other")),
+                }
+                let partitions: Vec<_> = [first, second]
+                    .iter()
+                    .flat_map(|topic| &topic.partition_data)
+                    .collect();
+                assert_eq!(partitions.len(), 3);
+                for (partition, batch) in partitions.iter().zip(&batches) {
+                    assert_eq!(partition.index, batch.partition);
+                    check_batch(partition.records.unwrap(), batch);
+                }
+            }
+        }
+    }
+
+    fn check_batch(bytes: &[u8], batch: &SealedBatch) {
+        let read = Batch::parse(bytes).unwrap();
+        assert_eq!(read.bytes.len(), bytes.len());
+        assert_eq!(read.verify_checksum(), Ok(()));
+        assert_eq!(read.record_bytes(), &batch.records[..]);
+        assert_eq!(read.header.record_count as u32, batch.record_count);
+        assert_eq!(read.header.last_offset_delta as u32, batch.record_count - 1);
+        assert_eq!(read.header.compression(), Some(batch.codec));
+        assert_eq!(read.header.base_timestamp, 5_000);
+        let expected = batch.sending.sequence.map_or((-1, -1, -1), |sequence| {
+            (
+                sequence.producer_id,
+                sequence.producer_epoch,
+                sequence.base_sequence,
+            )
+        });
+        let header = read.header;
+        assert_eq!(
+            (header.producer_id, header.producer_epoch, header.base_sequence),
+            expected
+        );
+    }
+
+    #[test]
+    fn records_go_out_as_they_are_and_the_rest_is_one_buffer() {
+        let batches = batches("none");
+        let parts = encoded(9, &batches);
+        assert_eq!(parts.len(), 2 * batches.len() + 1);
+        for (part, batch) in parts.iter().skip(1).step_by(2).zip(&batches) {
+            assert_eq!(part.as_ptr(), batch.records.as_ptr());
+        }
+        let small: Vec<&Bytes> = parts.iter().step_by(2).collect();
+        for pair in small.windows(2) {
+            assert_eq!(pair[0].as_ptr_range().end, pair[1].as_ptr());
+        }
+    }
+
+    #[test]
+    fn zstd_needs_a_newer_broker_than_the_other_codecs() {
+        assert_eq!(needed_version(Codec::Zstd), 7);
+        assert_eq!(needed_version(Codec::Gzip), VERSION_MIN);
+    }
+}

@@ -21,6 +21,7 @@ use crate::config::{Acks, ProducerConfig};
 use crate::error::Error;
 use crate::metadata::MetadataCell;
 use crate::metadata::snapshot::{NodeId, Snapshot};
+use crate::metrics::telemetry::Telemetry;
 use crate::metrics::{NetworkMetrics, ProducerMetrics};
 use crate::network::backoff::{Backoff, Random};
 use crate::network::cluster::{self, Cluster, Reply, Request};
@@ -37,15 +38,17 @@ pub struct SenderParts {
     pub callbacks: Arc<CallbackQueue>,
     pub metrics: Arc<ProducerMetrics>,
     pub network_metrics: Arc<NetworkMetrics>,
+    pub telemetry: Telemetry,
     /// Of the jitter in back-offs.
     pub seed: u64,
 }
 
-/// What travels with a request. Other machines of a producer (telemetry) get a variant of their own.
+/// What travels with a request.
 #[derive(Debug)]
 pub(super) enum Ticket {
     Produce(Vec<Passenger>),
     InitProducerId,
+    Telemetry,
 }
 
 /// A batch in a produce request.
@@ -74,6 +77,7 @@ pub struct ProducerMachine {
     pub(super) metrics: Arc<ProducerMetrics>,
     pub(super) cluster: Cluster<Ticket>,
     metadata: Arc<MetadataCell>,
+    pub(super) telemetry: Telemetry,
     pub(super) identity: Identity,
     pub(super) backoff: Backoff,
     pub(super) random: Random,
@@ -112,6 +116,7 @@ impl ProducerMachine {
             callbacks: parts.callbacks,
             metrics: parts.metrics,
             metadata: parts.metadata,
+            telemetry: parts.telemetry,
             cluster,
             random,
             lanes: Vec::new(),
@@ -139,6 +144,8 @@ impl Machine for ProducerMachine {
         self.take_replies(now, wall, actions);
         self.activate();
         self.fail_what_is_over(now);
+        self.telemetry
+            .turn(now, wall, &mut self.cluster, || Ticket::Telemetry, actions);
         if self.commands.fatal().is_none() {
             self.request_producer_id(now, actions);
             self.plan(now, actions);
@@ -147,14 +154,15 @@ impl Machine for ProducerMachine {
         if self.take_replies(now, wall, actions) {
             self.due_at(now);
         }
-        self.is_finished = self.commands.close_deadline().is_some()
-            && self.active.is_empty()
-            && self.accumulator.incomplete_batches() == 0;
+        self.check_end(now);
     }
 
     fn next_deadline(&self) -> Option<Moment> {
         let own = Some(self.deadline).filter(|deadline| *deadline != Moment::NEVER);
-        [own, self.cluster.next_deadline()].into_iter().flatten().min()
+        [own, self.cluster.next_deadline(), self.telemetry.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn is_finished(&self) -> bool {
@@ -227,6 +235,18 @@ impl ProducerMachine {
             Some(deadline) => self.due_at(deadline),
             None => {}
         }
+    }
+
+    /// `close` ends when no batch is left and the last metrics are pushed, or at its deadline.
+    fn check_end(&mut self, now: Moment) {
+        let Some(deadline) = self.commands.close_deadline() else {
+            return;
+        };
+        if !self.active.is_empty() || self.accumulator.incomplete_batches() > 0 {
+            return;
+        }
+        self.telemetry.close(now);
+        self.is_finished = self.telemetry.is_closed(now) || deadline <= now;
     }
 
     pub(super) fn fail_all(&mut self, error: &Error) {
