@@ -5,19 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ottla_wire::api_key::ApiKey;
-use ottla_wire::messages::metadata::MetadataRequest;
 
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::metadata::MetadataCell;
-use crate::metadata::refresh::{Outcome, Refresh};
+use crate::metadata::refresh::Refresh;
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::metrics::NetworkMetrics;
-use crate::network::api_versions::{self, Negotiated};
-use crate::network::authentication::{Authentication, HANDSHAKE_VERSION, Next, renewal};
 use crate::network::backoff::{Backoff, Random};
-use crate::network::connection::{Connection, Stage, own_request};
-use crate::network::in_flight::{InFlight, Purpose};
+use crate::network::connection::{Connection, Stage};
+use crate::network::in_flight::Purpose;
 use crate::network::io::{Action, Address, ConnectionId, Event};
 use crate::time::{Moment, Timestamp};
 
@@ -65,27 +62,27 @@ pub struct Reply<T> {
 /// caller's context.
 #[derive(Debug)]
 pub struct Cluster<T> {
-    config: Arc<ClientConfig>,
-    metrics: Arc<NetworkMetrics>,
-    refresh: Refresh,
-    nodes: BTreeMap<NodeId, Connection<T>>,
-    by_connection: BTreeMap<ConnectionId, NodeId>,
-    next_connection: u64,
-    reconnect: Backoff,
-    setup: Backoff,
-    random: Random,
+    pub(super) config: Arc<ClientConfig>,
+    pub(super) metrics: Arc<NetworkMetrics>,
+    pub(super) refresh: Refresh,
+    pub(super) nodes: BTreeMap<NodeId, Connection<T>>,
+    pub(super) by_connection: BTreeMap<ConnectionId, NodeId>,
+    pub(super) next_connection: u64,
+    pub(super) reconnect: Backoff,
+    pub(super) setup: Backoff,
+    pub(super) random: Random,
     /// The snapshot that `nodes` was last compared with.
-    adopted_version: u64,
+    pub(super) adopted_version: u64,
     /// The hosts of `bootstrap.servers` are asked, too: at first, and when no known node can be reached (KIP-899).
-    is_bootstrapping: bool,
+    pub(super) is_bootstrapping: bool,
     /// A metadata request is due and no node can take it before `metadata_not_before` or news of a connection.
-    is_waiting_for_node: bool,
-    metadata_not_before: Option<Moment>,
+    pub(super) is_waiting_for_node: bool,
+    pub(super) metadata_not_before: Option<Moment>,
     /// The earliest moment that `readiness` named since the last turn: whoever asked wants to ask again then.
-    asked_before: Option<Moment>,
+    pub(super) asked_before: Option<Moment>,
     /// What `handle`, `readiness` and `least_loaded` want done; `turn` passes it on.
-    queued_actions: Vec<Action>,
-    queued_replies: Vec<Reply<T>>,
+    pub(super) queued_actions: Vec<Action>,
+    pub(super) queued_replies: Vec<Reply<T>>,
 }
 
 impl<T> Cluster<T> {
@@ -358,425 +355,27 @@ impl<T> Cluster<T> {
     }
 }
 
-/// Connections: made, negotiated, broken.
-impl<T> Cluster<T> {
-    fn connect(&mut self, now: Moment, node: NodeId) {
-        let id = ConnectionId(self.next_connection);
-        self.next_connection += 1;
-        let Some(connection) = self.nodes.get_mut(&node) else {
-            return;
-        };
-        let limit = self.setup.nanos(connection.failures, &mut self.random);
-        connection.stage = Stage::Connecting {
-            deadline: Moment(now.0.saturating_add(limit)),
-        };
-        connection.id = Some(id);
-        connection.last_attempt = now;
-        self.by_connection.insert(id, node);
-        self.queued_actions.push(Action::Connect {
-            connection: id,
-            address: connection.address.clone(),
-        });
-    }
-
-    fn negotiate(&mut self, now: Moment, node: NodeId, version: i16) {
-        if let Some(connection) = self.nodes.get_mut(&node) {
-            connection.stage = Stage::Negotiating;
-        }
-        let body = api_versions::encode_request(version);
-        self.send_own(
-            now,
-            node,
-            ApiKey::ApiVersions,
-            version,
-            body,
-            Purpose::ApiVersions,
-        );
-    }
-
-    fn send_own(
-        &mut self,
-        now: Moment,
-        node: NodeId,
-        api_key: ApiKey,
-        api_version: i16,
-        body: Vec<u8>,
-        purpose: Purpose<T>,
-    ) {
-        let request = own_request(api_key, api_version, body, self.config.request_timeout_ms);
-        if let Some(connection) = self.nodes.get_mut(&node)
-            && let Some(action) = connection.send(now, &self.config.client_id, request, Some(purpose))
-        {
-            count_sent(&self.metrics, node, &action);
-            self.queued_actions.push(action);
-        }
-    }
-
-    fn received(&mut self, now: Moment, node: NodeId, frame: Bytes, replies: &mut Vec<Reply<T>>) {
-        let Some(connection) = self.nodes.get_mut(&node) else {
-            return;
-        };
-        let frame_bytes = frame.len();
-        let (request, body) = match connection.in_flight.answer(frame) {
-            Ok(found) => found,
-            Err(reason) => {
-                let error = malformed(&connection.address, reason);
-                return self.broken(now, node, error, replies);
-            }
-        };
-        let latency_nanos = now.nanos_since(request.sent_at);
-        connection.last_used = now;
-        self.metrics.response_received(node.0, frame_bytes, latency_nanos);
-        let own = match request.purpose {
-            Purpose::Caller(ticket) => {
-                replies.push(Reply {
-                    node,
-                    ticket,
-                    api_key: request.api_key,
-                    api_version: request.api_version,
-                    result: Ok(body),
-                    latency_nanos,
-                });
-                return;
-            }
-            Purpose::ApiVersions => self.negotiated(now, node, &body, request.api_version),
-            Purpose::SaslHandshake | Purpose::SaslAuthenticate => {
-                self.authentication_answered(now, node, &body, request.api_key, request.api_version)
-            }
-            Purpose::Metadata => self.metadata_answered(now, node, &body, request.api_version),
-        };
-        if let Err(error) = own {
-            self.broken(now, node, error, replies);
-        }
-    }
-
-    /// - Errors: why the connection must be closed; so below.
-    fn negotiated(&mut self, now: Moment, node: NodeId, body: &[u8], version: i16) -> Result<(), Error> {
-        let Some(connection) = self.nodes.get_mut(&node) else {
-            return Ok(());
-        };
-        let reason = match api_versions::decode_response(body, version) {
-            Ok(Ok(Negotiated::Known(versions))) => {
-                connection.versions = Some(versions);
-                self.authenticate(now, node);
-                return Ok(());
-            }
-            Ok(Ok(Negotiated::AskAgain(version))) => {
-                self.negotiate(now, node, version);
-                return Ok(());
-            }
-            Ok(Err(code)) => code.to_string(),
-            Err(error) => error.to_string(),
-        };
-        Err(malformed(&connection.address, format!("ApiVersions: {reason}")))
-    }
-
-    /// Begins the exchange where one is asked for; else the connection is ready.
-    fn authenticate(&mut self, now: Moment, node: NodeId) {
-        let Some(settings) = &self.config.security.sasl else {
-            return self.ready(now, node, None);
-        };
-        let Some(connection) = self.nodes.get_mut(&node) else {
-            return;
-        };
-        let authentication = Authentication::new(settings, &connection.address);
-        let body = authentication.handshake();
-        connection.stage = Stage::Authenticating(Box::new(authentication));
-        let (api_key, version) = (ApiKey::SaslHandshake, HANDSHAKE_VERSION);
-        self.send_own(now, node, api_key, version, body, Purpose::SaslHandshake);
-    }
-
-    fn authentication_answered(
-        &mut self,
-        now: Moment,
-        node: NodeId,
-        body: &[u8],
-        api_key: ApiKey,
-        api_version: i16,
-    ) -> Result<(), Error> {
-        let version = self.version(node, ApiKey::SaslAuthenticate, 0)?;
-        let Some(Stage::Authenticating(authentication)) =
-            self.nodes.get_mut(&node).map(|node| &mut node.stage)
-        else {
-            return Ok(());
-        };
-        let next = match api_key {
-            ApiKey::SaslHandshake => authentication.handshake_answered(body, version),
-            _ => authentication.authenticate_answered(body, api_version),
-        };
-        match next {
-            Ok(Next::Authenticate(body)) => {
-                let (api_key, purpose) = (ApiKey::SaslAuthenticate, Purpose::SaslAuthenticate);
-                self.send_own(now, node, api_key, version, body, purpose);
-                Ok(())
-            }
-            Ok(Next::Done { session_ms }) => {
-                self.metrics.authenticated(true);
-                self.ready(now, node, session_ms);
-                Ok(())
-            }
-            Err(error) => {
-                self.metrics.authenticated(false);
-                Err(error)
-            }
-        }
-    }
-
-    fn ready(&mut self, now: Moment, node: NodeId, session_ms: Option<u64>) {
-        let renew_at = session_ms.map(|session_ms| renewal(now, session_ms, &mut self.random));
-        if let Some(connection) = self.nodes.get_mut(&node) {
-            connection.stage = Stage::Ready;
-            connection.failures = 0;
-            connection.trouble = None;
-            connection.renew_at = renew_at.unwrap_or(Moment::NEVER);
-        }
-    }
-
-    /// The connection is of no use any more: everything in flight on it fails, and it is not tried before the back-off.
-    fn broken(&mut self, now: Moment, node: NodeId, error: Error, replies: &mut Vec<Reply<T>>) {
-        let Some(connection) = self.nodes.get_mut(&node) else {
-            return;
-        };
-        if let Some(id) = connection.id.take() {
-            self.by_connection.remove(&id);
-            self.queued_actions.push(Action::Close { connection: id });
-            if !matches!(connection.stage, Stage::Connecting { .. }) {
-                self.metrics.connection_closed();
-            }
-        }
-        connection.stage = Stage::Idle;
-        let wait = self.reconnect.nanos(connection.failures, &mut self.random);
-        connection.not_before = Moment(now.0.saturating_add(wait));
-        connection.failures = connection.failures.saturating_add(1);
-        connection.trouble = Some(error.clone());
-        let address = connection.address.clone();
-        let lost: Vec<InFlight<T>> = connection.in_flight.drain().collect();
-        if connection.is_refused() {
-            self.refresh.cell().fail(error.clone());
-        } else {
-            self.refresh.cell().note_trouble(error.clone());
-        }
-        // A leader may have moved when its broker went: Kafka's client asks for metadata after every disconnect, too.
-        self.refresh.request_update();
-        for request in lost {
-            match request.purpose {
-                Purpose::Caller(ticket) => replies.push(Reply {
-                    node,
-                    ticket,
-                    api_key: request.api_key,
-                    api_version: request.api_version,
-                    result: Err(match &error {
-                        // Only what is overdue itself has timed out.
-                        Error::Timeout { .. } if request.deadline > now => {
-                            disconnected(&address, "closed because another request timed out")
-                        }
-                        error => error.clone(),
-                    }),
-                    latency_nanos: now.nanos_since(request.sent_at),
-                }),
-                Purpose::Metadata => self.refresh.failed(),
-                Purpose::ApiVersions | Purpose::SaslHandshake | Purpose::SaslAuthenticate => {}
-            }
-        }
-    }
-
-    fn check_limits(&mut self, now: Moment, replies: &mut Vec<Reply<T>>) {
-        let idle_ms_max = self.config.connections_idle_ms_max;
-        let due: Vec<NodeId> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.deadline(idle_ms_max).is_some_and(|deadline| deadline <= now))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in due {
-            let node = &self.nodes[&id];
-            if let Some(overdue) = node.in_flight.overdue(now) {
-                let error = Error::Timeout {
-                    what: format!("{} request to {}", overdue.api_key, node.address).into(),
-                    limit_ms: overdue.deadline.ms_since(overdue.sent_at),
-                    setting: "request.timeout.ms",
-                };
-                self.broken(now, id, error, replies);
-            } else if matches!(node.stage, Stage::Connecting { .. }) {
-                let error = Error::Timeout {
-                    what: format!("connection to {}", node.address).into(),
-                    limit_ms: now.ms_since(node.last_attempt),
-                    setting: "socket.connection.setup.timeout.ms",
-                };
-                self.broken(now, id, error, replies);
-            } else {
-                self.close_idle(id);
-            }
-        }
-        self.nodes.retain(|_, node| !(node.is_retired && node.is_idle()));
-    }
-
-    /// Nobody used it: no failure, so no back-off.
-    fn close_idle(&mut self, node: NodeId) {
-        if let Some(connection) = self.nodes.get_mut(&node)
-            && let Some(id) = connection.id.take()
-        {
-            connection.stage = Stage::Idle;
-            self.by_connection.remove(&id);
-            self.queued_actions.push(Action::Close { connection: id });
-            self.metrics.connection_closed();
-        }
-    }
-}
-
-/// Metadata and the set of nodes.
-impl<T> Cluster<T> {
-    /// The nodes that any request can go to.
-    fn candidates(&self) -> impl Iterator<Item = (NodeId, &Connection<T>)> {
-        self.nodes
-            .iter()
-            .filter(|(_, node)| !node.is_extra && !node.is_retired)
-            .map(|(id, node)| (*id, node))
-    }
-
-    fn ask_for_metadata(&mut self, now: Moment) {
-        self.is_waiting_for_node = false;
-        if self.refresh.due().is_none_or(|due| due > now) {
-            return;
-        }
-        let Some(node) = self.least_loaded(now) else {
-            self.bootstrap_if_lost(now);
-            self.wait_for_node();
-            return;
-        };
-        match self.version(node, ApiKey::Metadata, MetadataRequest::MIN_VERSION) {
-            Ok(version) => {
-                let body = self.refresh.start(now, version);
-                self.send_own(now, node, ApiKey::Metadata, version, body, Purpose::Metadata);
-            }
-            Err(error) => {
-                self.refresh.cell().fail(error);
-                self.is_waiting_for_node = true;
-                self.metadata_not_before = Some(now.after_ms(self.config.reconnect_backoff_ms_max.max(1)));
-            }
-        }
-    }
-
-    fn wait_for_node(&mut self) {
-        self.is_waiting_for_node = true;
-        self.metadata_not_before = if self.candidates().any(|(_, node)| node.is_becoming_ready()) {
-            None
-        } else {
-            self.candidates()
-                .map(|(_, node)| {
-                    if node.is_idle() {
-                        node.not_before
-                    } else {
-                        node.throttled_until
-                    }
-                })
-                .min()
-        };
-    }
-
-    fn metadata_answered(
-        &mut self,
-        now: Moment,
-        node: NodeId,
-        body: &[u8],
-        version: i16,
-    ) -> Result<(), Error> {
-        let flaw = |address: &Address, reason: &str| malformed(address, format!("Metadata: {reason}"));
-        match self.refresh.answered(now, body, version) {
-            Outcome::Updated => {
-                self.metrics.metadata_updated();
-                self.is_bootstrapping = false;
-                self.adopt();
-                Ok(())
-            }
-            Outcome::Rebootstrap => {
-                // Those that we know send us away: none of them is asked again.
-                self.adopt();
-                self.bootstrap();
-                Ok(())
-            }
-            Outcome::Unusable(reason) => {
-                let error = flaw(&self.nodes[&node].address, &reason);
-                self.refresh.cell().note_trouble(error);
-                Ok(())
-            }
-            Outcome::Malformed(reason) => Err(flaw(&self.nodes[&node].address, &reason)),
-        }
-    }
-
-    /// Makes `nodes` follow the snapshot.
-    fn adopt(&mut self) {
-        let snapshot = self.snapshot();
-        if snapshot.version == self.adopted_version {
-            return;
-        }
-        self.adopted_version = snapshot.version;
-        for (id, node) in &mut self.nodes {
-            node.is_retired = !node.is_extra && !snapshot.nodes.contains_key(id);
-        }
-        for (id, node) in &snapshot.nodes {
-            self.nodes
-                .entry(*id)
-                .or_insert_with(|| Connection::new(node.address.clone()))
-                .address
-                .clone_from(&node.address);
-        }
-    }
-
-    /// Asks the hosts of `bootstrap.servers` when no known node can be asked (KIP-899), or none has answered for
-    /// metadata.recovery.rebootstrap.trigger.ms (KIP-1102). What is known stays known meanwhile.
-    fn bootstrap_if_lost(&mut self, now: Moment) {
-        let Some(limit_ms) = self.config.rebootstrap_after_ms else {
-            return;
-        };
-        if self.is_bootstrapping {
-            return;
-        }
-        let is_any_hopeful = self
-            .candidates()
-            .any(|(_, node)| !node.is_idle() || node.not_before <= now);
-        let is_overdue = self
-            .refresh
-            .failing_since()
-            .is_some_and(|since| now.ms_since(since) >= limit_ms);
-        if !is_any_hopeful || is_overdue {
-            self.bootstrap();
-        }
-    }
-
-    fn bootstrap(&mut self) {
-        self.is_bootstrapping = true;
-        for (index, address) in self.config.bootstrap_servers.iter().enumerate() {
-            let id = NodeId(-1 - i32::try_from(index).unwrap_or(i32::MAX - 1));
-            self.nodes
-                .entry(id)
-                .or_insert_with(|| Connection::new(address.clone()))
-                .is_retired = false;
-        }
-    }
-}
-
-fn count_sent(metrics: &NetworkMetrics, node: NodeId, action: &Action) {
+pub(super) fn count_sent(metrics: &NetworkMetrics, node: NodeId, action: &Action) {
     if let Action::Send { frame, .. } = action {
         metrics.request_sent(node.0, frame.byte_count());
     }
 }
 
-fn unknown_node(node: NodeId) -> Error {
+pub(super) fn unknown_node(node: NodeId) -> Error {
     Error::Disconnected {
         address: format!("node {}", node.0).into(),
         reason: "it is not in the metadata (any more), or was never connected".into(),
     }
 }
 
-fn disconnected(address: &Address, reason: &str) -> Error {
+pub(super) fn disconnected(address: &Address, reason: &str) -> Error {
     Error::Disconnected {
         address: address.to_string().into(),
         reason: reason.into(),
     }
 }
 
-fn malformed(address: &Address, reason: String) -> Error {
+pub(super) fn malformed(address: &Address, reason: String) -> Error {
     Error::Malformed {
         address: address.to_string().into(),
         reason: reason.into(),

@@ -7,11 +7,13 @@
 //! (api_versions.rs), then the client authenticates (authentication.rs, sasl/); now `Cluster::send` puts the header in front (connection.rs) and
 //! notes the request (in_flight.rs); the driver writes the frame and reads the answer; `Event::Received` finds its
 //! request by correlation id (in_flight.rs) and becomes a `Reply`. Whatever breaks on the way ends in
-//! `Cluster::broken`: all requests of the connection fail, and it rests for a while (backoff.rs). Metadata requests
-//! take the same way (metadata/refresh.rs).
+//! `Cluster::broken` (lifecycle.rs): all requests of the connection fail, and it rests for a while (backoff.rs). Metadata requests
+//! take the same way (discovery.rs, metadata/refresh.rs).
 
 pub mod io;
 pub mod cluster;
+mod lifecycle;
+mod discovery;
 mod connection;
 mod in_flight;
 mod api_versions;
