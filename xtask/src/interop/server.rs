@@ -94,6 +94,11 @@ impl Site {
         format!("127.0.0.1:{}", self.port)
     }
 
+    /// The broker's `server.properties`.
+    pub fn properties(&self) -> &Path {
+        &self.properties
+    }
+
     /// Removes everything. A test that fails does not come here, so that somebody can look.
     pub fn remove(&self) {
         if let Some(home) = self.directory.parent() {

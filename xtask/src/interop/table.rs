@@ -52,7 +52,7 @@ impl Table {
             self.render_clients(&mut text, &mut failures);
         }
         if !self.others.is_empty() {
-            text.push_str("\n| Kafka's tools and takeover | |\n|---|---|\n");
+            text.push_str("\n| Kafka's tools, takeover, security | |\n|---|---|\n");
             for (name, outcome) in &self.others {
                 let _ = writeln!(text, "| {name} | {} |", cell(Some(outcome)));
                 if let Err(reason) = outcome {

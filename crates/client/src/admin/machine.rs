@@ -127,6 +127,9 @@ impl AdminMachine {
 
     fn begin_calls(&mut self, now: Moment) {
         let commands = std::mem::take(&mut self.inbox.lock().commands);
+        if !commands.is_empty() {
+            self.cluster.metadata().forget_failure();
+        }
         for command in commands {
             let limit_ms = self.config.default_api_timeout_ms;
             let mailbox = Arc::new(Mutex::new(Mailbox {
@@ -183,11 +186,12 @@ impl AdminMachine {
     /// Polls every call, sends what it asks; until nothing moves any more.
     fn run_calls(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let snapshot = self.cluster.snapshot();
+        let trouble = self.cluster.metadata().trouble();
         let mut wants_metadata = false;
         let (cluster, config) = (&mut self.cluster, &self.config);
         self.tasks.retain(|id, task| {
             loop {
-                let is_done = task.poll(now, &snapshot);
+                let is_done = task.poll(now, &snapshot, trouble.as_ref());
                 wants_metadata |= std::mem::take(&mut task.lock().wants_metadata);
                 if is_done {
                     return false;
@@ -217,14 +221,19 @@ impl Task {
     }
 
     /// True when the call is over.
-    fn poll(&mut self, now: Moment, snapshot: &Arc<crate::metadata::snapshot::Snapshot>) -> bool {
+    fn poll(
+        &mut self,
+        now: Moment,
+        snapshot: &Arc<crate::metadata::snapshot::Snapshot>,
+        trouble: Option<&Error>,
+    ) -> bool {
         let mut mailbox = self.lock();
         mailbox.now = now;
         mailbox.snapshot = snapshot.clone();
         let expires = !mailbox.is_expired && mailbox.deadline <= now;
         drop(mailbox);
         if expires {
-            self.expire();
+            self.expire(trouble);
         }
         // The machine polls whenever something has come; nobody else wakes a call.
         let polled = self
@@ -239,12 +248,15 @@ impl Task {
         false
     }
 
-    /// Whatever the call waits for fails now.
-    fn expire(&mut self) {
+    /// Whatever the call waits for fails now. `trouble`: why no broker can be reached, if none can.
+    fn expire(&mut self, trouble: Option<&Error>) {
         let unsent = std::mem::take(&mut self.unsent);
         let sent = std::mem::take(&mut self.sent);
         let mut mailbox = self.lock();
         mailbox.is_expired = true;
+        if mailbox.last_error.is_none() {
+            mailbox.last_error = trouble.cloned();
+        }
         for ask in unsent.into_iter().map(|ask| ask.id).chain(sent) {
             let error = mailbox.timeout();
             mailbox.answers.insert(ask, Err(error));
@@ -311,6 +323,10 @@ fn choose(now: Moment, cluster: &mut Cluster<Ticket>, ask: &Ask) -> Choice {
         Destination::Any | Destination::Coordinator(_) => cluster.least_loaded(now),
     };
     let Some(node) = node else {
+        // Wrong certificates and passwords do not mend themselves.
+        if let Some(error) = cluster.metadata().failure() {
+            return Choice::Failed(error);
+        }
         // Every node is between two attempts to connect; nothing says when the first of them is over.
         let retry_at = Some(now.after_ms(CONNECT_POLL_MS));
         return Choice::Later { retry_at };

@@ -386,6 +386,20 @@ impl MetadataCell {
         self.notify(wishes);
     }
 
+    /// What `fail` said, unless an answer has come since.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.lock().failure.clone()
+    }
+
+    /// A new call deserves a new attempt: what failed before it says nothing yet.
+    pub(crate) fn forget_failure(&self) {
+        self.lock().failure = None;
+    }
+
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        self.lock().trouble.clone()
+    }
+
     /// Why there is no answer yet; told by the waits that time out.
     pub(crate) fn note_trouble(&self, error: Error) {
         self.lock().trouble = Some(error);

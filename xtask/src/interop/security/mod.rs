@@ -1,0 +1,237 @@
+//! Our client against an Apache Kafka that encrypts and authenticates, and against every mistake an operator makes:
+//! each must end in an error that says which one it was.
+
+mod broker;
+mod certificates;
+mod exchange;
+
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use ottla_client::Error;
+use ottla_client::config::Config;
+
+use super::clients::Outcome;
+use super::server::Programs;
+use super::table::Table;
+use broker::{Broker, PASSWORD, USER};
+
+/// What a call of a client without a chance may take; its error must come by then, usually at once.
+const CALL_MS: u64 = 8_000;
+/// Longer than any call: who needs this long hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
+    println!("security: Apache Kafka with TLS and SASL listeners");
+    let broker = Broker::start(programs)?;
+    for (name, outcome) in ways_in(&broker).into_iter().chain(mistakes(&broker)) {
+        println!(
+            "security: {name}: {}",
+            outcome.as_ref().err().map_or("ok", String::as_str)
+        );
+        table.add_other(format!("security: {name}"), outcome);
+    }
+    broker.server.stop()
+}
+
+fn trusting(config: Config, authority: &Path) -> Config {
+    config
+        .set("ssl.truststore.type", "PEM")
+        .set("ssl.truststore.location", authority.display())
+}
+
+fn showing(config: Config, store: &Path) -> Config {
+    config
+        .set("ssl.keystore.type", "PEM")
+        .set("ssl.keystore.location", store.display())
+}
+
+fn at(broker: &Broker, listener: &str, protocol: &str) -> Config {
+    Config::new()
+        .set("bootstrap.servers", broker.address(listener))
+        .set("security.protocol", protocol)
+        .set("default.api.timeout.ms", CALL_MS)
+}
+
+fn tls(broker: &Broker, listener: &str) -> Config {
+    trusting(at(broker, listener, "SSL"), &broker.authority.file)
+}
+
+fn sasl(config: Config, mechanism: &str, password: &str) -> Config {
+    config
+        .set("sasl.mechanism", mechanism)
+        .set("sasl.username", USER)
+        .set("sasl.password", password)
+}
+
+fn sasl_tls(broker: &Broker, mechanism: &str, password: &str) -> Config {
+    let config = trusting(at(broker, "SASLSSL", "SASL_SSL"), &broker.authority.file);
+    sasl(config, mechanism, password)
+}
+
+/// The same as a line of JAAS.
+fn jaas(broker: &Broker, mechanism: &str, module: &str) -> Config {
+    let quoted = PASSWORD.replace('\\', "\\\\").replace('"', "\\\"");
+    trusting(at(broker, "SASLSSL", "SASL_SSL"), &broker.authority.file)
+        .set("sasl.mechanism", mechanism)
+        .set(
+            "sasl.jaas.config",
+            format!("{module} required username=\"{USER}\" password=\"{quoted}\";"),
+        )
+}
+
+/// Everything that must work: records go in and come out again.
+fn ways_in(broker: &Broker) -> Vec<(String, Outcome)> {
+    let scram = "org.apache.kafka.common.security.scram.ScramLoginModule";
+    let plain = "org.apache.kafka.common.security.plain.PlainLoginModule";
+    let mut no_name = tls(broker, "MISNAMED").set("ssl.endpoint.identification.algorithm", "");
+    no_name = no_name.set("client.id", "any-name");
+    let cases = [
+        (
+            "TLS 1.3",
+            tls(broker, "SSL").set("ssl.enabled.protocols", "TLSv1.3"),
+        ),
+        (
+            "TLS 1.2",
+            tls(broker, "SSL").set("ssl.enabled.protocols", "TLSv1.2"),
+        ),
+        ("TLS, name not checked", no_name),
+        ("mutual TLS", showing(tls(broker, "MUTUAL"), &broker.client_store)),
+        ("PLAIN over TLS", sasl_tls(broker, "PLAIN", PASSWORD)),
+        (
+            "SCRAM-SHA-256 over TLS",
+            sasl_tls(broker, "SCRAM-SHA-256", PASSWORD),
+        ),
+        (
+            "SCRAM-SHA-512 over TLS",
+            sasl_tls(broker, "SCRAM-SHA-512", PASSWORD),
+        ),
+        ("SCRAM-SHA-512 from JAAS", jaas(broker, "SCRAM-SHA-512", scram)),
+        ("PLAIN from JAAS", jaas(broker, "PLAIN", plain)),
+        (
+            "SCRAM-SHA-256 without TLS",
+            sasl(at(broker, "SASL", "SASL_PLAINTEXT"), "SCRAM-SHA-256", PASSWORD),
+        ),
+    ];
+    let run = |(number, (name, config)): (usize, (&str, Config))| {
+        let topic = format!("secured-{number}");
+        let outcome = guarded(move || exchange::run(&config, &topic)).and_then(|result| result);
+        (name.to_owned(), outcome.map_err(|error| format!("{error:#}")))
+    };
+    cases.into_iter().enumerate().map(run).collect()
+}
+
+/// Everything that must fail, and what its error must say.
+fn mistakes(broker: &Broker) -> Vec<(String, Outcome)> {
+    let plaintext = Config::new().set("default.api.timeout.ms", CALL_MS);
+    let stranger = |listener| trusting(at(broker, listener, "SSL"), &broker.stranger.file);
+    let cases = [
+        (
+            "expired certificate",
+            tls(broker, "EXPIRED"),
+            "certificate has expired",
+        ),
+        (
+            "wrong host name",
+            tls(broker, "MISNAMED"),
+            "certificate is for another name",
+        ),
+        (
+            "unknown authority",
+            stranger("SSL"),
+            "nobody whom this client trusts",
+        ),
+        (
+            "only the system's authorities",
+            at(broker, "SSL", "SSL"),
+            "nobody whom this client trusts",
+        ),
+        (
+            "missing client certificate",
+            tls(broker, "MUTUAL"),
+            "requires a client certificate",
+        ),
+        (
+            "client certificate of a stranger",
+            showing(tls(broker, "MUTUAL"), &broker.stranger_store),
+            "does not accept this client's certificate",
+        ),
+        (
+            "wrong password, PLAIN",
+            sasl_tls(broker, "PLAIN", "wrong"),
+            "Invalid username or password",
+        ),
+        (
+            "wrong password, SCRAM-SHA-256",
+            sasl_tls(broker, "SCRAM-SHA-256", "wrong"),
+            "invalid credentials",
+        ),
+        (
+            "wrong password, SCRAM-SHA-512",
+            sasl_tls(broker, "SCRAM-SHA-512", "wrong"),
+            "invalid credentials",
+        ),
+        (
+            "mechanism that is not enabled",
+            sasl(at(broker, "SASL", "SASL_PLAINTEXT"), "PLAIN", PASSWORD),
+            "does not accept PLAIN; it accepts SCRAM-SHA-256",
+        ),
+        (
+            "without TLS to a TLS port",
+            plaintext.clone().set("bootstrap.servers", broker.address("SSL")),
+            "the port speaks TLS",
+        ),
+        (
+            "TLS to a port without",
+            trusting(
+                plaintext.clone().set("security.protocol", "SSL"),
+                &broker.authority.file,
+            )
+            .set("bootstrap.servers", broker.server.bootstrap()),
+            "may be one without TLS",
+        ),
+        (
+            "without SASL to a SASL port",
+            plaintext.clone().set("bootstrap.servers", broker.address("SASL")),
+            "closed by the broker",
+        ),
+        (
+            "SASL to a port without",
+            sasl(
+                plaintext.set("security.protocol", "SASL_PLAINTEXT"),
+                "PLAIN",
+                PASSWORD,
+            )
+            .set("bootstrap.servers", broker.server.bootstrap()),
+            "SASL",
+        ),
+    ];
+    let run = |(name, config, expected): (&str, Config, &'static str)| {
+        let outcome = guarded(move || exchange::attempt(&config)).and_then(|error| check(error, expected));
+        (name.to_owned(), outcome.map_err(|error| format!("{error:#}")))
+    };
+    cases.into_iter().map(run).collect()
+}
+
+fn check(result: Result<(), Error>, expected: &str) -> Result<()> {
+    let error = result.err().context("it worked")?;
+    ensure!(error.to_string().contains(expected), "{error}");
+    Ok(())
+}
+
+/// Runs `work` on a thread of its own and gives it up when it hangs.
+fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        // Nobody listens any more when the work took too long.
+        let _ = sender.send(work());
+    });
+    match receiver.recv_timeout(HANG) {
+        Ok(value) => Ok(value),
+        Err(RecvTimeoutError::Timeout) => bail!("hangs: no end after {} s", HANG.as_secs()),
+        Err(RecvTimeoutError::Disconnected) => bail!("panicked"),
+    }
+}
