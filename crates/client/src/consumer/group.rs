@@ -11,6 +11,7 @@
 //! goes on only when it is answered (`acknowledge`); heartbeats continue meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use super::assignor::user_data::LastAssignment;
@@ -127,7 +128,6 @@ pub enum GroupTicket {
 }
 
 /// A member of a group.
-#[derive(Debug)]
 pub struct GroupMembership {
     pub(super) config: Arc<ConsumerConfig>,
     pub(super) group_id: Arc<str>,
@@ -165,6 +165,22 @@ pub struct GroupMembership {
     /// Nothing is tried before the user has polled more often than this.
     pub(super) polls_before_retry: Option<u64>,
     pub(super) events: Vec<GroupEvent>,
+}
+
+impl fmt::Debug for GroupMembership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupMembership")
+            .field("state", &self.state)
+            .field("generation", &self.generation)
+            .field("step", &self.step)
+            .field("subscription", &self.subscription)
+            .field("topics", &self.topics)
+            .field("assignment", &self.assignment)
+            .field("coordinator", &self.coordinator)
+            .field("rebalance", &self.rebalance)
+            .field("heartbeat", &self.heartbeat)
+            .finish_non_exhaustive()
+    }
 }
 
 impl GroupMembership {
@@ -261,6 +277,13 @@ impl GroupMembership {
     /// Every topic whose metadata must be kept; `None`: all, for a pattern. A leader's wishes grow when it has joined.
     pub fn metadata_topics(&self) -> Option<BTreeSet<Arc<str>>> {
         self.wanted.clone()
+    }
+
+    /// It has its assignment, the user's thread knows it, and nothing asks for another rebalance.
+    pub fn is_stable(&self) -> bool {
+        self.state == MemberState::Stable
+            && matches!(self.step, Step::Idle)
+            && self.rebalance.rejoin_reason.is_none()
     }
 
     pub fn group_metadata(&self) -> GroupMetadata {
