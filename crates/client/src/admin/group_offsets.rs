@@ -68,6 +68,7 @@ async fn list(
                 _ => vec![OffsetFetchRequestGroup {
                     group_id: &asked,
                     member_epoch: -1,
+                    topics: None,
                     ..OffsetFetchRequestGroup::default()
                 }],
             },
