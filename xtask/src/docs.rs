@@ -11,10 +11,11 @@ use crate::codegen::kafka_jars::{KAFKA_VERSION, root};
 /// A generated page: its path below the root, and what makes its text.
 type Page = (&'static str, fn() -> String);
 
-const PAGES: [Page; 3] = [
+const PAGES: [Page; 4] = [
     ("docs/wire-support.md", wire_support),
     ("docs/configuration.md", ottla_wire::config_keys::render),
     ("docs/client-configuration.md", ottla_client::config::render),
+    ("docs/client-metrics.md", ottla_client::metrics::reference::render),
 ];
 
 pub fn run(arguments: &[String]) -> Result<()> {

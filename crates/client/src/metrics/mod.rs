@@ -15,6 +15,7 @@ pub mod prometheus;
 pub mod otlp;
 pub mod payload;
 pub mod telemetry;
+pub mod reference;
 
 pub use self::consumer::{ConsumerMetrics, RebalanceCallback};
 pub use self::network::NetworkMetrics;

@@ -31,6 +31,18 @@ sensors! {
             "failed-authentication-rate" Rate "Connections per second whose authentication failed.",
             "failed-authentication-total" Total "Connections whose authentication failed.",
         }
+        Reauthenticated {
+            "successful-reauthentication-rate" Rate "Connections per second that were authenticated again (KIP-368).",
+            "successful-reauthentication-total" Total "Connections that were authenticated again.",
+        }
+        ReauthenticationFailed {
+            "failed-reauthentication-rate" Rate "Connections per second whose renewed authentication failed.",
+            "failed-reauthentication-total" Total "Connections whose renewed authentication failed.",
+        }
+        ReauthenticationLatency {
+            "reauthentication-latency-avg" Avg "Mean time of a renewed authentication in milliseconds.",
+            "reauthentication-latency-max" Max "Longest time of a renewed authentication in milliseconds.",
+        }
         NetworkIo {
             "network-io-rate" CountRate "Requests sent and answers received per second.",
             "network-io-total" CountTotal "Requests sent and answers received.",
@@ -181,6 +193,26 @@ impl NetworkMetrics {
             ClientSensor::AuthenticationFailed
         };
         state.client.record(self.settings, now_ms, sensor, 1.0);
+    }
+
+    /// A session was renewed on its connection (KIP-368), or could not be.
+    pub fn reauthenticated(&self, is_success: bool, latency_nanos: u64) {
+        let (now_ms, mut state) = self.lock();
+        let settings = self.settings;
+        if is_success {
+            let client = &mut state.client;
+            client.record(settings, now_ms, ClientSensor::Reauthenticated, 1.0);
+            client.record(
+                settings,
+                now_ms,
+                ClientSensor::ReauthenticationLatency,
+                millis(latency_nanos),
+            );
+        } else {
+            state
+                .client
+                .record(settings, now_ms, ClientSensor::ReauthenticationFailed, 1.0);
+        }
     }
 
     /// `node`: negative for bootstrap connections.

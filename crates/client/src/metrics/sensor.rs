@@ -137,7 +137,7 @@ macro_rules! sensors {
         }
 
         $(#[$attribute])*
-        pub(crate) static $family: $crate::metrics::sensor::FamilyDefinition =
+        pub(super) static $family: $crate::metrics::sensor::FamilyDefinition =
             $crate::metrics::sensor::FamilyDefinition {
                 group: $group,
                 sensors: &[$($crate::metrics::sensor::SensorDefinition {

@@ -197,6 +197,9 @@ impl<T> Cluster<T> {
                 Readiness::BackingOff(connection.throttled_until)
             }
             Stage::Ready if now >= connection.renew_at => {
+                if let Some(connection) = self.nodes.get_mut(&node) {
+                    connection.renewing_since = Some(now);
+                }
                 self.authenticate(now, node);
                 Readiness::Connecting
             }

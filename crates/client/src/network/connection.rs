@@ -46,6 +46,8 @@ pub struct Connection<T> {
     pub last_used: Moment,
     /// When the session must be authenticated again (KIP-368).
     pub renew_at: Moment,
+    /// When that began, while it is under way.
+    pub renewing_since: Option<Moment>,
     /// The broker asked for a pause until then (KIP-219).
     pub throttled_until: Moment,
     /// Why the last attempt failed.
@@ -70,6 +72,7 @@ impl<T> Connection<T> {
             last_attempt: Moment(0),
             last_used: Moment(0),
             renew_at: Moment::NEVER,
+            renewing_since: None,
             throttled_until: Moment(0),
             trouble: None,
             is_extra: false,

@@ -21,6 +21,7 @@ impl<T> Cluster<T> {
             return;
         };
         let limit = self.setup.nanos(connection.failures, &mut self.random);
+        connection.renewing_since = None;
         connection.stage = Stage::Connecting {
             deadline: Moment(now.0.saturating_add(limit)),
         };
@@ -171,14 +172,25 @@ impl<T> Cluster<T> {
                 Ok(())
             }
             Ok(Next::Done { session_ms }) => {
-                self.metrics.authenticated(true);
+                self.count_authentication(now, node, true);
                 self.ready(now, node, session_ms);
                 Ok(())
             }
             Err(error) => {
-                self.metrics.authenticated(false);
+                self.count_authentication(now, node, false);
                 Err(error)
             }
+        }
+    }
+
+    fn count_authentication(&mut self, now: Moment, node: NodeId, is_success: bool) {
+        let since = self
+            .nodes
+            .get_mut(&node)
+            .and_then(|node| node.renewing_since.take());
+        match since {
+            Some(since) => self.metrics.reauthenticated(is_success, now.nanos_since(since)),
+            None => self.metrics.authenticated(is_success),
         }
     }
 
