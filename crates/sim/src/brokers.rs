@@ -97,6 +97,7 @@ pub struct Played {
     pub throttles: u64,
     pub nonsense: u64,
     pub epochs_above_zero: u64,
+    pub producer_ids: u64,
 }
 
 pub struct Brokers {
@@ -565,6 +566,7 @@ impl Brokers {
             response.producer_id = self.next_producer_id;
             response.producer_epoch = self.first_producer_epoch;
             self.next_producer_id += 1;
+            self.played.producer_ids += 1;
         }
         let mut body = Vec::new();
         response.encode(&mut body, version);

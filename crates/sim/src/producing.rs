@@ -66,6 +66,8 @@ pub struct Scenario {
     pub refused_records: u64,
     /// `close` is called right after the last record, with this limit, amid all troubles.
     pub close_within_ms: Option<u64>,
+    /// `retries` are few: any error may end a record.
+    pub gives_up_early: bool,
 }
 
 /// A record and what is known of it.
@@ -470,7 +472,8 @@ impl Producing {
             Err(error) => {
                 report.failed += 1;
                 report.failed_but_stored += found;
-                let may_fail = self.scenario.refused_records != u64::MAX
+                let may_fail = self.scenario.gives_up_early
+                    || self.scenario.refused_records != u64::MAX
                     || self.scenario.batch_bytes_max_at_broker != usize::MAX
                     || self.scenario.mishaps.error_after_append != u64::MAX
                     || matches!(error, Error::Timeout { .. } | Error::Closed);

@@ -9,7 +9,10 @@ use ottla_sim::producing::{Producing, Report, Scenario};
 
 const SEEDS_BY_DEFAULT: u64 = 300;
 
-fn for_each_seed(run: impl Fn(u64) -> Report) -> Report {
+/// Every scenario but the first runs for this part of the seeds.
+const OTHERS_PART: u64 = 5;
+
+fn for_each_seed(part: u64, run: impl Fn(u64) -> Report) -> Report {
     let number = |name: &str| {
         std::env::var(name)
             .ok()
@@ -18,7 +21,7 @@ fn for_each_seed(run: impl Fn(u64) -> Report) -> Report {
     let mut total = Report::default();
     match number("OTTLA_SIM_SEED") {
         Some(seed) => add(&mut total, run(seed)),
-        None => (0..number("OTTLA_SIM_SEEDS").unwrap_or(SEEDS_BY_DEFAULT))
+        None => (0..number("OTTLA_SIM_SEEDS").unwrap_or(SEEDS_BY_DEFAULT) / part)
             .for_each(|seed| add(&mut total, run(seed))),
     }
     println!("{total:?}");
@@ -46,6 +49,7 @@ fn add(total: &mut Report, run: Report) {
         (&mut all.hangs, one.hangs),
         (&mut all.throttles, one.throttles),
         (&mut all.nonsense, one.nonsense),
+        (&mut all.producer_ids, one.producer_ids),
         (&mut all.epochs_above_zero, one.epochs_above_zero),
     ] {
         *sum += part;
@@ -131,12 +135,13 @@ fn scenario(random: &mut Random, settings: &[(&'static str, &str)]) -> Scenario 
         broker_down: rate(random, 200),
         refused_records: u64::MAX,
         close_within_ms: None,
+        gives_up_early: false,
     }
 }
 
 #[test]
 fn an_idempotent_producer_stores_every_acknowledged_record_once_and_in_order() {
-    let total = for_each_seed(|seed| {
+    let total = for_each_seed(1, |seed| {
         let mut random = Random::new(seed);
         let in_flight = (1 + random.below(5)).to_string();
         let settings = [("max.in.flight.requests.per.connection", in_flight.as_str())];
@@ -144,4 +149,107 @@ fn an_idempotent_producer_stores_every_acknowledged_record_once_and_in_order() {
     });
     assert_eq!(total.stored_twice, 0);
     assert!(total.played.appends > 1_000, "{total:?}");
+}
+
+#[test]
+fn batches_that_the_broker_finds_too_large_are_split_and_keep_their_order() {
+    let total = for_each_seed(OTHERS_PART, |seed| {
+        let mut random = Random::new(seed);
+        let mut scenario = scenario(&mut random, &[]);
+        scenario.batch_bytes_max_at_broker = 150 + random.below(300) as usize;
+        // Some records are too large even alone.
+        scenario.value_bytes_max = 20 + random.below(350);
+        Producing::new(seed, scenario).run()
+    });
+    assert!(total.played.too_large > 100, "{total:?}");
+    assert_eq!(total.stored_twice, 0);
+}
+
+#[test]
+fn refused_records_take_only_their_batch_with_them() {
+    let total = for_each_seed(OTHERS_PART, |seed| {
+        let mut random = Random::new(seed);
+        let mut scenario = scenario(&mut random, &[]);
+        scenario.refused_records = 20;
+        Producing::new(seed, scenario).run()
+    });
+    assert!(total.failed > 100 && total.acknowledged > 1_000, "{total:?}");
+}
+
+#[test]
+fn answers_outside_the_protocol_neither_hang_nor_mislead() {
+    let total = for_each_seed(OTHERS_PART, |seed| {
+        let mut random = Random::new(seed);
+        let mut scenario = scenario(&mut random, &[]);
+        scenario.mishaps.nonsense = 4;
+        Producing::new(seed, scenario).run()
+    });
+    assert!(total.played.nonsense > 100, "{total:?}");
+    assert_eq!(total.stored_twice, 0);
+}
+
+#[test]
+fn used_up_epochs_lead_to_another_producer_id() {
+    let total = for_each_seed(OTHERS_PART, |seed| {
+        let mut random = Random::new(seed);
+        let mut scenario = scenario(&mut random, &[]);
+        scenario.first_producer_epoch = i16::MAX - 1;
+        scenario.mishaps.forgets_producer = 10;
+        Producing::new(seed, scenario).run()
+    });
+    assert_eq!(total.stored_twice, 0);
+    assert!(total.played.producer_ids > 2 * SEEDS_BY_DEFAULT / OTHERS_PART, "{total:?}");
+}
+
+#[test]
+fn close_ends_in_time_whatever_happens() {
+    let total = for_each_seed(OTHERS_PART, |seed| {
+        let mut random = Random::new(seed);
+        let mut scenario = scenario(&mut random, &[]);
+        scenario.close_within_ms = Some([0, 100, 3_000][random.below(3) as usize]);
+        Producing::new(seed, scenario).run()
+    });
+    assert!(total.failed > 0 && total.acknowledged > 1_000, "{total:?}");
+}
+
+#[test]
+fn without_idempotence_one_request_in_flight_keeps_the_order() {
+    let total = for_each_seed(OTHERS_PART, |seed| {
+        let mut random = Random::new(seed);
+        let settings = [
+            ("enable.idempotence", "false"),
+            ("max.in.flight.requests.per.connection", "1"),
+            ("acks", ["1", "all"][random.below(2) as usize]),
+        ];
+        Producing::new(seed, scenario(&mut random, &settings)).run()
+    });
+    assert!(total.stored_twice > 0, "retries were never seen: {total:?}");
+}
+
+#[test]
+fn without_idempotence_every_acknowledged_record_is_stored() {
+    for_each_seed(OTHERS_PART, |seed| {
+        let mut random = Random::new(seed);
+        let in_flight = (1 + random.below(8)).to_string();
+        let retries = ["0", "2", "2147483647"][random.below(3) as usize];
+        let settings = [
+            ("enable.idempotence", "false"),
+            ("max.in.flight.requests.per.connection", in_flight.as_str()),
+            ("retries", retries),
+        ];
+        let mut scenario = scenario(&mut random, &settings);
+        scenario.gives_up_early = retries != "2147483647";
+        Producing::new(seed, scenario).run()
+    });
+}
+
+#[test]
+fn acks_0_waits_for_nobody_and_leaves_nothing_behind() {
+    for_each_seed(OTHERS_PART, |seed| {
+        let mut random = Random::new(seed);
+        let settings = [("acks", "0")];
+        let mut scenario = scenario(&mut random, &settings);
+        scenario.gives_up_early = true;
+        Producing::new(seed, scenario).run()
+    });
 }

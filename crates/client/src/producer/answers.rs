@@ -12,10 +12,10 @@ use ottla_wire::produce::uses_topic_ids;
 use super::batch::SealedBatch;
 use super::callbacks::Finished;
 use super::completion::Placed;
-use super::lane::{LeaderHint, Sent};
+use super::lane::{LeaderHint, Place, Sent};
 use super::response::{self, Certainty, Verdict, verdict};
 use super::sender::{Passenger, ProducerMachine, Ticket};
-use super::sequence::{Identity, ProducerId};
+use super::sequence::{Identity, ProducerId, after};
 use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 use crate::network::cluster::Reply;
@@ -234,7 +234,7 @@ impl ProducerMachine {
             Verdict::Appended => {}
             Verdict::Retry(certainty) => self.retry(now, lane, sent, error, certainty, leader),
             Verdict::Gap => self.gap(now, lane, sent, error),
-            Verdict::TooLarge => self.give_up(lane, sent, error),
+            Verdict::TooLarge => self.too_large(now, lane, sent, error),
             Verdict::Fail(_) if answer.record_errors.is_empty() => self.give_up(lane, sent, error),
             Verdict::Fail(_) => self.give_up_by_record(lane, sent, answer, &error),
         }
@@ -321,6 +321,35 @@ impl ProducerMachine {
             self.lanes[lane].sequences.mark_unresolved(sequence);
         }
         self.retry(now, lane, sent, error, Certainty::NotAppended, None);
+    }
+
+    /// KIP-126: in parts the records may fit. Attempts are counted anew.
+    fn too_large(&mut self, now: Moment, lane: usize, sent: Sent, error: Error) {
+        // The parts would not be recognised as what an earlier attempt may have appended.
+        if sent.batch.record_count < 2 || sent.maybe_appended {
+            return self.give_up(lane, sent, error);
+        }
+        self.metrics.batch_split();
+        let order = sent.place.order;
+        let mut next = sent.batch.sending.sequence;
+        for mut batch in sent.batch.split(self.config.batch_bytes) {
+            // The parts share the numbers of the whole, so that those behind it stay right.
+            batch.sending.sequence = next;
+            if let Some(sequence) = &mut next {
+                sequence.base_sequence = after(sequence.base_sequence, batch.record_count);
+            }
+            let place = Place {
+                order,
+                part: batch.completion_first,
+            };
+            self.lanes[lane].put_back(Sent {
+                place,
+                batch,
+                maybe_appended: false,
+                last_error: Some(error.clone()),
+            });
+        }
+        self.due_at(now);
     }
 
     /// The batch fails. What it was numbered stays open until the broker has decided on a later one.
