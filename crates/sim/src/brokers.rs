@@ -98,6 +98,7 @@ pub struct Played {
     pub nonsense: u64,
     pub epochs_above_zero: u64,
     pub producer_ids: u64,
+    pub without_producer_id: u64,
 }
 
 pub struct Brokers {
@@ -365,6 +366,7 @@ impl Brokers {
             self.seed
         );
         batch.verify_checksum().expect("the checksum is right");
+        self.played.without_producer_id += u64::from(!batch.header.has_producer_id());
         let values = values_of(&batch);
         assert_eq!(values.len(), batch.header.record_count as usize);
         let is_zstd = batch.header.compression() == Some(ottla_wire::records::compression::Codec::Zstd);

@@ -198,7 +198,10 @@ fn used_up_epochs_lead_to_another_producer_id() {
         Producing::new(seed, scenario).run()
     });
     assert_eq!(total.stored_twice, 0);
-    assert!(total.played.producer_ids > 2 * SEEDS_BY_DEFAULT / OTHERS_PART, "{total:?}");
+    assert!(
+        total.played.producer_ids > 2 * SEEDS_BY_DEFAULT / OTHERS_PART,
+        "{total:?}"
+    );
 }
 
 #[test]

@@ -204,7 +204,8 @@ impl Lane {
             return None;
         }
         if identity.is_idempotent() {
-            batch.sending.sequence = self.sequences.assign(identity.known(), batch.record_count);
+            let sequence = self.sequences.assign(identity.known(), batch.record_count);
+            batch.sending.sequence = Some(sequence.expect("a lane without an id is not ready"));
         }
         let place = Place {
             order: self.next_order,

@@ -81,7 +81,9 @@ impl Sequences {
     ///
     /// - Errors: `None` while there is no producer id.
     pub fn assign(&mut self, producer: Option<ProducerId>, record_count: u32) -> Option<Sequence> {
-        let used = *self.producer.get_or_insert(producer?);
+        // A partition keeps its id while another one, whose epochs are used up, has the producer ask for a new one.
+        let used = self.producer.or(producer)?;
+        self.producer = Some(used);
         let sequence = Sequence {
             producer_id: used.id,
             producer_epoch: used.epoch,
@@ -178,6 +180,14 @@ mod tests {
 
     fn assign(sequences: &mut Sequences, count: u32) -> Sequence {
         sequences.assign(Some(PRODUCER), count).unwrap()
+    }
+
+    #[test]
+    fn a_partition_keeps_its_id_while_another_is_asked_for() {
+        let mut sequences = Sequences::default();
+        let first = assign(&mut sequences, 2);
+        let second = sequences.assign(None, 1).unwrap();
+        assert_eq!((second.producer_id, second.base_sequence), (first.producer_id, 2));
     }
 
     #[test]
