@@ -8,17 +8,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
-use ottla_wire::records::compression::Codec;
+use ottla_wire::records::batch::HEADER_BYTES;
 
 use super::batch::{CompressionRatio, Draft, OpenBatch, Origin, SealedBatch};
 use super::buffer_pool::{BufferPool, Memory};
+use super::callbacks::CallbackQueue;
 use super::completion::BatchCompletion;
 use super::incomplete::Incomplete;
+use super::partitioner::{Availability, RoundRobin, Sticky, Stuck};
 use super::record::{Callback, Record};
 use crate::config::ProducerConfig;
 use crate::error::Error;
-use crate::metadata::snapshot::Topic;
-use crate::metrics::ProducerMetrics;
+use crate::metadata::snapshot::{NodeId, Topic};
+use crate::metrics::{BufferState, ProducerMetrics};
 use crate::time::Moment;
 
 /// All open and waiting batches of a producer.
@@ -29,6 +31,8 @@ pub struct Accumulator {
     topics: ArcSwap<BTreeMap<Arc<str>, Arc<TopicQueues>>>,
     /// Held while `topics` is replaced.
     growing: Mutex<()>,
+    /// Of the choices of partitions.
+    seed: u64,
 }
 
 /// What the queues have in common.
@@ -39,6 +43,7 @@ struct Shared {
     incomplete: Arc<Incomplete>,
     is_closed: AtomicBool,
     activated: Mutex<Vec<Arc<PartitionQueue>>>,
+    availability: Availability,
 }
 
 /// The queues of a topic, by partition.
@@ -46,6 +51,8 @@ struct Shared {
 pub(super) struct TopicQueues {
     partitions: Vec<Arc<PartitionQueue>>,
     origin: Arc<Origin>,
+    pub(super) round_robin: Arc<RoundRobin>,
+    sticky: Arc<Sticky>,
 }
 
 /// What `append` did.
@@ -70,7 +77,7 @@ pub struct PartitionQueue {
     shared: Arc<Shared>,
     origin: Arc<Origin>,
     /// Closed batches, for the partitioner: read without the lock.
-    sealed_count: AtomicUsize,
+    closed_count: AtomicUsize,
     queue: Mutex<Queue>,
 }
 
@@ -81,6 +88,8 @@ struct Queue {
     closed: VecDeque<Closed>,
     /// The sender knows of this queue.
     is_active: bool,
+    /// What came without a key since this partition was chosen for that.
+    sticky_bytes: usize,
 }
 
 /// A closed batch's place in the queue.
@@ -112,7 +121,19 @@ pub(super) enum Refusal {
     NoMemory {
         wanted_bytes: usize,
     },
+    /// Records without a key go to another partition now.
+    Moved {
+        sender_must_wake: bool,
+    },
     Closed,
+}
+
+/// A record that goes where the topic's records without a key go at present.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stickiness<'a> {
+    pub(super) queues: &'a TopicQueues,
+    pub(super) topic: &'a Topic,
+    pub(super) stuck: Stuck,
 }
 
 /// What `PartitionQueue::append` did.
@@ -125,15 +146,32 @@ pub(super) struct Taken {
 }
 
 impl Accumulator {
-    pub fn new(config: Arc<ProducerConfig>, _metrics: Arc<ProducerMetrics>) -> Accumulator {
+    pub fn new(config: Arc<ProducerConfig>, metrics: Arc<ProducerMetrics>) -> Accumulator {
+        Accumulator::seeded(config, metrics, 0)
+    }
+
+    /// - `seed`: of the choices of partitions for records without a key.
+    pub fn seeded(config: Arc<ProducerConfig>, metrics: Arc<ProducerMetrics>, seed: u64) -> Accumulator {
+        let shared = Arc::new(Shared {
+            pool: BufferPool::new(config.buffer_memory_bytes, config.batch_bytes),
+            config,
+            incomplete: Arc::default(),
+            is_closed: AtomicBool::new(false),
+            activated: Mutex::default(),
+            availability: Availability::default(),
+        });
+        let watched = Arc::downgrade(&shared);
+        metrics.watch_buffer(move || {
+            let shared = watched.upgrade()?;
+            Some(BufferState {
+                total_bytes: shared.pool.total_bytes(),
+                available_bytes: shared.pool.available_bytes(),
+                waiting_threads: shared.pool.waiting_threads(),
+            })
+        });
         Accumulator {
-            shared: Arc::new(Shared {
-                pool: BufferPool::new(config.buffer_memory_bytes, config.batch_bytes),
-                config,
-                incomplete: Arc::default(),
-                is_closed: AtomicBool::new(false),
-                activated: Mutex::default(),
-            }),
+            shared,
+            seed,
             topics: ArcSwap::default(),
             growing: Mutex::default(),
         }
@@ -174,7 +212,7 @@ impl Accumulator {
             ));
         };
         let mut callback = callback;
-        match queue.append(now, &draft, &mut None, &mut callback, true) {
+        match queue.append(now, &draft, None, &mut None, &mut callback, true) {
             Ok(taken) => Ok(Appended {
                 completion: taken.completion.expect("it was asked for"),
                 index: taken.index,
@@ -186,6 +224,15 @@ impl Accumulator {
                 Err((self.pool().exhausted(wanted_bytes, 0), callback))
             }
             Err(Refusal::Closed) => Err((Error::Closed, callback)),
+            Err(Refusal::Moved { .. }) => unreachable!("the partition is the caller's"),
+        }
+    }
+
+    /// There was something to send to a node, and it could be sent or not: a node that takes nothing for longer than
+    /// `partitioner.availability.timeout.ms` gets no new records without a key.
+    pub fn note_node(&self, node: NodeId, now: Moment, is_taken: bool) {
+        if self.shared.config.partitioner_availability_timeout_ms > 0 {
+            self.shared.availability.note(node, now, is_taken);
         }
     }
 
@@ -237,7 +284,18 @@ impl Accumulator {
             let partition = i32::try_from(index).expect("partitions are numbered by i32");
             partitions.push(Arc::new(PartitionQueue::new(&self.shared, &origin, partition)));
         }
-        let queues = Arc::new(TopicQueues { partitions, origin });
+        let queues = Arc::new(TopicQueues {
+            partitions,
+            origin,
+            round_robin: known
+                .map(|queues| Arc::clone(&queues.round_robin))
+                .unwrap_or_default(),
+            sticky: match known {
+                Some(queues) => Arc::clone(&queues.sticky),
+                // Topics of a producer choose independently.
+                None => Arc::new(Sticky::new(self.seed.wrapping_add(topics.len() as u64))),
+            },
+        });
         topics.insert(Arc::clone(&topic.name), Arc::clone(&queues));
         self.topics.store(Arc::new(topics));
         queues
@@ -253,6 +311,17 @@ impl Accumulator {
         for queues in self.topics.load().values() {
             for queue in &queues.partitions {
                 queue.seal_open();
+            }
+        }
+    }
+
+    /// Everything that waits here fails: the sender is no more.
+    pub fn fail_all(&self, error: &Error, callbacks: &CallbackQueue) {
+        for queues in self.topics.load().values() {
+            for queue in &queues.partitions {
+                for batch in queue.take_expired(Moment::NEVER) {
+                    batch.finish(Err(error.clone()), callbacks);
+                }
             }
         }
     }
@@ -288,6 +357,43 @@ impl TopicQueues {
     pub(super) fn partition(&self, partition: i32) -> Option<&Arc<PartitionQueue>> {
         self.partitions.get(usize::try_from(partition).ok()?)
     }
+
+    /// Where the topic's records without a key go at present.
+    pub(super) fn stuck(&self, topic: &Topic) -> Stuck {
+        self.sticky.current(|sticky| self.choose(sticky, topic))
+    }
+
+    fn switch(&self, from: Stuck, topic: &Topic) {
+        self.sticky.switch(from, self.choose(&self.sticky, topic));
+    }
+
+    /// KIP-794: brokers that are slow to take batches have longer queues and get fewer records.
+    fn choose(&self, sticky: &Sticky, topic: &Topic) -> i32 {
+        let shared = &self.partitions.first().map(|queue| &queue.shared);
+        let timeout_ms = shared.map_or(0, |shared| shared.config.partitioner_availability_timeout_ms);
+        let is_adaptive = shared.is_some_and(|shared| shared.config.partitioner_adaptive);
+        sticky.choose(topic.partitions.len(), |index| {
+            let leader = topic.partitions[index].leader?;
+            if !is_adaptive {
+                return Some(0);
+            }
+            let queue = self.partitions.get(index)?;
+            if timeout_ms > 0 && !queue.shared.availability.is_available(leader, timeout_ms) {
+                return None;
+            }
+            Some(queue.closed_count.load(Ordering::Relaxed))
+        })
+    }
+}
+
+impl Stickiness<'_> {
+    fn is_current(&self) -> bool {
+        self.queues.sticky.is_current(self.stuck)
+    }
+
+    fn switch(&self) {
+        self.queues.switch(self.stuck, self.topic);
+    }
 }
 
 impl PartitionQueue {
@@ -297,7 +403,7 @@ impl PartitionQueue {
             partition,
             shared: Arc::clone(shared),
             origin: Arc::clone(origin),
-            sealed_count: AtomicUsize::new(0),
+            closed_count: AtomicUsize::new(0),
             queue: Mutex::default(),
         }
     }
@@ -330,6 +436,7 @@ impl PartitionQueue {
         self: &Arc<PartitionQueue>,
         now: Moment,
         draft: &Draft<'_>,
+        stickiness: Option<Stickiness<'_>>,
         memory: &mut Option<Memory>,
         callback: &mut Option<Callback>,
         wants_completion: bool,
@@ -338,10 +445,18 @@ impl PartitionQueue {
         if self.shared.is_closed.load(Ordering::Relaxed) {
             return Err(Refusal::Closed);
         }
+        if stickiness.is_some_and(|stickiness| !stickiness.is_current()) {
+            return Err(Refusal::Moved {
+                sender_must_wake: false,
+            });
+        }
         let appended = queue.open.as_mut().and_then(|open| open.append(draft, now));
         let Some(index) = appended else {
-            return self.append_to_new(queue, now, draft, memory, callback, wants_completion);
+            return self.append_to_new(queue, now, draft, stickiness, memory, callback, wants_completion);
         };
+        if let Some(stickiness) = stickiness {
+            self.count_sticky(&mut queue, draft, stickiness);
+        }
         let taken = queue.taken(index, draft, callback, wants_completion);
         let is_full = queue.open.as_ref().is_some_and(OpenBatch::is_full);
         if is_full {
@@ -354,16 +469,33 @@ impl PartitionQueue {
     }
 
     #[cold]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the rest of `append`, which is short for speed"
+    )]
     fn append_to_new(
         self: &Arc<PartitionQueue>,
         mut queue: MutexGuard<'_, Queue>,
         now: Moment,
         draft: &Draft<'_>,
+        stickiness: Option<Stickiness<'_>>,
         memory: &mut Option<Memory>,
         callback: &mut Option<Callback>,
         wants_completion: bool,
     ) -> Result<Taken, Refusal> {
+        let sender_must_wake = queue.open.is_some();
         let unfinished = self.detach_open(&mut queue);
+        // A batch is left only when it is full, so that the switch leaves no small one behind.
+        if let Some(stickiness) = stickiness
+            && queue.sticky_bytes > 0
+            && HEADER_BYTES + queue.sticky_bytes + draft.record_bytes() > self.origin.batch_bytes
+        {
+            queue.sticky_bytes = 0;
+            stickiness.switch();
+            drop(queue);
+            self.finish_closing(unfinished);
+            return Err(Refusal::Moved { sender_must_wake });
+        }
         let wanted_bytes = self.origin.batch_bytes.max(draft.batch_bytes_max());
         let memory = memory
             .take_if(|memory| memory.reserved_bytes() >= wanted_bytes)
@@ -380,6 +512,9 @@ impl PartitionQueue {
             .expect("the memory was measured for this record");
         queue.open = Some(open);
         self.activate(&mut queue);
+        if let Some(stickiness) = stickiness {
+            self.count_sticky(&mut queue, draft, stickiness);
+        }
         let taken = queue.taken(index, draft, callback, wants_completion);
         if queue.open.as_ref().is_some_and(OpenBatch::is_full) {
             self.close_open(queue);
@@ -388,6 +523,15 @@ impl PartitionQueue {
         }
         self.finish_closing(unfinished);
         Ok(taken)
+    }
+
+    /// Where batches leave before they are full, twice their size is the time to go on, as in Kafka.
+    fn count_sticky(&self, queue: &mut Queue, draft: &Draft<'_>, stickiness: Stickiness<'_>) {
+        queue.sticky_bytes += draft.record_bytes();
+        if queue.sticky_bytes >= self.origin.batch_bytes.saturating_mul(2) && !self.origin.is_compressed() {
+            queue.sticky_bytes = 0;
+            stickiness.switch();
+        }
     }
 
     /// Closes the open batch, without the lock if that takes long.
@@ -402,13 +546,13 @@ impl PartitionQueue {
     fn detach_open(&self, queue: &mut Queue) -> Option<OpenBatch> {
         let open = queue.open.take()?;
         let order = (open.completion.id(), 0);
-        let (batch, unfinished) = if self.origin.compression.codec == Codec::None {
-            (Some(open.seal(&self.origin, self.partition)), None)
-        } else {
+        let (batch, unfinished) = if self.origin.is_compressed() {
             (None, Some(open))
+        } else {
+            (Some(open.seal(&self.origin, self.partition)), None)
         };
         queue.closed.push_back(Closed { order, batch });
-        self.sealed_count.store(queue.closed.len(), Ordering::Relaxed);
+        self.closed_count.store(queue.closed.len(), Ordering::Relaxed);
         unfinished
     }
 
@@ -462,7 +606,7 @@ impl PartitionQueue {
         if let Some(closed) = queue.closed.front_mut() {
             let batch = closed.batch.take()?;
             queue.closed.pop_front();
-            self.sealed_count.store(queue.closed.len(), Ordering::Relaxed);
+            self.closed_count.store(queue.closed.len(), Ordering::Relaxed);
             return Some(batch);
         }
         if !seal_open {
@@ -485,7 +629,7 @@ impl PartitionQueue {
                 batch: Some(batch),
             },
         );
-        self.sealed_count.store(queue.closed.len(), Ordering::Relaxed);
+        self.closed_count.store(queue.closed.len(), Ordering::Relaxed);
         self.activate(&mut queue);
     }
 
@@ -500,7 +644,7 @@ impl PartitionQueue {
             }
             queue.closed.pop_front();
         }
-        self.sealed_count.store(queue.closed.len(), Ordering::Relaxed);
+        self.closed_count.store(queue.closed.len(), Ordering::Relaxed);
         if queue.closed.is_empty()
             && let Some(open) = queue.open.take_if(|open| open.created_at <= created_before)
         {

@@ -80,18 +80,32 @@ impl SealedBatch {
     }
 
     /// Decides the fate of the batch's records: wakes their futures, hands their callbacks over, lets its memory go.
-    pub fn finish(self, result: Result<Placed, Error>, callbacks: &CallbackQueue) {
+    pub fn finish(mut self, result: Result<Placed, Error>, callbacks: &CallbackQueue) {
         // Callbacks first: a flush that ends with the completion must find them in the queue.
         if !self.callbacks.is_empty() {
             callbacks.push(Finished {
                 partition: self.partition,
                 first: self.completion_first,
-                callbacks: self.callbacks,
+                callbacks: std::mem::take(&mut self.callbacks),
                 result: result.clone(),
             });
         }
+        let record_count = std::mem::take(&mut self.record_count);
         self.completion
-            .complete(self.completion_first, self.record_count, result);
+            .complete(self.completion_first, record_count, result);
+    }
+}
+
+/// Whoever loses a batch without deciding on it, a sender that panicked for instance, leaves nobody waiting.
+impl Drop for SealedBatch {
+    fn drop(&mut self) {
+        if self.record_count > 0 {
+            self.completion
+                .abandon(self.completion_first, self.record_count, &Error::Closed);
+        }
+        for lost in self.callbacks.drain(..) {
+            (lost.callback.0)(Err(Error::Closed));
+        }
     }
 }
 
@@ -103,6 +117,12 @@ pub(super) struct Origin {
     pub(super) compression: Compression,
     pub(super) batch_bytes: usize,
     pub(super) ratio: CompressionRatio,
+}
+
+impl Origin {
+    pub(super) fn is_compressed(&self) -> bool {
+        self.compression.codec != Codec::None
+    }
 }
 
 /// How well a topic's records compress: compressed by uncompressed bytes, learned from closed batches.
@@ -165,6 +185,11 @@ impl<'a> Draft<'a> {
     /// `max.request.size` and `buffer.memory`.
     pub(super) fn batch_bytes_max(&self) -> usize {
         HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX + self.payload_bytes
+    }
+
+    /// About what the record adds to a batch, before compression.
+    pub(super) fn record_bytes(&self) -> usize {
+        record_bytes(self.payload_bytes, 0, 0)
     }
 
     pub(super) fn timestamp(&self) -> i64 {
@@ -230,7 +255,7 @@ impl OpenBatch {
             filled_at: now,
             completion,
             callbacks: Vec::new(),
-            ratio: (origin.compression.codec != Codec::None).then(|| origin.ratio.get() * SAFETY),
+            ratio: origin.is_compressed().then(|| origin.ratio.get() * SAFETY),
         }
     }
 
@@ -302,7 +327,7 @@ impl OpenBatch {
     /// Closes the batch. With a codec this is the expensive part: not under a lock that senders want.
     pub(super) fn seal(mut self, origin: &Arc<Origin>, partition: i32) -> SealedBatch {
         let uncompressed_bytes = self.memory.buffer.len();
-        if origin.compression.codec != Codec::None {
+        if origin.is_compressed() {
             compress(origin.compression, &mut self.memory);
             let observed = self.memory.buffer.len() as f32 / uncompressed_bytes as f32;
             origin.ratio.observe(observed);

@@ -119,6 +119,34 @@ impl BatchCompletion {
         woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
+    /// Decides those of `first..first + count` that nobody has decided.
+    pub(super) fn abandon(&self, first: u32, count: u32, error: &Error) {
+        for (first, count) in self.undecided(first, count) {
+            self.complete(first, count, Err(error.clone()));
+        }
+    }
+
+    fn undecided(&self, first: u32, count: u32) -> Vec<(u32, u32)> {
+        let state = self.lock();
+        if self.whole.get().is_some() {
+            return Vec::new();
+        }
+        let end = first + count;
+        let mut next = first;
+        let mut gaps = Vec::new();
+        for range in &state.ranges {
+            let range_first = range.first.clamp(next, end);
+            if range_first > next {
+                gaps.push((next, range_first - next));
+            }
+            next = next.max((range.first + range.count).min(end));
+        }
+        if next < end {
+            gaps.push((next, end - next));
+        }
+        gaps
+    }
+
     /// What became of a record, if that is known.
     pub fn outcome(&self, index: u32, timestamp: i64) -> Option<Result<RecordMetadata, Error>> {
         if let Some(result) = self.whole.get() {
@@ -355,6 +383,29 @@ mod tests {
         completion.seal(10);
         completion.complete(0, 5, placed(1));
         completion.complete(4, 6, placed(2));
+    }
+
+    #[test]
+    fn abandoning_decides_only_what_is_open() {
+        let completion = BatchCompletion::new(3);
+        completion.seal(10);
+        completion.complete(2, 3, placed(7));
+        completion.abandon(0, 8, &Error::Closed);
+        let fates: Vec<_> = (0..10)
+            .map(|index| {
+                future(&completion, index)
+                    .outcome()
+                    .map(|outcome| outcome.is_ok())
+            })
+            .collect();
+        let (lost, kept, open) = (Some(false), Some(true), None);
+        assert_eq!(
+            fates,
+            [lost, lost, kept, kept, kept, lost, lost, lost, open, open]
+        );
+        completion.abandon(0, 10, &Error::Closed);
+        assert!(future(&completion, 9).is_done());
+        completion.abandon(0, 10, &Error::Closed);
     }
 
     #[derive(Default)]

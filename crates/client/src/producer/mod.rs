@@ -7,6 +7,7 @@ pub mod batch;
 mod split;
 pub mod buffer_pool;
 pub mod callbacks;
+pub mod partitioner;
 pub mod accumulator;
 pub mod commands;
 mod sequence;

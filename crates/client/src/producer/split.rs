@@ -46,6 +46,8 @@ impl SealedBatch {
         }
         parts.extend(part.map(|part| part.seal(&mut self)));
         debug_assert!(self.callbacks.is_empty(), "every callback belongs to a part");
+        // The parts answer for the records now.
+        self.record_count = 0;
         parts
     }
 

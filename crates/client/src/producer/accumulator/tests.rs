@@ -7,7 +7,7 @@ use ottla_wire::records::record::Records;
 
 use super::*;
 use crate::config::Config;
-use crate::metadata::snapshot::Partition;
+use crate::metadata::snapshot::{NodeId, Partition};
 use crate::network::io::Frame;
 use crate::producer::callbacks::CallbackQueue;
 use crate::producer::completion::{Placed, SendFuture};
@@ -448,6 +448,124 @@ fn memory_that_a_socket_still_reads_is_not_reused_when_its_batch_is_over() {
 
 fn sent_address(frame: &Frame) -> *const u8 {
     frame.parts[1].as_ptr()
+}
+
+fn append_sticky(accumulator: &Accumulator, topic: &Arc<Topic>, bytes: &[u8]) -> i32 {
+    let record = value(bytes);
+    let draft = Draft::new(&record, 0);
+    let queues = accumulator.topic_queues(topic);
+    loop {
+        let stuck = queues.stuck(topic);
+        let stickiness = Stickiness {
+            queues: &queues,
+            topic,
+            stuck,
+        };
+        let queue = queues.partition(stuck.partition()).unwrap();
+        match queue.append(NOW, &draft, Some(stickiness), &mut None, &mut None, false) {
+            Ok(_) => return stuck.partition(),
+            Err(refusal) => assert!(matches!(refusal, Refusal::Moved { .. }), "{refusal:?}"),
+        }
+    }
+}
+
+fn topic_with_leaders(leaders: &[i32]) -> Arc<Topic> {
+    Arc::new(Topic {
+        name: Arc::from("orders"),
+        partitions: leaders
+            .iter()
+            .map(|leader| Partition {
+                leader: (*leader >= 0).then_some(NodeId(*leader)),
+                ..Partition::default()
+            })
+            .collect(),
+        ..Topic::default()
+    })
+}
+
+#[test]
+fn records_without_a_key_change_partition_when_a_batch_is_full_and_not_before() {
+    let accumulator = accumulator(&[("batch.size", "1000"), ("compression.type", "none")]);
+    let topic = topic_with_leaders(&[0; 50]);
+    let partitions: Vec<_> = (0..400)
+        .map(|_| append_sticky(&accumulator, &topic, &[1; 100]))
+        .collect();
+    let runs: Vec<_> = partitions
+        .chunk_by(|one, other| one == other)
+        .map(<[i32]>::len)
+        .collect();
+    // 8 records fill a batch; the same partition may come twice.
+    assert!(runs.iter().all(|run| run % 8 == 0), "{runs:?}");
+    assert!(runs.len() > 40, "{runs:?}");
+}
+
+#[test]
+fn records_without_a_key_change_partition_even_if_every_batch_leaves_early() {
+    let accumulator = accumulator(&[("batch.size", "1000")]);
+    let topic = topic_with_leaders(&[0; 50]);
+    let mut queues = Vec::new();
+    let mut partitions = Vec::new();
+    for _ in 0..400 {
+        partitions.push(append_sticky(&accumulator, &topic, &[1; 100]));
+        accumulator.take_activated(&mut queues);
+        for queue in &queues {
+            drop(queue.take(NOW, true));
+        }
+    }
+    let runs = partitions.chunk_by(|one, other| one == other).count();
+    assert!((30..=60).contains(&runs), "{runs}");
+}
+
+#[test]
+fn partitions_without_leader_or_of_a_stuck_broker_get_no_records_without_a_key() {
+    let accumulator = accumulator(&[
+        ("batch.size", "200"),
+        ("partitioner.availability.timeout.ms", "100"),
+    ]);
+    accumulator.note_node(NodeId(2), Moment(0), false);
+    accumulator.note_node(NodeId(2), Moment(0).after_ms(101), false);
+    let topic = topic_with_leaders(&[1, -1, 2, 1]);
+    let used: std::collections::BTreeSet<_> = (0..200)
+        .map(|_| append_sticky(&accumulator, &topic, &[1; 100]))
+        .collect();
+    assert_eq!(used, [0, 3].into());
+    accumulator.note_node(NodeId(2), Moment(0).after_ms(102), true);
+    let used: std::collections::BTreeSet<_> = (0..200)
+        .map(|_| append_sticky(&accumulator, &topic, &[1; 100]))
+        .collect();
+    assert_eq!(used, [0, 2, 3].into());
+}
+
+#[test]
+fn a_batch_that_is_lost_leaves_nobody_waiting() {
+    let accumulator = accumulator(&[]);
+    let (sender, answers) = std::sync::mpsc::channel();
+    let callback = Callback(Box::new(move |result| sender.send(result).unwrap()));
+    let appended = accumulator
+        .append(NOW, &topic(1), 0, &value(b"a"), 0, Some(callback))
+        .unwrap();
+    drop(activated(&accumulator)[0].take(NOW, true));
+    let future = SendFuture::new(appended.completion, 0, 0);
+    assert_eq!(future.outcome(), Some(Err(Error::Closed)));
+    assert_eq!(answers.recv(), Ok(Err(Error::Closed)));
+    assert_eq!(accumulator.incomplete_batches(), 0);
+}
+
+#[test]
+fn when_the_sender_is_gone_everything_that_waits_fails() {
+    let accumulator = accumulator(&[("compression.type", "lz4")]);
+    let topic = topic(2);
+    let first = append(&accumulator, &topic, 0, b"a");
+    accumulator.seal_all(NOW);
+    let second = append(&accumulator, &topic, 0, b"b");
+    let other = append(&accumulator, &topic, 1, b"c");
+    let callbacks = CallbackQueue::new(Arc::default(), Arc::new(SystemClock::default()));
+    accumulator.fail_all(&Error::Wakeup, &callbacks);
+    for appended in [first, second, other] {
+        let future = SendFuture::new(appended.completion, appended.index, 0);
+        assert_eq!(future.outcome(), Some(Err(Error::Wakeup)));
+    }
+    assert_eq!(accumulator.incomplete_batches(), 0);
 }
 
 /// Threads append numbered records to shared partitions while one takes batches out, with little memory.
