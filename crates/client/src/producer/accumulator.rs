@@ -308,6 +308,8 @@ impl Accumulator {
 
     /// Closes every open batch now: `flush`, `close`.
     pub fn seal_all(&self, _now: Moment) {
+        // After `close`: who grows the table later sees that it is closed.
+        drop(self.growing.lock());
         for queues in self.topics.load().values() {
             for queue in &queues.partitions {
                 queue.seal_open();
@@ -317,6 +319,7 @@ impl Accumulator {
 
     /// Everything that waits here fails: the sender is no more.
     pub fn fail_all(&self, error: &Error, callbacks: &CallbackQueue) {
+        drop(self.growing.lock());
         for queues in self.topics.load().values() {
             for queue in &queues.partitions {
                 for batch in queue.take_expired(Moment::NEVER) {

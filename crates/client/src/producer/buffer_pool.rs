@@ -9,8 +9,12 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use crate::error::Error;
+
+/// How often a waiting thread looks again by itself.
+pub(super) const RECHECK: Duration = Duration::from_millis(1);
 
 /// Counts bytes and keeps buffers of `batch.size` for the next batch. Clones are the same pool.
 #[derive(Clone, Debug)]
@@ -368,7 +372,6 @@ impl fmt::Debug for Memory {
 mod tests {
     use super::*;
     use crate::wait::{block_on, block_on_until, deadline_after};
-    use std::time::Duration;
 
     fn poll(turn: &mut Turn) -> Option<Memory> {
         match Pin::new(turn).poll(&mut Context::from_waker(Waker::noop())) {

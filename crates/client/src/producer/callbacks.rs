@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::thread::{self, ThreadId};
 
 use super::completion::Placed;
@@ -155,12 +155,24 @@ impl CallbackQueue {
 
     /// Ends when the callbacks of all batches that are decided now have run.
     pub(super) fn all_run(self: &Arc<CallbackQueue>) -> impl Future<Output = ()> + Send + use<> {
+        let until = self.lock().pushed_batches;
+        self.run_until(until)
+    }
+
+    /// Ends when the callbacks of one more batch have run; at once when there are none.
+    pub(super) fn one_run(self: &Arc<CallbackQueue>) -> impl Future<Output = ()> + Send + use<> {
+        let state = self.lock();
+        let until = state.pushed_batches.min(state.done_batches + 1);
+        drop(state);
+        self.run_until(until)
+    }
+
+    fn run_until(self: &Arc<CallbackQueue>, until: u64) -> impl Future<Output = ()> + Send + use<> {
         let queue = Arc::clone(self);
-        let until = queue.lock().pushed_batches;
         std::future::poll_fn(move |context| {
             let mut state = queue.lock();
             if state.done_batches >= until {
-                return std::task::Poll::Ready(());
+                return Poll::Ready(());
             }
             let waker = context.waker();
             let is_known =
@@ -168,7 +180,7 @@ impl CallbackQueue {
             if !state.waiting.iter().any(is_known) {
                 state.waiting.push((until, waker.clone()));
             }
-            std::task::Poll::Pending
+            Poll::Pending
         })
     }
 
@@ -194,6 +206,10 @@ impl CallbackQueue {
             }
             state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().is_closed
     }
 
     /// Nothing more will arrive.

@@ -1,4 +1,4 @@
-//! The path of a record: `send` (producer.rs), partitioner, accumulator, sender, completion.
+//! The path of a record: `send` (front.rs), partitioner, accumulator, sender, completion.
 
 pub mod record;
 pub mod completion;
@@ -16,6 +16,13 @@ mod response;
 mod lane;
 pub mod sender;
 mod answers;
+mod wall_clock;
+mod front;
 
 #[cfg(test)]
 mod test_batches;
+
+pub use self::completion::SendFuture;
+pub use self::front::{Producer, check_topic_name};
+pub use self::partitioner::Partitioner;
+pub use self::record::{Record, RecordMetadata};

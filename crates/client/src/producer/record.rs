@@ -15,6 +15,47 @@ pub struct Record<'a> {
     pub headers: &'a [(&'a str, Option<&'a [u8]>)],
 }
 
+impl<'a> Record<'a> {
+    /// A record without key, value and headers.
+    pub fn new(topic: &'a str) -> Record<'a> {
+        Record {
+            topic,
+            ..Record::default()
+        }
+    }
+
+    #[must_use]
+    pub fn key(mut self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Record<'a> {
+        self.key = Some(key.as_ref());
+        self
+    }
+
+    #[must_use]
+    pub fn value(mut self, value: &'a (impl AsRef<[u8]> + ?Sized)) -> Record<'a> {
+        self.value = Some(value.as_ref());
+        self
+    }
+
+    #[must_use]
+    pub fn partition(mut self, partition: i32) -> Record<'a> {
+        self.partition = Some(partition);
+        self
+    }
+
+    /// Milliseconds since the epoch.
+    #[must_use]
+    pub fn timestamp(mut self, timestamp: i64) -> Record<'a> {
+        self.timestamp = Some(timestamp);
+        self
+    }
+
+    #[must_use]
+    pub fn headers(mut self, headers: &'a [(&'a str, Option<&'a [u8]>)]) -> Record<'a> {
+        self.headers = headers;
+        self
+    }
+}
+
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordMetadata {

@@ -1,0 +1,621 @@
+//! What an application sees of `Producer`, with a machine in the sender's place that acknowledges when it is allowed to.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc;
+
+use super::super::accumulator::PartitionQueue;
+use super::super::batch::SealedBatch;
+use super::super::completion::Placed;
+use super::*;
+use crate::metadata::snapshot::{NodeId, Partition, Snapshot};
+use crate::network::io::{Action, Event};
+use crate::time::Timestamp;
+
+/// What the tests tell the machine and learn from it.
+#[derive(Debug, Default)]
+struct Stage {
+    is_held: AtomicBool,
+    panics: AtomicBool,
+    taken_records: AtomicUsize,
+}
+
+/// Takes every batch at once and acknowledges it, unless it is held.
+struct Drain {
+    parts: SenderParts,
+    stage: Arc<Stage>,
+    queues: Vec<Arc<PartitionQueue>>,
+    held: Vec<SealedBatch>,
+    next_offsets: BTreeMap<(Arc<str>, i32), i64>,
+    is_finished: bool,
+}
+
+impl Machine for Drain {
+    fn handle(&mut self, _now: Moment, _event: Event) {}
+
+    fn turn(&mut self, now: Moment, _wall: Timestamp, _actions: &mut Vec<Action>) {
+        assert!(!self.stage.panics.load(Ordering::SeqCst), "told to");
+        self.parts.accumulator.take_activated(&mut self.queues);
+        let queues = std::mem::take(&mut self.queues);
+        for queue in &queues {
+            while let Some(batch) = queue.take(now, true) {
+                let records = batch.record_count as usize;
+                self.stage.taken_records.fetch_add(records, Ordering::SeqCst);
+                self.held.push(batch);
+            }
+        }
+        self.queues = queues
+            .into_iter()
+            .filter(|queue| !queue.deactivate_if_empty())
+            .collect();
+        let close_by = self.parts.commands.close_deadline();
+        let is_over = close_by.is_some_and(|deadline| deadline <= now);
+        if is_over || !self.stage.is_held.load(Ordering::SeqCst) {
+            for batch in std::mem::take(&mut self.held) {
+                self.decide(batch, is_over);
+            }
+        }
+        self.is_finished = close_by.is_some() && self.held.is_empty() && self.queues.is_empty();
+    }
+
+    fn next_deadline(&self) -> Option<Moment> {
+        self.parts.commands.close_deadline()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+}
+
+impl Drain {
+    fn decide(&mut self, batch: SealedBatch, is_over: bool) {
+        if is_over {
+            return batch.finish(Err(Error::Closed), &self.parts.callbacks);
+        }
+        let key = (Arc::clone(&batch.topic), batch.partition);
+        let next_offset = self.next_offsets.entry(key).or_default();
+        let base_offset = *next_offset;
+        *next_offset += i64::from(batch.record_count);
+        let placed = Placed {
+            base_offset,
+            log_append_time: None,
+        };
+        batch.finish(Ok(placed), &self.parts.callbacks);
+    }
+}
+
+fn publish(metadata: &MetadataCell, topics: &[(&str, usize)]) {
+    let snapshot = Snapshot {
+        version: metadata.load().version + 1,
+        topics: topics
+            .iter()
+            .map(|(name, partitions)| {
+                let partition = Partition {
+                    leader: Some(NodeId(1)),
+                    ..Partition::default()
+                };
+                let topic = Topic {
+                    name: Arc::from(*name),
+                    partitions: vec![partition; *partitions],
+                    ..Topic::default()
+                };
+                (Arc::clone(&topic.name), Arc::new(topic))
+            })
+            .collect(),
+        ..Snapshot::default()
+    };
+    metadata.publish(snapshot);
+}
+
+fn producer(settings: &[(&str, &str)]) -> (Producer, Arc<Stage>) {
+    let base = Config::new().set("bootstrap.servers", "localhost:1");
+    let config = settings
+        .iter()
+        .fold(base, |config, (key, value)| config.set(*key, *value));
+    let stage = Arc::new(Stage::default());
+    let shared = Arc::clone(&stage);
+    let producer = Producer::with_machine(config, |parts| {
+        Box::new(Drain {
+            parts,
+            stage: shared,
+            queues: Vec::new(),
+            held: Vec::new(),
+            next_offsets: BTreeMap::new(),
+            is_finished: false,
+        })
+    })
+    .unwrap();
+    publish(&producer.metadata, &[("one", 1), ("three", 3)]);
+    (producer, stage)
+}
+
+fn release(producer: &Producer, stage: &Stage) {
+    stage.is_held.store(false, Ordering::SeqCst);
+    producer.waker.wake();
+}
+
+const SOON: Duration = Duration::from_millis(2);
+
+#[test]
+fn futures_tell_partition_offset_and_timestamp() {
+    let (producer, _) = producer(&[]);
+    for offset in 0..3 {
+        let record = Record::new("three")
+            .partition(2)
+            .timestamp(77 + offset)
+            .value(b"v");
+        let metadata = producer.send(&record).unwrap().wait().unwrap();
+        let expected = RecordMetadata {
+            partition: 2,
+            offset,
+            timestamp: 77 + offset,
+        };
+        assert_eq!(metadata, expected);
+    }
+}
+
+#[test]
+fn a_record_without_a_timestamp_gets_the_time() {
+    let (producer, _) = producer(&[]);
+    let before = producer.clock.timestamp().0;
+    let metadata = producer
+        .send(&Record::new("one").value(b"v"))
+        .unwrap()
+        .wait()
+        .unwrap();
+    let after = producer.clock.timestamp().0;
+    assert!((before - 1..=after).contains(&metadata.timestamp));
+}
+
+#[test]
+fn keys_choose_partitions_as_in_java_and_explicit_ones_come_first() {
+    let (producer, _) = producer(&[]);
+    let partition = |record: Record<'_>| producer.send(&record).unwrap().wait().unwrap().partition;
+    for key in ["key-0", "key-1", "user:42"] {
+        let expected = partition_of_key(key.as_bytes(), 3);
+        assert_eq!(partition(Record::new("three").key(key)), expected);
+        assert_eq!(partition(Record::new("three").key(key).partition(2)), 2);
+    }
+}
+
+#[test]
+fn round_robin_and_own_partitioners_take_over() {
+    let (by_turns, _) = producer(&[(
+        "partitioner.class",
+        "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+    )]);
+    let taken: Vec<_> = (0..6)
+        .map(|_| {
+            by_turns
+                .send(&Record::new("three").key("same"))
+                .unwrap()
+                .partition()
+        })
+        .collect();
+    assert_eq!(taken, [0, 1, 2, 0, 1, 2]);
+
+    struct Last;
+    impl Partitioner for Last {
+        fn partition(&self, record: &Record<'_>, topic: &Topic) -> Option<i32> {
+            record.key.map(|_| topic.partitions.len() as i32 - 1)
+        }
+    }
+    let (mut own, _) = producer(&[]);
+    own.partitioner = Some(Box::new(Last));
+    assert_eq!(own.send(&Record::new("three").key("k")).unwrap().partition(), 2);
+    assert_eq!(own.send(&Record::new("one")).unwrap().partition(), 0);
+}
+
+#[test]
+fn topics_are_told_apart_by_the_thread_that_sends_to_both() {
+    let (producer, _) = producer(&[]);
+    for _ in 0..10 {
+        assert_eq!(producer.send(&Record::new("one")).unwrap().partition(), 0);
+        assert_eq!(
+            producer
+                .send(&Record::new("three").partition(2))
+                .unwrap()
+                .partition(),
+            2
+        );
+    }
+    let (other, _) = self::producer(&[]);
+    publish(&other.metadata, &[("one", 2)]);
+    assert_eq!(
+        other.send(&Record::new("one").partition(1)).unwrap().partition(),
+        1
+    );
+    assert_eq!(producer.send(&Record::new("one")).unwrap().partition(), 0);
+}
+
+#[test]
+fn an_unknown_topic_is_waited_for() {
+    let (producer, _) = producer(&[]);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| producer.send(&Record::new("new")).unwrap().wait());
+        while !producer.metadata.is_wanted("new") {
+            std::thread::yield_now();
+        }
+        publish(&producer.metadata, &[("new", 1)]);
+        assert_eq!(waiting.join().unwrap().unwrap().partition, 0);
+    });
+}
+
+#[test]
+fn max_block_ms_limits_the_wait_for_topic_and_partition() {
+    let (producer, _) = producer(&[("max.block.ms", "3")]);
+    let error = producer.send(&Record::new("unknown")).unwrap_err();
+    assert!(
+        matches!(error, Error::TopicNotPresent { limit_ms: 1..=3, .. }),
+        "{error}"
+    );
+    let error = producer.send(&Record::new("three").partition(3)).unwrap_err();
+    let is_expected = matches!(
+        error,
+        Error::PartitionNotPresent {
+            partition: 3,
+            partition_count: 3,
+            ..
+        }
+    );
+    assert!(is_expected, "{error}");
+}
+
+#[test]
+fn max_block_ms_limits_the_wait_for_memory() {
+    let settings = [
+        ("max.block.ms", "3"),
+        ("batch.size", "1000"),
+        ("buffer.memory", "2000"),
+    ];
+    let (producer, stage) = producer(&settings);
+    stage.is_held.store(true, Ordering::SeqCst);
+    let record = Record::new("one").value(&[1; 900]);
+    let first = producer.send(&record).unwrap();
+    let _second = producer.send(&record).unwrap();
+    let error = producer.send(&record).unwrap_err();
+    let is_expected = matches!(
+        error,
+        Error::BufferExhausted {
+            wanted_bytes: 1_000,
+            buffer_bytes: 2_000,
+            waited_ms: 2..
+        }
+    );
+    assert!(is_expected, "{error}");
+    assert!(error.is_retriable());
+    release(&producer, &stage);
+    assert_eq!(first.wait().unwrap().offset, 0);
+    assert_eq!(producer.send(&record).unwrap().wait().unwrap().offset, 2);
+}
+
+#[test]
+fn threads_that_wait_for_memory_all_go_on_when_it_comes() {
+    let (producer, stage) = producer(&[("batch.size", "1000"), ("buffer.memory", "2000")]);
+    stage.is_held.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let record = Record::new("one").value(&[1; 900]);
+                    let futures: Vec<_> = (0..50).map(|_| producer.send(&record).unwrap()).collect();
+                    futures
+                        .into_iter()
+                        .map(|future| future.wait().unwrap().offset)
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        while producer.accumulator.pool().waiting_threads() < 4 {
+            std::thread::yield_now();
+        }
+        release(&producer, &stage);
+        let mut offsets: Vec<_> = senders
+            .into_iter()
+            .flat_map(|sender| sender.join().unwrap())
+            .collect();
+        offsets.sort_unstable();
+        assert!(offsets.into_iter().eq(0..200));
+    });
+    assert_eq!(producer.accumulator.pool().available_bytes(), 2_000);
+}
+
+#[test]
+fn try_send_never_waits() {
+    let (producer, stage) = producer(&[("batch.size", "1000"), ("buffer.memory", "1000")]);
+    let error = producer.try_send(&Record::new("new")).unwrap_err();
+    assert!(
+        matches!(error, Error::TopicNotPresent { limit_ms: 0, .. }),
+        "{error}"
+    );
+    assert!(producer.metadata.is_wanted("new"));
+    let error = producer.try_send(&Record::new("one").partition(1)).unwrap_err();
+    assert!(matches!(error, Error::PartitionNotPresent { .. }), "{error}");
+    stage.is_held.store(true, Ordering::SeqCst);
+    let record = Record::new("one").value(&[1; 900]);
+    let first = producer.try_send(&record).unwrap();
+    let error = producer.try_send(&record).unwrap_err();
+    assert!(matches!(error, Error::BufferExhausted { .. }), "{error}");
+    release(&producer, &stage);
+    first.wait().unwrap();
+}
+
+#[test]
+fn an_async_send_waits_for_topic_and_memory_without_a_thread() {
+    let (producer, stage) = producer(&[("batch.size", "1000"), ("buffer.memory", "1000")]);
+    stage.is_held.store(true, Ordering::SeqCst);
+    let _first = producer.send(&Record::new("one").value(&[1; 900])).unwrap();
+    let record = Record::new("new").value(&[1; 900]);
+    let mut sending = Box::pin(producer.send_async(&record));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(sending.as_mut().poll(&mut context).is_pending());
+    publish(&producer.metadata, &[("new", 1), ("one", 1)]);
+    assert!(sending.as_mut().poll(&mut context).is_pending());
+    assert_eq!(producer.accumulator.pool().waiting_threads(), 1);
+    release(&producer, &stage);
+    let metadata = wait::block_on(async { sending.await.unwrap().await }).unwrap();
+    assert_eq!(metadata.offset, 0);
+}
+
+#[test]
+fn bad_records_are_refused_at_once_and_say_why() {
+    let (producer, _) = producer(&[("max.request.size", "1000")]);
+    let text = |record: Record<'_>| producer.send(&record).unwrap_err().to_string();
+    assert_eq!(
+        text(Record::new("one").partition(-1)),
+        "the partition -1 is negative"
+    );
+    assert_eq!(
+        text(Record::new("one").timestamp(-2)),
+        "the timestamp -2 is negative"
+    );
+    assert!(
+        text(Record::new("one").value(&[0; 1_000]))
+            .ends_with("more than the 1000 bytes that max.request.size allows")
+    );
+    for (name, problem) in [
+        ("", "is empty"),
+        ("..", "cannot be . or .."),
+        ("a b", "contains ' '"),
+    ] {
+        assert!(
+            text(Record::new(name)).contains(problem),
+            "{}",
+            text(Record::new(name))
+        );
+    }
+    assert!(text(Record::new(&"x".repeat(250))).contains("250 characters"));
+}
+
+#[test]
+fn callbacks_run_in_order_off_the_senders_thread() {
+    let (producer, _) = producer(&[]);
+    let (sender, answers) = mpsc::channel();
+    for _ in 0..1_000 {
+        let sender = sender.clone();
+        producer
+            .send_with(&Record::new("one").value(b"v"), move |result| {
+                let name = std::thread::current().name().map(str::to_owned);
+                sender.send((result.unwrap().offset, name)).unwrap();
+            })
+            .unwrap();
+    }
+    producer.flush().unwrap();
+    let answers: Vec<_> = answers.try_iter().collect();
+    assert!(answers.iter().map(|(offset, _)| *offset).eq(0..1_000));
+    assert!(
+        answers
+            .iter()
+            .all(|(_, name)| name.as_deref() == Some("ottla-callbacks"))
+    );
+}
+
+#[test]
+fn a_callback_that_blocks_stops_neither_records_nor_futures() {
+    let (producer, _) = producer(&[]);
+    let (unblock, blocked) = mpsc::channel::<()>();
+    producer
+        .send_with(&Record::new("one"), move |_| blocked.recv().unwrap())
+        .unwrap();
+    for offset in 1..100 {
+        assert_eq!(
+            producer.send(&Record::new("one")).unwrap().wait().unwrap().offset,
+            offset
+        );
+    }
+    assert!(matches!(producer.flush_timeout(SOON), Err(Error::Timeout { .. })));
+    unblock.send(()).unwrap();
+    producer.flush().unwrap();
+}
+
+#[test]
+fn a_callback_that_panics_harms_nobody() {
+    let (producer, _) = producer(&[]);
+    producer
+        .send_with(&Record::new("one"), |_| panic!("a callback's own trouble"))
+        .unwrap();
+    let (sender, answer) = mpsc::channel();
+    producer
+        .send_with(&Record::new("one"), move |result| sender.send(result).unwrap())
+        .unwrap();
+    producer.flush().unwrap();
+    assert_eq!(answer.recv().unwrap().unwrap().offset, 1);
+    assert_eq!(producer.callbacks.panicked(), 1);
+}
+
+#[test]
+fn callbacks_that_pile_up_hold_back_those_that_add_more() {
+    let (producer, _) = producer(&[("max.block.ms", "3")]);
+    let (unblock, blocked) = mpsc::channel::<()>();
+    producer
+        .send_with(&Record::new("one"), move |_| blocked.recv().unwrap())
+        .unwrap();
+    let mut sent = 1;
+    let error = loop {
+        match producer.send_with(&Record::new("one"), |_| ()) {
+            Ok(()) => sent += 1,
+            Err(error) => break error,
+        }
+        assert!(sent < 10 * crate::producer::callbacks::BACKLOG_MAX);
+    };
+    assert!(
+        matches!(
+            error,
+            Error::Timeout {
+                setting: "max.block.ms",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(sent > crate::producer::callbacks::BACKLOG_MAX);
+    // Who asks for no callback is not held back.
+    producer.send(&Record::new("one")).unwrap().wait().unwrap();
+    unblock.send(()).unwrap();
+    producer.flush().unwrap();
+    producer.send_with(&Record::new("one"), |_| ()).unwrap();
+}
+
+#[test]
+fn callbacks_may_send_but_not_flush() {
+    let (producer, _) = producer(&[]);
+    let producer = Arc::new(producer);
+    let (sender, answers) = mpsc::channel();
+    let inner = Arc::downgrade(&producer);
+    producer
+        .send_with(&Record::new("one"), move |_| {
+            let producer = inner.upgrade().unwrap();
+            let flushed = producer.flush();
+            let sent = producer.send(&Record::new("one")).map(|_| ());
+            sender.send((flushed, sent)).unwrap();
+        })
+        .unwrap();
+    let (flushed, sent) = answers.recv().unwrap();
+    assert!(matches!(flushed, Err(Error::IllegalState { .. })), "{flushed:?}");
+    assert_eq!(sent, Ok(()));
+}
+
+#[test]
+fn the_last_reference_may_die_in_a_callback() {
+    let (producer, _) = producer(&[]);
+    let producer = Arc::new(producer);
+    let (sender, answer) = mpsc::channel();
+    let (go, wait) = mpsc::channel::<()>();
+    let own = Arc::clone(&producer);
+    producer
+        .send_with(&Record::new("one"), move |_| {
+            wait.recv().unwrap();
+            let future = own.send(&Record::new("one")).unwrap();
+            drop(own);
+            sender.send(future).unwrap();
+        })
+        .unwrap();
+    drop(producer);
+    go.send(()).unwrap();
+    assert!(answer.recv().unwrap().wait().is_ok(), "what was accepted is sent");
+}
+
+#[test]
+fn flush_waits_for_what_was_sent_before() {
+    let (producer, stage) = producer(&[("linger.ms", "60000")]);
+    stage.is_held.store(true, Ordering::SeqCst);
+    let future = producer.send(&Record::new("one")).unwrap();
+    let error = producer.flush_timeout(SOON).unwrap_err();
+    assert!(matches!(error, Error::Timeout { limit_ms: 2, .. }), "{error}");
+    release(&producer, &stage);
+    producer.flush().unwrap();
+    assert!(future.is_done());
+}
+
+#[test]
+fn close_finishes_what_was_accepted_and_takes_no_more() {
+    let (producer, _) = producer(&[("linger.ms", "60000")]);
+    let futures: Vec<_> = (0..100)
+        .map(|_| producer.send(&Record::new("one")).unwrap())
+        .collect();
+    producer.close(Duration::from_secs(60)).unwrap();
+    assert!(
+        futures
+            .iter()
+            .all(|future| matches!(future.outcome(), Some(Ok(_))))
+    );
+    assert_eq!(producer.send(&Record::new("one")).unwrap_err(), Error::Closed);
+    assert_eq!(producer.try_send(&Record::new("one")).unwrap_err(), Error::Closed);
+    assert_eq!(producer.send(&Record::new("unknown")).unwrap_err(), Error::Closed);
+    assert_eq!(
+        producer.send_with(&Record::new("one"), |_| ()).unwrap_err(),
+        Error::Closed
+    );
+    assert_eq!(producer.close(Duration::ZERO), Ok(()));
+    assert_eq!(
+        producer.accumulator.pool().available_bytes(),
+        producer.accumulator.pool().total_bytes()
+    );
+}
+
+#[test]
+fn close_gives_up_after_its_limit_and_says_so() {
+    let (producer, stage) = producer(&[]);
+    stage.is_held.store(true, Ordering::SeqCst);
+    let future = producer.send(&Record::new("one")).unwrap();
+    let error = producer.close(SOON).unwrap_err();
+    assert!(matches!(error, Error::Timeout { limit_ms: 2, .. }), "{error}");
+    assert_eq!(future.wait(), Err(Error::Closed));
+}
+
+#[test]
+fn close_ends_the_wait_of_other_threads() {
+    let (producer, stage) = producer(&[("batch.size", "1000"), ("buffer.memory", "1000")]);
+    stage.is_held.store(true, Ordering::SeqCst);
+    let record = Record::new("one").value(&[1; 900]);
+    let _first = producer.send(&record).unwrap();
+    std::thread::scope(|scope| {
+        let for_memory = scope.spawn(|| producer.send(&record).map(|_| ()));
+        let for_topic = scope.spawn(|| producer.send(&Record::new("unknown")).map(|_| ()));
+        while producer.accumulator.pool().waiting_threads() == 0 || !producer.metadata.is_wanted("unknown") {
+            std::thread::yield_now();
+        }
+        let _ = producer.close(SOON);
+        assert_eq!(for_memory.join().unwrap(), Err(Error::Closed));
+        assert_eq!(for_topic.join().unwrap(), Err(Error::Closed));
+    });
+}
+
+#[test]
+fn dropping_loses_nothing_that_was_accepted() {
+    let (producer, _) = producer(&[("linger.ms", "60000")]);
+    let (sender, answers) = mpsc::channel();
+    for _ in 0..100 {
+        let sender = sender.clone();
+        producer
+            .send_with(&Record::new("one"), move |result| sender.send(result).unwrap())
+            .unwrap();
+    }
+    drop(producer);
+    let answers: Vec<_> = answers.try_iter().collect();
+    assert_eq!(answers.len(), 100);
+    assert!(answers.iter().all(Result::is_ok));
+}
+
+#[test]
+fn a_sender_that_panics_leaves_nobody_waiting() {
+    let (producer, stage) = producer(&[]);
+    stage.is_held.store(true, Ordering::SeqCst);
+    let taken = producer.send(&Record::new("one")).unwrap();
+    while stage.taken_records.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    stage.panics.store(true, Ordering::SeqCst);
+    let queued = producer.send(&Record::new("one"));
+    producer.waker.wake();
+    assert_eq!(taken.wait(), Err(Error::Closed));
+    let queued = queued.and_then(SendFuture::wait);
+    assert!(
+        matches!(queued, Err(Error::IllegalState { .. } | Error::Closed)),
+        "{queued:?}"
+    );
+    producer.flush().unwrap();
+    let error = producer.send(&Record::new("one")).unwrap_err();
+    assert!(error.to_string().contains("told to"), "{error}");
+    producer.close(Duration::from_secs(60)).unwrap();
+}
