@@ -351,6 +351,18 @@ impl Assignment {
         }
     }
 
+    /// A chunk ends in a batch that cannot be read: nothing behind it counts, and nothing more is fetched before a seek.
+    pub(super) fn stop_at(&mut self, chunk: &Chunk) {
+        let Some(state) = self.current(&chunk.topic_partition, chunk.version) else {
+            return;
+        };
+        state.is_broken = true;
+        state.fetch_position = state.position;
+        state.unread_chunks = 1;
+        self.chunks
+            .retain(|other| other.topic_partition != chunk.topic_partition);
+    }
+
     /// The application has got everything up to here. False when that is void, because of a seek or a rebalance.
     pub(super) fn advance(&mut self, chunk: &Chunk) -> bool {
         let Some(state) = self.current(&chunk.topic_partition, chunk.version) else {

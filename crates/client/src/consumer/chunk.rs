@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 
 /// A compressed batch may unfold to this much; brokers refuse batches far below it unless `max.message.bytes` was raised.
-const BATCH_BYTES_MAX: usize = 512 * 1024 * 1024;
+const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// One answer to a fetch, alive as long as a chunk of it has unread records. How a node's unread answers are counted.
 #[derive(Debug)]

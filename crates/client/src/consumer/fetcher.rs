@@ -460,9 +460,13 @@ impl Taking<'_> {
         let code = ErrorCode::from_i16(data.error_code);
         match code {
             Some(ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch) => {
-                partition.leader_hint = Taking::hint(data).or(partition.leader_hint.take());
-                if partition.leader_hint.is_some() {
-                    partition.not_before = self.now;
+                let asked_epoch = partition.leader().map_or(-1, |(_, leader_epoch)| leader_epoch);
+                match Taking::hint(data) {
+                    Some(hint) if hint.leader_epoch > asked_epoch => {
+                        partition.leader_hint = Some(hint);
+                        partition.not_before = self.now;
+                    }
+                    _ => partition.forget_leader(),
                 }
                 true
             }

@@ -30,6 +30,9 @@ pub mod consumer;
 mod committing;
 mod lookups;
 mod receive;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+mod scripted;
 
 pub use self::consumer::{Consumer, WakeupHandle};
 pub use self::listener::RebalanceListener;

@@ -141,6 +141,12 @@ impl PartitionState {
         }
     }
 
+    /// The leader says that it is none: there is none until the next metadata.
+    pub fn forget_leader(&mut self) {
+        self.leader_hint = None;
+        self.known_leader = None;
+    }
+
     /// The partition's leader and its epoch, by a hint that is newer than the metadata or by these.
     pub fn leader(&self) -> Option<(NodeId, i32)> {
         match &self.leader_hint {

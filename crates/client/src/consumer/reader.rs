@@ -66,7 +66,7 @@ impl Reader {
     fn settle(
         &self,
         mut state: std::sync::MutexGuard<'_, State>,
-        chunk: Chunk,
+        mut chunk: Chunk,
         outcome: Result<usize, Error>,
         runs: &mut Vec<Run>,
         records: &mut ConsumerRecords,
@@ -74,11 +74,19 @@ impl Reader {
         if !state.assignment.advance(&chunk) {
             runs.clear();
             drop(state);
-            self.finish(chunk);
+            self.finish_chunk(chunk);
             return Ok(());
         }
         if let Err(error) = outcome {
-            state.assignment.give_back(chunk, false);
+            state.assignment.stop_at(&chunk);
+            let answer = chunk.answer.take();
+            // An error that this poll cannot give any more is the next one's first; one that it gives lets others pass.
+            let is_next = !records.is_empty();
+            state.assignment.give_back(chunk, is_next);
+            drop(state);
+            if let Some(answer) = answer {
+                self.finish(answer);
+            }
             return Err(error);
         }
         let taken = records.push(&chunk.topic_partition, std::mem::take(runs));
@@ -91,7 +99,7 @@ impl Reader {
         let (lag, lead) = partition.map_or((None, None), |partition| (partition.lag(), lead(partition)));
         if chunk.is_exhausted() {
             drop(state);
-            self.finish(chunk);
+            self.finish_chunk(chunk);
         } else {
             state.assignment.give_back(chunk, true);
             drop(state);
@@ -108,17 +116,20 @@ impl Reader {
         Ok(())
     }
 
-    /// The last chunk of an answer makes room for the next one.
-    fn finish(&self, chunk: Chunk) {
-        match chunk.answer.map(Arc::into_inner) {
-            Some(Some(Answer { records, bytes, .. })) => {
-                self.exchange.wake_driver();
-                self.metrics
-                    .fetch_consumed(records.into_inner(), bytes.into_inner());
-            }
-            Some(None) => {}
+    fn finish_chunk(&self, chunk: Chunk) {
+        match chunk.answer {
+            Some(answer) => self.finish(answer),
             // A copy that waited while its partition was paused.
             None => self.exchange.wake_driver(),
+        }
+    }
+
+    /// The last chunk of an answer makes room for the next one.
+    fn finish(&self, answer: Arc<Answer>) {
+        if let Some(Answer { records, bytes, .. }) = Arc::into_inner(answer) {
+            self.exchange.wake_driver();
+            self.metrics
+                .fetch_consumed(records.into_inner(), bytes.into_inner());
         }
     }
 }
