@@ -4,11 +4,13 @@
 //! that they ask for Kafka's behaviour and not for ours.
 
 pub mod cases;
+mod client_admin;
 pub mod clients;
 mod security;
 pub mod server;
 pub mod table;
 pub mod takeover;
+mod telemetry;
 pub mod toolchain;
 pub mod tools;
 
@@ -18,7 +20,18 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 5] = ["clients", "tools", "takeover", "records", "security"];
+const PARTS: [&str; 7] = [
+    "clients",
+    "tools",
+    "takeover",
+    "records",
+    "security",
+    "telemetry",
+    "admin",
+];
+
+/// Parts with clients of ours only, which need none of the foreign ones.
+const OWN_PARTS: [&str; 3] = ["security", "telemetry", "admin"];
 
 struct Options {
     target: Target,
@@ -56,14 +69,35 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
     let has = |part: &str| options.parts.iter().any(|named| named == part);
     let started = Instant::now();
-    let programs = Programs::prepare(options.target == Target::Ottla && options.parts != ["security"])?;
+    let needs_ottla = options
+        .parts
+        .iter()
+        .any(|part| !["security", "telemetry"].contains(&part.as_str()));
+    let programs = Programs::prepare(options.target == Target::Ottla && needs_ottla)?;
     let mut table = Table::default();
+    // Ottla does not encrypt yet, and has no receiver of telemetry: there our client is held against Apache Kafka, whatever the target.
     if has("security") {
-        // Ottla does not encrypt yet: what our client is held against here is Apache Kafka, whatever the target.
         security::run(&mut table, &programs)?;
-        if options.parts.len() == 1 {
-            return report(&table, Target::Kafka, started);
-        }
+    }
+    if has("telemetry") {
+        telemetry::run(&mut table, &programs)?;
+    }
+    if has("admin") {
+        let server = Site::create("admin", &[])?.start(&programs, options.target)?;
+        client_admin::run(&mut table, &server.bootstrap(), options.target)?;
+        server.stop()?;
+    }
+    if options
+        .parts
+        .iter()
+        .all(|part| OWN_PARTS.contains(&part.as_str()))
+    {
+        let target = if has("admin") {
+            options.target
+        } else {
+            Target::Kafka
+        };
+        return report(&table, target, started);
     }
     let clients = Clients::prepare()?;
 

@@ -10,31 +10,31 @@ import java.util.List;
 import java.util.Map;
 import org.apache.kafka.common.metrics.KafkaMetric;
 import org.apache.kafka.common.metrics.MetricsReporter;
-import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
-import org.apache.kafka.server.telemetry.ClientTelemetry;
+import org.apache.kafka.server.telemetry.ClientTelemetryContext;
+import org.apache.kafka.server.telemetry.ClientTelemetryExporter;
+import org.apache.kafka.server.telemetry.ClientTelemetryExporterProvider;
 import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
-import org.apache.kafka.server.telemetry.ClientTelemetryReceiver;
 import org.apache.kafka.shaded.io.opentelemetry.proto.common.v1.KeyValue;
 import org.apache.kafka.shaded.io.opentelemetry.proto.metrics.v1.Metric;
 import org.apache.kafka.shaded.io.opentelemetry.proto.metrics.v1.MetricsData;
 import org.apache.kafka.shaded.io.opentelemetry.proto.metrics.v1.NumberDataPoint;
 import org.apache.kafka.shaded.io.opentelemetry.proto.metrics.v1.ResourceMetrics;
 
-/** The file is named by the environment variable OTTLA_TELEMETRY_FILE. */
-@SuppressWarnings("deprecation")
-public final class TelemetryReceiver implements MetricsReporter, ClientTelemetry, ClientTelemetryReceiver {
-    private final Path file = Path.of(System.getenv("OTTLA_TELEMETRY_FILE"));
+/** The file is named by the broker's setting ottla.telemetry.file. */
+public final class TelemetryReceiver
+    implements MetricsReporter, ClientTelemetryExporterProvider, ClientTelemetryExporter {
+    private Path file;
 
     @Override
-    public ClientTelemetryReceiver clientReceiver() {
+    public ClientTelemetryExporter clientTelemetryExporter() {
         return this;
     }
 
     /** Lines: `push`, client id, instance, terminating, content type; `resource`, key, value; `point`, name, kind, start, end, value, attributes. */
     @Override
-    public synchronized void exportMetrics(AuthorizableRequestContext context, ClientTelemetryPayload payload) {
+    public synchronized void exportMetrics(ClientTelemetryContext context, ClientTelemetryPayload payload) {
         StringBuilder text = new StringBuilder();
-        line(text, "push", context.clientId(), payload.clientInstanceId().toString(),
+        line(text, "push", context.authorizableRequestContext().clientId(), payload.clientInstanceId().toString(),
             Boolean.toString(payload.isTerminating()), payload.contentType());
         try {
             ByteBuffer data = payload.data();
@@ -87,5 +87,6 @@ public final class TelemetryReceiver implements MetricsReporter, ClientTelemetry
 
     @Override
     public void configure(Map<String, ?> configs) {
+        file = Path.of(String.valueOf(configs.get("ottla.telemetry.file")));
     }
 }
