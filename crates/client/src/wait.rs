@@ -107,7 +107,9 @@ mod tests {
         let opener = Arc::clone(&gate);
         let thread = thread::spawn(move || {
             loop {
-                if let Some(waker) = opener.0.lock().unwrap().1.take() {
+                // Taken in a statement of its own: the lock must be free again inside the block.
+                let waker = opener.0.lock().unwrap().1.take();
+                if let Some(waker) = waker {
                     opener.0.lock().unwrap().0 = true;
                     return waker.wake();
                 }

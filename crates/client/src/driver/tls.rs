@@ -57,6 +57,7 @@ impl TlsConnector {
             start: 0,
             end: 0,
             has_answered: false,
+            has_data: false,
             has_identity: self.has_identity,
         })
     }
@@ -72,6 +73,8 @@ pub struct TlsStream {
     end: usize,
     /// Whether the peer has said anything at all.
     has_answered: bool,
+    /// Whether the peer has sent anything but the handshake: certificates are settled by then.
+    has_data: bool,
     has_identity: bool,
 }
 
@@ -182,7 +185,10 @@ impl TlsStream {
         loop {
             // Asked twice, because a borrow that is returned holds for the loop's other ways as well.
             match self.connection.reader().fill_buf() {
-                Ok(_) => break,
+                Ok(_) => {
+                    self.has_data = true;
+                    break;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // Without a close_notify, as Apache Kafka closes now and then: a frame that is cut off is found by its length.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(&[]),
@@ -215,8 +221,12 @@ impl TlsStream {
             Err(error) => {
                 // The peer should learn why; whether it does is not this client's trouble.
                 let _ = self.connection.write_tls(&mut self.socket);
-                let reason = TlsFailure(trust::explain(&error, self.has_identity));
-                return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+                let reason = trust::explain(&error, self.has_identity);
+                // Damage in the middle of a conversation is a broken connection; another attempt may well succeed.
+                return Err(match self.has_data {
+                    true => io::Error::new(io::ErrorKind::InvalidData, reason),
+                    false => io::Error::new(io::ErrorKind::InvalidData, TlsFailure(reason)),
+                });
             }
         };
         if state.tls_bytes_to_write() > 0 && !self.connection.is_handshaking() {

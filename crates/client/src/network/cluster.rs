@@ -136,7 +136,7 @@ impl<T> Cluster<T> {
             }
             Event::Closed { connection, reason } => {
                 if let Some(node) = self.by_connection.get(&connection).copied() {
-                    self.broken(now, node, reason, replies);
+                    self.closed(now, node, reason, replies);
                 }
             }
             Event::RoundTrip { connection, nanos } => {

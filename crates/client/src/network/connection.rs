@@ -44,6 +44,8 @@ pub struct Connection<T> {
     pub not_before: Moment,
     pub last_attempt: Moment,
     pub last_used: Moment,
+    /// Whether a request behind negotiation and authentication was answered.
+    pub has_answered: bool,
     /// When the session must be authenticated again (KIP-368).
     pub renew_at: Moment,
     /// When that began, while it is under way.
@@ -71,6 +73,7 @@ impl<T> Connection<T> {
             not_before: Moment(0),
             last_attempt: Moment(0),
             last_used: Moment(0),
+            has_answered: false,
             renew_at: Moment::NEVER,
             renewing_since: None,
             throttled_until: Moment(0),

@@ -27,6 +27,7 @@ impl<T> Cluster<T> {
         };
         connection.id = Some(id);
         connection.last_attempt = now;
+        connection.has_answered = false;
         self.by_connection.insert(id, node);
         self.queued_actions.push(Action::Connect {
             connection: id,
@@ -82,6 +83,7 @@ impl<T> Cluster<T> {
         let latency_nanos = now.nanos_since(request.sent_at);
         connection.last_used = now;
         self.metrics.response_received(node.0, frame_bytes, latency_nanos);
+        connection.has_answered |= matches!(request.purpose, Purpose::Caller(_) | Purpose::Metadata);
         let own = match request.purpose {
             Purpose::Caller(ticket) => {
                 replies.push(Reply {
@@ -202,6 +204,27 @@ impl<T> Cluster<T> {
             connection.trouble = None;
             connection.renew_at = renew_at.unwrap_or(Moment::NEVER);
         }
+    }
+
+    /// A port that wants SASL answers ApiVersions, and closes at the first request that is none of SASL's.
+    pub(super) fn closed(&mut self, now: Moment, node: NodeId, error: Error, replies: &mut Vec<Reply<T>>) {
+        let is_unanswered = self.nodes.get(&node).is_some_and(|connection| {
+            connection.is_ready() && !connection.has_answered && connection.in_flight.len() > 0
+        });
+        let error = match error {
+            Error::Disconnected { address, reason }
+                if is_unanswered && self.config.security.sasl.is_none() =>
+            {
+                let reason =
+                    format!("{reason} at the first request: the port may want SASL (security.protocol)");
+                Error::Disconnected {
+                    address,
+                    reason: reason.into(),
+                }
+            }
+            error => error,
+        };
+        self.broken(now, node, error, replies);
     }
 
     /// The connection is of no use any more: everything in flight on it fails, and it is not tried before the back-off.

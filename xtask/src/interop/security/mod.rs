@@ -196,7 +196,7 @@ fn mistakes(broker: &Broker) -> Vec<(String, Outcome)> {
         (
             "without SASL to a SASL port",
             plaintext.clone().set("bootstrap.servers", broker.address("SASL")),
-            "closed by the broker",
+            "the port may want SASL",
         ),
         (
             "SASL to a port without",

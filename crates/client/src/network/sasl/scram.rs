@@ -331,6 +331,36 @@ mod tests {
     }
 
     #[test]
+    fn no_damage_to_a_message_passes_or_panics() {
+        let damages = |message: &str| -> Vec<Vec<u8>> {
+            let bytes = message.as_bytes();
+            let cut = (0..bytes.len()).map(|end| bytes[..end].to_vec());
+            let changed = (0..bytes.len()).flat_map(|at| {
+                [b'=', b',', b'0', b'A', 0x80, 0].map(|byte| {
+                    let mut changed = bytes.to_vec();
+                    changed[at] = byte;
+                    changed
+                })
+            });
+            cut.chain(changed).filter(|damaged| damaged != bytes).collect()
+        };
+        for last in damages(LAST) {
+            let mut scram = pencil(NONCE);
+            scram.next(None).unwrap();
+            scram.next(Some(FIRST.as_bytes())).unwrap();
+            assert!(scram.next(Some(&last)).is_err(), "{last:?}");
+        }
+        for first in damages(FIRST) {
+            let mut scram = pencil(NONCE);
+            scram.next(None).unwrap();
+            // Another salt or nonce is not wrong in itself: it leads to a proof that the broker's signature does not fit.
+            if scram.next(Some(&first)).is_ok() {
+                assert!(scram.next(Some(LAST.as_bytes())).is_err(), "{first:?}");
+            }
+        }
+    }
+
+    #[test]
     fn separators_in_names_are_escaped() {
         let settings = settings(SaslMechanism::ScramSha512, "a=b,c", "p");
         let mut scram = Scram::with_nonce(&settings, "x".to_owned());
