@@ -1,6 +1,6 @@
 //! CRC-32C (Castagnoli, iSCSI): the checksum of batches, producer snapshots and some checkpoints.
 
-use crc_fast::CrcAlgorithm;
+use crc_fast::{CrcAlgorithm, Digest};
 
 /// The CRC-32C of `bytes`.
 pub fn checksum(bytes: &[u8]) -> u32 {
@@ -8,8 +8,13 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 }
 
 /// The CRC-32C of `first` followed by `second`, without joining them.
+///
+/// One checksum goes on over both: to combine two costs some 60 µs whatever their lengths.
 pub fn checksum_of_two(first: &[u8], second: &[u8]) -> u32 {
-    combine(checksum(first), checksum(second), second.len())
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(first);
+    digest.update(second);
+    narrow(digest.finalize())
 }
 
 /// The CRC-32C of a message whose first part has checksum `first` and whose second part, `second_bytes` long, has checksum
