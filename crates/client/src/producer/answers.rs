@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ottla_wire::error_code::ErrorCode;
-use ottla_wire::messages::init_producer_id::InitProducerIdResponse;
 use ottla_wire::messages::produce::{NodeEndpoint, PartitionProduceResponse, ProduceResponse};
 use ottla_wire::primitives::Reader;
 use ottla_wire::produce::uses_topic_ids;
@@ -15,7 +14,7 @@ use super::completion::Placed;
 use super::lane::{LeaderHint, Place, Sent};
 use super::response::{self, Certainty, Verdict, verdict};
 use super::sender::{Passenger, ProducerMachine, Ticket};
-use super::sequence::{Identity, ProducerId, after};
+use super::sequence::after;
 use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 use crate::network::cluster::Reply;
@@ -27,10 +26,10 @@ const CLIENT_THROTTLES_SINCE: i16 = 6;
 
 /// Where an answer came from.
 #[derive(Clone, Copy, Debug)]
-struct Source {
-    node: NodeId,
-    version: i16,
-    latency_nanos: u64,
+pub(super) struct Source {
+    pub node: NodeId,
+    pub version: i16,
+    pub latency_nanos: u64,
 }
 
 impl ProducerMachine {
@@ -49,59 +48,7 @@ impl ProducerMachine {
         }
     }
 
-    fn identified(&mut self, now: Moment, source: Source, result: Result<Bytes, Error>) {
-        let attempts = match self.identity {
-            Identity::Asked { attempts } => attempts + 1,
-            _ => return,
-        };
-        let error = match result.and_then(|body| self.decode_identity(now, source, &body)) {
-            Ok(producer) => {
-                self.identity = Identity::Known(producer);
-                return;
-            }
-            Err(error) => error,
-        };
-        let not_before = self.retry_at(now, attempts);
-        self.identity = Identity::Wanted { attempts, not_before };
-        self.due_at(not_before);
-        match error {
-            // The rights may be granted later, so the producer stays usable; what waits must not.
-            Error::Broker {
-                code: ErrorCode::ClusterAuthorizationFailed | ErrorCode::TransactionalIdAuthorizationFailed,
-                ..
-            } => self.fail_all(&error),
-            // A connection or its authentication that failed concerns one node; another may answer.
-            Error::Disconnected { .. }
-            | Error::Malformed { .. }
-            | Error::Authentication { .. }
-            | Error::Tls { .. } => {}
-            error if error.is_retriable() => {}
-            error => self.fail_for_good(error),
-        }
-    }
-
-    fn decode_identity(&mut self, now: Moment, source: Source, body: &Bytes) -> Result<ProducerId, Error> {
-        let malformed = |reason: String| malformed(source.node, format!("InitProducerId: {reason}"));
-        let mut reader = Reader::new(body);
-        let answer = InitProducerIdResponse::decode(&mut reader, source.version)
-            .map_err(|error| malformed(error.to_string()))?;
-        self.throttled(now, source.node, answer.throttle_time_ms);
-        if let Some(error) = Error::from_code(answer.error_code, || "producer id".into()) {
-            return Err(error);
-        }
-        if answer.producer_id < 0 || answer.producer_epoch < 0 {
-            return Err(malformed(format!(
-                "producer id {} and epoch {}",
-                answer.producer_id, answer.producer_epoch
-            )));
-        }
-        Ok(ProducerId {
-            id: answer.producer_id,
-            epoch: answer.producer_epoch,
-        })
-    }
-
-    fn throttled(&mut self, now: Moment, node: NodeId, throttle_ms: i32) {
+    pub(super) fn throttled(&mut self, now: Moment, node: NodeId, throttle_ms: i32) {
         if let Ok(throttle_ms @ 1..) = u64::try_from(throttle_ms) {
             self.cluster.throttle(now, node, throttle_ms);
         }
@@ -469,7 +416,7 @@ fn record_fate(
     Error::broker(code, place)
 }
 
-fn malformed(node: NodeId, reason: String) -> Error {
+pub(super) fn malformed(node: NodeId, reason: String) -> Error {
     Error::Malformed {
         address: format!("node {}", node.0).into(),
         reason: reason.into(),

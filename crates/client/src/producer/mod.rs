@@ -16,6 +16,7 @@ mod response;
 mod lane;
 pub mod sender;
 mod answers;
+mod producer_id;
 mod wall_clock;
 mod front;
 

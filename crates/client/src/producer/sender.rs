@@ -1,15 +1,13 @@
 //! The sender: decides which batches go to which broker in one request, and when. Its thread is the driver's.
 //!
 //! Reading order: `turn` is one round; `plan` finds what is ready; `send_to` fills requests for one broker; answers.rs takes
-//! what comes back.
+//! what comes back, producer_id.rs asks who this producer is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_wire::api_key::ApiKey;
-use ottla_wire::messages::init_producer_id::InitProducerIdRequest;
 use ottla_wire::primitives::Uuid;
-use ottla_wire::records::batch::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID};
 
 use super::accumulator::{Accumulator, PartitionQueue, QueueState};
 use super::callbacks::CallbackQueue;
@@ -271,43 +269,6 @@ impl ProducerMachine {
         }
     }
 
-    fn request_producer_id(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let Identity::Wanted { attempts, not_before } = self.identity else {
-            return;
-        };
-        if not_before > now {
-            return self.due_at(not_before);
-        }
-        let Some(node) = self.cluster.least_loaded(now) else {
-            return;
-        };
-        let version = match self.cluster.version(node, ApiKey::InitProducerId, 0) {
-            Ok(version) => version,
-            Err(error) => return self.fail_for_good(error),
-        };
-        let message = InitProducerIdRequest {
-            transactional_id: None,
-            // Kafka's client sends this when there are no transactions.
-            transaction_timeout_ms: i32::MAX,
-            producer_id: NO_PRODUCER_ID,
-            producer_epoch: NO_PRODUCER_EPOCH,
-        };
-        let mut body = Vec::with_capacity(32);
-        message.encode(&mut body, version);
-        let mut parts = Vec::with_capacity(2);
-        parts.push(body.into());
-        let request = Request {
-            api_key: ApiKey::InitProducerId,
-            api_version: version,
-            body: parts,
-            timeout_ms: self.config.client.request_timeout_ms,
-            expects_answer: true,
-        };
-        self.identity = Identity::Asked { attempts };
-        self.cluster
-            .send(now, node, request, Ticket::InitProducerId, actions);
-    }
-
     /// Nothing can be sent any more, by this producer.
     pub(super) fn fail_for_good(&mut self, error: Error) {
         self.commands.set_fatal(error.clone());
@@ -400,10 +361,14 @@ impl ProducerMachine {
                 .get(&node)
                 .is_none_or(|state| state.in_flight < rules.in_flight_max)
         };
-        if !has_room(&self.nodes) {
-            return;
-        }
-        match self.cluster.readiness(now, node) {
+        let readiness = match has_room(&self.nodes) {
+            true => self.cluster.readiness(now, node),
+            // An answer makes room.
+            false => cluster::Readiness::Connecting,
+        };
+        let is_taken = readiness == cluster::Readiness::Ready;
+        self.accumulator.note_node(node, now, is_taken);
+        match readiness {
             cluster::Readiness::Ready => {}
             cluster::Readiness::Connecting => return,
             cluster::Readiness::BackingOff(moment) => return self.due_at(moment),
