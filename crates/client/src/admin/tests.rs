@@ -1,7 +1,5 @@
 //! The admin client against scripted brokers, without sockets and clocks.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -104,6 +104,9 @@ impl Consumer {
         if let Some(group_id) = &config.group_id {
             metrics.set_label("group_id", Arc::clone(group_id));
         }
+        if let Some(instance_id) = &config.group_instance_id {
+            metrics.set_label("group_instance_id", Arc::clone(instance_id));
+        }
         let mut setup = DriverSetup::new(&config.client, metrics.network())?;
         let clock = setup.clock();
         let assignment = Assignment::new(config.group_id.is_some(), config.auto_offset_reset);

@@ -48,6 +48,8 @@ const OLDEST_VERSION: i16 = 4;
 pub struct Fetcher {
     config: Arc<ConsumerConfig>,
     metrics: Arc<ConsumerMetrics>,
+    /// A leader has named a follower to fetch from; until then no partition can have one.
+    has_seen_replicas: bool,
     nodes: BTreeMap<NodeId, NodeFetch>,
     next_deadline: Option<Moment>,
 }
@@ -85,6 +87,7 @@ impl Fetcher {
         Fetcher {
             config,
             metrics,
+            has_seen_replicas: false,
             nodes: BTreeMap::new(),
             next_deadline: None,
         }
@@ -358,7 +361,15 @@ impl Fetcher {
         };
         for (name, data) in named {
             if let Some(ask) = fetch.session.asked(&name) {
-                consequences.needs_metadata |= taking.take(name, ask, data, state);
+                consequences.needs_metadata |= taking.take(name.clone(), ask, data, state);
+                self.has_seen_replicas |= data.preferred_read_replica >= 0;
+                if self.has_seen_replicas {
+                    let partition = state.assignment.current(&name, ask.version);
+                    let replica = partition.and_then(|partition| partition.preferred_replica);
+                    let node = replica.map(|(node, _)| node.0);
+                    self.metrics
+                        .preferred_read_replica(&name.topic, name.partition, node);
+                }
             }
         }
         if Arc::strong_count(&answer) > 1 {

@@ -214,6 +214,7 @@ impl GroupMembership {
             member_id: response.member_id.into(),
             protocol: Some(assignor),
         };
+        self.metrics.member_named(&self.generation.member_id);
         self.state = MemberState::CompletingRebalance;
         self.rebalance.failures = 0;
         self.heartbeat.reset(now);

@@ -194,6 +194,7 @@ struct State {
     poll: Poll,
     last_heartbeat: Option<Moment>,
     last_rebalance: Option<Moment>,
+    member_id: Option<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -223,6 +224,7 @@ impl ConsumerMetrics {
                 poll: Poll::default(),
                 last_heartbeat: None,
                 last_rebalance: None,
+                member_id: None,
             }),
         }
     }
@@ -360,6 +362,16 @@ impl ConsumerMetrics {
         }
     }
 
+    /// The group's coordinator knows this member by that id: a receiver of pushed metrics learns it.
+    pub fn member_named(&self, member_id: &Arc<str>) {
+        let (_, mut state) = self.lock();
+        state.member_id = Some(Arc::clone(member_id));
+    }
+
+    pub(super) fn member_id(&self) -> Option<Arc<str>> {
+        self.lock().1.member_id.clone()
+    }
+
     fn coordinator(&self, sensor: CoordinatorSensor, nanos: u64) {
         let (now, mut state) = self.lock();
         state
@@ -487,4 +499,60 @@ fn ms(now: Moment) -> u64 {
 /// Whole seconds, or −1 when it never happened, as Kafka says it.
 fn seconds_since(now: Moment, then: Option<Moment>) -> f64 {
     then.map_or(-1.0, |then| (now.ms_since(then) / 1000) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::metrics::registry::tests::{client, value};
+    use crate::metrics::sensor::ClientKind;
+
+    #[test]
+    fn an_idle_consumer_shows_the_ratio_that_kafka_shows() {
+        let (metrics, clock) = client(ClientKind::Consumer);
+        assert_eq!(value(&metrics, "consumer-metrics", "last-poll-seconds-ago"), -1.0);
+        clock.advance_ms(5);
+        for _ in 0..3 {
+            metrics.consumer().poll_started();
+            clock.advance_ms(100);
+            metrics.consumer().poll_ended();
+        }
+        // The first poll has none before it and counts as 1, the others as 100 / (100 + 100).
+        let ratio = value(&metrics, "consumer-metrics", "poll-idle-ratio-avg");
+        assert!((ratio - 2.0 / 3.0).abs() < 1e-9, "{ratio}");
+        assert_eq!(
+            value(&metrics, "consumer-metrics", "time-between-poll-max"),
+            100.0
+        );
+        clock.advance_ms(2950);
+        assert_eq!(value(&metrics, "consumer-metrics", "last-poll-seconds-ago"), 3.0);
+    }
+
+    #[test]
+    fn the_metrics_of_partitions_end_with_their_assignment() {
+        let (metrics, _) = client(ClientKind::Consumer);
+        let topic = "t".into();
+        let consumer = metrics.consumer();
+        consumer.position_moved(&topic, 0, 7, Some(3));
+        consumer.position_moved(&topic, 1, 9, None);
+        let lags = || {
+            let metrics = metrics.snapshot();
+            let lags = metrics.iter().filter(|metric| metric.name == "records-lag");
+            lags.map(|metric| (metric.tag("partition").map(str::to_owned), metric.number()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            lags(),
+            [(Some("0".into()), Some(7.0)), (Some("1".into()), Some(9.0))]
+        );
+        consumer.assignment_changed([(&topic, 1)]);
+        assert_eq!(lags(), [(Some("1".into()), Some(9.0))]);
+    }
+
+    #[test]
+    fn a_member_is_named_to_receivers_of_pushes() {
+        let (metrics, _) = client(ClientKind::Consumer);
+        assert!(metrics.labels().is_empty());
+        metrics.consumer().member_named(&"m-1".into());
+        assert_eq!(metrics.labels(), [("group_member_id", "m-1".into())]);
+    }
 }

@@ -218,7 +218,6 @@ fn longest_fitting(
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use ottla_wire::records::compression::decompress;
 

@@ -435,3 +435,88 @@ impl State {
         self.topics.get_mut(name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::registry::tests::{client, value};
+
+    #[test]
+    fn a_sampled_send_stands_for_as_many_as_its_weight() {
+        let (metrics, clock) = client(ClientKind::Producer);
+        let producer = metrics.producer();
+        producer.send_called(10_000, 1);
+        producer.send_called(40_000, 9);
+        clock.advance_ms(1);
+        let own = |name| value(&metrics, "ottla-producer-metrics", name);
+        assert_eq!(own("send-total"), 10.0);
+        assert!(
+            (own("send-time-avg") - 0.037).abs() < 1e-9,
+            "{}",
+            own("send-time-avg")
+        );
+        assert!((own("send-time-max") - 0.04).abs() < 1e-9);
+        assert_eq!(own("sending-threads"), 1.0);
+        clock.advance_ms(60_001);
+        assert_eq!(own("sending-threads"), 0.0);
+        assert!(own("send-time-avg").is_nan());
+        assert_eq!(own("send-total"), 10.0);
+    }
+
+    #[test]
+    fn the_buffer_is_read_when_a_snapshot_is_taken() {
+        let (metrics, _) = client(ClientKind::Producer);
+        let state = Arc::new(BufferState {
+            total_bytes: 100,
+            available_bytes: 40,
+            waiting_threads: 2,
+        });
+        let weak = Arc::downgrade(&state);
+        metrics
+            .producer()
+            .watch_buffer(move || weak.upgrade().map(|state| *state));
+        let read = |name| value(&metrics, "producer-metrics", name);
+        let values = (
+            read("buffer-total-bytes"),
+            read("buffer-available-bytes"),
+            read("waiting-threads"),
+        );
+        assert_eq!(values, (100.0, 40.0, 2.0));
+        drop(state);
+        assert_eq!(read("buffer-total-bytes"), 0.0);
+    }
+
+    #[test]
+    fn topics_beyond_the_limit_count_into_the_client_only() {
+        let (metrics, _) = client(ClientKind::Producer);
+        for index in 0..TOPICS_MAX + 10 {
+            metrics.producer().records_failed(&format!("t{index}"), 1);
+        }
+        let snapshot = metrics.snapshot();
+        let topics = snapshot
+            .iter()
+            .filter(|metric| metric.group == "producer-topic-metrics" && metric.name == "record-error-total");
+        assert_eq!(topics.count(), TOPICS_MAX);
+        assert_eq!(
+            value(&metrics, "producer-metrics", "record-error-total"),
+            TOPICS_MAX as f64 + 10.0
+        );
+    }
+
+    #[test]
+    fn a_produce_requests_latency_is_the_nodes_too() {
+        let (metrics, _) = client(ClientKind::Producer);
+        metrics.network().response_received(1, 10, 99_000_000);
+        metrics.producer().produce_answered(1, 2_000_000, 0);
+        let snapshot = metrics.snapshot();
+        let latency = snapshot
+            .iter()
+            .find(|metric| metric.group == "producer-node-metrics" && metric.name == "request-latency-avg");
+        assert_eq!(
+            latency.and_then(Metric::number),
+            Some(2.0),
+            "a heartbeat's or metadata's does not count"
+        );
+        assert_eq!(value(&metrics, "producer-metrics", "request-latency-max"), 2.0);
+    }
+}

@@ -67,3 +67,62 @@ fn escape(value: &str) -> String {
         .replace('"', "\\\"")
         .replace('\n', "\\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::registry::tests::{KINDS, busy_client, client};
+
+    #[test]
+    fn names_and_labels_are_those_of_the_jmx_exporter() {
+        let text = busy_client(ClientKind::Producer).0.prometheus();
+        for line in [
+            "# TYPE kafka_producer_producer_metrics_batch_size_avg gauge",
+            "kafka_producer_producer_metrics_batch_size_avg{client_id=\"c\"} 500",
+            "# TYPE kafka_producer_producer_topic_metrics_byte_total counter",
+            "kafka_producer_producer_topic_metrics_byte_total{client_id=\"c\",topic=\"t\"} 500",
+            "kafka_producer_producer_node_metrics_request_total{client_id=\"c\",node_id=\"node-1\"} 1",
+            "ottla_producer_metrics_batch_fill_time_avg{client_id=\"c\"} 1",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_no_sample_is_left_out() {
+        let text = client(ClientKind::Producer).0.prometheus();
+        assert!(!text.contains("NaN"));
+        assert!(!text.contains("request_latency_avg"));
+        assert!(!text.contains("app_info_version"), "a text is no sample");
+    }
+
+    #[test]
+    fn every_line_is_a_type_or_a_sample_of_the_type_before_it() {
+        for (_, kind) in KINDS {
+            let mut name = String::new();
+            for line in busy_client(kind).0.prometheus().lines() {
+                match line.strip_prefix("# TYPE ") {
+                    Some(rest) => {
+                        let (named, kind) = rest.split_once(' ').expect("a name and a kind");
+                        assert!(matches!(kind, "gauge" | "counter"));
+                        assert!(*named > *name, "{named} after {name}: names come once, in order");
+                        name = named.to_owned();
+                    }
+                    None => {
+                        let (sample, value) = line.rsplit_once(' ').expect("a sample and a value");
+                        assert_eq!(sample.split('{').next(), Some(name.as_str()));
+                        assert!(value.parse::<f64>().is_ok(), "{line}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_label_cannot_break_its_line() {
+        assert_eq!(escape("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+}

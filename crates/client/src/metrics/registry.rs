@@ -113,7 +113,7 @@ impl ClientMetrics {
     }
 
     /// Sets what a KIP-714 receiver is told about this client besides its metrics: `group_id`, `group_instance_id`,
-    /// `group_member_id`, `client_rack`, `transactional_id`.
+    /// `client_rack`, `transactional_id`.
     pub fn set_label(&self, key: &'static str, value: impl Into<Arc<str>>) {
         let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
         labels.retain(|(known, _)| *known != key);
@@ -121,7 +121,10 @@ impl ClientMetrics {
     }
 
     pub fn labels(&self) -> Vec<(&'static str, Arc<str>)> {
-        self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let member_id = self.consumer.as_ref().and_then(|consumer| consumer.member_id());
+        labels.extend(member_id.map(|id| ("group_member_id", id)));
+        labels
     }
 
     /// The wall clock when the client was made, in milliseconds since the Unix epoch.
@@ -248,6 +251,18 @@ pub(super) mod tests {
             ClientKind::Admin => {}
         }
         (metrics, clock)
+    }
+
+    /// The only metric of this name without tags of its own.
+    pub fn value(metrics: &ClientMetrics, group: &str, name: &str) -> f64 {
+        let snapshot = metrics.snapshot();
+        let mut found = snapshot
+            .iter()
+            .filter(|metric| (metric.group, metric.name, metric.tags.len()) == (group, name, 1));
+        found
+            .next()
+            .and_then(Metric::number)
+            .expect("a number of this name")
     }
 
     pub const KINDS: [(&str, ClientKind); 3] = [

@@ -480,7 +480,6 @@ fn push_error(body: &[u8]) -> Result<i16, ()> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::metrics::registry::tests::busy_client;

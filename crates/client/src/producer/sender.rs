@@ -529,9 +529,6 @@ impl ProducerMachine {
 
     fn note_drained(&self, now: Moment, sent: &Sent) {
         let batch = &sent.batch;
-        if batch.sending.attempts > 0 {
-            return;
-        }
         self.metrics.batch_drained(
             &batch.topic,
             batch.record_count,
