@@ -128,7 +128,7 @@ impl AdminMachine {
     fn begin_calls(&mut self, now: Moment) {
         let commands = std::mem::take(&mut self.inbox.lock().commands);
         if !commands.is_empty() {
-            self.cluster.metadata().forget_failure();
+            self.cluster.metadata().take_failure();
         }
         for command in commands {
             let limit_ms = self.config.default_api_timeout_ms;

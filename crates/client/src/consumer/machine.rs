@@ -471,6 +471,10 @@ impl Machine for ConsumerMachine {
         let exchange = Arc::clone(&self.exchange);
         let mut state = exchange.lock();
         let before = state.news();
+        if let Some(error) = self.cluster.metadata().take_failure() {
+            // A wrong certificate or password: a poll should fail with it, as Java's does, and not wait for records.
+            state.report(error);
+        }
         while let Some(command) = state.commands.pop_front() {
             self.take_command(now, command, &mut state);
         }

@@ -391,9 +391,9 @@ impl MetadataCell {
         self.lock().failure.clone()
     }
 
-    /// A new call deserves a new attempt: what failed before it says nothing yet.
-    pub(crate) fn forget_failure(&self) {
-        self.lock().failure = None;
+    /// The same, once for every `fail`. A new call deserves a new attempt: what failed before it says nothing yet.
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        self.lock().failure.take()
     }
 
     pub(crate) fn trouble(&self) -> Option<Error> {

@@ -18,9 +18,16 @@ use super::clients::Outcome;
 use super::server::Programs;
 use super::table::Table;
 use broker::{Broker, PASSWORD, USER};
+use exchange::Caller;
 
 /// What a call of a client without a chance may take; its error must come by then, usually at once.
-const CALL_MS: u64 = 8_000;
+const CALL_MS: u64 = 4_000;
+/// What errors say of a port that is spoken to in the wrong way.
+const PORT_MISTAKES: [&str; 3] = [
+    "the port speaks TLS",
+    "may be one without TLS",
+    "the port may want SASL",
+];
 /// Longer than any call: who needs this long hangs.
 const HANG: Duration = Duration::from_secs(60);
 
@@ -54,6 +61,7 @@ fn at(broker: &Broker, listener: &str, protocol: &str) -> Config {
         .set("bootstrap.servers", broker.address(listener))
         .set("security.protocol", protocol)
         .set("default.api.timeout.ms", CALL_MS)
+        .set("max.block.ms", CALL_MS)
 }
 
 fn tls(broker: &Broker, listener: &str) -> Config {
@@ -121,12 +129,21 @@ fn ways_in(broker: &Broker) -> Vec<(String, Outcome)> {
         let outcome = guarded(move || exchange::run(&config, &topic)).and_then(|result| result);
         (name.to_owned(), outcome.map_err(|error| format!("{error:#}")))
     };
-    cases.into_iter().enumerate().map(run).collect()
+    let mut outcomes: Vec<(String, Outcome)> = cases.into_iter().enumerate().map(run).collect();
+    let config = sasl_tls(broker, "SCRAM-SHA-512", PASSWORD);
+    let outcome = guarded(move || exchange::outlive_sessions(&config, "secured-0")).and_then(|result| result);
+    outcomes.push((
+        "sessions are renewed".to_owned(),
+        outcome.map_err(|error| format!("{error:#}")),
+    ));
+    outcomes
 }
 
 /// Everything that must fail, and what its error must say.
 fn mistakes(broker: &Broker) -> Vec<(String, Outcome)> {
-    let plaintext = Config::new().set("default.api.timeout.ms", CALL_MS);
+    let plaintext = Config::new()
+        .set("default.api.timeout.ms", CALL_MS)
+        .set("max.block.ms", CALL_MS);
     let stranger = |listener| trusting(at(broker, listener, "SSL"), &broker.stranger.file);
     let cases = [
         (
@@ -182,7 +199,7 @@ fn mistakes(broker: &Broker) -> Vec<(String, Outcome)> {
         (
             "without TLS to a TLS port",
             plaintext.clone().set("bootstrap.servers", broker.address("SSL")),
-            "the port speaks TLS",
+            PORT_MISTAKES[0],
         ),
         (
             "TLS to a port without",
@@ -191,12 +208,12 @@ fn mistakes(broker: &Broker) -> Vec<(String, Outcome)> {
                 &broker.authority.file,
             )
             .set("bootstrap.servers", broker.server.bootstrap()),
-            "may be one without TLS",
+            PORT_MISTAKES[1],
         ),
         (
             "without SASL to a SASL port",
             plaintext.clone().set("bootstrap.servers", broker.address("SASL")),
-            "the port may want SASL",
+            PORT_MISTAKES[2],
         ),
         (
             "SASL to a port without",
@@ -210,16 +227,30 @@ fn mistakes(broker: &Broker) -> Vec<(String, Outcome)> {
         ),
     ];
     let run = |(name, config, expected): (&str, Config, &'static str)| {
-        let outcome = guarded(move || exchange::attempt(&config)).and_then(|error| check(error, expected));
+        let outcome = Caller::ALL.into_iter().try_for_each(|caller| {
+            let config = config.clone();
+            let result = guarded(move || caller.attempt(&config, Duration::from_millis(CALL_MS)))?;
+            check(caller, result, expected).with_context(|| format!("{caller:?}"))
+        });
         (name.to_owned(), outcome.map_err(|error| format!("{error:#}")))
     };
     cases.into_iter().map(run).collect()
 }
 
-fn check(result: Result<(), Error>, expected: &str) -> Result<()> {
-    let error = result.err().context("it worked")?;
+fn check(caller: Caller, result: Result<(), Error>, expected: &str) -> Result<()> {
+    let error = match (caller, result) {
+        // A poll ends without records when brokers are away, as Java's does: they may come back.
+        (Caller::Consumer, Ok(())) if !is_lasting(expected) => return Ok(()),
+        (_, Ok(())) => bail!("it worked"),
+        (_, Err(error)) => error,
+    };
     ensure!(error.to_string().contains(expected), "{error}");
     Ok(())
+}
+
+/// Whether this is a mistake of certificates or passwords, and not of the port, which another attempt might find mended.
+fn is_lasting(expected: &str) -> bool {
+    !PORT_MISTAKES.contains(&expected)
 }
 
 /// Runs `work` on a thread of its own and gives it up when it hangs.
