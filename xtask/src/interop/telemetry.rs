@@ -1,4 +1,5 @@
-//! Our client's metrics as Apache Kafka receives them (KIP-714): pushed by a saturated producer, decoded by Kafka's own classes.
+//! Our clients' metrics as Apache Kafka receives them (KIP-714): pushed by a saturated producer and by a consumer, decoded
+//! by Kafka's own classes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use ottla_client::admin::{Admin, ClientMetricsSubscription, NewTopic};
 use ottla_client::config::Config;
+use ottla_client::consumer::Consumer;
 use ottla_client::producer::{Producer, Record};
 
 use super::server::{Programs, Site, Target};
@@ -15,7 +17,9 @@ use super::table::Table;
 use super::toolchain;
 
 const TOPIC: &str = "telemetry";
-const CLIENT: &str = "telemetry-producer";
+const PRODUCER: &str = "telemetry-producer";
+const CONSUMER: &str = "telemetry-consumer";
+const GROUP: &str = "telemetry-group";
 const INTERVAL_MS: u32 = 500;
 /// Besides the terminating one.
 const PUSHES_MIN: usize = 4;
@@ -23,8 +27,11 @@ const HANG: Duration = Duration::from_secs(60);
 
 /// What the receiver wrote of one push.
 struct Push {
+    client: String,
     instance: String,
     is_terminating: bool,
+    /// Key and value of the resource's attributes.
+    labels: Vec<(String, String)>,
     points: Vec<Point>,
 }
 
@@ -59,7 +66,7 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
         table.add_other(format!("telemetry: {name}"), outcome);
     };
     let produced = produce(&server.bootstrap(), &file);
-    let pushes = read(&file)?;
+    let pushes = read(&file, PRODUCER)?;
     match produced {
         Err(error) => add(
             "a producer with a full pipe and one request in flight pushes",
@@ -77,6 +84,12 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
             add("intervals follow each other without a gap", intervals(&pushes));
             add("names and attributes are Kafka's", names(&pushes));
             add("what Kafka does not measure arrives, too", own(&pushes));
+            let read_back = consume(&server.bootstrap(), &file, sent);
+            let pushes = read(&file, CONSUMER)?;
+            add(
+                "a consumer's deltas add up to the records that were read",
+                read_back.and_then(|()| consumed(&pushes, sent)),
+            );
         }
     }
     server.stop()
@@ -88,7 +101,7 @@ fn produce(bootstrap: &str, file: &Path) -> Result<(u64, String)> {
     let subscription = ClientMetricsSubscription {
         metrics: vec!["*".to_owned()],
         interval_ms: Some(INTERVAL_MS),
-        matches: vec![format!("client_id={CLIENT}")],
+        matches: vec!["client_id=telemetry-.*".to_owned()],
     };
     for result in admin
         .set_client_metrics_subscription("all", &subscription)
@@ -106,7 +119,7 @@ fn produce(bootstrap: &str, file: &Path) -> Result<(u64, String)> {
     }
     let config = Config::new()
         .set("bootstrap.servers", bootstrap)
-        .set("client.id", CLIENT)
+        .set("client.id", PRODUCER)
         .set("max.in.flight.requests.per.connection", 1)
         .set("batch.size", 1000)
         .set("buffer.memory", 256 * 1024)
@@ -119,11 +132,11 @@ fn produce(bootstrap: &str, file: &Path) -> Result<(u64, String)> {
         ..Record::default()
     };
     let (started, mut sent) = (Instant::now(), 0);
-    while count(file) < PUSHES_MIN {
+    while count(file, PRODUCER) < PUSHES_MIN {
         ensure!(
             started.elapsed() < HANG,
             "{} pushes in {HANG:?}, {sent} records sent",
-            count(file)
+            count(file, PRODUCER)
         );
         for _ in 0..1000 {
             // What fails is in record.error.total.
@@ -132,32 +145,109 @@ fn produce(bootstrap: &str, file: &Path) -> Result<(u64, String)> {
         }
     }
     producer.close(HANG)?;
-    // The receiver writes while it serves the last push's request; the file is complete once that is answered, or a moment later.
-    while !read(file)?.iter().any(|push| push.is_terminating) {
-        ensure!(started.elapsed() < 2 * HANG, "no terminating push");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let instance = read(file)?.first().map(|push| push.instance.clone());
-    Ok((sent, instance.context("no push")?))
+    let instance = await_last_push(file, PRODUCER)?;
+    Ok((sent, instance))
 }
 
-fn count(file: &Path) -> usize {
+/// The client's instance id. The receiver writes a push while it serves its request: the file may be complete a moment later.
+fn await_last_push(file: &Path, client: &str) -> Result<String> {
+    let started = Instant::now();
+    loop {
+        let pushes = read(file, client)?;
+        if let Some(last) = pushes.last().filter(|push| push.is_terminating) {
+            return Ok(last.instance.clone());
+        }
+        ensure!(
+            started.elapsed() < HANG,
+            "no terminating push of {client} among {}",
+            pushes.len()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Reads what the producer has sent, as a member of a group.
+fn consume(bootstrap: &str, file: &Path, sent: u64) -> Result<()> {
+    let config = Config::new()
+        .set("bootstrap.servers", bootstrap)
+        .set("client.id", CONSUMER)
+        .set("group.id", GROUP)
+        .set("auto.offset.reset", "earliest");
+    let mut consumer = Consumer::new(&config)?;
+    consumer.subscribe([TOPIC])?;
+    let (started, mut read) = (Instant::now(), 0);
+    while read < sent {
+        ensure!(started.elapsed() < HANG, "{read} of {sent} records in {HANG:?}");
+        read += consumer.poll(Duration::from_millis(500))?.len() as u64;
+    }
+    // Closed before its first push, it would still push when it terminates; an interval shows the ordinary one, too.
+    while count(file, CONSUMER) < 2 {
+        ensure!(
+            started.elapsed() < 2 * HANG,
+            "{} pushes of the consumer",
+            count(file, CONSUMER)
+        );
+        consumer.poll(Duration::from_millis(100))?;
+    }
+    consumer.close(HANG)?;
+    await_last_push(file, CONSUMER)?;
+    Ok(())
+}
+
+fn consumed(pushes: &[Push], sent: u64) -> Result<()> {
+    let name = "org.apache.kafka.consumer.fetch.manager.records.consumed.total";
+    for attributes in ["", "topic=telemetry"] {
+        let points = points(pushes, name).filter(|point| point.attributes == attributes);
+        let counted: f64 = points.map(|point| point.value).sum();
+        ensure!(
+            counted == sent as f64,
+            "{name} {attributes:?}: {counted} for {sent} records"
+        );
+    }
+    let lag = points(pushes, "org.apache.kafka.consumer.fetch.manager.records.lag")
+        .last()
+        .context("no lag")?;
+    ensure!(
+        lag.value == 0.0 && lag.attributes.contains("partition=0"),
+        "{} {}",
+        lag.value,
+        lag.attributes
+    );
+    let last = pushes.last().context("no push")?;
+    let label = |key: &str| {
+        last.labels
+            .iter()
+            .find(|(found, _)| found == key)
+            .map(|(_, value)| value.as_str())
+    };
+    ensure!(label("group_id") == Some(GROUP), "{:?}", last.labels);
+    ensure!(
+        label("group_member_id").is_some_and(|id| !id.is_empty()),
+        "{:?}",
+        last.labels
+    );
+    Ok(())
+}
+
+fn count(file: &Path, client: &str) -> usize {
     fs::read_to_string(file).map_or(0, |text| {
-        text.lines().filter(|line| line.starts_with("push\t")).count()
+        let begin = format!("push\t{client}\t");
+        text.lines().filter(|line| line.starts_with(&begin)).count()
     })
 }
 
-fn read(file: &Path) -> Result<Vec<Push>> {
+fn read(file: &Path, client: &str) -> Result<Vec<Push>> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let mut pushes: Vec<Push> = Vec::new();
     for line in text.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         match fields.as_slice() {
             ["push", client, instance, is_terminating, _] => {
-                ensure!(*client == CLIENT, "a push of {client}");
                 pushes.push(Push {
+                    client: (*client).to_owned(),
                     instance: (*instance).to_owned(),
                     is_terminating: *is_terminating == "true",
+                    labels: Vec::new(),
                     points: Vec::new(),
                 });
             }
@@ -176,10 +266,14 @@ fn read(file: &Path) -> Result<Vec<Push>> {
                     .points
                     .push(point);
             }
-            ["resource", ..] => {}
+            ["resource", key, value] => {
+                let push = pushes.last_mut().context("a label without a push")?;
+                push.labels.push(((*key).to_owned(), (*value).to_owned()));
+            }
             _ => bail!("the receiver wrote {line:?}"),
         }
     }
+    pushes.retain(|push| push.client == client);
     Ok(pushes)
 }
 
