@@ -12,6 +12,8 @@ mod join;
 mod heartbeat;
 mod commit;
 mod committed;
+#[cfg(test)]
+mod group_tests;
 pub mod position;
 mod decode;
 pub mod records;
