@@ -181,7 +181,7 @@ impl GroupRun {
         self.births += 1;
         let scenario = &self.scenario;
         let instance_id = instance_id.or_else(|| {
-            (scenario.has_static_members && number % 2 == 0).then(|| format!("instance-{number}"))
+            (scenario.has_static_members && number.is_multiple_of(2)).then(|| format!("instance-{number}"))
         });
         let era = match self.random.below(4) {
             _ if !scenario.has_old_members => Era::New,

@@ -58,8 +58,8 @@ fn calm(seed: u64) -> Scenario {
             .clone(),
         has_static_members: false,
         has_patterns: seed % 4 == 1,
-        has_old_members: seed % 3 == 0,
-        auto_commits: seed % 2 == 0,
+        has_old_members: seed.is_multiple_of(3),
+        auto_commits: seed.is_multiple_of(2),
         troubles: LinkTroubles {
             delay_ms_max: 5,
             ..LinkTroubles::default()
@@ -98,7 +98,7 @@ fn troubled(seed: u64) -> Scenario {
         has_restarts: random.one_in(2),
         has_growth: random.one_in(2),
         is_slow: random.one_in(2),
-        chaos_ms: 30_000,
+        chaos_ms: 20_000,
         ..calm(seed)
     }
 }
