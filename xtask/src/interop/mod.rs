@@ -6,6 +6,7 @@
 pub mod cases;
 mod client_admin;
 pub mod clients;
+mod groups;
 mod security;
 pub mod server;
 pub mod table;
@@ -20,7 +21,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "clients",
     "tools",
     "takeover",
@@ -28,10 +29,11 @@ const PARTS: [&str; 7] = [
     "security",
     "telemetry",
     "admin",
+    "groups",
 ];
 
-/// Parts with clients of ours only, which need none of the foreign ones.
-const OWN_PARTS: [&str; 3] = ["security", "telemetry", "admin"];
+/// Parts about our clients, which need none of the foreign ones but Java's.
+const OWN_PARTS: [&str; 4] = ["security", "telemetry", "admin", "groups"];
 
 struct Options {
     target: Target,
@@ -87,12 +89,17 @@ pub fn run(arguments: &[String]) -> Result<()> {
         client_admin::run(&mut table, &server.bootstrap(), options.target)?;
         server.stop()?;
     }
+    if has("groups") {
+        let server = Site::create("groups", &[])?.start(&programs, options.target)?;
+        groups::run(&mut table, &programs, &server.bootstrap())?;
+        server.stop()?;
+    }
     if options
         .parts
         .iter()
         .all(|part| OWN_PARTS.contains(&part.as_str()))
     {
-        let target = if has("admin") {
+        let target = if has("admin") || has("groups") {
             options.target
         } else {
             Target::Kafka

@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|keep|check|crash-load BOOTSTRAP [ARGUMENT...]");
+            System.err.println("usage: Main write|read|cases|keep|check|member|crash-load BOOTSTRAP [ARGUMENT...]");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -23,6 +23,7 @@ public final class Main {
             }
             case "keep" -> Takeover.keep(suite, rest.get(0));
             case "check" -> Takeover.check(suite, rest.get(0));
+            case "member" -> GroupMember.run(suite, rest);
             case "crash-load" -> Crash.load(suite, rest.get(0), Integer.parseInt(rest.get(1)), rest.get(2));
             default -> throw new IllegalArgumentException("unknown phase " + args[0]);
         }
