@@ -4,12 +4,17 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use ottla_broker::Broker;
 use ottla_client::Error;
 use ottla_client::config::Config;
-use ottla_client::consumer::{Consumer, TopicPartition};
+use ottla_client::consumer::{Consumer, OffsetAndTimestamp, RebalanceListener, TopicPartition};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::compression::Codec;
 use support::Writer;
@@ -24,7 +29,7 @@ fn consumer(broker: &Broker, more: &[(&str, &str)]) -> Consumer {
     for (key, value) in more {
         config = config.set(*key, *value);
     }
-    Consumer::new(&config).unwrap()
+    Consumer::new(config).unwrap()
 }
 
 fn batch(codec: Codec, first: i64, count: i64) -> Vec<u8> {
@@ -109,4 +114,285 @@ fn a_member_alone_gets_everything_and_goes_on_where_it_committed() {
         "{committed:?}"
     );
     second.close(Duration::from_secs(10)).unwrap();
+}
+
+fn partition(index: i32) -> TopicPartition {
+    TopicPartition::new("t", index)
+}
+
+/// A broker with topic `t` of so many partitions, each with 100 records at the times 1000 to 1099.
+fn filled(partition_count: i32) -> (Broker, Writer) {
+    let broker = Broker::start_temporary(&[("group.initial.rebalance.delay.ms", "0")]).unwrap();
+    let mut writer = Writer::connect(broker.address());
+    writer.create_topic("t", partition_count);
+    for index in 0..partition_count {
+        writer.append("t", index, &batch(Codec::None, 0, 100));
+    }
+    (broker, writer)
+}
+
+#[test]
+fn offsets_are_found_by_end_and_by_time() {
+    let (broker, _writer) = filled(2);
+    let mut consumer = consumer(&broker, &[]);
+    let both = [partition(0), partition(1)];
+    let of_both = |offset: i64| BTreeMap::from(both.clone().map(|name| (name, offset)));
+    assert_eq!(consumer.beginning_offsets(both.clone()), Ok(of_both(0)));
+    assert_eq!(consumer.end_offsets(both.clone()), Ok(of_both(100)));
+    let found = consumer
+        .offsets_for_times([(partition(0), 1_040), (partition(1), 9_999)])
+        .unwrap();
+    let first = OffsetAndTimestamp {
+        offset: 40,
+        timestamp: 1_040,
+        leader_epoch: Some(0),
+    };
+    assert_eq!(found, BTreeMap::from([(partition(0), first)]));
+
+    consumer.assign(both.clone()).unwrap();
+    consumer.seek_to_time(&both[..1], 1_090).unwrap();
+    consumer.seek_to_end(&both[1..]).unwrap();
+    assert_eq!(read(&mut consumer, 10), expected(90..100));
+    assert_eq!(consumer.position(&partition(1)), Ok(100));
+    consumer.seek(&partition(1), 95).unwrap();
+    assert_eq!(read(&mut consumer, 5), expected(95..100));
+    consumer.seek_to_beginning(&both[1..]).unwrap();
+    assert_eq!(consumer.position(&partition(1)), Ok(0));
+    assert!(matches!(
+        consumer.seek(&partition(5), 0),
+        Err(Error::IllegalState { .. })
+    ));
+    consumer.close(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn topics_are_listed_and_described() {
+    let (broker, _writer) = filled(3);
+    let mut consumer = consumer(&broker, &[]);
+    let topics = consumer.list_topics().unwrap();
+    let found = topics.iter().find(|topic| &*topic.name == "t").unwrap();
+    assert_eq!((found.partition_count, found.is_internal), (3, false));
+    assert_eq!(consumer.partitions_for("t").unwrap().partitions.len(), 3);
+    consumer.close(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn a_paused_partition_waits_and_the_others_go_on() {
+    let (broker, mut writer) = filled(2);
+    let mut consumer = consumer(&broker, &[("max.poll.records", "10")]);
+    consumer.assign([partition(0), partition(1)]).unwrap();
+    consumer.pause(&[partition(0)]).unwrap();
+    assert_eq!(consumer.paused(), BTreeSet::from([partition(0)]));
+    assert_eq!(read(&mut consumer, 100), expected(0..100));
+    writer.append("t", 1, &batch(Codec::None, 100, 5));
+    assert_eq!(read(&mut consumer, 5), expected(100..105));
+    consumer.resume(&[partition(0)]).unwrap();
+    assert_eq!(read(&mut consumer, 100), expected(0..100));
+    assert_eq!(
+        consumer.lag(),
+        BTreeMap::from([(partition(0), 0), (partition(1), 0)])
+    );
+    consumer.close(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn another_thread_wakes_a_poll() {
+    let (broker, _writer) = filled(1);
+    let mut consumer = consumer(&broker, &[("auto.offset.reset", "latest")]);
+    consumer.assign([partition(0)]).unwrap();
+    assert_eq!(consumer.position(&partition(0)), Ok(100));
+    let handle = consumer.wakeup_handle();
+    let waking = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(50));
+        handle.wakeup();
+    });
+    assert_eq!(consumer.poll(HANG).unwrap_err(), Error::Wakeup);
+    waking.join().unwrap();
+    // One wakeup ends one poll.
+    assert!(consumer.poll(Duration::from_millis(10)).unwrap().is_empty());
+    consumer.close(Duration::from_secs(10)).unwrap();
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Unpark>) {
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn records_can_be_awaited() {
+    let (broker, mut writer) = filled(1);
+    let mut consumer = consumer(&broker, &[("auto.offset.reset", "latest"), ("group.id", "g")]);
+    consumer.subscribe(["t"]).unwrap();
+    assert!(consumer.poll(Duration::from_millis(1)).unwrap().is_empty());
+    let writing = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(1_000));
+        writer.append("t", 0, &batch(Codec::None, 100, 3));
+    });
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let records = {
+        let mut receiving = pin!(consumer.recv());
+        loop {
+            match receiving.as_mut().poll(&mut context) {
+                Poll::Ready(records) => break records.unwrap(),
+                Poll::Pending => thread::park_timeout(HANG),
+            }
+        }
+    };
+    let offsets: Vec<i64> = records.iter().map(|record| record.offset).collect();
+    assert_eq!(offsets, [100, 101, 102]);
+    writing.join().unwrap();
+    consumer.close(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn what_was_read_is_committed_by_itself() {
+    let (broker, _writer) = filled(1);
+    let settings = [("group.id", "g"), ("max.poll.records", "40")];
+    let mut first = consumer(&broker, &settings);
+    first.subscribe(["t"]).unwrap();
+    assert_eq!(read(&mut first, 40), expected(0..40));
+    first.close(Duration::from_secs(10)).unwrap();
+    let mut second = consumer(&broker, &settings);
+    second.subscribe(["t"]).unwrap();
+    assert_eq!(read(&mut second, 60), expected(40..100));
+    let group = second.group_metadata().unwrap();
+    assert_eq!(&*group.group_id, "g");
+    assert!(group.generation_id > 0);
+    second.close(Duration::from_secs(10)).unwrap();
+}
+
+/// What a listener was told, and the positions it found.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<(&'static str, BTreeSet<TopicPartition>)>>>);
+
+impl RebalanceListener for Told {
+    fn partitions_assigned(&mut self, consumer: &mut Consumer, partitions: &BTreeSet<TopicPartition>) {
+        for name in partitions {
+            consumer.seek(name, 90).unwrap();
+        }
+        self.0.lock().unwrap().push(("assigned", partitions.clone()));
+    }
+
+    fn partitions_revoked(&mut self, consumer: &mut Consumer, partitions: &BTreeSet<TopicPartition>) {
+        consumer.commit_sync().unwrap();
+        self.0.lock().unwrap().push(("revoked", partitions.clone()));
+    }
+}
+
+#[test]
+fn a_listener_seeks_before_the_first_record_and_commits_before_the_end() {
+    let (broker, _writer) = filled(1);
+    let settings = [("group.id", "g"), ("enable.auto.commit", "false")];
+    let told = Told::default();
+    let mut first = consumer(&broker, &settings);
+    first.set_rebalance_listener(told.clone());
+    first.subscribe(["t"]).unwrap();
+    assert_eq!(read(&mut first, 10), expected(90..100));
+    first.close(Duration::from_secs(10)).unwrap();
+    let all = BTreeSet::from([partition(0)]);
+    assert_eq!(
+        *told.0.lock().unwrap(),
+        [("assigned", all.clone()), ("revoked", all)]
+    );
+    let mut second = consumer(&broker, &settings);
+    let committed = second.committed([partition(0)]).unwrap();
+    assert_eq!(committed[&partition(0)].offset, 100);
+    second.close(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn two_members_share_and_the_one_that_stays_takes_over() {
+    let (broker, mut writer) = filled(4);
+    let settings = [
+        ("group.id", "g"),
+        ("partition.assignment.strategy", "cooperative-sticky"),
+        ("heartbeat.interval.ms", "100"),
+        ("auto.commit.interval.ms", "100"),
+    ];
+    let mut first = consumer(&broker, &settings);
+    let mut second = consumer(&broker, &settings);
+    first.subscribe(["t"]).unwrap();
+    assert_eq!(read(&mut first, 400).len(), 400);
+    second.subscribe(["t"]).unwrap();
+    let begun = Instant::now();
+    while first.assignment().len() != 2 || second.assignment().len() != 2 {
+        assert!(begun.elapsed() < HANG);
+        for consumer in [&mut first, &mut second] {
+            let records = consumer.poll(Duration::from_millis(50)).unwrap();
+            assert!(records.is_empty(), "read before and committed: {records:?}");
+        }
+    }
+    for index in 0..4 {
+        writer.append("t", index, &batch(Codec::None, 100, 10));
+    }
+    assert_eq!(read(&mut first, 20).len(), 20);
+    assert_eq!(read(&mut second, 20).len(), 20);
+    second.close(Duration::from_secs(10)).unwrap();
+    while first.assignment().len() != 4 {
+        assert!(begun.elapsed() < HANG);
+        assert!(first.poll(Duration::from_millis(50)).unwrap().is_empty());
+    }
+    first.close(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn without_a_broker_nothing_hangs() {
+    let closed_port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let config = Config::new()
+        .set("bootstrap.servers", closed_port)
+        .set("group.id", "g")
+        .set("default.api.timeout.ms", "300");
+    let mut consumer = Consumer::new(&config).unwrap();
+    let is_timeout = |error: Error| matches!(error, Error::Timeout { limit_ms: 300, .. });
+    assert!(is_timeout(consumer.end_offsets([partition(0)]).unwrap_err()));
+    assert!(is_timeout(consumer.list_topics().unwrap_err()));
+    assert!(is_timeout(consumer.committed([partition(0)]).unwrap_err()));
+    assert!(matches!(
+        consumer.partitions_for("t"),
+        Err(Error::TopicNotPresent { limit_ms: 300, .. })
+    ));
+    consumer.assign([partition(0)]).unwrap();
+    assert!(consumer.poll(Duration::from_millis(50)).unwrap().is_empty());
+    assert!(is_timeout(consumer.position(&partition(0)).unwrap_err()));
+    consumer.seek(&partition(0), 5).unwrap();
+    assert!(is_timeout(consumer.commit_sync().unwrap_err()));
+    // The last commit is tried until there is no more time; then it is over.
+    let _ = consumer.close(Duration::from_millis(300));
+    assert_eq!(consumer.commit_sync(), Err(Error::Closed));
+    assert_eq!(consumer.list_topics().unwrap_err(), Error::Closed);
+}
+
+#[test]
+fn calls_that_do_not_fit_are_refused() {
+    let (broker, _writer) = filled(1);
+    let mut loner = consumer(&broker, &[]);
+    assert!(matches!(
+        loner.poll(Duration::ZERO),
+        Err(Error::IllegalState { .. })
+    ));
+    assert!(matches!(
+        loner.subscribe(["t"]),
+        Err(Error::InvalidArgument { .. })
+    ));
+    assert!(matches!(loner.commit_sync(), Err(Error::InvalidArgument { .. })));
+    loner.assign([partition(0)]).unwrap();
+    assert!(matches!(
+        loner.seek(&partition(0), -1),
+        Err(Error::InvalidArgument { .. })
+    ));
+    loner.close(Duration::from_secs(10)).unwrap();
+    let mut member = consumer(&broker, &[("group.id", "g")]);
+    member.subscribe(["t"]).unwrap();
+    assert!(matches!(
+        member.assign([partition(0)]),
+        Err(Error::IllegalState { .. })
+    ));
+    member.close(Duration::from_secs(10)).unwrap();
 }

@@ -113,11 +113,8 @@ impl Consumer {
     /// `enable.auto.commit`: what was given by earlier polls has been processed, or there would be no new one.
     pub(super) fn auto_commit(&self) {
         if self.activity.auto_commit_due() <= self.now() {
-            let mut state = self.exchange.lock();
-            let consumed = state.assignment.consumed();
-            state.commands.push_back(Command::AutoCommit { consumed });
-            drop(state);
-            self.exchange.wake_driver();
+            let consumed = self.exchange.lock().assignment.consumed();
+            self.exchange.command(Command::AutoCommit { consumed });
         }
     }
 

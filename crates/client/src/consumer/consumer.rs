@@ -1,5 +1,6 @@
 //! The consumer that applications hold: Kafka's calls, blocking, over a machine on its own thread.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -40,7 +41,7 @@ const FAREWELL_MS: u64 = 1000;
 /// let config = Config::new()
 ///     .set("bootstrap.servers", "localhost:9092")
 ///     .set("group.id", "readers");
-/// let mut consumer = Consumer::new(&config)?;
+/// let mut consumer = Consumer::new(config)?;
 /// consumer.subscribe(["orders"])?;
 /// for record in &consumer.poll(std::time::Duration::from_secs(1))? {
 ///     println!("{}-{} @ {}: {:?}", record.topic, record.partition, record.offset, record.value);
@@ -94,8 +95,8 @@ impl Consumer {
     /// Starts the consumer's thread; nothing is connected before it is needed.
     ///
     /// - Errors: `Config` with Kafka's text.
-    pub fn new(config: &Config) -> Result<Consumer, Error> {
-        let config = Arc::new(ConsumerConfig::from_config(config)?);
+    pub fn new(config: impl Borrow<Config>) -> Result<Consumer, Error> {
+        let config = Arc::new(ConsumerConfig::from_config(config.borrow())?);
         let metrics = ClientMetrics::new(
             ClientKind::Consumer,
             &config.client,
@@ -259,11 +260,8 @@ impl Consumer {
             return Err(mutually_exclusive());
         }
         self.source = Source::Group(subscription.clone());
-        let mut state = self.exchange.lock();
-        state.forget_errors();
-        state.commands.push_back(Command::Subscribe(subscription));
-        drop(state);
-        self.exchange.wake_driver();
+        self.exchange.lock().forget_errors();
+        self.exchange.command(Command::Subscribe(subscription));
         Ok(())
     }
 
@@ -286,11 +284,8 @@ impl Consumer {
         self.source = Source::Nowhere;
         let mut result = Ok(());
         if was_member {
-            let mut state = self.exchange.lock();
-            state.has_left = false;
-            state.commands.push_back(Command::Subscribe(Subscription::None));
-            drop(state);
-            self.exchange.wake_driver();
+            self.exchange.lock().has_left = false;
+            self.exchange.command(Command::Subscribe(Subscription::None));
             if !self.run_calls_until_left(self.api_deadline()) {
                 result = Err(self.api_timeout("leaving the group"));
             }
@@ -309,7 +304,7 @@ impl Consumer {
         loop {
             self.run_calls();
             let state = self.exchange.lock();
-            if state.has_left {
+            if state.has_left || state.is_ended {
                 return true;
             }
             if !state.calls.is_empty() && !self.is_in_listener {
@@ -531,6 +526,7 @@ impl Consumer {
         }
         let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let deadline = self.now().after_ms(timeout_ms);
+        self.exchange.lock().has_left = false;
         self.exchange.command(Command::Close { deadline });
         let has_left = self.run_calls_until_left(deadline);
         self.finish_async_commits();

@@ -80,6 +80,8 @@ pub struct State {
     pub group_metadata: Option<GroupMetadata>,
     /// The group has been left, as far as it was joined.
     pub has_left: bool,
+    /// The driver's thread is gone: nobody would take a command.
+    pub is_ended: bool,
     /// Topics that calls of the application wait for.
     pub asked_topics: BTreeSet<Arc<str>>,
     wakers: Vec<Waker>,
@@ -95,6 +97,7 @@ impl State {
             calls: VecDeque::new(),
             group_metadata: None,
             has_left: false,
+            is_ended: false,
             asked_topics: BTreeSet::new(),
             wakers: Vec::new(),
         }
@@ -181,9 +184,14 @@ impl Exchange {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a command to the machine.
+    /// Hands a command to the machine. Whoever waits for its promise hears `Closed` when there is no machine any more.
     pub fn command(&self, command: Command) {
-        self.lock().commands.push_back(command);
+        let mut state = self.lock();
+        if state.is_ended {
+            return;
+        }
+        state.commands.push_back(command);
+        drop(state);
         self.wake_driver();
     }
 
@@ -229,6 +237,7 @@ impl Exchange {
         let mut state = self.lock();
         state.fatal_error = Some(error);
         state.has_left = true;
+        state.is_ended = true;
         // Promises answer their waiters when they are dropped.
         state.commands.clear();
         self.announce(state);

@@ -373,6 +373,16 @@ impl ConsumerMachine {
         }
     }
 
+    /// No broker lets this client in (a wrong password, an expired certificate): a poll fails with it, as Java's does, after
+    /// every attempt.
+    fn report_failure(&mut self, state: &mut State) {
+        if let Some(error) = self.metadata.take_failure() {
+            self.offsets_by_time.fail_all(&error);
+            self.topic_listing.fail(&error);
+            state.report(error);
+        }
+    }
+
     /// A topic that the application named and may not read, or whose name cannot be: as Kafka, every new answer is told.
     fn report_refused(&mut self, snapshot: &Snapshot, state: &mut State) {
         if snapshot.version == self.reported_version {
@@ -389,6 +399,7 @@ impl ConsumerMachine {
     fn send_requests(&mut self, now: Moment, wall: Timestamp, state: &mut State, actions: &mut Vec<Action>) {
         let snapshot = self.cluster.snapshot();
         self.report_refused(&snapshot, state);
+        self.report_failure(state);
         let cluster = &mut self.cluster;
         let mut needs_metadata =
             self.offsets_by_time
@@ -471,10 +482,6 @@ impl Machine for ConsumerMachine {
         let exchange = Arc::clone(&self.exchange);
         let mut state = exchange.lock();
         let before = state.news();
-        if let Some(error) = self.cluster.metadata().take_failure() {
-            // A wrong certificate or password: a poll should fail with it, as Java's does, and not wait for records.
-            state.report(error);
-        }
         while let Some(command) = state.commands.pop_front() {
             self.take_command(now, command, &mut state);
         }

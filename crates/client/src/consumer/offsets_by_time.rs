@@ -100,6 +100,13 @@ impl OffsetsByTime {
         self.next_question += 1;
     }
 
+    /// No broker lets this client in: nothing that is asked would be answered.
+    pub fn fail_all(&mut self, error: &Error) {
+        for (_, question) in std::mem::take(&mut self.questions) {
+            question.promise.fulfil(Err(error.clone()));
+        }
+    }
+
     /// Topics whose leaders must be known.
     pub fn topics(&self) -> BTreeSet<Arc<str>> {
         let questions = self.questions.values();

@@ -111,7 +111,7 @@ impl TopicListing {
         }
     }
 
-    fn fail(&mut self, error: &Error) {
+    pub fn fail(&mut self, error: &Error) {
         for (_, promise) in self.waiting.drain(..) {
             promise.fulfil(Err(error.clone()));
         }
