@@ -33,6 +33,9 @@ const HOLD_MS: u64 = 1000;
 /// Where the broker said no interval or was not reached: Kafka's default interval.
 const DEFAULT_INTERVAL_MS: u64 = 5 * 60 * 1000;
 
+/// The shortest interval that Kafka lets an operator set; a broker that asks for less is not obeyed.
+const INTERVAL_MS_MIN: u64 = 100;
+
 /// After a broken connection, when no interval is known yet.
 const RECONNECT_WAIT_MS: u64 = 30_000;
 
@@ -328,7 +331,7 @@ impl Telemetry {
         };
         let throttle_ms = u64::try_from(response.throttle_time_ms).unwrap_or(0);
         if response.error_code != 0 {
-            return self.refused(now, response.error_code, throttle_ms);
+            return self.refused(now, response.error_code, throttle_ms, false);
         }
         if response.client_instance_id.is_zero() {
             // Pushing under the zero id is an invalid request.
@@ -342,7 +345,7 @@ impl Telemetry {
             interval_ms: u64::try_from(response.push_interval_ms)
                 .ok()
                 .filter(|ms| *ms > 0)
-                .unwrap_or(DEFAULT_INTERVAL_MS),
+                .map_or(DEFAULT_INTERVAL_MS, |ms| ms.max(INTERVAL_MS_MIN)),
             bytes_max: usize::try_from(response.telemetry_max_bytes).unwrap_or(0),
             is_delta: response.delta_temporality,
             selector: Selector::new(&response.requested_metrics),
@@ -369,17 +372,21 @@ impl Telemetry {
             }
             Ok(code) => {
                 self.metrics.telemetry_answered(false);
-                self.refused(now, code, 0);
+                self.refused(now, code, 0, true);
             }
             Err(()) => self.end(),
         }
     }
 
     /// KIP-714's table of errors.
-    fn refused(&mut self, now: Moment, code: i16, throttle_ms: u64) {
+    fn refused(&mut self, now: Moment, code: i16, throttle_ms: u64, is_push: bool) {
         match ErrorCode::from_i16(code) {
-            Some(ErrorCode::UnknownSubscriptionId | ErrorCode::UnsupportedCompressionType) => {
+            Some(ErrorCode::UnknownSubscriptionId | ErrorCode::UnsupportedCompressionType) if is_push => {
                 self.state = State::AskAt(now.after_ms(throttle_ms));
+            }
+            // As an answer to the question for the subscription they make no sense, and asking at once again would spin.
+            Some(ErrorCode::UnknownSubscriptionId | ErrorCode::UnsupportedCompressionType) => {
+                self.state = State::AskAt(now.after_ms(self.interval_ms().max(throttle_ms)));
             }
             Some(ErrorCode::TelemetryTooLarge | ErrorCode::ThrottlingQuotaExceeded) => {
                 self.try_again_at(now.after_ms(self.interval_ms().max(throttle_ms)));
@@ -609,6 +616,28 @@ mod tests {
                 .map(|at| (telemetry.api_key(), at.ms_since(sent)));
             assert_eq!(next, expected, "{code:?}");
         }
+    }
+
+    #[test]
+    fn a_broker_cannot_make_it_spin() {
+        let mut asking = telemetry(1);
+        asking.request(at_ms(0), WALL).unwrap();
+        let response = GetTelemetrySubscriptionsResponse {
+            error_code: ErrorCode::UnknownSubscriptionId as i16,
+            ..subscription(vec![""])
+        };
+        asking.take_reply(at_ms(0), encoded(&response));
+        assert_eq!(asking.next_deadline(), Some(at_ms(DEFAULT_INTERVAL_MS)));
+
+        let mut hurried = telemetry(1);
+        hurried.request(at_ms(0), WALL).unwrap();
+        let response = GetTelemetrySubscriptionsResponse {
+            push_interval_ms: 1,
+            ..subscription(vec![""])
+        };
+        hurried.take_reply(at_ms(0), encoded(&response));
+        let first = hurried.next_deadline().unwrap();
+        assert!(first >= at_ms(INTERVAL_MS_MIN / 2), "{first:?}");
     }
 
     #[test]
