@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use ottla_client::admin::{
 use ottla_client::config::{Config, Password};
 use ottla_wire::error_code::ErrorCode;
 
-use super::server::Target;
+use super::server::{Programs, Target};
 use super::table::Table;
 
 /// Far more than a broker needs to learn what the controller has decided.
@@ -23,35 +24,100 @@ const PROPAGATION: Duration = Duration::from_secs(20);
 
 type Case = (&'static str, fn(&Admin) -> Result<()>);
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 5] = [
     ("topics", topics),
     ("configs", configs),
     ("offsets and records", offsets),
     ("group offsets", group_offsets),
     ("cluster and log directories", cluster),
-    ("leader election", elections),
 ];
 
 /// What Ottla does not serve.
-const KAFKA_CASES: [Case; 3] = [
+const KAFKA_CASES: [Case; 4] = [
+    ("leader election", elections),
     ("client quotas", quotas),
     ("SCRAM credentials", scram),
     ("client-metrics subscriptions", subscriptions),
 ];
 
-pub fn run(table: &mut Table, bootstrap: &str, target: Target) -> Result<()> {
+pub fn run(table: &mut Table, programs: &Programs, bootstrap: &str, target: Target) -> Result<()> {
     let admin = Admin::new(&Config::new().set("bootstrap.servers", bootstrap))?;
-    let more: &[Case] = match target {
-        Target::Kafka => &KAFKA_CASES,
-        Target::Ottla => &[],
+    let (more, protocols): (&[Case], &[_]) = match target {
+        Target::Kafka => (&KAFKA_CASES, &["classic", "consumer"]),
+        Target::Ottla => (&[], &["classic"]),
     };
-    for (name, case) in CASES.iter().chain(more) {
-        let outcome = case(&admin).map_err(|error| format!("{error:#}"));
+    let outcomes = CASES
+        .iter()
+        .chain(more)
+        .map(|(name, case)| ((*name).to_owned(), case(&admin)));
+    let groups = protocols.iter().map(|protocol| {
+        let name = format!("a group of Java's with group.protocol={protocol}");
+        (name, member(&admin, programs, bootstrap, protocol))
+    });
+    for (name, outcome) in outcomes.chain(groups) {
+        let outcome = outcome.map_err(|error| format!("{error:#}"));
         let said = outcome.as_ref().err().map_or("ok", String::as_str);
         println!("our admin client: {name}: {said}");
         table.add_other(format!("our admin client: {name}"), outcome);
     }
     Ok(())
+}
+
+/// A Java consumer that is killed when it goes out of scope.
+struct Member(Child);
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Describes a group whose member is Java's.
+fn member(admin: &Admin, programs: &Programs, bootstrap: &str, protocol: &str) -> Result<()> {
+    let name = format!("admin-{protocol}");
+    create(admin, &name, 2)?;
+    let property = format!("group.protocol={protocol}");
+    let mut command = programs
+        .kafka
+        .tool("org.apache.kafka.tools.consumer.ConsoleConsumer");
+    command
+        .args([
+            "--bootstrap-server",
+            bootstrap,
+            "--topic",
+            &name,
+            "--group",
+            &name,
+        ])
+        .args(["--command-property", &property])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let _member = Member(command.spawn().context("cannot start the console consumer")?);
+    let expected: BTreeSet<_> = [0, 1]
+        .map(|index| TopicPartition::new(name.as_str(), index))
+        .into();
+    eventually(|| {
+        let group = only(admin.describe_groups(vec![name.clone()]).wait()?)?;
+        ensure!(group.state.eq_ignore_ascii_case("stable"), "{group:?}");
+        ensure!(
+            group.members.len() == 1 && group.protocol_type == "consumer",
+            "{group:?}"
+        );
+        ensure!(group.members[0].assignment == expected, "{group:?}");
+        ensure!(!group.members[0].client_host.is_empty(), "{group:?}");
+        Ok(())
+    })?;
+    let listed = admin.list_groups().wait()?;
+    ensure!(
+        listed
+            .get(&name)
+            .is_some_and(|group| group.kind.eq_ignore_ascii_case(protocol)),
+        "{listed:?}"
+    );
+    let refused = admin.delete_groups(vec![name.clone()]).wait()?;
+    ensure_code(refused.get(&name), ErrorCode::NonEmptyGroup)
 }
 
 fn only<K: Ord + Debug, T>(results: Results<K, T>) -> Result<T> {

@@ -86,7 +86,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     if has("admin") {
         let server = Site::create("admin", &[])?.start(&programs, options.target)?;
-        client_admin::run(&mut table, &server.bootstrap(), options.target)?;
+        client_admin::run(&mut table, &programs, &server.bootstrap(), options.target)?;
         server.stop()?;
     }
     if has("groups") {

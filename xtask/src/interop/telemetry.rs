@@ -140,7 +140,7 @@ fn produce(bootstrap: &str, file: &Path) -> Result<(u64, String)> {
         );
         for _ in 0..1000 {
             // What fails is in record.error.total.
-            let _ = producer.send(&record)?;
+            drop(producer.send(&record)?);
             sent += 1;
         }
     }
