@@ -154,7 +154,6 @@ impl<T> fmt::Debug for Promise<T> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

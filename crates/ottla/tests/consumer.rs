@@ -396,3 +396,37 @@ fn calls_that_do_not_fit_are_refused() {
     ));
     member.close(Duration::from_secs(10)).unwrap();
 }
+
+/// Removed at the end, unlike a broker's temporary one not with the broker.
+struct Directory(std::path::PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_broker_that_comes_back_is_read_on_from() {
+    let directory = Directory(std::env::temp_dir().join(format!("ottla-consumer-{}", std::process::id())));
+    let path = directory.0.to_str().unwrap().to_owned();
+    let first = Broker::start_temporary(&[("log.dirs", &path)]).unwrap();
+    let address = first.address();
+    let mut writer = Writer::connect(address);
+    writer.create_topic("t", 1);
+    writer.append("t", 0, &batch(Codec::None, 0, 100));
+    let mut consumer = consumer(&first, &[("max.poll.records", "60")]);
+    consumer.assign([partition(0)]).unwrap();
+    assert_eq!(read(&mut consumer, 60), expected(0..60));
+    drop(writer);
+    drop(first);
+    // What was fetched before is still there.
+    assert_eq!(read(&mut consumer, 40), expected(60..100));
+
+    let listeners = format!("PLAINTEXT://{address}");
+    let second = Broker::start_temporary(&[("log.dirs", &path), ("listeners", &listeners)]).unwrap();
+    let mut writer = Writer::connect(second.address());
+    writer.append("t", 0, &batch(Codec::None, 100, 10));
+    assert_eq!(read(&mut consumer, 10), expected(100..110));
+    consumer.close(Duration::from_secs(10)).unwrap();
+}

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::consumer::Consumer;
 use super::exchange::Command;
+use super::front::Consumer;
 use super::group::{CommitKind, Offsets};
 use super::topic_partition::{OffsetAndMetadata, TopicPartition};
 use crate::error::Error;

@@ -301,6 +301,9 @@ impl Fetcher {
             .fetch_answered(reply.node.0, reply.latency_nanos, throttle_ms);
         // Brokers of older versions have waited themselves.
         let must_wait = reply.api_version >= THROTTLING_VERSION;
+        if must_wait && let Some(fetch) = self.nodes.get_mut(&reply.node) {
+            fetch.not_before = now.after_ms(throttle_ms.into());
+        }
         Consequences {
             throttle_ms: if must_wait { throttle_ms } else { 0 },
             ..self.take_response(now, reply, frame, response, state)
@@ -481,14 +484,23 @@ impl Taking<'_> {
                 }
                 true
             }
+            // The answer to these can only be in newer metadata.
             Some(
                 ErrorCode::UnknownTopicOrPartition
                 | ErrorCode::UnknownTopicId
-                | ErrorCode::InconsistentTopicId
-                | ErrorCode::ReplicaNotAvailable
+                | ErrorCode::InconsistentTopicId,
+            ) => {
+                partition.forget_leader();
+                true
+            }
+            Some(ErrorCode::UnknownLeaderEpoch) => {
+                partition.leader_hint = None;
+                true
+            }
+            Some(
+                ErrorCode::ReplicaNotAvailable
                 | ErrorCode::KafkaStorageError
                 | ErrorCode::OffsetNotAvailable
-                | ErrorCode::UnknownLeaderEpoch
                 | ErrorCode::LeaderNotAvailable,
             ) => true,
             Some(ErrorCode::OffsetOutOfRange) => {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::consumer::Consumer;
 use super::exchange::Command;
+use super::front::Consumer;
 use super::group::{Offsets, RebalanceCall, RebalanceStep};
 use super::topic_partition::TopicPartition;
 use crate::metrics::RebalanceCallback;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::consumer::Consumer;
 use super::exchange::{Command, TopicDescription};
+use super::front::Consumer;
 use super::offsets_by_time::{EARLIEST, Found, LATEST};
 use super::position::Phase;
 use super::topic_partition::{OffsetAndTimestamp, TopicPartition};

@@ -424,7 +424,8 @@ impl ConsumerMachine {
         };
         let has_left = self.group.as_ref().is_none_or(GroupMembership::is_closed);
         let is_over = now >= deadline;
-        if !is_over && !(has_left && self.telemetry.is_closed(now)) {
+        let is_done = has_left && self.telemetry.is_closed(now);
+        if !is_over && !is_done {
             return;
         }
         for (node, request) in self.fetcher.closing_requests(&self.cluster) {

@@ -1,4 +1,11 @@
 //! The path back: membership of a group, what to fetch, poll, commits.
+//!
+//! The trail of a record: the machine (machine.rs) looks at what is assigned (assignment.rs) and where each partition
+//! stands (position.rs). One without a position gets it from the group (committed.rs) or from ListOffsets
+//! (offsets_by_time.rs); after a change of leader it is checked (truncation.rs). The fetcher (fetcher.rs) asks every leader
+//! for its partitions (session.rs) and makes a chunk (chunk.rs) of each that the answer brings. Under the one lock that both
+//! threads share (exchange.rs), `Consumer::poll` (front.rs) takes the oldest chunk (reader.rs), checks and unfolds its
+//! batches on the application's thread, and gives records that borrow from the frame (records.rs, decode.rs).
 
 pub mod topic_partition;
 pub mod subscription;
@@ -15,28 +22,30 @@ mod committed;
 #[cfg(test)]
 mod group_tests;
 pub mod position;
-mod decode;
-pub mod records;
-pub mod chunk;
 pub mod assignment;
 pub mod exchange;
-pub mod session;
-pub mod fetcher;
-pub mod offsets_by_time;
-pub mod truncation;
+mod offsets_by_time;
+mod truncation;
+mod session;
+mod fetcher;
+mod chunk;
+mod decode;
+pub mod records;
+pub mod reader;
 mod topic_listing;
 pub mod machine;
-pub mod reader;
 pub mod listener;
-pub mod consumer;
+pub mod front;
 mod committing;
 mod lookups;
 mod receive;
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 mod scripted;
 
-pub use self::consumer::{Consumer, WakeupHandle};
+pub use self::committing::CommitCallback;
+pub use self::exchange::TopicDescription;
+pub use self::front::{Consumer, WakeupHandle};
 pub use self::listener::RebalanceListener;
+pub use self::receive::Receive;
 pub use self::records::{ConsumerRecord, ConsumerRecords};
 pub use self::topic_partition::{OffsetAndMetadata, OffsetAndTimestamp, TopicPartition};

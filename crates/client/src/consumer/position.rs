@@ -129,7 +129,13 @@ impl PartitionState {
         let topic = snapshot.topic(&name.topic);
         let index = usize::try_from(name.partition).ok();
         let known = topic.and_then(|topic| topic.partitions.get(index?));
-        self.topic_id = topic.map_or(Uuid::ZERO, |topic| topic.id);
+        let topic_id = topic.map_or(Uuid::ZERO, |topic| topic.id);
+        if topic_id != self.topic_id {
+            // Another topic of that name counts its leaders anew.
+            self.leader_hint = None;
+            self.validated_leader_epoch = -1;
+        }
+        self.topic_id = topic_id;
         self.known_leader = known.and_then(|known| Some((known.leader?, known.leader_epoch)));
         if let Some(known) = known
             && self

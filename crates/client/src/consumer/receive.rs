@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::consumer::{Consumer, has_news};
+use super::front::{Consumer, has_news};
 use super::records::ConsumerRecords;
 use crate::error::Error;
 

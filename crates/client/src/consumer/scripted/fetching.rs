@@ -2,7 +2,8 @@
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
-use ottla_wire::messages::fetch::{FetchResponse, LeaderIdAndEpoch, PartitionData};
+use ottla_wire::messages::fetch::{FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData};
+use ottla_wire::primitives::Uuid;
 
 use super::world::{SESSION, World, batch, name, nothing, with_error, with_records};
 use crate::consumer::exchange::Command;
@@ -211,6 +212,31 @@ fn a_refusal_without_a_name_waits_for_metadata() {
     world.answer_fetch(&seen, vec![with_error(0, ErrorCode::NotLeaderOrFollower)]);
     world.advance(200);
     assert_eq!(world.expect(ApiKey::Fetch).node, 2);
+}
+
+#[test]
+fn a_topic_that_was_made_anew_is_asked_for_by_its_new_id() {
+    let mut world = World::assigned(1, 10, &[]);
+    let second = world.second_fetch(vec![nothing(0)]);
+    let (old_id, new_id) = (world.topic_id, Uuid([9; 16]));
+    world.topic_id = new_id;
+    world.leaders.insert(0, (1, 0));
+    let response = FetchResponse {
+        session_id: SESSION,
+        responses: vec![FetchableTopicResponse {
+            topic_id: old_id,
+            partitions: vec![with_error(0, ErrorCode::UnknownTopicId)],
+            ..FetchableTopicResponse::default()
+        }],
+        ..FetchResponse::default()
+    };
+    world.answer(&second, |body, version| response.encode(body, version));
+    world.advance(200);
+    let third = world.expect(ApiKey::Fetch);
+    let fetch = third.fetch();
+    assert_eq!(fetch.topics[0].topic_id, new_id);
+    assert_eq!(fetch.topics[0].partitions[0].current_leader_epoch, 0);
+    assert_eq!(fetch.forgotten_topics_data[0].topic_id, old_id);
 }
 
 #[test]

@@ -29,6 +29,7 @@ use crate::metrics::{ClientKind, ClientMetrics};
 use crate::network::io::{Action, ConnectionId, Event, Machine, Wake};
 use crate::time::{Moment, SystemClock, Timestamp};
 
+/// Of topic `t`, at first.
 pub const TOPIC_ID: Uuid = Uuid([7; 16]);
 pub const SESSION: i32 = 77;
 
@@ -74,6 +75,7 @@ pub struct World {
     connections: BTreeMap<ConnectionId, i32>,
     /// Node and leader epoch by partition of topic `t`.
     pub leaders: BTreeMap<i32, (i32, i32)>,
+    pub topic_id: Uuid,
     pub versions_max: BTreeMap<ApiKey, i16>,
     seen: VecDeque<Seen>,
 }
@@ -117,6 +119,7 @@ impl World {
             now: Moment(1_000_000_000),
             connections: BTreeMap::new(),
             leaders: (0..partition_count).map(|index| (index, (1, 5))).collect(),
+            topic_id: TOPIC_ID,
             versions_max: BTreeMap::new(),
             seen: VecDeque::new(),
         }
@@ -245,7 +248,7 @@ impl World {
                 topic_id: if seen.api_version < 13 {
                     Uuid::ZERO
                 } else {
-                    TOPIC_ID
+                    self.topic_id
                 },
                 partitions,
             }],
@@ -311,7 +314,7 @@ impl World {
             topics: vec![MetadataResponseTopic {
                 name: Some("t"),
                 topic_id: if seen.api_version >= 10 {
-                    TOPIC_ID
+                    self.topic_id
                 } else {
                     Uuid::ZERO
                 },
