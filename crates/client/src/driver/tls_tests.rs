@@ -240,7 +240,7 @@ fn large_and_small_frames_pass_in_both_versions() {
         let address = echo(&authority.sign("localhost", |_| {}), None);
         let mut settings = trusting(&authority);
         (settings.versions.v1_2, settings.versions.v1_3) = versions;
-        let large: Vec<u8> = (0..5_000_000_u32).map(|i| (i * 31 >> 7) as u8).collect();
+        let large: Vec<u8> = (0..5_000_000_u32).map(|i| ((i * 31) >> 7) as u8).collect();
         let large = Bytes::from(large);
         let parts: Vec<Bytes> = (0..500)
             .map(|i| large.slice(i * 10_000..(i + 1) * 10_000))

@@ -68,6 +68,9 @@ impl Authentication {
                 self.sasl.mechanism(),
                 response.mechanisms.join(", ")
             )
+        } else if response.error_code == ErrorCode::IllegalSaslState.code() {
+            // What a listener without SASL says (KIP-43).
+            "the port wants no SASL (security.protocol)".to_owned()
         } else {
             code_text(response.error_code)
         };

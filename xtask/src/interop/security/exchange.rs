@@ -99,7 +99,7 @@ pub fn run(config: &Config, topic: &str) -> Result<()> {
 /// Does not compress to nothing, and differs from record to record.
 fn value(number: usize) -> Vec<u8> {
     (0..VALUE_BYTES)
-        .map(|at| (at * 31 + number * 17 >> 3) as u8)
+        .map(|at| ((at * 31 + number * 17) >> 3) as u8)
         .collect()
 }
 

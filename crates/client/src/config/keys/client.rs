@@ -5,7 +5,6 @@ use super::super::key::{
     ClientKind::{Admin, Consumer, Producer},
     Rule, boolean, int, list, long, string,
 };
-use ottla_wire::config_keys::Unit;
 
 const CLASSES: &str = "classes of a Java program cannot be loaded here";
 
@@ -205,7 +204,6 @@ pub const CLIENT_KEYS: &[ClientKey] = &[
         "2",
         "How many samples a rate or an average looks back.",
     )
-    .unit(Unit::None)
     .at_least(1),
     string(
         "metrics.recording.level",
