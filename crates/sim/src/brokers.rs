@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use ottla_client::network::io::Event;
 use ottla_client::time::Moment;
 use ottla_log::disk::memory::{MemoryDisk, Random};
 use ottla_log::{AppendError, BatchToAppend, Bound, LogConfig, PartitionLog, Read, ReadMode};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
-use ottla_wire::frame::{RequestHeader, encode_response_header};
+use ottla_wire::frame::RequestHeader;
 use ottla_wire::messages::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
 use ottla_wire::messages::init_producer_id::InitProducerIdResponse;
 use ottla_wire::messages::metadata::{
@@ -28,7 +29,8 @@ use ottla_wire::records::batch::{Batch, batches};
 use ottla_wire::records::compression::decompress;
 use ottla_wire::records::record::Records;
 
-use crate::network::{Begun, Server};
+use crate::network::{Begun, Finished, Network, Server, response_frame};
+use crate::producing::Backend;
 
 pub const TOPIC: &str = "simulated";
 const TOPIC_ID: Uuid = Uuid([7; 16]);
@@ -51,6 +53,9 @@ pub struct Mishaps {
     /// Answers that Kafka's brokers never give.
     pub nonsense: u64,
     pub service_micros_max: u64,
+    /// Per step of the simulation.
+    pub leader_change: u64,
+    pub broker_down: u64,
 }
 
 impl Mishaps {
@@ -63,6 +68,8 @@ impl Mishaps {
         init_producer_id_fails: u64::MAX,
         nonsense: u64::MAX,
         service_micros_max: 300,
+        leader_change: u64::MAX,
+        broker_down: u64::MAX,
     };
 }
 
@@ -99,6 +106,8 @@ pub struct Played {
     pub epochs_above_zero: u64,
     pub producer_ids: u64,
     pub without_producer_id: u64,
+    /// Of our own broker.
+    pub starts: u64,
 }
 
 pub struct Brokers {
@@ -198,23 +207,8 @@ impl Brokers {
         self.batch_bytes_max = bytes;
     }
 
-    pub fn addresses(&self) -> String {
-        let all: Vec<String> = (0..self.brokers.len())
-            .map(|broker| format!("{HOST}:{}", PORT_BASE + broker as u16))
-            .collect();
-        all.join(",")
-    }
-
-    pub fn broker_count(&self) -> usize {
-        self.brokers.len()
-    }
-
-    pub fn partition_count(&self) -> usize {
-        self.partitions.len()
-    }
-
     /// Another broker that is up leads the partition.
-    pub fn change_leader(&mut self, partition: usize) {
+    fn change_leader(&mut self, partition: usize) {
         let up: Vec<usize> = (0..self.brokers.len())
             .filter(|broker| self.brokers[*broker].is_up)
             .collect();
@@ -236,7 +230,7 @@ impl Brokers {
     }
 
     /// Every broker hears who leads what.
-    pub fn tell_all(&mut self) {
+    fn tell_all(&mut self) {
         let view: Vec<(i32, i32)> = self
             .partitions
             .iter()
@@ -248,7 +242,7 @@ impl Brokers {
     }
 
     /// Takes the broker down, if another is up; its partitions go to others.
-    pub fn take_down(&mut self, broker: usize) -> Option<u16> {
+    fn take_down(&mut self, broker: usize) -> Option<u16> {
         let up = self.brokers.iter().filter(|broker| broker.is_up).count();
         if up < 2 || !self.brokers[broker].is_up {
             return None;
@@ -262,12 +256,8 @@ impl Brokers {
         Some(PORT_BASE + broker as u16)
     }
 
-    pub fn bring_up(&mut self, broker: usize) {
-        self.brokers[broker].is_up = true;
-    }
-
     /// The values in a partition's log, in order of offset; offsets have no gaps.
-    pub fn values(&self, partition: usize) -> Vec<String> {
+    fn read(&self, partition: usize) -> Vec<String> {
         let log = &self.partitions[partition].log;
         let mut values = Vec::new();
         let mut offset = 0;
@@ -722,21 +712,68 @@ impl Server for Brokers {
         }
     }
 
-    fn finish(&mut self, _now: Moment, _port: u16, work: Work) -> Option<Vec<u8>> {
+    fn finish(&mut self, _now: Moment, _port: u16, work: Work) -> Finished<Work> {
         let body = match work.answer {
             Answer::Ready(body) => body,
-            Answer::Produce { acks: 0, .. } => return None,
+            Answer::Produce { acks: 0, .. } => return Finished::Silently,
             Answer::Produce {
                 throttle_ms,
                 partitions,
                 ..
             } => self.encode_produce(work.api_version, throttle_ms, partitions),
         };
-        let mut frame = vec![0; 4];
-        encode_response_header(&mut frame, work.api_key, work.api_version, work.correlation_id);
-        frame.extend_from_slice(&body);
-        let length = (frame.len() - 4) as u32;
-        frame[..4].copy_from_slice(&length.to_be_bytes());
-        Some(frame)
+        let frame = response_frame(work.api_key, work.api_version, work.correlation_id, &body);
+        Finished::Answer(frame)
+    }
+}
+
+impl Backend for Brokers {
+    fn addresses(&self) -> String {
+        let all: Vec<String> = (0..self.brokers.len())
+            .map(|broker| format!("{HOST}:{}", PORT_BASE + broker as u16))
+            .collect();
+        all.join(",")
+    }
+
+    fn partition_count(&self) -> usize {
+        self.partitions.len()
+    }
+
+    fn values(&mut self, partition: usize) -> Vec<String> {
+        self.read(partition)
+    }
+
+    fn shake(&mut self, now: Moment, network: &mut Network<Work>, events: &mut Vec<Event>) {
+        if self.random.one_in(self.mishaps.leader_change) {
+            network.settle_abandoned(now, self);
+            let partition = self.random.below(self.partitions.len() as u64) as usize;
+            self.change_leader(partition);
+        }
+        if self.random.one_in(20) {
+            self.tell_all();
+        }
+        if self.random.one_in(self.mishaps.broker_down) {
+            network.settle_abandoned(now, self);
+            let broker = self.random.below(self.brokers.len() as u64) as usize;
+            if let Some(port) = self.take_down(broker) {
+                network.cut(port, events);
+            }
+        }
+        if self.random.one_in(50) {
+            let broker = self.random.below(self.brokers.len() as u64) as usize;
+            self.brokers[broker].is_up = true;
+        }
+    }
+
+    fn calm_down(&mut self) {
+        self.mishaps = Mishaps::NONE;
+        for broker in &mut self.brokers {
+            broker.is_up = true;
+        }
+        self.tell_all();
+    }
+
+    fn played(&self) -> Played {
+        self.played
     }
 }

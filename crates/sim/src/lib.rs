@@ -13,6 +13,7 @@ pub mod oracle;
 pub mod network;
 pub mod brokers;
 pub mod producing;
+pub mod served;
 pub mod group_links;
 pub mod group_oracle;
 pub mod group_member;

@@ -9,6 +9,8 @@ use ottla_client::error::Error;
 use ottla_client::network::io::{Action, Address, ConnectionId, Event, Frame};
 use ottla_client::time::Moment;
 use ottla_log::disk::memory::Random;
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::frame::encode_response_header;
 
 /// The brokers behind the network. Each is named by the port of its address.
 pub trait Server {
@@ -21,8 +23,29 @@ pub trait Server {
     /// Begins with a request: `frame` is what follows the length.
     fn begin(&mut self, now: Moment, port: u16, frame: &[u8]) -> Begun<Self::Work>;
 
-    /// The answer, length included; `None` if there is none.
-    fn finish(&mut self, now: Moment, port: u16, work: Self::Work) -> Option<Vec<u8>>;
+    /// Called when the work should be done.
+    fn finish(&mut self, now: Moment, port: u16, work: Self::Work) -> Finished<Self::Work>;
+}
+
+/// How work ends.
+#[derive(Debug)]
+pub enum Finished<W> {
+    /// The frame, length included.
+    Answer(Vec<u8>),
+    /// There is no answer; the next request may be taken.
+    Silently,
+    /// Not done: `finish` is called again after so many microseconds.
+    Later { micros: u64, work: W },
+}
+
+/// A response's frame.
+pub fn response_frame(api_key: ApiKey, api_version: i16, correlation_id: i32, body: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; 4];
+    encode_response_header(&mut frame, api_key, api_version, correlation_id);
+    frame.extend_from_slice(body);
+    let length = u32::try_from(frame.len() - 4).expect("answers are small");
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    frame
 }
 
 /// How a request goes on.
@@ -254,12 +277,19 @@ impl<W> Network<W> {
                 }
             }
             Happening::Finished(connection, work) => {
-                let Some(link) = self.links.get_mut(&connection) else {
+                let Some(link) = self.links.get(&connection) else {
                     return;
                 };
-                link.is_busy = false;
-                if let Some(answer) = server.finish(now, link.port, work) {
-                    self.answer(now, connection, answer);
+                let port = link.port;
+                match server.finish(now, port, work) {
+                    Finished::Later { micros, work } => {
+                        return self.later(now, micros, Happening::Finished(connection, work));
+                    }
+                    Finished::Silently => {}
+                    Finished::Answer(answer) => self.answer(now, connection, answer),
+                }
+                if let Some(link) = self.links.get_mut(&connection) {
+                    link.is_busy = false;
                 }
                 self.serve(now, connection, server, events);
             }

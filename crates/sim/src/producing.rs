@@ -21,8 +21,8 @@ use ottla_client::producer::sender::{ProducerMachine, SenderParts};
 use ottla_client::time::{Clock, Moment, Timestamp};
 use ottla_log::disk::memory::Random;
 
-use crate::brokers::{Brokers, Mishaps, REFUSED_PREFIX, TOPIC};
-use crate::network::{Network, Troubles};
+use crate::brokers::{Played, REFUSED_PREFIX, TOPIC};
+use crate::network::{Network, Server, Troubles};
 
 /// Some day in 2026, so that timestamps look like ones.
 const EPOCH_MS: i64 = 1_790_000_000_000;
@@ -43,31 +43,46 @@ impl Clock for SharedClock {
     }
 }
 
+/// The brokers of a run.
+pub trait Backend: Server {
+    /// `bootstrap.servers`
+    fn addresses(&self) -> String;
+
+    fn partition_count(&self) -> usize;
+
+    /// Everything that a partition holds, in order of offset; offsets have no gaps.
+    fn values(&mut self, partition: usize) -> Vec<String>;
+
+    /// Called at every step: leaders change, brokers go and come.
+    fn shake(&mut self, now: Moment, network: &mut Network<Self::Work>, events: &mut Vec<Event>);
+
+    /// No mishaps any more.
+    fn calm_down(&mut self);
+
+    fn played(&self) -> Played {
+        Played::default()
+    }
+}
+
 /// What the run is like.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub settings: Vec<(&'static str, String)>,
-    pub broker_count: usize,
-    pub partition_count: usize,
     pub thread_count: u64,
     pub troubles: Troubles,
-    pub mishaps: Mishaps,
     /// Records per thread.
     pub record_count: u64,
     /// A thread sends once in so many microseconds, on average.
     pub pause_micros: u64,
     pub value_bytes_max: u64,
-    pub first_producer_epoch: i16,
-    pub batch_bytes_max_at_broker: usize,
-    /// Once in so many steps of the world a leader changes, a broker goes down or comes back.
-    pub leader_change: u64,
-    pub broker_down: u64,
-    /// Records that the brokers refuse, once in so many.
+    /// Epochs run out, and with another producer id nothing fences what comes in late.
+    pub changes_producer_id: bool,
+    /// Records that the scripted brokers refuse, once in so many.
     pub refused_records: u64,
     /// `close` is called right after the last record, with this limit, amid all troubles.
     pub close_within_ms: Option<u64>,
-    /// `retries` are few: any error may end a record.
-    pub gives_up_early: bool,
+    /// Records may fail for other reasons than time: the brokers refuse some, or `retries` are few.
+    pub may_refuse: bool,
 }
 
 /// A record and what is known of it.
@@ -92,17 +107,17 @@ pub struct Report {
     pub stored_twice: u64,
     pub broken_connections: u64,
     pub late_requests: u64,
-    pub played: crate::brokers::Played,
+    pub played: Played,
 }
 
-pub struct Producing {
+pub struct Producing<B: Backend> {
     seed: u64,
     scenario: Scenario,
     config: Arc<ProducerConfig>,
     clock: Arc<SharedClock>,
     random: Random,
-    network: Network<crate::brokers::Work>,
-    brokers: Brokers,
+    network: Network<B::Work>,
+    brokers: B,
     metadata: Arc<MetadataCell>,
     accumulator: Arc<Accumulator>,
     commands: Arc<Commands>,
@@ -118,17 +133,9 @@ pub struct Producing {
     turns_at_once: u32,
 }
 
-impl Producing {
-    pub fn new(seed: u64, scenario: Scenario) -> Producing {
+impl<B: Backend> Producing<B> {
+    pub fn new(seed: u64, scenario: Scenario, brokers: B) -> Producing<B> {
         let mut random = Random::new(seed ^ 0x70AD);
-        let mut brokers = Brokers::new(
-            random.next(),
-            scenario.broker_count,
-            scenario.partition_count,
-            scenario.mishaps,
-        );
-        brokers.set_first_producer_epoch(scenario.first_producer_epoch);
-        brokers.set_batch_bytes_max(scenario.batch_bytes_max_at_broker);
         let mut config = Config::new().set("bootstrap.servers", brokers.addresses());
         for (key, value) in &scenario.settings {
             config = config.set(*key, value);
@@ -198,11 +205,7 @@ impl Producing {
         if self.random.one_in(2) {
             self.is_quiet = true;
             self.network.troubles = Troubles::NONE;
-            self.brokers.mishaps = Mishaps::NONE;
-            for broker in 0..self.brokers.broker_count() {
-                self.brokers.bring_up(broker);
-            }
-            self.brokers.tell_all();
+            self.brokers.calm_down();
         }
         while self.accumulator.incomplete_batches() > 0 {
             self.step();
@@ -244,7 +247,9 @@ impl Producing {
         self.clock.0.store(now.0, Ordering::Relaxed);
         let mut events = Vec::new();
         self.network.step(now, &mut self.brokers, &mut events);
-        self.shake(now, &mut events);
+        if !self.is_quiet {
+            self.brokers.shake(now, &mut self.network, &mut events);
+        }
         self.send_records(now);
         let has_turned = self.drive(now, events);
         if self.random.one_in(3) {
@@ -293,32 +298,6 @@ impl Producing {
             self.network.act(now, action);
         }
         true
-    }
-
-    /// Leaders change, brokers go and come.
-    fn shake(&mut self, now: Moment, events: &mut Vec<Event>) {
-        if self.is_quiet {
-            return;
-        }
-        if self.random.one_in(self.scenario.leader_change) {
-            self.network.settle_abandoned(now, &mut self.brokers);
-            let partition = self.random.below(self.brokers.partition_count() as u64) as usize;
-            self.brokers.change_leader(partition);
-        }
-        if self.random.one_in(20) {
-            self.brokers.tell_all();
-        }
-        if self.random.one_in(self.scenario.broker_down) {
-            let broker = self.random.below(self.brokers.broker_count() as u64) as usize;
-            self.network.settle_abandoned(now, &mut self.brokers);
-            if let Some(port) = self.brokers.take_down(broker) {
-                self.network.cut(port, events);
-            }
-        }
-        if self.random.one_in(50) {
-            let broker = self.random.below(self.brokers.broker_count() as u64) as usize;
-            self.brokers.bring_up(broker);
-        }
     }
 
     fn send_records(&mut self, now: Moment) {
@@ -414,7 +393,7 @@ impl Producing {
         let mut report = Report {
             broken_connections: self.network.broken_connections,
             late_requests: self.network.late_requests,
-            played: self.brokers.played,
+            played: self.brokers.played(),
             ..Report::default()
         };
         if self.config.enable_idempotence {
@@ -479,11 +458,8 @@ impl Producing {
             Err(error) => {
                 report.failed += 1;
                 report.failed_but_stored += found;
-                let may_fail = self.scenario.gives_up_early
-                    || self.scenario.refused_records != u64::MAX
-                    || self.scenario.batch_bytes_max_at_broker != usize::MAX
-                    || self.scenario.mishaps.error_after_append != u64::MAX
-                    || matches!(error, Error::Timeout { .. } | Error::Closed);
+                let may_fail =
+                    self.scenario.may_refuse || matches!(error, Error::Timeout { .. } | Error::Closed);
                 assert!(may_fail, "seed {seed}: {} failed: {error}", sent.value);
             }
         }
@@ -529,7 +505,7 @@ impl Producing {
 
     /// A record that failed may come in late where nothing fences it: without idempotence, or when the producer id changed.
     fn counts_for_order(&self, is_acknowledged: bool) -> bool {
-        is_acknowledged || self.config.enable_idempotence && self.scenario.first_producer_epoch == 0
+        is_acknowledged || self.config.enable_idempotence && !self.scenario.changes_producer_id
     }
 }
 

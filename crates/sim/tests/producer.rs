@@ -3,9 +3,10 @@
 //! `OTTLA_SIM_SEED=n` runs one seed, `OTTLA_SIM_SEEDS=n` the first n. A failure names its seed.
 
 use ottla_log::disk::memory::Random;
-use ottla_sim::brokers::Mishaps;
+use ottla_sim::brokers::{Brokers, Mishaps};
 use ottla_sim::network::Troubles;
 use ottla_sim::producing::{Producing, Report, Scenario};
+use ottla_sim::served::{Hurt, Served};
 
 const SEEDS_BY_DEFAULT: u64 = 300;
 
@@ -49,6 +50,7 @@ fn add(total: &mut Report, run: Report) {
         (&mut all.hangs, one.hangs),
         (&mut all.throttles, one.throttles),
         (&mut all.nonsense, one.nonsense),
+        (&mut all.starts, one.starts),
         (&mut all.producer_ids, one.producer_ids),
         (&mut all.epochs_above_zero, one.epochs_above_zero),
     ] {
@@ -90,10 +92,11 @@ fn mishaps(random: &mut Random) -> Mishaps {
         init_producer_id_fails: rate(random, 2),
         nonsense: u64::MAX,
         service_micros_max: [200, 3_000, 100_000][random.below(3) as usize],
+        ..Mishaps::NONE
     }
 }
 
-fn scenario(random: &mut Random, settings: &[(&'static str, &str)]) -> Scenario {
+fn scenario(random: &mut Random, settings: &[(&'static str, &str)]) -> (Scenario, Brokers) {
     let request_timeout_ms = [200, 600, 2_000][random.below(3) as usize];
     let linger_ms = [0, 5, 50][random.below(3) as usize];
     // Tight ones let many batches expire.
@@ -119,24 +122,30 @@ fn scenario(random: &mut Random, settings: &[(&'static str, &str)]) -> Scenario 
         all.retain(|(known, _)| known != key);
         all.push((key, value.to_string()));
     }
-    Scenario {
+    let mut mishaps = mishaps(random);
+    mishaps.leader_change = rate(random, 50);
+    mishaps.broker_down = rate(random, 200);
+    let scenario = Scenario {
         settings: all,
-        broker_count: 1 + random.below(4) as usize,
-        partition_count: 1 + random.below(6) as usize,
         thread_count: 1 + random.below(3),
         troubles: troubles(random),
-        mishaps: mishaps(random),
         record_count: 100 + random.below(300),
         pause_micros: [50, 1_000, 10_000][random.below(3) as usize],
         value_bytes_max: 1 + random.below(150),
-        first_producer_epoch: 0,
-        batch_bytes_max_at_broker: usize::MAX,
-        leader_change: rate(random, 50),
-        broker_down: rate(random, 200),
+        changes_producer_id: false,
         refused_records: u64::MAX,
         close_within_ms: None,
-        gives_up_early: false,
-    }
+        // Some of the errors after an append are none that a client retries.
+        may_refuse: mishaps.error_after_append != u64::MAX,
+    };
+    let (broker_count, partition_count) = (1 + random.below(4), 1 + random.below(6));
+    let brokers = Brokers::new(
+        random.next(),
+        broker_count as usize,
+        partition_count as usize,
+        mishaps,
+    );
+    (scenario, brokers)
 }
 
 #[test]
@@ -145,7 +154,8 @@ fn an_idempotent_producer_stores_every_acknowledged_record_once_and_in_order() {
         let mut random = Random::new(seed);
         let in_flight = (1 + random.below(5)).to_string();
         let settings = [("max.in.flight.requests.per.connection", in_flight.as_str())];
-        Producing::new(seed, scenario(&mut random, &settings)).run()
+        let (scenario, brokers) = scenario(&mut random, &settings);
+        Producing::new(seed, scenario, brokers).run()
     });
     assert_eq!(total.stored_twice, 0);
     assert!(total.played.appends > 1_000, "{total:?}");
@@ -155,11 +165,12 @@ fn an_idempotent_producer_stores_every_acknowledged_record_once_and_in_order() {
 fn batches_that_the_broker_finds_too_large_are_split_and_keep_their_order() {
     let total = for_each_seed(OTHERS_PART, |seed| {
         let mut random = Random::new(seed);
-        let mut scenario = scenario(&mut random, &[]);
-        scenario.batch_bytes_max_at_broker = 150 + random.below(300) as usize;
+        let (mut scenario, mut brokers) = scenario(&mut random, &[]);
+        brokers.set_batch_bytes_max(150 + random.below(300) as usize);
+        scenario.may_refuse = true;
         // Some records are too large even alone.
         scenario.value_bytes_max = 20 + random.below(350);
-        Producing::new(seed, scenario).run()
+        Producing::new(seed, scenario, brokers).run()
     });
     assert!(total.played.too_large > 100, "{total:?}");
     assert_eq!(total.stored_twice, 0);
@@ -169,9 +180,10 @@ fn batches_that_the_broker_finds_too_large_are_split_and_keep_their_order() {
 fn refused_records_take_only_their_batch_with_them() {
     let total = for_each_seed(OTHERS_PART, |seed| {
         let mut random = Random::new(seed);
-        let mut scenario = scenario(&mut random, &[]);
+        let (mut scenario, mut brokers) = scenario(&mut random, &[]);
         scenario.refused_records = 20;
-        Producing::new(seed, scenario).run()
+        scenario.may_refuse = true;
+        Producing::new(seed, scenario, brokers).run()
     });
     assert!(total.failed > 100 && total.acknowledged > 1_000, "{total:?}");
 }
@@ -180,9 +192,9 @@ fn refused_records_take_only_their_batch_with_them() {
 fn answers_outside_the_protocol_neither_hang_nor_mislead() {
     let total = for_each_seed(OTHERS_PART, |seed| {
         let mut random = Random::new(seed);
-        let mut scenario = scenario(&mut random, &[]);
-        scenario.mishaps.nonsense = 4;
-        Producing::new(seed, scenario).run()
+        let (mut scenario, mut brokers) = scenario(&mut random, &[]);
+        brokers.mishaps.nonsense = 4;
+        Producing::new(seed, scenario, brokers).run()
     });
     assert!(total.played.nonsense > 100, "{total:?}");
     assert_eq!(total.stored_twice, 0);
@@ -192,10 +204,11 @@ fn answers_outside_the_protocol_neither_hang_nor_mislead() {
 fn used_up_epochs_lead_to_another_producer_id() {
     let total = for_each_seed(OTHERS_PART, |seed| {
         let mut random = Random::new(seed);
-        let mut scenario = scenario(&mut random, &[]);
-        scenario.first_producer_epoch = i16::MAX - 1;
-        scenario.mishaps.forgets_producer = 10;
-        Producing::new(seed, scenario).run()
+        let (mut scenario, mut brokers) = scenario(&mut random, &[]);
+        brokers.set_first_producer_epoch(i16::MAX - 1);
+        brokers.mishaps.forgets_producer = 10;
+        scenario.changes_producer_id = true;
+        Producing::new(seed, scenario, brokers).run()
     });
     assert_eq!(total.stored_twice, 0);
     assert!(
@@ -208,9 +221,9 @@ fn used_up_epochs_lead_to_another_producer_id() {
 fn close_ends_in_time_whatever_happens() {
     let total = for_each_seed(OTHERS_PART, |seed| {
         let mut random = Random::new(seed);
-        let mut scenario = scenario(&mut random, &[]);
+        let (mut scenario, mut brokers) = scenario(&mut random, &[]);
         scenario.close_within_ms = Some([0, 100, 3_000][random.below(3) as usize]);
-        Producing::new(seed, scenario).run()
+        Producing::new(seed, scenario, brokers).run()
     });
     assert!(total.failed > 0 && total.acknowledged > 1_000, "{total:?}");
 }
@@ -224,7 +237,8 @@ fn without_idempotence_one_request_in_flight_keeps_the_order() {
             ("max.in.flight.requests.per.connection", "1"),
             ("acks", ["1", "all"][random.below(2) as usize]),
         ];
-        Producing::new(seed, scenario(&mut random, &settings)).run()
+        let (scenario, brokers) = scenario(&mut random, &settings);
+        Producing::new(seed, scenario, brokers).run()
     });
     assert!(total.stored_twice > 0, "retries were never seen: {total:?}");
 }
@@ -240,9 +254,9 @@ fn without_idempotence_every_acknowledged_record_is_stored() {
             ("max.in.flight.requests.per.connection", in_flight.as_str()),
             ("retries", retries),
         ];
-        let mut scenario = scenario(&mut random, &settings);
-        scenario.gives_up_early = retries != "2147483647";
-        Producing::new(seed, scenario).run()
+        let (mut scenario, brokers) = scenario(&mut random, &settings);
+        scenario.may_refuse |= retries != "2147483647";
+        Producing::new(seed, scenario, brokers).run()
     });
 }
 
@@ -251,8 +265,36 @@ fn acks_0_waits_for_nobody_and_leaves_nothing_behind() {
     for_each_seed(OTHERS_PART, |seed| {
         let mut random = Random::new(seed);
         let settings = [("acks", "0")];
-        let mut scenario = scenario(&mut random, &settings);
-        scenario.gives_up_early = true;
-        Producing::new(seed, scenario).run()
+        let (mut scenario, brokers) = scenario(&mut random, &settings);
+        scenario.may_refuse |= true;
+        Producing::new(seed, scenario, brokers).run()
     });
+}
+
+fn served(seed: u64, hurt: Hurt) -> Report {
+    let mut random = Random::new(seed);
+    // The reader of the simulated broker knows no codecs.
+    let (mut scenario, _) = scenario(&mut random, &[("compression.type", "none")]);
+    scenario.may_refuse = false;
+    let served = Served::new(
+        random.next(),
+        1 + random.below(4) as i32,
+        hurt,
+        100 + random.below(400),
+    );
+    Producing::new(seed, scenario, served).run()
+}
+
+#[test]
+fn our_own_broker_is_killed_and_every_acknowledged_record_is_there_once() {
+    let total = for_each_seed(OTHERS_PART, |seed| served(seed, Hurt::Kill));
+    assert!(total.acknowledged > 1_000 && total.played.starts > 200, "{total:?}");
+    assert_eq!(total.stored_twice, 0);
+}
+
+#[test]
+fn our_own_broker_loses_power_and_every_acknowledged_record_is_there_once() {
+    let total = for_each_seed(OTHERS_PART, |seed| served(seed, Hurt::PowerCut));
+    assert!(total.acknowledged > 1_000 && total.played.starts > 200, "{total:?}");
+    assert_eq!(total.stored_twice, 0);
 }

@@ -243,8 +243,15 @@ impl ProducerMachine {
         let attempts = sent.batch.sending.attempts;
         let retries_done = attempts.saturating_sub(1);
         let is_over = sent.batch.created_at.after_ms(self.config.delivery_timeout_ms) <= now;
-        if retries_done >= self.config.retries || is_over {
+        if retries_done >= self.config.retries {
             return self.give_up(lane, sent, error);
+        }
+        if is_over {
+            if let Some(sequence) = sent.batch.sending.sequence {
+                self.lanes[lane].sequences.mark_unresolved(sequence);
+            }
+            sent.last_error = Some(error);
+            return self.expire(sent);
         }
         // With the new leader's name in hand there is nothing to wait for (KIP-951).
         sent.batch.sending.retry_not_before = match new_leader {
