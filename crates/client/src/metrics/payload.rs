@@ -194,24 +194,35 @@ fn unix_nanos(at: Timestamp) -> u64 {
     u64::try_from(at.0).unwrap_or(0).saturating_mul(1_000_000)
 }
 
-/// The most of `count_max` metrics whose encoding has at most `bytes_max` bytes.
+/// About the most of `count_max` metrics whose encoding has at most `bytes_max` bytes.
+///
+/// Every attempt encodes and compresses, on the driver's thread: there are at most `ATTEMPTS` of them, each where the
+/// sizes so far say that the limit should be, a little below.
 fn longest_fitting(
     count_max: usize,
     bytes_max: usize,
     encode: impl Fn(usize) -> Vec<u8>,
 ) -> (usize, Vec<u8>) {
+    const ATTEMPTS: usize = 6;
+    const CAUTION: f64 = 0.95;
     let all = encode(count_max);
     if all.len() <= bytes_max {
         return (count_max, all);
     }
-    let (mut fits, mut too_many, mut best) = (0, count_max, Vec::new());
-    while too_many - fits > 1 {
-        let middle = fits + (too_many - fits) / 2;
-        let bytes = encode(middle);
+    let (mut fits, mut best) = (0, Vec::new());
+    let (mut too_many, mut too_long) = (count_max, all.len());
+    for _ in 0..ATTEMPTS {
+        if too_many - fits <= 1 {
+            break;
+        }
+        let room = bytes_max.saturating_sub(best.len()) as f64 / (too_long - best.len()) as f64;
+        let step = ((too_many - fits) as f64 * room * CAUTION) as usize;
+        let count = (fits + step).clamp(fits + 1, too_many - 1);
+        let bytes = encode(count);
         if bytes.len() <= bytes_max {
-            (fits, best) = (middle, bytes);
+            (fits, best) = (count, bytes);
         } else {
-            too_many = middle;
+            (too_many, too_long) = (count, bytes.len());
         }
     }
     (fits, best)
@@ -341,6 +352,27 @@ mod tests {
                 .name
                 .starts_with("org.apache.kafka.producer.connection")
         );
+    }
+
+    #[test]
+    fn few_attempts_come_close_to_the_limit() {
+        let attempts = std::cell::Cell::new(0);
+        // A head of 500 bytes and 20 bytes for each metric.
+        let encode = |count: usize| {
+            attempts.set(attempts.get() + 1);
+            vec![0; 500 + 20 * count]
+        };
+        for bytes_max in [600, 5_000, 100_000, 1_000_000, 1_400_499] {
+            attempts.set(0);
+            let (count, bytes) = longest_fitting(70_000, bytes_max, encode);
+            assert_eq!(bytes.len(), 500 + 20 * count);
+            assert!(
+                bytes.len() <= bytes_max && bytes.len() * 10 >= bytes_max * 8,
+                "{count} in {bytes_max}"
+            );
+            assert!(attempts.get() <= 7, "{} attempts", attempts.get());
+        }
+        assert_eq!(longest_fitting(70_000, 400, encode), (0, Vec::new()));
     }
 
     #[test]
