@@ -122,7 +122,7 @@ sensors! {
             "send-time-avg" Avg "Mean time of one call of send in milliseconds, waiting for metadata and memory included; sampled.",
             "send-time-max" Max "Longest sampled call of send in milliseconds.",
             "send-rate" CountRate "Calls of send per second.",
-            "send-total" CountTotal "Calls of send.",
+            "send-total" CountTotal "Calls of send; sampled, so a thread's last few may be missing.",
         }
         SendingThreads {
             "sending-threads" Now "Threads that called send within the sample windows.",
