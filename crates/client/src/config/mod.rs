@@ -95,10 +95,15 @@ impl Config {
     ///
     /// - Errors: as `from_config` of the client.
     pub fn warnings(&self, client: ClientKind) -> Result<Vec<Warning>, Error> {
+        let mut config = self.clone();
+        if self.get("client.id").is_none() {
+            // Asking must not take one of the numbers that clients without a name get.
+            config = config.set("client.id", "unnamed");
+        }
         let client = match client {
-            ClientKind::Producer => ProducerConfig::from_config(self)?.client,
-            ClientKind::Consumer => ConsumerConfig::from_config(self)?.client,
-            ClientKind::Admin => AdminConfig::from_config(self)?.client,
+            ClientKind::Producer => ProducerConfig::from_config(&config)?.client,
+            ClientKind::Consumer => ConsumerConfig::from_config(&config)?.client,
+            ClientKind::Admin => AdminConfig::from_config(&config)?.client,
         };
         Ok(client.warnings.clone())
     }

@@ -17,9 +17,12 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 use super::tls::TlsConnector;
 use super::*;
-use crate::config::{Password, PemSource, TlsIdentity, TlsSettings, TlsVersions};
+use crate::admin::Admin;
+use crate::config::{Config, Password, PemSource, TlsIdentity, TlsSettings, TlsVersions};
+use crate::consumer::{Consumer, TopicPartition};
 use crate::network::io::{Action, Address, ConnectionId, Event, Frame};
 use crate::network::testing::client_config;
+use crate::producer::{Producer, Record};
 use crate::time::{Moment, Timestamp};
 
 /// Connects once, sends frames, reports what comes, and is finished with as many answers or the end of the connection.
@@ -403,4 +406,33 @@ fn cipher_suites_are_known_by_their_names() {
         error.starts_with("ssl.cipher.suites: TLS_RSA_WITH_RC4_128_MD5 is none of TLS_AES_"),
         "{error}"
     );
+}
+
+/// The consumer's poll and the admin client's calls once kept silent about it until their time was over.
+#[test]
+fn every_client_says_at_once_what_is_wrong_with_a_certificate() {
+    let authority = Authority::new();
+    let signed = authority.sign("kafka.example", |_| {});
+    let config = || {
+        Config::new()
+            .set("bootstrap.servers", echo(&signed, None))
+            .set("security.protocol", "SSL")
+            .set("ssl.truststore.type", "PEM")
+            .set("ssl.truststore.certificates", &authority.pem)
+    };
+    let admin = Admin::new(&config()).unwrap();
+    check_fault(
+        admin.describe_cluster().wait().map(|_| Bytes::new()),
+        "for another name",
+    );
+    let mut consumer = Consumer::new(&config()).unwrap();
+    consumer.assign([TopicPartition::new("t", 0)]).unwrap();
+    let polled = consumer.poll(Duration::from_secs(60));
+    check_fault(polled.map(|_| Bytes::new()), "for another name");
+    let record = Record {
+        topic: "t",
+        ..Record::default()
+    };
+    let sent = Producer::new(config()).unwrap().send(&record);
+    check_fault(sent.map(|_| Bytes::new()), "for another name");
 }
