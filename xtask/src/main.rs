@@ -19,9 +19,9 @@ tasks:
   docs [--check]      write the pages of docs/ that follow from tables in the code
   golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)
   tidy                the rules of the house that a compiler does not know
-  interop [--target ottla|kafka] [--only records,clients,tools,takeover,security,telemetry,admin]
+  interop [--target ottla|kafka] [--only records,clients,tools,takeover,security,telemetry,admin,client]
                       foreign clients and Kafka's tools against a broker; takeover by Apache Kafka and back; our client
-                      against an Apache Kafka with TLS and SASL
+                      against Ottla, Apache Kafka 4.3 and 2.1, and one with TLS and SASL
   crash [--rounds N] [--target ottla|kafka] [--seed N]
                       kill -9 under load, then count what was acknowledged
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         "codegen" => codegen::run(rest),
         "docs" => docs::run(rest),
         "golden" => golden::run(rest),
+        "interop-client" => interop::ours::run(rest),
         "interop" => interop::run(rest),
         "crash" => crash::run(rest),
         "bench-client" => bench_client::run(rest),

@@ -5,6 +5,7 @@ use crate::kafka::Kafka;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,13 +51,13 @@ impl Contender {
         })
     }
 
-    /// The package of `tests/bench-client/rust`, for those that are there.
-    fn rust_package(self) -> Option<&'static str> {
+    /// The workspace below `tests/bench-client` and the package in it, for those in Rust.
+    fn rust_package(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Contender::Ottla => Some("bench-ottla"),
-            Contender::Librdkafka => Some("bench-librdkafka"),
-            Contender::Krafka => Some("bench-krafka"),
-            Contender::Confluent => Some("bench-confluent"),
+            Contender::Ottla => Some(("ottla", "bench-ottla")),
+            Contender::Librdkafka => Some(("rust", "bench-librdkafka")),
+            Contender::Krafka => Some(("rust", "bench-krafka")),
+            Contender::Confluent => Some(("rust", "bench-confluent")),
             Contender::Java | Contender::FranzGo => None,
         }
     }
@@ -67,7 +68,6 @@ pub struct Programs {
     kafka: Kafka,
     java_classes: PathBuf,
     go: PathBuf,
-    rust: PathBuf,
     pub failures: BTreeMap<Contender, String>,
 }
 
@@ -83,14 +83,17 @@ impl Programs {
             kafka: Kafka::prepare()?,
             java_classes: home().join("java"),
             go: home().join("go/bench-client"),
-            rust: home().join("rust"),
             failures: BTreeMap::new(),
         };
         build_go(&programs.go)?;
-        let rust = build_rust(&programs.rust)?;
+        let mut workspaces = BTreeMap::new();
         for &contender in wanted {
             let built = match contender.rust_package() {
-                Some(package) => rust.check(package),
+                Some((workspace, package)) => match workspaces.entry(workspace) {
+                    Entry::Occupied(built) => built.into_mut(),
+                    Entry::Vacant(place) => place.insert(build_rust(workspace)?),
+                }
+                .check(package),
                 None if contender == Contender::Java => programs.build_java(),
                 None => Ok(()),
             };
@@ -131,7 +134,7 @@ impl Programs {
     /// The program of `contender`, without arguments.
     pub fn command(&self, contender: Contender) -> Command {
         match contender.rust_package() {
-            Some(package) => Command::new(self.rust.join("release").join(package)),
+            Some((workspace, package)) => Command::new(home().join(workspace).join("release").join(package)),
             None if contender == Contender::Java => {
                 let mut command = Command::new("java");
                 // The flags of Kafka's own kafka-producer-perf-test.sh and kafka-run-class.sh.
@@ -202,10 +205,10 @@ impl RustBuild {
     }
 }
 
-/// All of them in one go: features are unified over what is built together, so that one by one each would build
+/// A workspace in one go: features are unified over what is built together, so that one by one each would build
 /// the common dependencies anew.
-fn build_rust(target: &Path) -> Result<RustBuild> {
-    println!("cargo: the contenders in Rust");
+fn build_rust(workspace: &str) -> Result<RustBuild> {
+    println!("cargo: tests/bench-client/{workspace}");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let output = command
         .args([
@@ -216,8 +219,8 @@ fn build_rust(target: &Path) -> Result<RustBuild> {
             "--keep-going",
             "--message-format=json",
         ])
-        .current_dir(toolchain::root().join("tests/bench-client/rust"))
-        .env("CARGO_TARGET_DIR", target)
+        .current_dir(toolchain::root().join("tests/bench-client").join(workspace))
+        .env("CARGO_TARGET_DIR", home().join(workspace))
         .output()
         .context("cannot start cargo")?;
     let lines = String::from_utf8_lossy(&output.stdout);

@@ -1,6 +1,6 @@
 //! Which cases exist, and which client can run which: a case that does not report is a failure.
 
-use super::clients::Client;
+use super::clients::{CLIENTS, Client};
 
 /// One row of the table.
 pub struct Case {
@@ -10,8 +10,10 @@ pub struct Case {
     pub why_not: &'static str,
 }
 
-const ALL: &[Client] = &[Client::Java, Client::Librdkafka, Client::FranzGo];
+const ALL: &[Client] = &CLIENTS;
 const JAVA_GO: &[Client] = &[Client::Java, Client::FranzGo];
+const NOT_LIBRDKAFKA: &[Client] = &[Client::Java, Client::FranzGo, Client::Ottla];
+const OURS: &[Client] = &[Client::Ottla];
 
 const fn all(name: &'static str) -> Case {
     Case {
@@ -21,10 +23,10 @@ const fn all(name: &'static str) -> Case {
     }
 }
 
-const fn java_go(name: &'static str, why_not: &'static str) -> Case {
+const fn some(name: &'static str, clients: &'static [Client], why_not: &'static str) -> Case {
     Case {
         name,
-        clients: JAVA_GO,
+        clients,
         why_not,
     }
 }
@@ -51,11 +53,20 @@ pub const CASES: &[Case] = &[
     all("delete records"),
     all("topic configs"),
     all("broker configs"),
-    java_go("describe log dirs", "librdkafka has no DescribeLogDirs"),
-    java_go("describe producers", "librdkafka has no DescribeProducers"),
+    some(
+        "describe log dirs",
+        NOT_LIBRDKAFKA,
+        "librdkafka has no DescribeLogDirs",
+    ),
+    some(
+        "describe producers",
+        JAVA_GO,
+        "librdkafka and ottla have no DescribeProducers",
+    ),
     all("group of two, RangeAssignor"),
     all("group of two, CooperativeStickyAssignor"),
     all("static membership"),
     all("commit and fetch offsets"),
     all("group administration"),
+    some("seek, pause and resume", OURS, "asked of our client only"),
 ];

@@ -1,4 +1,4 @@
-//! The three foreign clients: how each is built and started, and the lines they answer with.
+//! The clients, three foreign ones and ours: how each is built and started, and the lines they answer with.
 
 use super::toolchain::{self, run_quietly};
 use crate::kafka::Kafka;
@@ -14,9 +14,10 @@ pub enum Client {
     Java,
     Librdkafka,
     FranzGo,
+    Ottla,
 }
 
-pub const CLIENTS: [Client; 3] = [Client::Java, Client::Librdkafka, Client::FranzGo];
+pub const CLIENTS: [Client; 4] = [Client::Java, Client::Librdkafka, Client::FranzGo, Client::Ottla];
 
 impl Client {
     /// The name in topic names and in tables.
@@ -25,6 +26,7 @@ impl Client {
             Client::Java => "java",
             Client::Librdkafka => "librdkafka",
             Client::FranzGo => "franz-go",
+            Client::Ottla => "ottla",
         }
     }
 }
@@ -36,6 +38,7 @@ pub type Outcome = std::result::Result<(), String>;
 pub struct Clients {
     python: PathBuf,
     go: PathBuf,
+    ourselves: PathBuf,
 }
 
 impl Clients {
@@ -43,6 +46,7 @@ impl Clients {
         Ok(Clients {
             python: prepare_python()?,
             go: prepare_go()?,
+            ourselves: std::env::current_exe().context("the path of this program")?,
         })
     }
 
@@ -56,6 +60,12 @@ impl Clients {
                 command
             }
             Client::FranzGo => Command::new(&self.go),
+            // This same program: see `ours`.
+            Client::Ottla => {
+                let mut command = Command::new(&self.ourselves);
+                command.arg("interop-client");
+                command
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask interop`: unmodified clients and tools of others against a running broker.
+//! `cargo xtask interop`: unmodified clients and tools of others, and our own client, against a running broker.
 //!
 //! Against Ottla by default. With `--target kafka` the same cases run against Apache Kafka 4.3.0, which shows
 //! that they ask for Kafka's behaviour and not for ours.
@@ -7,6 +7,9 @@ pub mod cases;
 mod client_admin;
 pub mod clients;
 mod groups;
+mod old_kafka;
+pub mod ours;
+mod own_client;
 mod security;
 pub mod server;
 pub mod table;
@@ -17,11 +20,12 @@ pub mod tools;
 
 use anyhow::{Result, bail, ensure};
 use clients::{CLIENTS, Clients};
+use own_client::Broker;
 use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "clients",
     "tools",
     "takeover",
@@ -30,6 +34,7 @@ const PARTS: [&str; 8] = [
     "telemetry",
     "admin",
     "groups",
+    "client",
 ];
 
 /// Parts about our clients, which need none of the foreign ones but Java's.
@@ -75,7 +80,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         .parts
         .iter()
         .any(|part| !["security", "telemetry"].contains(&part.as_str()));
-    let programs = Programs::prepare(options.target == Target::Ottla && needs_ottla)?;
+    let programs = Programs::prepare((options.target == Target::Ottla && needs_ottla) || has("client"))?;
     let mut table = Table::default();
     // Ottla does not encrypt yet, and has no receiver of telemetry: there our client is held against Apache Kafka, whatever the target.
     if has("security") {
@@ -131,7 +136,32 @@ pub fn run(arguments: &[String]) -> Result<()> {
         takeover::run(&mut table, &programs, &clients, options.target)?;
     }
 
+    if has("client") {
+        own_client(&mut table, &programs, &clients, &options)?;
+    }
+
     report(&table, options.target, started)
+}
+
+/// Our client against every broker that it is made for; each has a table of its own.
+fn own_client(table: &mut Table, programs: &Programs, clients: &Clients, options: &Options) -> Result<()> {
+    let did_cases = options.parts.iter().any(|part| part == "clients");
+    for (broker, name, target) in [
+        (Broker::Ottla, "Ottla", Some(Target::Ottla)),
+        (Broker::Kafka, "Apache Kafka 4.3.0", Some(Target::Kafka)),
+        (Broker::OldKafka, "Apache Kafka 2.1.1", None),
+    ] {
+        println!("our client against {name}");
+        let is_known = did_cases && target == Some(options.target);
+        let (text, failed) = own_client::run(programs, clients, broker, is_known)?.render();
+        println!("\nour client against {name}\n\n{text}");
+        let outcome = match failed {
+            0 => Ok(()),
+            _ => Err(format!("{failed} cases, see the table above")),
+        };
+        table.add_other(format!("our client against {name}"), outcome);
+    }
+    Ok(())
 }
 
 fn report(table: &Table, target: Target, started: Instant) -> Result<()> {

@@ -21,10 +21,19 @@ impl Table {
         self.others.push((name.into(), outcome));
     }
 
+    /// Marks those of `names` that `client` should have reported and did not.
+    pub fn expect(&mut self, client: Client, names: impl IntoIterator<Item = String>) {
+        let reported = self.clients.entry(client).or_default();
+        for name in names {
+            reported
+                .entry(name)
+                .or_insert_with(|| Err("did not run".to_string()));
+        }
+    }
+
     /// Marks every case that `clients` should have reported and did not.
     pub fn expect_cases(&mut self, with_cases: bool) {
         for client in CLIENTS {
-            let reported = self.clients.entry(client).or_default();
             let mut expected: Vec<String> = Vec::new();
             for codec in CODECS {
                 expected.push(format!("write {codec}"));
@@ -36,11 +45,7 @@ impl Table {
                 let offered = CASES.iter().filter(|case| case.clients.contains(&client));
                 expected.extend(offered.map(|case| case.name.to_string()));
             }
-            for name in expected {
-                reported
-                    .entry(name)
-                    .or_insert_with(|| Err("did not run".to_string()));
-            }
+            self.expect(client, expected);
         }
     }
 
@@ -67,7 +72,7 @@ impl Table {
     }
 
     fn render_clients(&self, text: &mut String, failures: &mut Vec<String>) {
-        text.push_str("| case | java | librdkafka | franz-go |\n|---|---|---|---|\n");
+        text.push_str("| case | java | librdkafka | franz-go | ottla |\n|---|---|---|---|---|\n");
         let mut names: Vec<String> = Vec::new();
         names.extend(CODECS.iter().map(|codec| format!("write {codec}")));
         for writer in CLIENTS {

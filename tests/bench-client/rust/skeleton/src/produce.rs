@@ -30,6 +30,8 @@ pub struct Load {
     pub buffer_bytes: Option<usize>,
     pub latency_file: Option<String>,
     pub null: bool,
+    /// `callbacks=1`: a client that offers futures as well shall use callbacks.
+    pub wants_callbacks: bool,
     payloads: Payloads,
 }
 
@@ -82,6 +84,7 @@ impl Load {
             buffer_bytes: optional("buffer"),
             latency_file: arguments.optional("latency_file").map(String::from),
             null: arguments.number_or("null", 0) == 1,
+            wants_callbacks: arguments.number_or("callbacks", 0) == 1,
             payloads: Payloads::read(arguments.text("payloads"), arguments.number("bytes")),
         }
     }

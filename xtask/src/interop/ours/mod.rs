@@ -1,0 +1,39 @@
+//! The part of the interop suite that our own client plays: the same cases and the same lines as the foreign clients.
+//!
+//! `cargo xtask interop-client PHASE BOOTSTRAP [ARGUMENT...]` is started by the suite as a process of its own, like the
+//! others, so that a client that hangs is a failed case and not a hanging suite.
+
+mod suite;
+mod records;
+mod data;
+mod admin;
+mod groups;
+mod java;
+
+use anyhow::{Context, Result, bail, ensure};
+use suite::Suite;
+
+pub fn run(arguments: &[String]) -> Result<()> {
+    let (phase, rest) = arguments
+        .split_first()
+        .context("usage: interop-client PHASE BOOTSTRAP")?;
+    let (bootstrap, rest) = rest
+        .split_first()
+        .context("usage: interop-client PHASE BOOTSTRAP")?;
+    let mut suite = Suite::new(bootstrap)?;
+    match phase.as_str() {
+        "write" => records::write_all(&mut suite),
+        "read" => records::read_all(&mut suite, rest),
+        "cases" => {
+            data::run(&mut suite);
+            admin::run(&mut suite);
+            groups::run(&mut suite);
+        }
+        "beside-java" => java::run(&mut suite)?,
+        "transactions" => java::transactions(&mut suite)?,
+        "old" => data::old_broker(&mut suite),
+        other => bail!("unknown phase {other}"),
+    }
+    ensure!(suite.failures() == 0, "{} cases failed", suite.failures());
+    Ok(())
+}

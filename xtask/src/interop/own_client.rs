@@ -1,0 +1,119 @@
+//! Our own client against Ottla, Apache Kafka 4.3 and Apache Kafka 2.1: records exchanged with the foreign clients, its
+//! own cases, its commits seen by Kafka's tool, Java's transactions read.
+
+use super::cases::{CASES, CODECS};
+use super::clients::{CLIENTS, Client, Clients};
+use super::old_kafka::OldKafka;
+use super::server::{Programs, Site, Target};
+use super::table::Table;
+use anyhow::Result;
+use std::time::Duration;
+
+/// Which broker it meets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Broker {
+    Ottla,
+    Kafka,
+    /// 2.1, the oldest that the client is made for.
+    OldKafka,
+}
+
+/// Runs against one broker and returns its table.
+///
+/// - `is_known`: records and cases ran against this broker already, as part of the clients' table.
+pub fn run(programs: &Programs, clients: &Clients, broker: Broker, is_known: bool) -> Result<Table> {
+    let mut table = Table::default();
+    if broker == Broker::OldKafka {
+        let old = OldKafka::start()?;
+        let mut against = Against::new(&mut table, programs, clients, old.bootstrap());
+        against.records(&[Client::Java, Client::Ottla])?;
+        against.phase("old", 300)?;
+        return Ok(table);
+    }
+    let target = if broker == Broker::Ottla {
+        Target::Ottla
+    } else {
+        Target::Kafka
+    };
+    let site = Site::create("own-client", &[])?;
+    let server = site.start(programs, target)?;
+    let mut against = Against::new(&mut table, programs, clients, server.bootstrap());
+    if !is_known {
+        against.records(&CLIENTS)?;
+        against.phase("cases", 300)?;
+        let offered = CASES.iter().filter(|case| case.clients.contains(&Client::Ottla));
+        table.expect(Client::Ottla, offered.map(|case| case.name.to_string()));
+    }
+    let mut against = Against::new(&mut table, programs, clients, server.bootstrap());
+    against.phase("beside-java", 120)?;
+    // Ottla does not serve transactions.
+    if broker == Broker::Kafka {
+        against.phase("transactions", 120)?;
+    }
+    let stopped = server.stop().map_err(|error| format!("{error:#}"));
+    table.add_other("clean stop", stopped);
+    Ok(table)
+}
+
+struct Against<'a> {
+    table: &'a mut Table,
+    programs: &'a Programs,
+    clients: &'a Clients,
+    bootstrap: String,
+}
+
+impl<'a> Against<'a> {
+    fn new(
+        table: &'a mut Table,
+        programs: &'a Programs,
+        clients: &'a Clients,
+        bootstrap: String,
+    ) -> Against<'a> {
+        Against {
+            table,
+            programs,
+            clients,
+            bootstrap,
+        }
+    }
+
+    fn client(&mut self, client: Client, arguments: &[&str], seconds: u64) -> Result<()> {
+        println!("{}: {}", client.name(), arguments[0]);
+        let limit = Duration::from_secs(seconds);
+        let cases = self.clients.run(&self.programs.kafka, client, arguments, limit)?;
+        if cases.is_empty() {
+            self.table.add(
+                client,
+                [(format!("(phase {})", arguments[0]), Err("no case".to_string()))].into(),
+            );
+        }
+        self.table.add(client, cases);
+        Ok(())
+    }
+
+    fn phase(&mut self, phase: &str, seconds: u64) -> Result<()> {
+        let bootstrap = self.bootstrap.clone();
+        self.client(Client::Ottla, &[phase, &bootstrap], seconds)
+    }
+
+    /// All write; all read what ours wrote, and ours reads what all wrote.
+    fn records(&mut self, who: &[Client]) -> Result<()> {
+        let bootstrap = self.bootstrap.clone();
+        for &client in who {
+            self.client(client, &["write", &bootstrap], 120)?;
+        }
+        for &client in who {
+            let writers: Vec<&str> = match client {
+                Client::Ottla => who.iter().map(|writer| writer.name()).collect(),
+                _ => vec![Client::Ottla.name()],
+            };
+            self.client(client, &[&["read", &bootstrap], writers.as_slice()].concat(), 180)?;
+            let of_codec = |codec: &&str| -> Vec<String> {
+                let reads = writers.iter().map(|writer| format!("read {writer} {codec}"));
+                reads.chain([format!("write {codec}")]).collect()
+            };
+            self.table.expect(client, CODECS.iter().flat_map(of_codec));
+        }
+        Ok(())
+    }
+}
