@@ -40,6 +40,8 @@ mod committing;
 mod lookups;
 mod receive;
 #[cfg(test)]
+mod record_tests;
+#[cfg(test)]
 mod scripted;
 
 pub use self::committing::CommitCallback;
