@@ -1,0 +1,56 @@
+//! Sends records and says what became of them: `cargo run --example produce -- localhost:9092 greetings`.
+//!
+//! Shows the ways of sending: with a future, with a callback, and as fast as possible with a check at the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ottla_client::config::Config;
+use ottla_client::producer::{Producer, Record};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let servers = arguments.next().unwrap_or_else(|| "localhost:9092".to_owned());
+    let topic = arguments.next().unwrap_or_else(|| "greetings".to_owned());
+
+    // Settings have Kafka's names and defaults: acknowledged by all replicas, without duplicates, in order.
+    let config = Config::new()
+        .set("bootstrap.servers", servers)
+        .set("client.id", "produce-example")
+        .set("linger.ms", "5")
+        .set("compression.type", "lz4");
+    let producer = Producer::new(config)?;
+
+    // One record, and where it is now. `wait` is for threads; in async code, `.await` the same future.
+    let headers = [("source", Some(&b"example"[..]))];
+    let record = Record::new(&topic).key("world").value("hello").headers(&headers);
+    let metadata = producer.send(&record)?.wait()?;
+    println!("{topic}-{} at offset {}", metadata.partition, metadata.offset);
+
+    // With a callback: it runs on a thread of the producer and may take its time.
+    producer.send_with(&Record::new(&topic).value("hello again"), |result| match result {
+        Ok(metadata) => println!("the callback says: offset {}", metadata.offset),
+        Err(error) if error.is_retriable() => eprintln!("not now: {error}"),
+        Err(error) => eprintln!("never: {error}"),
+    })?;
+
+    // Many records: count the failures, and let `flush` wait for all of them at once.
+    let failed = Arc::new(AtomicU64::new(0));
+    for number in 0..100_000u32 {
+        let key = (number % 1_000).to_be_bytes();
+        let value = number.to_string();
+        let failed = Arc::clone(&failed);
+        producer.send_with(&Record::new(&topic).key(&key).value(&value), move |result| {
+            if result.is_err() {
+                failed.fetch_add(1, Ordering::Relaxed);
+            }
+        })?;
+    }
+    producer.flush()?;
+    println!("100000 records sent, {} failed", failed.load(Ordering::Relaxed));
+
+    // Dropping the producer would wait, too; `close` limits the wait and says whether all was done.
+    producer.close(Duration::from_secs(10))?;
+    Ok(())
+}
