@@ -355,7 +355,7 @@ impl MetadataCell {
     }
 
     /// Puts a new picture in place of the old one and wakes who waits.
-    pub(crate) fn publish(&self, snapshot: Snapshot) {
+    pub fn publish(&self, snapshot: Snapshot) {
         let mut wishes = self.lock();
         for (name, wish) in &mut wishes.topics {
             if snapshot.topics.contains_key(name) || snapshot.refused.contains_key(name) {

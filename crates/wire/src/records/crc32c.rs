@@ -9,7 +9,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 
 /// The CRC-32C of `first` followed by `second`, without joining them.
 ///
-/// One checksum goes on over both: to combine two costs some 60 µs whatever their lengths.
+/// One checksum goes on over both, which is cheaper than to combine two.
 pub fn checksum_of_two(first: &[u8], second: &[u8]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(first);
@@ -20,13 +20,7 @@ pub fn checksum_of_two(first: &[u8], second: &[u8]) -> u32 {
 /// The CRC-32C of a message whose first part has checksum `first` and whose second part, `second_bytes` long, has checksum
 /// `second`.
 pub fn combine(first: u32, second: u32, second_bytes: usize) -> u32 {
-    let combined = crc_fast::checksum_combine(
-        CrcAlgorithm::Crc32Iscsi,
-        first.into(),
-        second.into(),
-        second_bytes as u64,
-    );
-    narrow(combined)
+    carry(first, second_bytes) ^ second
 }
 
 /// The checksum of a message after its beginning changed: `whole` is the message's old checksum, `old_beginning` and
@@ -35,7 +29,54 @@ pub fn combine(first: u32, second: u32, second_bytes: usize) -> u32 {
 /// CRCs are linear: the part that follows contributes the same to both, so only the difference of the beginnings has to be
 /// carried over `rest_bytes`, in time proportional to the logarithm of the length.
 pub fn replace_beginning(whole: u32, old_beginning: u32, new_beginning: u32, rest_bytes: usize) -> u32 {
-    whole ^ combine(old_beginning, 0, rest_bytes) ^ combine(new_beginning, 0, rest_bytes)
+    whole ^ carry(old_beginning ^ new_beginning, rest_bytes)
+}
+
+/// What `checksum` contributes to the checksum of a message that goes on for `bytes`: its product with x^(8 bytes).
+///
+/// One product for every bit that is set in the length. The checksum crate's own way squares matrices and takes 20 to 70 µs,
+/// as long as checking a megabyte.
+fn carry(checksum: u32, bytes: usize) -> u32 {
+    let mut carried = checksum;
+    let mut rest = bytes;
+    let mut power = &POWERS[BITS_PER_BYTE_LOG2..];
+    while rest != 0 {
+        if rest & 1 != 0 {
+            carried = product(carried, power[0]);
+        }
+        rest >>= 1;
+        power = &power[1..];
+    }
+    carried
+}
+
+/// The polynomial without its highest term; the lowest bit is the highest power, as in the checksums.
+const POLYNOMIAL: u32 = 0x82F6_3B78;
+const BITS_PER_BYTE_LOG2: usize = 3;
+
+/// x^(2^i) for every bit of a length in bits, one more so that the last step of `carry` has something to look at.
+const POWERS: [u32; usize::BITS as usize + BITS_PER_BYTE_LOG2 + 1] = {
+    let mut powers = [1 << 30; usize::BITS as usize + BITS_PER_BYTE_LOG2 + 1];
+    let mut i = 1;
+    while i < powers.len() {
+        powers[i] = product(powers[i - 1], powers[i - 1]);
+        i += 1;
+    }
+    powers
+};
+
+/// The product of two polynomials modulo `POLYNOMIAL`.
+const fn product(first: u32, second: u32) -> u32 {
+    let mut sum = 0;
+    let mut shifted = second;
+    let mut bit = u32::BITS;
+    while bit > 0 {
+        bit -= 1;
+        // Masks instead of branches: checksums are random bits.
+        sum ^= shifted & ((first >> bit) & 1).wrapping_neg();
+        shifted = (shifted >> 1) ^ (POLYNOMIAL & (shifted & 1).wrapping_neg());
+    }
+    sum
 }
 
 fn narrow(checksum: u64) -> u32 {
@@ -58,6 +99,23 @@ mod tests {
         for cut in [0, 1, 40, 61, 999, 1999, 2000] {
             let (first, second) = bytes.split_at(cut);
             assert_eq!(checksum_of_two(first, second), checksum(&bytes), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn combining_agrees_with_the_checksum_crate_over_any_length() {
+        let lengths = (0..40)
+            .map(|bit| (1usize << bit) + (bit * 7))
+            .chain([0, 1, 3, 16_323, 1_000_000]);
+        for bytes in lengths {
+            let (first, second) = (0xDEAD_BEEF ^ bytes as u32, 0x1234_5678);
+            let theirs = crc_fast::checksum_combine(
+                CrcAlgorithm::Crc32Iscsi,
+                first.into(),
+                second.into(),
+                bytes as u64,
+            );
+            assert_eq!(u64::from(combine(first, second, bytes)), theirs, "{bytes} bytes");
         }
     }
 
