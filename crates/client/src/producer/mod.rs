@@ -19,6 +19,7 @@ mod answers;
 mod producer_id;
 mod wall_clock;
 mod front;
+pub mod serializer;
 
 #[cfg(test)]
 mod test_batches;

@@ -55,9 +55,8 @@ fn activated(accumulator: &Accumulator) -> Vec<Arc<PartitionQueue>> {
     queues
 }
 
-/// The values of a batch's records, read as a broker would.
-pub(in crate::producer) fn values(batch: &SealedBatch) -> Vec<Vec<u8>> {
-    let header = BatchHeader {
+fn header(batch: &SealedBatch) -> BatchHeader {
+    BatchHeader {
         base_offset: 0,
         batch_length: 0,
         leader_epoch: 0,
@@ -71,7 +70,12 @@ pub(in crate::producer) fn values(batch: &SealedBatch) -> Vec<Vec<u8>> {
         producer_epoch: 0,
         base_sequence: 0,
         record_count: batch.record_count as i32,
-    };
+    }
+}
+
+/// The values of a batch's records, read as a broker would.
+pub(in crate::producer) fn values(batch: &SealedBatch) -> Vec<Vec<u8>> {
+    let header = header(batch);
     let mut plain = Vec::new();
     decompress(batch.codec, &batch.records, 1 << 26, &mut plain).unwrap();
     let mut values = Vec::new();
@@ -642,4 +646,95 @@ fn threads_keep_their_order_while_batches_are_compressed() {
         ],
         2,
     );
+}
+
+mod properties {
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Bytes = Vec<u8>;
+    /// Timestamp, key, value, headers.
+    type Fields = (i64, Option<Bytes>, Option<Bytes>, Vec<(String, Option<Bytes>)>);
+
+    fn bytes() -> impl Strategy<Value = Bytes> {
+        prop_oneof![
+            vec(any::<u8>(), 0..20),
+            vec(any::<u8>(), 120..140),
+            vec(any::<u8>(), 0..5_000)
+        ]
+    }
+
+    fn fields() -> impl Strategy<Value = Fields> {
+        let timestamp = prop_oneof![0..10i64, 1_700_000_000_000..1_700_000_100_000i64, Just(i64::MAX)];
+        let header = ("[a-zé]{0,8}", option::of(vec(any::<u8>(), 0..100)));
+        (
+            timestamp,
+            option::of(bytes()),
+            option::of(bytes()),
+            vec(header, 0..4),
+        )
+    }
+
+    fn decode(batch: &SealedBatch) -> Vec<Fields> {
+        let mut plain = Vec::new();
+        decompress(batch.codec, &batch.records, 1 << 26, &mut plain).unwrap();
+        assert_eq!(plain.len(), batch.uncompressed_bytes);
+        Records::new(&header(batch), &plain)
+            .map(|record| {
+                let record = record.unwrap();
+                let headers = record.headers.iter().map(|header| {
+                    let key = String::from_utf8(header.key.to_vec()).unwrap();
+                    (key, header.value.map(<[u8]>::to_vec))
+                });
+                (
+                    record.timestamp,
+                    record.key.map(<[u8]>::to_vec),
+                    record.value.map(<[u8]>::to_vec),
+                    headers.collect(),
+                )
+            })
+            .collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn records_of_any_shape_come_back_as_they_went_in(
+            all in vec(fields(), 1..60),
+            batch_bytes in prop_oneof![Just(1usize), 100..20_000usize],
+            codec in prop_oneof![Just("none"), Just("gzip"), Just("snappy"), Just("lz4"), Just("zstd")],
+            split_bytes in 1..20_000usize,
+        ) {
+            let accumulator = accumulator(&[("batch.size", &batch_bytes.to_string()), ("compression.type", codec)]);
+            let topic = topic(1);
+            for (timestamp, key, value, headers) in &all {
+                let headers: Vec<_> = headers.iter().map(|(key, value)| (key.as_str(), value.as_deref())).collect();
+                let record = Record {
+                    topic: "orders",
+                    key: key.as_deref(),
+                    value: value.as_deref(),
+                    headers: &headers,
+                    ..Record::default()
+                };
+                accumulator.append(NOW, &topic, 0, &record, *timestamp, None).unwrap();
+            }
+            let queue = Arc::clone(&activated(&accumulator)[0]);
+            let mut back = Vec::new();
+            let mut back_in_parts = Vec::new();
+            while let Some(batch) = queue.take(NOW, true) {
+                let own = decode(&batch);
+                prop_assert_eq!(own.iter().map(|fields| fields.0).max(), Some(batch.max_timestamp));
+                back.extend(own);
+                back_in_parts.extend(batch.split(split_bytes).iter().flat_map(decode));
+            }
+            prop_assert_eq!(&back, &all);
+            prop_assert_eq!(&back_in_parts, &all);
+            prop_assert_eq!(accumulator.pool().available_bytes(), accumulator.pool().total_bytes());
+            prop_assert_eq!(accumulator.incomplete_batches(), 0);
+        }
+    }
 }

@@ -229,6 +229,20 @@ fn topics_are_told_apart_by_the_thread_that_sends_to_both() {
 }
 
 #[test]
+fn a_topics_sender_serializes_keys_and_values() {
+    use crate::producer::serializer::{BigEndian, Bytes, TopicSender};
+    let (producer, _) = producer(&[]);
+    let sender = TopicSender::new(&producer, "three", BigEndian, Bytes);
+    let sent = sender.send(Some(&42i64), Some("v")).unwrap();
+    assert_eq!(sent.partition(), partition_of_key(&42i64.to_be_bytes(), 3));
+    assert!(sender.send(Some(&42i64), None::<&str>).unwrap().wait().is_ok());
+    let refuses = |_: &str, _: &str, _: &mut Vec<u8>| Err(Error::Serialization { message: "no".into() });
+    let sender = TopicSender::new(&producer, "three", BigEndian, refuses);
+    let error = sender.send(Some(&1i32), Some("v")).unwrap_err();
+    assert!(matches!(error, Error::Serialization { .. }), "{error}");
+}
+
+#[test]
 fn an_unknown_topic_is_waited_for() {
     let (producer, _) = producer(&[]);
     std::thread::scope(|scope| {
