@@ -322,6 +322,40 @@ fn every_topic_has_its_own_result_with_the_brokers_text() {
 }
 
 #[test]
+fn only_what_the_quota_refused_is_asked_again() {
+    let mut asked: Vec<Vec<String>> = Vec::new();
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut world = World::new(move |seen| match seen.api_key {
+        ApiKey::CreateTopics => {
+            let request = CreateTopicsRequest::decode(&mut Reader::new(&seen.body), seen.version).unwrap();
+            asked.push(request.topics.iter().map(|topic| topic.name.to_owned()).collect());
+            tell.send(asked.clone()).unwrap();
+            let is_first = asked.len() == 1;
+            let topics = request.topics.iter().map(|topic| CreatableTopicResult {
+                name: topic.name,
+                error_code: match topic.name {
+                    "b" if is_first => ErrorCode::ThrottlingQuotaExceeded.code(),
+                    _ => 0,
+                },
+                ..Default::default()
+            });
+            let answer = CreateTopicsResponse {
+                topics: topics.collect(),
+                ..Default::default()
+            };
+            response(|out| answer.encode(out, seen.version))
+        }
+        _ => None,
+    });
+    let call = world
+        .admin
+        .create_topics(vec![NewTopic::new("a"), NewTopic::new("b")]);
+    let results = world.finish(call).unwrap();
+    assert!(results["a"].is_ok() && results["b"].is_ok(), "{results:?}");
+    assert_eq!(told.try_iter().last().unwrap(), [vec!["a", "b"], vec!["b"]]);
+}
+
+#[test]
 fn a_broken_connection_is_tried_again() {
     let mut closed = 0;
     let mut world = World::new(move |seen| match seen.api_key {

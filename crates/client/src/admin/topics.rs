@@ -153,7 +153,55 @@ pub(super) fn controller_moved<'a>(codes: impl IntoIterator<Item = &'a i16>) -> 
     }
 }
 
+/// Asks, and again for those that the controller's mutation quota refused (KIP-599), as long as there is time.
+async fn within_quota<V, T, F>(
+    context: &Context,
+    mut open: BTreeMap<String, V>,
+    ask: impl Fn(BTreeMap<String, V>) -> F,
+) -> Result<Results<String, T>, Error>
+where
+    V: Clone,
+    F: Future<Output = Result<Results<String, T>, Error>>,
+{
+    let mut results = Results::new();
+    let mut failures = 0;
+    loop {
+        results.extend(ask(open.clone()).await?);
+        let is_throttled = |result: &Result<T, Error>| {
+            matches!(
+                result,
+                Err(Error::Broker {
+                    code: ErrorCode::ThrottlingQuotaExceeded,
+                    ..
+                })
+            )
+        };
+        open.retain(|name, _| results.get(name).is_some_and(is_throttled));
+        let error = open
+            .keys()
+            .find_map(|name| results.get(name)?.as_ref().err().cloned());
+        let Some(error) = error else {
+            return Ok(results);
+        };
+        if context.back_off(error, &mut failures).await.is_err() {
+            return Ok(results);
+        }
+    }
+}
+
 async fn create_topics(
+    context: Context,
+    topics: Vec<NewTopic>,
+    validate_only: bool,
+) -> Result<Results<String, CreatedTopic>, Error> {
+    let by_name = topics.into_iter().map(|topic| (topic.name.clone(), topic));
+    within_quota(&context, by_name.collect(), |topics| {
+        create_topics_once(context.clone(), topics.into_values().collect(), validate_only)
+    })
+    .await
+}
+
+async fn create_topics_once(
     context: Context,
     topics: Vec<NewTopic>,
     validate_only: bool,
@@ -221,6 +269,14 @@ fn encode_new_topic(topic: &NewTopic) -> CreatableTopic<'_> {
 }
 
 async fn delete_topics(context: Context, names: Vec<String>) -> Result<Results<String, ()>, Error> {
+    let by_name = names.into_iter().map(|name| (name, ()));
+    within_quota(&context, by_name.collect(), |names| {
+        delete_topics_once(context.clone(), names.into_keys().collect())
+    })
+    .await
+}
+
+async fn delete_topics_once(context: Context, names: Vec<String>) -> Result<Results<String, ()>, Error> {
     let clock = context.clone();
     let encode = move |version| {
         let by_name = |name| DeleteTopicState {
@@ -263,6 +319,16 @@ async fn delete_topics(context: Context, names: Vec<String>) -> Result<Results<S
 }
 
 async fn create_partitions(
+    context: Context,
+    topics: BTreeMap<String, NewPartitions>,
+) -> Result<Results<String, ()>, Error> {
+    within_quota(&context, topics, |topics| {
+        create_partitions_once(context.clone(), topics)
+    })
+    .await
+}
+
+async fn create_partitions_once(
     context: Context,
     topics: BTreeMap<String, NewPartitions>,
 ) -> Result<Results<String, ()>, Error> {
