@@ -85,6 +85,9 @@ pub struct Scenario {
     pub may_refuse: bool,
 }
 
+/// What a record's callback was called with, as often as it was.
+type Calls = Mutex<Vec<Result<RecordMetadata, Error>>>;
+
 /// A record and what is known of it.
 #[derive(Debug)]
 struct Sent {
@@ -95,7 +98,7 @@ struct Sent {
     index: u32,
     timestamp: i64,
     outcome: Option<Result<RecordMetadata, Error>>,
-    called_back: Option<Arc<Mutex<Vec<Result<RecordMetadata, Error>>>>>,
+    called_back: Option<Arc<Calls>>,
 }
 
 /// The totals of a run, so that a test can see that something happened.
@@ -509,7 +512,7 @@ impl<B: Backend> Producing<B> {
     }
 }
 
-fn recording(calls: Arc<Mutex<Vec<Result<RecordMetadata, Error>>>>) -> Callback {
+fn recording(calls: Arc<Calls>) -> Callback {
     Callback(Box::new(move |outcome| {
         calls.lock().expect("no callback panics").push(outcome);
     }))

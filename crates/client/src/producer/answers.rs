@@ -354,7 +354,7 @@ impl ProducerMachine {
                 .map(|text| format!(": {text}"))
                 .unwrap_or_default();
             let text = format!(
-                "{} records, {} bytes, for {}-{}{message}",
+                "{} record(s), {} bytes, for {}-{}{message}",
                 batch.record_count,
                 batch.wire_bytes(),
                 queue.topic,
@@ -374,7 +374,7 @@ impl ProducerMachine {
             (None, attempts) => format!(", no answer to {attempts} attempts"),
         };
         let what = format!(
-            "delivery of {} records to {}-{}{after};",
+            "delivery of {} record(s) to {}-{}{after};",
             batch.record_count, batch.topic, batch.partition
         );
         let error = Error::Timeout {
