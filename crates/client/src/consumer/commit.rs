@@ -113,10 +113,11 @@ impl Commits {
         }
     }
 
-    pub fn close(&mut self) {
+    /// Nothing is sent any more.
+    pub fn end(&mut self, error: &Error) {
         for commit in &mut self.queue {
             if !matches!(commit.state, State::Done(_)) {
-                commit.state = State::Done(Err(Error::Closed));
+                commit.state = State::Done(Err(error.clone()));
             }
         }
     }
@@ -156,7 +157,7 @@ impl GroupMembership {
         };
         self.commits.push(Origin::User { ticket }, offsets, kind, expires);
         if self.is_closed || self.is_failed {
-            self.commits.close();
+            self.commits.end(&Error::Closed);
         }
     }
 

@@ -46,15 +46,8 @@ impl Fetches {
         self.open.is_empty()
     }
 
-    pub fn coordinator_refused(&mut self, error: &Error) {
-        self.end_all(error);
-    }
-
-    pub fn close(&mut self) {
-        self.end_all(&Error::Closed);
-    }
-
-    fn end_all(&mut self, error: &Error) {
+    /// Nothing is answered any more.
+    pub fn end(&mut self, error: &Error) {
         for ticket in std::mem::take(&mut self.open).into_keys() {
             self.done.push((ticket, Err(error.clone())));
         }
@@ -98,7 +91,7 @@ impl GroupMembership {
         };
         self.fetches.open.insert(ticket, fetch);
         if self.is_closed || self.is_failed {
-            self.fetches.close();
+            self.fetches.end(&Error::Closed);
         }
     }
 

@@ -310,7 +310,7 @@ impl GroupMembership {
                 Found::No(error) => self.commits.coordinator_not_found(&error),
                 Found::Refused(error) => {
                     self.commits.coordinator_not_found(&error);
-                    self.fetches.coordinator_refused(&error);
+                    self.fetches.end(&error);
                     self.fail(error);
                 }
             },
@@ -334,8 +334,8 @@ impl GroupMembership {
             self.send_heartbeat(now, node, network);
             self.send_commits(now, node, network);
             self.send_fetches(now, node, network);
-            self.finish_closing(now);
         }
+        self.finish_closing(now);
         self.report_commits(now);
         events.append(&mut self.events);
         self.fetches.report(events);
@@ -362,8 +362,11 @@ impl GroupMembership {
     }
 
     pub fn next_deadline(&self) -> Option<Moment> {
-        if self.is_closed || self.is_failed {
+        if self.is_closed {
             return None;
+        }
+        if self.is_failed {
+            return self.closing;
         }
         let coordinator = self.coordinator.due().filter(|_| self.needs_coordinator());
         [
@@ -381,7 +384,11 @@ impl GroupMembership {
 
     /// Tells the user, and tries nothing more before the user polls again.
     pub(super) fn fail(&mut self, error: Error) {
-        self.is_failed |= error.is_fatal();
+        if error.is_fatal() {
+            self.is_failed = true;
+            self.commits.end(&error);
+            self.fetches.end(&error);
+        }
         self.polls_before_retry = Some(self.activity.polls());
         self.activity.await_poll();
         self.events.push(GroupEvent::Failed(error));

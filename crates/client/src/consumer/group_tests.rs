@@ -638,6 +638,24 @@ fn a_fenced_instance_is_final() {
 }
 
 #[test]
+fn a_member_that_failed_for_good_can_be_closed() {
+    let settings = [EAGER, ("group.instance.id", "i"), ("enable.auto.commit", "true")];
+    let mut bench = bench(&settings, on_a());
+    bench.own("range", &[("a", 0)]);
+    bench.machine.commit(bench.now, 1, offsets(10), CommitKind::Async);
+    bench.turn();
+    bench.sent(ApiKey::OffsetCommit);
+    bench.pass_ms(3_000);
+    bench.heartbeat(ErrorCode::FencedInstanceId);
+    assert!(bench.committed()[0].1.as_ref().is_err_and(Error::is_fatal));
+    bench.machine.close(bench.now, bench.now.after_ms(30_000));
+    bench.turn();
+    bench.acknowledge(RebalanceStep::Lost(partitions(&[("a", 0)])));
+    assert!(bench.machine.is_closed());
+    bench.nothing_sent();
+}
+
+#[test]
 fn a_full_group_is_tried_again_at_the_next_poll_only() {
     let mut bench = bench(&[EAGER], on_a());
     bench.poll();

@@ -13,6 +13,7 @@ use super::join::Joined;
 use super::subscription::Subscription;
 use super::topic_partition::TopicPartition;
 use crate::config::AssignorKind;
+use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 use crate::time::Moment;
 
@@ -472,7 +473,7 @@ impl GroupMembership {
     }
 
     pub(super) fn begin_closing(&mut self, now: Moment) {
-        if !self.config.auto_commit_enabled {
+        if !self.config.auto_commit_enabled || self.is_failed {
             return self.begin_leaving(now);
         }
         let pause = self.assignment.clone();
@@ -508,7 +509,7 @@ impl GroupMembership {
     }
 
     pub(super) fn finish_closing(&mut self, now: Moment) {
-        let Some(deadline) = self.closing else {
+        let Some(deadline) = self.closing.filter(|_| !self.is_closed) else {
             return;
         };
         let is_parted =
@@ -516,8 +517,8 @@ impl GroupMembership {
         if is_parted || deadline <= now {
             self.own(BTreeSet::new());
             self.is_closed = true;
-            self.commits.close();
-            self.fetches.close();
+            self.commits.end(&Error::Closed);
+            self.fetches.end(&Error::Closed);
             self.events.push(GroupEvent::Left);
         }
     }

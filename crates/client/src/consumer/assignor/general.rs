@@ -288,22 +288,20 @@ impl<'a> Balancing<'a> {
         if first.0 + 1 >= last.0 {
             return true;
         }
-        let mut holders = vec![None; self.owners.len()];
-        for (member, partitions) in self.current.iter().enumerate() {
-            for partition in partitions.iter().flatten() {
-                holders[*partition] = Some(member);
-            }
-        }
+        // What the richest owner of a partition of each topic has.
+        let count_of_owner = |owner: &Option<usize>| owner.and_then(|owner| self.count(owner));
+        let richest: Vec<usize> = self
+            .problem
+            .topics
+            .iter()
+            .map(|topic| {
+                let owners = &self.owners[topic.first..topic.first + topic.count];
+                owners.iter().filter_map(count_of_owner).max().unwrap_or(0)
+            })
+            .collect();
         self.by_count.iter().all(|(count, _, member)| {
-            *count == self.partitions_max[*member]
-                || self.problem.members[*member].topics.iter().all(|topic| {
-                    let topic = &self.problem.topics[*topic];
-                    holders[topic.first..topic.first + topic.count]
-                        .iter()
-                        .flatten()
-                        .filter_map(|holder| self.count(*holder))
-                        .all(|other| count + 1 >= other)
-                })
+            let topics = &self.problem.members[*member].topics;
+            *count == self.partitions_max[*member] || topics.iter().all(|topic| count + 1 >= richest[*topic])
         })
     }
 }

@@ -251,3 +251,27 @@ fn a_group_is_cooperative_only_when_every_assignor_is() {
     );
     assert_eq!(common_protocol(&[Range]), RebalanceProtocol::Eager);
 }
+
+/// The leader distributes on the client's thread, which must go on with heartbeats meanwhile.
+#[test]
+fn a_large_group_with_different_subscriptions_is_distributed() {
+    let mut random = Random(1);
+    let topics: BTreeMap<Arc<str>, TopicReplicas> = (0..40)
+        .map(|index| (format!("t{index}").into(), TopicReplicas::without_racks(50)))
+        .collect();
+    let mut members: Vec<MemberSubscription> = (0..100)
+        .map(|index| MemberSubscription {
+            member_id: format!("m{index}").into(),
+            topics: topics.keys().filter(|_| random.below(2) > 0).cloned().collect(),
+            ..MemberSubscription::default()
+        })
+        .collect();
+    let first = AssignorKind::Sticky.assign(&topics, &members);
+    check_complete(&topics, &members, &first);
+    remember(&mut members, &first, AssignorKind::Sticky, 5);
+    members.truncate(70);
+    let second = AssignorKind::Sticky.assign(&topics, &members);
+    check_complete(&topics, &members, &second);
+    let counts = counts(&second);
+    assert!(counts[counts.len() - 1] - counts[0] <= 1, "{counts:?}");
+}
