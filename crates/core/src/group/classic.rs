@@ -132,7 +132,8 @@ impl Group {
         let mut members = BTreeMap::new();
         let mut static_members = BTreeMap::new();
         for entry in &stored.members {
-            let member = match self.members.remove(&entry.member_id) {
+            let known = self.members.remove(&entry.member_id);
+            let member = match known.filter(|member| !member.is_restored) {
                 Some(mut live) => {
                     live.assignment = entry.assignment.clone();
                     live
@@ -386,6 +387,38 @@ mod tests {
         assert!(group.is_leader("b"));
         group.remove_member("b");
         assert_eq!(group.leader, None);
+    }
+
+    /// A replay that kept what the first record said refused newcomers for ever, because the member seemed to support
+    /// only the protocol of long ago.
+    #[test]
+    fn a_replay_believes_the_last_record_of_a_member() {
+        let record = |protocol: &str| GroupRecord::Group {
+            group: "g".into(),
+            value: Some(Arc::new(StoredGroup {
+                protocol_type: Some("consumer".into()),
+                generation: 1,
+                protocol: Some(protocol.into()),
+                leader: Some("a".into()),
+                state_timestamp: None,
+                members: vec![StoredMember {
+                    member_id: "a".into(),
+                    group_instance_id: None,
+                    client_id: "c".into(),
+                    client_host: "h".into(),
+                    rebalance_timeout_ms: 1,
+                    session_timeout_ms: 1,
+                    subscription: protocol.as_bytes().into(),
+                    assignment: Arc::from([]),
+                }],
+            })),
+        };
+        let mut group = Group::new("g".into());
+        group.apply(1, &record("sticky"));
+        group.apply(2, &record("range"));
+        let member = &group.members["a"];
+        assert!(member.supports("range") && !member.supports("sticky"));
+        assert_eq!(&*member.metadata(Some("range")), b"range");
     }
 
     #[test]

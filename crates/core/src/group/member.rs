@@ -29,6 +29,8 @@ pub struct Member {
     pub awaiting_sync: Option<Ticket>,
     /// The connection that waited is closed: waiting no longer counts as a sign of life.
     pub is_abandoned: bool,
+    /// Made from a record, not heard of since: the next record says it all anew.
+    pub is_restored: bool,
 }
 
 impl Member {
@@ -46,6 +48,7 @@ impl Member {
             awaiting_join: None,
             awaiting_sync: None,
             is_abandoned: false,
+            is_restored: false,
         }
     }
 
@@ -69,6 +72,7 @@ impl Member {
             awaiting_join: None,
             awaiting_sync: None,
             is_abandoned: false,
+            is_restored: true,
         }
     }
 
@@ -78,6 +82,7 @@ impl Member {
         self.rebalance_timeout_ms = request.rebalance_timeout_ms;
         self.session_timeout_ms = request.session_timeout_ms;
         self.is_abandoned = false;
+        self.is_restored = false;
     }
 
     pub fn is_static(&self) -> bool {
