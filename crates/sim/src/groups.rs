@@ -176,33 +176,36 @@ impl GroupRun {
         true
     }
 
-    fn add_member(&mut self, instance_id: Option<String>) {
+    /// - `before`: whose place it takes. The coordinator does not compare what a returning static member subscribes to
+    ///   (neither does Kafka's), so it wants the same.
+    fn add_member(&mut self, before: Option<Character>) {
         let number = self.births;
         self.births += 1;
+        let subscription = self.subscription();
         let scenario = &self.scenario;
-        let instance_id = instance_id.or_else(|| {
-            (scenario.has_static_members && number.is_multiple_of(2)).then(|| format!("instance-{number}"))
-        });
+        let is_static = scenario.has_static_members && number.is_multiple_of(2);
         let era = match self.random.below(4) {
             _ if !scenario.has_old_members => Era::New,
-            0 | 1 if instance_id.is_none() => Era::Old,
+            // A static member needs versions that know of such.
+            _ if is_static => Era::New,
+            0 | 1 => Era::Old,
             2 => Era::Middle,
             _ => Era::New,
         };
-        // A static member needs versions that know of such.
-        let era = if instance_id.is_some() { Era::New } else { era };
-        let subscription = self.subscription();
-        let scenario = &self.scenario;
-        let character = Character {
-            name: format!("member {number}"),
-            instance_id,
+        let new = Character {
+            name: String::new(),
+            instance_id: is_static.then(|| format!("instance-{number}")),
             assignors: scenario.assignors[number as usize % scenario.assignors.len()],
             auto_commits: scenario.auto_commits,
             era,
             subscription,
         };
+        let character = Character {
+            name: format!("member {number}"),
+            ..before.unwrap_or(new)
+        };
         let mut member = Member::new(character, self.seed.wrapping_mul(1_000) + number);
-        member.may_be_slow = scenario.is_slow;
+        member.may_be_slow = self.scenario.is_slow;
         self.members.push(member);
     }
 
@@ -235,7 +238,7 @@ impl GroupRun {
                 self.report.killed += 1;
                 // A static member comes back under its name.
                 if dead.character.instance_id.is_some() && self.random.one_in(2) {
-                    self.add_member(dead.character.instance_id);
+                    self.add_member(Some(dead.character));
                 }
             }
             20..35 if self.scenario.has_churn && count > 1 => {
@@ -244,9 +247,9 @@ impl GroupRun {
             }
             35..65 if self.scenario.has_churn && count < 8 => self.add_member(None),
             65..70 if self.scenario.has_churn && self.scenario.has_static_members => {
-                let instance_id = self.members[index].character.instance_id.clone();
-                if instance_id.is_some() {
-                    self.add_member(instance_id);
+                let character = self.members[index].character.clone();
+                if character.instance_id.is_some() {
+                    self.add_member(Some(character));
                 }
             }
             70..80 if self.scenario.has_churn => {
@@ -363,7 +366,7 @@ impl GroupRun {
                 waited_ms < SETTLE_MS_MAX,
                 "seed {}: not settled {waited_ms} ms after the last fault: {:#?}",
                 self.seed,
-                self.members.iter().map(Member::machine).collect::<Vec<_>>()
+                self.members.iter().map(|m| (&m.character, m.failures.len(), m.machine())).collect::<Vec<_>>()
             );
         }
         self.report.settled_after_ms = quiet_since.ms_since(calm_since);
