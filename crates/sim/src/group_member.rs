@@ -65,6 +65,9 @@ pub struct Member {
     callback: Option<Callback>,
     is_inside: bool,
     until: Moment,
+    /// The last generation that gave an assignment. One that was joined only may be counted again when the coordinator
+    /// restarts before it has recorded it.
+    confirmed_generation: i32,
     tickets: u64,
     asked: BTreeMap<u64, BTreeSet<TopicPartition>>,
     pub is_closing: bool,
@@ -106,6 +109,7 @@ impl Member {
             callback: None,
             is_inside: false,
             until: Moment(0),
+            confirmed_generation: -1,
             tickets: 0,
             asked: BTreeMap::new(),
             is_closing: false,
@@ -173,6 +177,11 @@ impl Member {
     fn take_event(&mut self, event: GroupEvent, oracle: &mut GroupOracle) {
         match event {
             GroupEvent::Call(call) => {
+                self.confirmed_generation = match call.step {
+                    RebalanceStep::Assigned(_) => self.machine.group_metadata().generation_id,
+                    RebalanceStep::Lost(_) => -1,
+                    _ => self.confirmed_generation,
+                };
                 self.call = Some(call);
                 self.callback = None;
             }
@@ -347,7 +356,10 @@ impl Member {
                 lane.position = Some(next);
             }
         }
-        oracle.owns(&identity(&metadata), metadata.generation_id, &processed);
+        // Without a place in the group it has lost them, and will hear so in the next poll.
+        if metadata.generation_id >= 0 {
+            oracle.owns(&identity(&metadata), self.confirmed_generation, &processed);
+        }
     }
 
     fn leave_poll(&mut self, now: Moment) {
