@@ -42,7 +42,7 @@ fn produce(producer: &Producer) {
                         ..Record::default()
                     };
                     producer
-                        .send_with(&record, |result| drop(result.unwrap()))
+                        .send_with(&record, |result| assert!(result.is_ok(), "{result:?}"))
                         .unwrap();
                 }
             });
