@@ -86,6 +86,8 @@ struct Queue {
     open: Option<OpenBatch>,
     /// Oldest first.
     closed: VecDeque<Closed>,
+    /// How many of them are being compressed.
+    gap_count: usize,
     /// The sender knows of this queue.
     is_active: bool,
     /// What came without a key since this partition was chosen for that.
@@ -554,6 +556,7 @@ impl PartitionQueue {
         } else {
             (Some(open.seal(&self.origin, self.partition)), None)
         };
+        queue.gap_count += usize::from(batch.is_none());
         queue.closed.push_back(Closed { order, batch });
         self.closed_count.store(queue.closed.len(), Ordering::Relaxed);
         unfinished
@@ -571,6 +574,7 @@ impl PartitionQueue {
             .get_mut(place)
             .filter(|closed| closed.order == order && closed.batch.is_none());
         gap.expect("nobody else fills or removes a gap").batch = Some(batch);
+        queue.gap_count -= 1;
     }
 
     fn activate(self: &Arc<PartitionQueue>, queue: &mut Queue) {
@@ -587,15 +591,14 @@ impl PartitionQueue {
 
     pub fn state(&self) -> QueueState {
         let queue = self.lock();
-        let ready = queue.closed.iter().map_while(|closed| closed.batch.as_ref());
         let first = queue.first();
         let open_since = queue
             .open
             .as_ref()
-            .filter(|_| queue.closed.iter().all(|closed| closed.batch.is_some()))
+            .filter(|_| queue.gap_count == 0)
             .map(|open| open.created_at);
         QueueState {
-            sealed_batches: ready.count(),
+            sealed_batches: queue.ready_count(),
             first_bytes: first.map_or(0, SealedBatch::wire_bytes),
             first_retry_not_before: first.and_then(|first| first.sending.retry_not_before),
             oldest_created_at: first.map(|first| first.created_at).or(open_since),
@@ -691,6 +694,16 @@ impl Queue {
             index,
             sender_must_wake: index == 0,
         }
+    }
+
+    /// Closed batches before the first that is being compressed. A full buffer can be thousands of batches: they are
+    /// looked at only if there is one.
+    fn ready_count(&self) -> usize {
+        if self.gap_count == 0 {
+            return self.closed.len();
+        }
+        let is_ready = |closed: &&Closed| closed.batch.is_some();
+        self.closed.iter().take_while(is_ready).count()
     }
 
     fn first(&self) -> Option<&SealedBatch> {

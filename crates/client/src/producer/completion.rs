@@ -87,6 +87,11 @@ impl BatchCompletion {
     ///
     /// - `result`: its base offset is that of record `first`.
     pub fn complete(&self, first: u32, count: u32, result: Result<Placed, Error>) {
+        if result == Err(Error::Closed)
+            && let Some(incomplete) = &self.incomplete
+        {
+            incomplete.cut_short();
+        }
         let (woken, is_done) = {
             let mut state = self.lock();
             assert!(self.whole.get().is_none(), "a batch was completed twice");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -10,6 +11,8 @@ use std::task::{Context, Poll, Waker};
 #[derive(Debug, Default)]
 pub(super) struct Incomplete {
     state: Mutex<State>,
+    /// Something ended with `Closed`: it was accepted and the producer was closed before it was decided.
+    is_cut_short: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +55,14 @@ impl Incomplete {
             }
         }
         woken.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn cut_short(&self) {
+        self.is_cut_short.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.is_cut_short.load(Ordering::Relaxed)
     }
 
     pub(super) fn count(&self) -> usize {

@@ -1,16 +1,19 @@
 //! What an application sees of `Producer`, with a machine in the sender's place that acknowledges when it is allowed to.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc;
 
 use super::super::accumulator::PartitionQueue;
 use super::super::batch::SealedBatch;
 use super::super::completion::Placed;
+use super::super::partitioner::partition_of_key;
 use super::*;
 use crate::metadata::snapshot::{NodeId, Partition, Snapshot};
 use crate::network::io::{Action, Event};
-use crate::time::Timestamp;
+use crate::time::{Moment, Timestamp};
+use crate::wait;
 
 /// What the tests tell the machine and learn from it.
 #[derive(Debug, Default)]
@@ -631,5 +634,9 @@ fn a_sender_that_panics_leaves_nobody_waiting() {
     producer.flush().unwrap();
     let error = producer.send(&Record::new("one")).unwrap_err();
     assert!(error.to_string().contains("told to"), "{error}");
-    producer.close(Duration::from_secs(60)).unwrap();
+    assert_eq!(
+        producer.close(Duration::from_secs(60)),
+        Err(error),
+        "a record was lost"
+    );
 }
