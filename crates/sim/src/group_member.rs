@@ -65,9 +65,9 @@ pub struct Member {
     callback: Option<Callback>,
     is_inside: bool,
     until: Moment,
-    /// The last generation that gave an assignment. One that was joined only may be counted again when the coordinator
-    /// restarts before it has recorded it.
-    confirmed_generation: i32,
+    /// The generation, and the broker's start in which it was joined: one that was not recorded before a crash is
+    /// counted again.
+    joined: (i32, u64),
     tickets: u64,
     asked: BTreeMap<u64, BTreeSet<TopicPartition>>,
     pub is_closing: bool,
@@ -109,7 +109,7 @@ impl Member {
             callback: None,
             is_inside: false,
             until: Moment(0),
-            confirmed_generation: -1,
+            joined: (-1, 0),
             tickets: 0,
             asked: BTreeMap::new(),
             is_closing: false,
@@ -166,6 +166,10 @@ impl Member {
         self.ask_for_offsets(now);
         let mut events = Vec::new();
         self.machine.turn(now, &mut self.links, &mut events);
+        let generation = self.machine.group_metadata().generation_id;
+        if self.joined.0 != generation {
+            self.joined = (generation, world.starts);
+        }
         for event in events {
             self.take_event(event, oracle);
         }
@@ -177,17 +181,12 @@ impl Member {
     fn take_event(&mut self, event: GroupEvent, oracle: &mut GroupOracle) {
         match event {
             GroupEvent::Call(call) => {
-                self.confirmed_generation = match call.step {
-                    RebalanceStep::Assigned(_) => self.machine.group_metadata().generation_id,
-                    RebalanceStep::Lost(_) => -1,
-                    _ => self.confirmed_generation,
-                };
                 self.call = Some(call);
                 self.callback = None;
             }
             GroupEvent::AssignmentChanged(partitions) => {
                 let metadata = self.machine.group_metadata();
-                oracle.owns(&identity(&metadata), metadata.generation_id, &partitions);
+                oracle.owns(&identity(&metadata), self.joined, &partitions);
                 self.lanes.retain(|partition, _| partitions.contains(partition));
                 // What was asked for an earlier ownership is no answer for a later one.
                 for asked in self.asked.values_mut() {
@@ -356,10 +355,7 @@ impl Member {
                 lane.position = Some(next);
             }
         }
-        // Without a place in the group it has lost them, and will hear so in the next poll.
-        if metadata.generation_id >= 0 {
-            oracle.owns(&identity(&metadata), self.confirmed_generation, &processed);
-        }
+        oracle.owns(&identity(&metadata), self.joined, &processed);
     }
 
     fn leave_poll(&mut self, now: Moment) {

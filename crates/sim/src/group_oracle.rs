@@ -12,8 +12,8 @@ use crate::group_links::Answered;
 #[derive(Debug, Default)]
 pub struct GroupOracle {
     seed: u64,
-    /// Whose a partition is in a generation.
-    owners: BTreeMap<(i32, TopicPartition), String>,
+    /// Whose a partition is in a generation that began in one life of the broker.
+    owners: BTreeMap<((i32, u64), TopicPartition), String>,
     /// Up to where each partition was processed, without a gap.
     processed: BTreeMap<TopicPartition, i64>,
     /// The generation of the last commit that the broker accepted.
@@ -34,19 +34,20 @@ impl GroupOracle {
         }
     }
 
-    /// A member believes that these are its own in this generation.
+    /// A member believes that these are its own in this generation, which it joined in this life of the broker.
     pub fn owns<'a>(
         &mut self,
         member_id: &str,
-        generation: i32,
+        joined: (i32, u64),
         partitions: impl IntoIterator<Item = &'a TopicPartition>,
     ) {
+        let (generation, _) = joined;
         if generation < 0 {
             return;
         }
         self.generations = self.generations.max(generation);
         for partition in partitions {
-            let key = (generation, partition.clone());
+            let key = (joined, partition.clone());
             let owner = self.owners.entry(key).or_insert_with(|| member_id.to_string());
             assert_eq!(
                 owner, member_id,
