@@ -43,6 +43,8 @@ pub struct Produce {
     pub rate: u64,
     /// Beside the measured records, others whose callback sleeps so long.
     pub slow: Option<Slow>,
+    /// Answers by callback even where a client offers futures, too.
+    pub wants_callbacks: bool,
     /// The broker is stopped for so long, shortly after the beginning.
     pub stall_ms: u64,
 }
@@ -131,6 +133,7 @@ fn base(scale: Scale, bytes: usize, compression: &'static str, settings: Setting
         warmup: records * scale.permille / 1000,
         rate: 0,
         slow: None,
+        wants_callbacks: false,
         stall_ms: 0,
     }
 }
@@ -243,6 +246,16 @@ fn special(cases: &mut Vec<Case>, scale: Scale) {
         paced,
         true,
     );
+    cases.push(Case {
+        key: "256-none-128k-callbacks".to_string(),
+        title: "256 B, none, batches of 128 KiB, all with callbacks".to_string(),
+        kind: Kind::Produce(Produce {
+            wants_callbacks: true,
+            ..base(scale, 256, "none", LARGE)
+        }),
+        is_core: true,
+        contenders: with_callbacks(),
+    });
     for sleep_ms in [0, 1] {
         cases.push(Case {
             key: format!("callback-{sleep_ms}"),
@@ -260,11 +273,7 @@ fn special(cases: &mut Vec<Case>, scale: Scale) {
                 ..base(scale, 256, "none", LARGE)
             }),
             is_core: true,
-            // krafka has no callbacks: what sleeps there is the application's own task.
-            contenders: Contender::ALL
-                .into_iter()
-                .filter(|contender| *contender != Contender::Krafka)
-                .collect(),
+            contenders: with_callbacks(),
         });
     }
     push(
@@ -280,6 +289,12 @@ fn special(cases: &mut Vec<Case>, scale: Scale) {
         },
         true,
     );
+}
+
+/// krafka has no callbacks: what sleeps there is the application's own task.
+fn with_callbacks() -> Vec<Contender> {
+    let has = |contender: &Contender| *contender != Contender::Krafka;
+    Contender::ALL.into_iter().filter(has).collect()
 }
 
 fn consumers(cases: &mut Vec<Case>, scale: Scale) {

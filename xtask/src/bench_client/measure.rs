@@ -178,6 +178,9 @@ fn produce_once(
         word("slow_rate", &slow.rate);
         word("callback_sleep_ms", &slow.sleep_ms);
     }
+    if produce.wants_callbacks {
+        word("callbacks", &1);
+    }
     if produce.rate > 0 {
         word("rate", &produce.rate);
         word("latency_file", &latency_file.display());

@@ -168,27 +168,41 @@ pub fn run(arguments: &[String]) -> Result<()> {
         );
         busy.push(machine::busy_share(Duration::from_secs(1))?);
         samples.extend(run_case(&plan, &programs, &broker, index, case)?);
+        // After every case: a run of an hour that is cut short has not been for nothing.
+        write_results(&plan, &machine, &cases, &samples, &programs, &busy)?;
     }
     let Broker { server, site } = broker;
     server.stop()?;
     site.remove();
 
-    let text = report::render(&plan, &machine, &cases, &samples, &programs.failures, &busy);
+    println!(
+        "\n{}\nwritten to {} (every run: {})",
+        fs::read_to_string(&plan.output)?,
+        plan.output.display(),
+        raw_path().display()
+    );
+    Ok(())
+}
+
+fn raw_path() -> PathBuf {
+    toolchain::cargo_target().join("bench-client/results.json")
+}
+
+fn write_results(
+    plan: &Plan,
+    machine: &[(String, String)],
+    cases: &[Case],
+    samples: &[Sample],
+    programs: &Programs,
+    busy: &[f64],
+) -> Result<()> {
+    let text = report::render(plan, machine, cases, samples, &programs.failures, busy);
     if let Some(folder) = plan.output.parent() {
         fs::create_dir_all(folder)?;
     }
     fs::write(&plan.output, &text).with_context(|| format!("writing {}", plan.output.display()))?;
-    let raw = toolchain::cargo_target().join("bench-client/results.json");
-    fs::write(
-        &raw,
-        serde_json::to_string_pretty(&raw_results(&machine, &cases, &samples, &busy))?,
-    )?;
-    println!(
-        "\n{text}\nwritten to {} (every run: {})",
-        plan.output.display(),
-        raw.display()
-    );
-    Ok(())
+    let raw = serde_json::to_string_pretty(&raw_results(machine, cases, samples, busy))?;
+    fs::write(raw_path(), raw).context("writing the raw results")
 }
 
 fn run_case(

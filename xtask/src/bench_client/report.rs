@@ -140,7 +140,7 @@ fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)], sample
     text.push_str(
         "| producers | acks=all, idempotence on (librdkafka: switched on; all others: their default), explicit partitions, no keys, \
          one producer instance shared by all threads, every record's answer counted (callbacks; krafka has none: its handles are \
-         awaited in order), values taken from 4,096 ready-made records |\n\
+         awaited in order; ottla: its futures likewise, callbacks where a case says so and where latency is measured), values taken from 4,096 ready-made records |\n\
          | equal settings | batch as named, linger 5 ms, buffer 32 MiB. librdkafka: `batch.num.messages` and \
          `queue.buffering.max.messages` lifted, so that bytes are the limit; franz-go: `MaxBufferedRecords` lifted |\n\
          | defaults | batch, linger and buffer as each client comes; Java, confluent-kafka, krafka and ottla: 16 KiB, 5 ms, 32 MiB; librdkafka: \
@@ -174,6 +174,23 @@ fn aims(text: &mut String, results: &Results<'_>) {
             &format!("client CPU, 256 B, {compression}: at most half of the best other client's"),
             against_best(results, &key, |run| run.client_cpu),
             &|ratio| ratio <= 0.5,
+        );
+        // The best of others as measured before this client was begun: franz-go and librdkafka against Apache Kafka.
+        let limit = if compression == "none" {
+            0.78 / 2.0
+        } else {
+            1.9 / 2.0
+        };
+        let ours = results.find(&key, Contender::Ottla).map(|sample| {
+            let seconds = sample.median(|run| run.client_cpu);
+            (seconds, format!("{seconds:.3} s"))
+        });
+        row(
+            &format!(
+                "the same against the best that was measured when the aim was set: at most {limit:.2} s per million"
+            ),
+            ours,
+            &|seconds| seconds <= limit,
         );
     }
     for (key, what) in [("256-none-128k", "none"), ("256-lz4-128k", "lz4")] {
@@ -282,6 +299,9 @@ fn consume_tables(text: &mut String, results: &Results<'_>) {
 }
 
 fn table(text: &mut String, results: &Results<'_>, index: usize, title: &str) {
+    if results.of_case(index).next().is_none() {
+        return;
+    }
     let _ = writeln!(
         text,
         "### {title}\n\n| client | records/s | CPU s per million | of the broker | peak MiB | our CPU / theirs | our rate / theirs |\n\
@@ -329,7 +349,7 @@ fn paced_table(text: &mut String, results: &Results<'_>) {
         let Kind::Produce(produce) = &case.kind else {
             continue;
         };
-        if produce.rate == 0 {
+        if produce.rate == 0 || results.of_case(index).next().is_none() {
             continue;
         }
         let _ = writeln!(

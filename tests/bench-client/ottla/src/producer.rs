@@ -39,7 +39,7 @@ impl Producer {
             producer: producer::Producer::new(config).expect("a producer"),
             topic: load.topic.clone(),
             slow_topic: load.slow_topic.clone(),
-            wants_callbacks: load.rate > 0.0 || !load.slow_topic.is_empty() || load.wants_callbacks,
+            wants_callbacks: load.rate > 0.0 || load.wants_callbacks,
         }
     }
 
@@ -89,7 +89,7 @@ impl produce::Contender for Producer {
     }
 
     fn send_all(&self, job: &mut Job, answers: &'static Answers) {
-        if self.wants_callbacks {
+        if self.wants_callbacks || job.is_slow() {
             return self.send_with_callbacks(job, answers);
         }
         let mut waiting = VecDeque::new();

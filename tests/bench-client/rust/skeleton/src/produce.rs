@@ -209,6 +209,11 @@ impl Job {
         })
     }
 
+    /// Its callbacks sleep.
+    pub fn is_slow(&self) -> bool {
+        self.slow
+    }
+
     pub fn is_paced(&self) -> bool {
         self.pace.is_some()
     }
