@@ -26,7 +26,7 @@ tasks:
                       kill -9 under load, then count what was acknowledged
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
                       Ottla and Apache Kafka side by side; writes docs/benchmarks.md
-  bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish]
+  bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish] [--as-built]
                       our client beside Java's, librdkafka, franz-go, krafka and confluent-kafka, one broker for all";
 
 fn main() -> ExitCode {

@@ -78,7 +78,8 @@ fn home() -> PathBuf {
 impl Programs {
     /// - Errors: the tool chains and the Go program (which also does the errands) must be there; a contender that
     ///   cannot be built is noted in `failures` and left out.
-    pub fn prepare(wanted: &[Contender]) -> Result<Programs> {
+    /// - `is_built`: the programs in Rust are taken as they are.
+    pub fn prepare(wanted: &[Contender], is_built: bool) -> Result<Programs> {
         let mut programs = Programs {
             kafka: Kafka::prepare()?,
             java_classes: home().join("java"),
@@ -88,6 +89,9 @@ impl Programs {
         build_go(&programs.go)?;
         let mut workspaces = BTreeMap::new();
         for &contender in wanted {
+            if is_built && contender != Contender::Java {
+                continue;
+            }
             let built = match contender.rust_package() {
                 Some((workspace, package)) => match workspaces.entry(workspace) {
                     Entry::Occupied(built) => built.into_mut(),

@@ -32,6 +32,7 @@ pub struct Plan {
     only: Vec<String>,
     is_full: bool,
     is_quick: bool,
+    is_built: bool,
     data: PathBuf,
     output: PathBuf,
     command: String,
@@ -46,6 +47,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
         only: Vec::new(),
         is_full: false,
         is_quick: false,
+        is_built: false,
         data: if memory.is_dir() {
             memory.join("ottla-bench-client")
         } else {
@@ -68,6 +70,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
             "--only" => plan.only = value()?.split(',').map(String::from).collect(),
             "--data" => plan.data = PathBuf::from(value()?),
             "--publish" => plan.output = toolchain::root().join("docs/client-benchmarks.md"),
+            "--as-built" => plan.is_built = true,
             "--full" => plan.is_full = true,
             "--quick" => (plan.is_quick, plan.pairs) = (true, 1),
             _ => bail!("unknown argument {argument}"),
@@ -147,7 +150,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let plan = parse(arguments)?;
     let cases = plan.cases()?;
     let machine = machine::describe()?;
-    let programs = Programs::prepare(&plan.clients)?;
+    let programs = Programs::prepare(&plan.clients, plan.is_built)?;
     let broker = Broker::start(&plan)?;
     println!(
         "{} on {}, data in {}",
