@@ -132,8 +132,12 @@ pub struct Broker {
 impl Broker {
     fn start(plan: &Plan) -> Result<Broker> {
         let programs = server::Programs::prepare(plan.target == Target::Ottla)?;
-        // Deleted topics must not pile up: every run writes some hundred megabytes.
-        let site = Site::create_below(&plan.data, "broker", &[("log.segment.delete.delay.ms", "500")])?;
+        // Deleted topics must not pile up, above all in memory: every run writes some hundred megabytes.
+        let settings = [
+            ("log.segment.delete.delay.ms", "500"),
+            ("log.retention.check.interval.ms", "1000"),
+        ];
+        let site = Site::create_below(&plan.data, "broker", &settings)?;
         let server = site.start_with(&programs, plan.target, &["ottla.durability=page-cache"])?;
         Ok(Broker { server, site })
     }
@@ -234,6 +238,7 @@ fn run_case(
             order.reverse();
         }
         for sample in order {
+            ensure_memory()?;
             let run = measure::run(programs, broker, case, sample.contender)?;
             println!("  {}", report::line(sample.contender, &run));
             sample.runs.push(run);
@@ -243,6 +248,26 @@ fn run_case(
         programs.errand("delete", &broker.server.bootstrap(), &case.key, 0)?;
     }
     Ok(samples)
+}
+
+/// Data in memory that the broker does not let go would take the whole machine down.
+fn ensure_memory() -> Result<()> {
+    const NEEDED_KIB: u64 = 6 * 1024 * 1024;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let text = fs::read_to_string("/proc/meminfo").context("reading /proc/meminfo")?;
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+        let field = line.and_then(|line| line.split_whitespace().next());
+        let available: u64 = field.context("MemAvailable in /proc/meminfo")?.parse()?;
+        if available >= NEEDED_KIB {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "only {available} KiB of memory are available; --data DIR names a place on disk"
+        );
+        std::thread::sleep(Duration::from_millis(500));
+    }
 }
 
 fn raw_results(machine: &[(String, String)], cases: &[Case], samples: &[Sample], busy: &[f64]) -> Value {
