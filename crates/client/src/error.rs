@@ -242,7 +242,10 @@ impl fmt::Display for Error {
                 offset,
                 divergent_offset,
             } => {
-                write!(f, "the log of {topic}-{partition} was truncated below offset {offset}")?;
+                write!(
+                    f,
+                    "the log of {topic}-{partition} was truncated below offset {offset}"
+                )?;
                 match divergent_offset {
                     Some(divergent) => write!(f, ": it differs from offset {divergent} on"),
                     None => Ok(()),

@@ -357,7 +357,11 @@ impl GroupNetwork for Links {
     }
 
     fn add_node(&mut self, id: NodeId, _address: Address) {
-        assert_eq!(id, NodeId(i32::MAX - BROKER.0), "the coordinator's own connection");
+        assert_eq!(
+            id,
+            NodeId(i32::MAX - BROKER.0),
+            "the coordinator's own connection"
+        );
     }
 
     fn disconnect(&mut self, now: Moment, node: NodeId) {

@@ -366,7 +366,10 @@ impl GroupRun {
                 waited_ms < SETTLE_MS_MAX,
                 "seed {}: not settled {waited_ms} ms after the last fault: {:#?}",
                 self.seed,
-                self.members.iter().map(|m| (&m.character, m.failures.len(), m.machine())).collect::<Vec<_>>()
+                self.members
+                    .iter()
+                    .map(|m| (&m.character, m.failures.len(), m.machine()))
+                    .collect::<Vec<_>>()
             );
         }
         self.report.settled_after_ms = quiet_since.ms_since(calm_since);
