@@ -2,6 +2,7 @@
 
 mod waker;
 mod resolver;
+mod frame_pool;
 mod receiver;
 mod socket;
 mod pem;

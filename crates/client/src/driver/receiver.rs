@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use ottla_wire::frame::LENGTH_BYTES;
 
+use super::frame_pool::FramePool;
+
 /// Longer frames are refused. Kafka's fetch.max.bytes is 50 MiB; the bound lies below what the first bytes of TLS
 /// (0x15030300) and HTTP ("HTTP") read as, so that a wrong port is found at once.
 pub const FRAME_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -18,12 +20,17 @@ pub struct Receiver {
     body: Vec<u8>,
     /// How long `body` will be; `None` while `length` is incomplete.
     wanted_bytes: Option<usize>,
+    pool: FramePool,
 }
 
 impl Receiver {
     /// The unfinished frame, with room behind it to read into; `None` between frames.
     pub fn open_body(&mut self) -> Option<&mut Vec<u8>> {
-        let missing = self.wanted_bytes?.checked_sub(self.body.len())?;
+        let wanted = self.wanted_bytes?;
+        let missing = wanted.checked_sub(self.body.len())?;
+        if self.body.capacity() == 0 {
+            self.body = self.pool.take(wanted);
+        }
         if self.body.len() == self.body.capacity() {
             self.body
                 .reserve_exact(missing.min(self.body.len().max(STEP_BYTES)));
@@ -60,6 +67,7 @@ impl Receiver {
             if self.body.is_empty() && bytes.len() >= wanted {
                 // Whole and small (it fits the read buffer): one exact copy.
                 frames.push(Bytes::copy_from_slice(&bytes[..wanted]));
+                self.pool.note_small();
                 bytes = &bytes[wanted..];
                 self.wanted_bytes = None;
                 continue;
@@ -88,7 +96,7 @@ impl Receiver {
 
     fn finish(&mut self, frames: &mut Vec<Bytes>) {
         self.wanted_bytes = None;
-        frames.push(Bytes::from(std::mem::take(&mut self.body)));
+        frames.push(self.pool.frame(std::mem::take(&mut self.body)));
     }
 }
 
