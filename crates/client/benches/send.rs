@@ -54,7 +54,7 @@ fn producer() -> Producer {
     let config = Config::new()
         .set("bootstrap.servers", "localhost:1")
         .set("buffer.memory", 64 << 20);
-    Producer::with_machine(config, |parts| {
+    Producer::with_machine(&config, |parts| {
         let partition = Partition {
             leader: Some(NodeId(1)),
             ..Partition::default()

@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .set("bootstrap.servers", servers)
         .set("group.id", group)
         .set("auto.offset.reset", "earliest");
-    let mut consumer = Consumer::new(config)?;
+    let mut consumer = Consumer::new(&config)?;
     consumer.subscribe(topics.iter().map(String::as_str))?;
 
     let mut last_record = Instant::now();

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .set("client.id", "produce-example")
         .set("linger.ms", "5")
         .set("compression.type", "lz4");
-    let producer = Producer::new(config)?;
+    let producer = Producer::new(&config)?;
 
     // One record, and where it is now. `wait` is for threads; in async code, `.await` the same future.
     let headers = [("source", Some(&b"example"[..]))];

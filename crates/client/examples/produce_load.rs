@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (key, value) in rest.iter().filter_map(|argument| argument.split_once('=')) {
         config = config.set(key, value);
     }
-    let producer = Producer::new(config)?;
+    let producer = Producer::new(&config)?;
     producer.partitions_for(topic)?;
     let before = processor_seconds();
     let started = Instant::now();

@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: transfer BOOTSTRAP_SERVERS GROUP FROM_TOPIC TO_TOPIC".into());
     };
     let mut consumer = Consumer::new(
-        Config::new()
+        &Config::new()
             .set("bootstrap.servers", servers)
             .set("group.id", group)
             .set("auto.offset.reset", "earliest")
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?;
     consumer.set_rebalance_listener(Announcer);
     consumer.subscribe([from.as_str()])?;
-    let producer = Producer::new(Config::new().set("bootstrap.servers", servers))?;
+    let producer = Producer::new(&Config::new().set("bootstrap.servers", servers))?;
 
     let mut transferred = 0_u64;
     let mut last_record = Instant::now();

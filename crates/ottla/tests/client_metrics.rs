@@ -62,7 +62,7 @@ fn the_numbers_of_a_producer_and_a_consumer_are_those_of_their_work() {
         .unwrap();
     assert!(created["t"].is_ok());
 
-    let producer = Producer::new(config().set("linger.ms", 5)).unwrap();
+    let producer = Producer::new(&config().set("linger.ms", 5)).unwrap();
     produce(&producer);
     let metrics = producer.metrics();
     let client = |name| value(metrics, "producer-metrics", name, None);

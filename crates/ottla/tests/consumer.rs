@@ -29,7 +29,7 @@ fn consumer(broker: &Broker, more: &[(&str, &str)]) -> Consumer {
     for (key, value) in more {
         config = config.set(*key, *value);
     }
-    Consumer::new(config).unwrap()
+    Consumer::new(&config).unwrap()
 }
 
 fn batch(codec: Codec, first: i64, count: i64) -> Vec<u8> {
@@ -265,9 +265,12 @@ fn what_was_read_is_committed_by_itself() {
     second.close(Duration::from_secs(10)).unwrap();
 }
 
-/// What a listener was told, and the positions it found.
+/// Whether partitions were assigned or revoked, and which.
+type Change = (&'static str, BTreeSet<TopicPartition>);
+
+/// What a listener was told.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<(&'static str, BTreeSet<TopicPartition>)>>>);
+struct Told(Arc<Mutex<Vec<Change>>>);
 
 impl RebalanceListener for Told {
     fn partitions_assigned(&mut self, consumer: &mut Consumer, partitions: &BTreeSet<TopicPartition>) {

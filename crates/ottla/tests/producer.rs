@@ -32,7 +32,7 @@ fn producer(broker: &Broker, settings: &[(&str, &str)]) -> Producer {
     let config = settings
         .iter()
         .fold(base, |config, (key, value)| config.set(*key, *value));
-    Producer::new(config).unwrap()
+    Producer::new(&config).unwrap()
 }
 
 /// The values of a partition, by offset.

@@ -354,7 +354,7 @@ impl<'a> Bench<'a> {
 
     /// Writes values to all partitions in turn.
     fn write(&mut self, count: usize) -> Result<()> {
-        let producer = Producer::new(Config::new().set("bootstrap.servers", self.bootstrap))?;
+        let producer = Producer::new(&Config::new().set("bootstrap.servers", self.bootstrap))?;
         let mut sent = Vec::new();
         for number in 0..count {
             let value = self.values.to_string();

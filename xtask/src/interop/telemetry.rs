@@ -124,7 +124,7 @@ fn produce(bootstrap: &str, file: &Path) -> Result<(u64, String)> {
         .set("batch.size", 1000)
         .set("buffer.memory", 256 * 1024)
         .set("linger.ms", 0);
-    let producer = Producer::new(config)?;
+    let producer = Producer::new(&config)?;
     let value = [7; 100];
     let record = Record {
         topic: TOPIC,

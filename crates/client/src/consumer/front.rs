@@ -1,6 +1,5 @@
 //! The consumer that applications hold: Kafka's calls, blocking, over a machine on its own thread.
 
-use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -41,7 +40,7 @@ const FAREWELL_MS: u64 = 1000;
 /// let config = Config::new()
 ///     .set("bootstrap.servers", "localhost:9092")
 ///     .set("group.id", "readers");
-/// let mut consumer = Consumer::new(config)?;
+/// let mut consumer = Consumer::new(&config)?;
 /// consumer.subscribe(["orders"])?;
 /// for record in &consumer.poll(std::time::Duration::from_secs(1))? {
 ///     println!("{}-{} @ {}: {:?}", record.topic, record.partition, record.offset, record.value);
@@ -95,8 +94,8 @@ impl Consumer {
     /// Starts the consumer's thread; nothing is connected before it is needed.
     ///
     /// - Errors: `Config` with Kafka's text.
-    pub fn new(config: impl Borrow<Config>) -> Result<Consumer, Error> {
-        let config = Arc::new(ConsumerConfig::from_config(config.borrow())?);
+    pub fn new(config: &Config) -> Result<Consumer, Error> {
+        let config = Arc::new(ConsumerConfig::from_config(config)?);
         let metrics = ClientMetrics::new(
             ClientKind::Consumer,
             &config.client,

@@ -433,6 +433,6 @@ fn every_client_says_at_once_what_is_wrong_with_a_certificate() {
         topic: "t",
         ..Record::default()
     };
-    let sent = Producer::new(config()).unwrap().send(&record);
+    let sent = Producer::new(&config()).unwrap().send(&record);
     check_fault(sent.map(|_| Bytes::new()), "for another name");
 }

@@ -42,7 +42,7 @@ use crate::time::{Clock, SystemClock};
 /// use ottla_client::producer::{Producer, Record};
 ///
 /// # fn main() -> Result<(), ottla_client::Error> {
-/// let producer = Producer::new(Config::new().set("bootstrap.servers", "localhost:9092"))?;
+/// let producer = Producer::new(&Config::new().set("bootstrap.servers", "localhost:9092"))?;
 /// let sent = producer.send(&Record::new("greetings").key(b"world").value(b"hello"))?;
 /// println!("at offset {}", sent.wait()?.offset);
 /// # Ok(())
@@ -68,13 +68,13 @@ pub struct Producer {
 
 impl Producer {
     /// - Errors: `Config` with Kafka's text for settings that are wrong; what the system refuses (descriptors, threads).
-    pub fn new(config: Config) -> Result<Producer, Error> {
+    pub fn new(config: &Config) -> Result<Producer, Error> {
         Producer::start(config, None, |parts| Box::new(ProducerMachine::new(parts)))
     }
 
     /// Like `new`; `partitioner` chooses for the records that name no partition.
     pub fn with_partitioner(
-        config: Config,
+        config: &Config,
         partitioner: impl Partitioner + 'static,
     ) -> Result<Producer, Error> {
         let partitioner: Box<dyn Partitioner> = Box::new(partitioner);
@@ -86,19 +86,19 @@ impl Producer {
     /// A producer with another machine in the sender's place: for measuring what comes before it.
     #[doc(hidden)]
     pub fn with_machine(
-        config: Config,
+        config: &Config,
         machine: impl FnOnce(SenderParts) -> Box<dyn Machine>,
     ) -> Result<Producer, Error> {
         Producer::start(config, None, machine)
     }
 
     fn start(
-        config: Config,
+        config: &Config,
         partitioner: Option<Box<dyn Partitioner>>,
         machine: impl FnOnce(SenderParts) -> Box<dyn Machine>,
     ) -> Result<Producer, Error> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let config = Arc::new(ProducerConfig::from_config(&config)?);
+        let config = Arc::new(ProducerConfig::from_config(config)?);
         let metrics_clock = Arc::new(SystemClock::default());
         let client_metrics = ClientMetrics::new(ClientKind::Producer, &config.client, metrics_clock);
         let metrics = Arc::clone(client_metrics.producer());

@@ -36,7 +36,7 @@ impl Producer {
             config = config.set("buffer.memory", bytes);
         }
         Producer {
-            producer: producer::Producer::new(config).expect("a producer"),
+            producer: producer::Producer::new(&config).expect("a producer"),
             topic: load.topic.clone(),
             slow_topic: load.slow_topic.clone(),
             wants_callbacks: load.rate > 0.0 || load.wants_callbacks,

@@ -79,7 +79,7 @@ impl Suite {
     }
 
     pub fn producer(&self, settings: &[(&str, &str)]) -> Result<Producer> {
-        Ok(Producer::new(self.config(settings))?)
+        Ok(Producer::new(&self.config(settings))?)
     }
 
     pub fn consumer(&self, settings: &[(&str, &str)]) -> Result<Consumer> {

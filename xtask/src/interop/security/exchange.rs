@@ -35,7 +35,7 @@ impl Caller {
                     value: Some(b"anything"),
                     ..Record::default()
                 };
-                Producer::new(config.clone())?.send(&record)?.wait().map(drop)
+                Producer::new(config)?.send(&record)?.wait().map(drop)
             }
             Caller::Consumer => {
                 let mut consumer = Consumer::new(config)?;
@@ -53,7 +53,7 @@ pub fn run(config: &Config, topic: &str) -> Result<()> {
     for result in created.into_values() {
         result.context("the topic")?;
     }
-    let producer = Producer::new(config.clone())?;
+    let producer = Producer::new(config)?;
     let mut sent = Vec::new();
     for number in 0..RECORDS {
         let (key, value) = (number.to_string(), value(number));
@@ -106,7 +106,7 @@ fn value(number: usize) -> Vec<u8> {
 /// Produces over several sessions on one connection: a client that did not authenticate again would lose it.
 pub fn outlive_sessions(config: &Config, topic: &str) -> Result<()> {
     const SESSIONS: f64 = 3.0;
-    let producer = Producer::new(config.clone())?;
+    let producer = Producer::new(config)?;
     let send = || -> Result<(), Error> {
         let record = Record {
             topic,

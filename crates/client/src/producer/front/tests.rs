@@ -117,7 +117,7 @@ fn producer(settings: &[(&str, &str)]) -> (Producer, Arc<Stage>) {
         .fold(base, |config, (key, value)| config.set(*key, *value));
     let stage = Arc::new(Stage::default());
     let shared = Arc::clone(&stage);
-    let producer = Producer::with_machine(config, |parts| {
+    let producer = Producer::with_machine(&config, |parts| {
         Box::new(Drain {
             parts,
             stage: shared,
