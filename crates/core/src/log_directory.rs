@@ -128,9 +128,12 @@ impl LogDirectory {
         Ok(log)
     }
 
-    /// Renames a partition's directory so that its name is free, and removes it later with `remove_deleted`.
-    pub fn mark_deleted(&self, topic: &str, index: i32, unique: Uuid) -> Result<(), LogError> {
-        self.rename(topic, index, &deleted_directory_name(topic, index, unique))
+    /// Renames a partition's directory so that its name is free, and returns where its files are now: to be removed
+    /// after `file.delete.delay.ms`, or by `open` after a restart.
+    pub fn mark_deleted(&self, topic: &str, index: i32, unique: Uuid) -> Result<PathBuf, LogError> {
+        let name = deleted_directory_name(topic, index, unique);
+        self.rename(topic, index, &name)?;
+        Ok(self.path.join(name))
     }
 
     /// Keeps a log that belongs to no known topic, under another name, for people to look at.
@@ -164,8 +167,8 @@ impl LogDirectory {
         Ok(())
     }
 
-    /// Removes what was deleted earlier. May take long for large logs.
-    pub fn remove_deleted(&self) -> Result<(), LogError> {
+    /// Removes what was deleted before the last stop. May take long for large logs.
+    fn remove_deleted(&self) -> Result<(), LogError> {
         for (name, parsed) in self.partition_directories()? {
             if parsed.kind == PartitionDirectoryKind::Deleted {
                 remove_partition_directory(&*self.disk, &self.path.join(name))?;

@@ -1,4 +1,4 @@
-//! What no request waits for: retention, compaction, checkpoints, silent producers. One call a second on the maintenance thread.
+//! What no request waits for: retention, compaction, checkpoints, silent producers, deleted topics. One call a second on the maintenance thread.
 
 use std::sync::Arc;
 
@@ -73,6 +73,7 @@ impl Maintenance {
             }
             !is_due
         });
+        node.partitions.remove_deleted(&*node.disk, timestamp);
     }
 
     fn retain(&mut self, partition: &Arc<Partition>, now: Timestamp) {

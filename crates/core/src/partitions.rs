@@ -1,11 +1,14 @@
 //! All partitions of the broker: found by topic id on the hot path, opened and deleted when the image changes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use ottla_log::LogError;
+use ottla_log::directory::remove_partition_directory;
+use ottla_log::disk::Disk;
 use ottla_wire::primitives::Uuid;
 use tracing::{error, warn};
 
@@ -15,6 +18,7 @@ use crate::image::topics::TopicImage;
 use crate::log_directory::directory_name;
 use crate::node::Node;
 use crate::partition::{Identity, Partition};
+use crate::time::Timestamp;
 
 /// Indexed by partition number; `None` where the log could not be opened.
 type TopicPartitions = Arc<[Option<Arc<Partition>>]>;
@@ -25,6 +29,15 @@ pub struct Partitions {
     by_topic: ArcSwap<BTreeMap<Uuid, TopicPartitions>>,
     /// Some log could not be created for lack of space.
     lacks_space: AtomicBool,
+    /// Directories of deleted logs that still hold files.
+    deleted: Mutex<Vec<DeletedDirectory>>,
+}
+
+/// A renamed directory, whose files stay for those who are still reading them.
+#[derive(Debug)]
+struct DeletedDirectory {
+    path: PathBuf,
+    remove_at: Timestamp,
 }
 
 impl Partitions {
@@ -80,6 +93,20 @@ impl Partitions {
     /// Whether there may be logs to create that did not fit onto the disk; asking takes the note back.
     pub(crate) fn take_lack_of_space(&self) -> bool {
         self.lacks_space.swap(false, Ordering::Relaxed)
+    }
+
+    /// Removes the files of logs whose `file.delete.delay.ms` has passed since they were deleted. Waits for the disk.
+    pub(crate) fn remove_deleted(&self, disk: &dyn Disk, now: Timestamp) {
+        // The lock is not held over the disk: the controller thread takes it.
+        let mut deleted = self.deleted.lock().unwrap_or_else(PoisonError::into_inner);
+        let due: Vec<DeletedDirectory> = deleted.extract_if(.., |entry| entry.remove_at <= now).collect();
+        drop(deleted);
+        for directory in due {
+            // What stays behind is removed at the next start.
+            if let Err(error) = remove_partition_directory(disk, &directory.path) {
+                warn!(%error, "cannot remove the files of a deleted topic");
+            }
+        }
     }
 
     /// Forgets a topic and returns its partitions.
@@ -191,13 +218,24 @@ fn open_partitions(node: &Node, topic: &TopicImage, indexes: impl Iterator<Item 
 }
 
 fn delete(node: &Node, topic: &TopicImage) {
+    let delay_ms = topic.config.log.file_delete_delay_ms;
+    let remove_at = Timestamp(node.clock.timestamp().0.saturating_add(delay_ms));
+    let mut directories = Vec::new();
     for partition in node.partitions.remove(topic.id) {
         partition.delete();
-        if let Err(error) = node
+        match node
             .log_directory
             .mark_deleted(&topic.name, partition.index, topic.id)
         {
-            warn!(topic = &*topic.name, partition = partition.index, %error, "cannot rename a deleted log");
+            Ok(path) => directories.push(DeletedDirectory { path, remove_at }),
+            Err(error) => {
+                warn!(topic = &*topic.name, partition = partition.index, %error, "cannot rename a deleted log");
+            }
         }
     }
+    let deleted = &node.partitions.deleted;
+    deleted
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .extend(directories);
 }

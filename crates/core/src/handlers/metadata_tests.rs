@@ -59,7 +59,7 @@ impl Clock for TestClock {
     }
 
     fn timestamp(&self) -> Timestamp {
-        Timestamp(1_790_000_000_000)
+        Timestamp(1_790_000_000_000 + (self.0.load(Ordering::Relaxed) / 1_000) as i64)
     }
 }
 
@@ -541,6 +541,31 @@ fn a_full_disk_is_told_and_the_same_request_works_later() {
         .into_iter()
         .filter(|entry| entry.path.to_string_lossy().ends_with("-stray"));
     assert_eq!(strays.count(), 0);
+}
+
+#[test]
+fn the_files_of_a_deleted_topic_go_after_the_delay() {
+    let broker = Broker::new(&[("log.segment.delete.delay.ms", "60000")]);
+    assert_eq!(broker.create("t", 3, 7).0, ErrorCode::None);
+    let request = DeleteTopicsRequest {
+        topic_names: vec!["t"],
+        ..Default::default()
+    };
+    broker.ask(ApiKey::DeleteTopics, 4, |body| request.encode(body, 4));
+    let left = || {
+        let entries = broker.disk.shared().list(std::path::Path::new("/data")).unwrap();
+        let is_deleted = |name: &str| name.starts_with("t-") || name.ends_with("-delete");
+        let names = entries
+            .iter()
+            .filter_map(|entry| entry.path.file_name()?.to_str());
+        names.filter(|name| is_deleted(name)).count()
+    };
+    broker.clock.0.fetch_add(59_999_000, Ordering::Relaxed);
+    broker.node.maintain();
+    assert_eq!(left(), 3);
+    broker.clock.0.fetch_add(1_000, Ordering::Relaxed);
+    broker.node.maintain();
+    assert_eq!(left(), 0);
 }
 
 #[test]
