@@ -125,7 +125,6 @@ fn matches(key: &str, wanted: &str) -> bool {
 
 /// The one broker of the whole run.
 pub struct Broker {
-    programs: server::Programs,
     pub server: Server,
     site: Site,
 }
@@ -133,24 +132,12 @@ pub struct Broker {
 impl Broker {
     fn start(plan: &Plan) -> Result<Broker> {
         let programs = server::Programs::prepare(plan.target == Target::Ottla)?;
+        // Deleted topics must not pile up, above all in memory: every run writes some hundred megabytes.
         let site = Site::create_below(&plan.data, "broker", &[("log.segment.delete.delay.ms", "500")])?;
-        let server = site.start_with(&programs, plan.target, DURABILITY)?;
-        Ok(Broker {
-            programs,
-            server,
-            site,
-        })
-    }
-
-    /// Ottla removes the files of deleted topics when it starts; every run writes some hundred megabytes, perhaps to memory.
-    fn restart(&mut self, plan: &Plan) -> Result<()> {
-        self.server.terminate()?;
-        self.server = self.site.start_with(&self.programs, plan.target, DURABILITY)?;
-        Ok(())
+        let server = site.start_with(&programs, plan.target, &["ottla.durability=page-cache"])?;
+        Ok(Broker { server, site })
     }
 }
-
-const DURABILITY: &[&str] = &["ottla.durability=page-cache"];
 
 /// The runs of one contender under one case, by round; rounds are comparable, runs of different rounds less so.
 pub struct Sample {
@@ -164,7 +151,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let cases = plan.cases()?;
     let machine = machine::describe()?;
     let programs = Programs::prepare(&plan.clients, plan.is_built)?;
-    let mut broker = Broker::start(&plan)?;
+    let broker = Broker::start(&plan)?;
     println!(
         "{} on {}, data in {}",
         plan.target.name(),
@@ -183,11 +170,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
             started.elapsed().as_secs()
         );
         busy.push(machine::busy_share(Duration::from_secs(1))?);
-        samples.extend(run_case(&plan, &programs, &mut broker, index, case)?);
+        samples.extend(run_case(&plan, &programs, &broker, index, case)?);
         // After every case: a run of an hour that is cut short has not been for nothing.
         write_results(&plan, &machine, &cases, &samples, &programs, &busy)?;
     }
-    let Broker { server, site, .. } = broker;
+    let Broker { server, site } = broker;
     server.stop()?;
     site.remove();
 
@@ -224,7 +211,7 @@ fn write_results(
 fn run_case(
     plan: &Plan,
     programs: &Programs,
-    broker: &mut Broker,
+    broker: &Broker,
     index: usize,
     case: &Case,
 ) -> Result<Vec<Sample>> {
@@ -251,9 +238,6 @@ fn run_case(
             let run = measure::run(programs, broker, case, sample.contender)?;
             println!("  {}", report::line(sample.contender, &run));
             sample.runs.push(run);
-        }
-        if matches!(case.kind, Kind::Produce(_)) {
-            broker.restart(plan)?;
         }
     }
     if matches!(case.kind, Kind::Consume(_)) {

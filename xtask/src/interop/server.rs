@@ -225,11 +225,6 @@ impl Server {
 
     /// SIGTERM, then wait for the process to end by itself.
     pub fn stop(mut self) -> Result<()> {
-        self.terminate()
-    }
-
-    /// As `stop`, for a server that is replaced.
-    pub fn terminate(&mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
         let asked = Instant::now();
         while asked.elapsed() < Duration::from_secs(60) {
