@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ottla_wire::records::batch::{Batch, TimestampType};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
-use ottla_wire::records::compression::Codec;
+use ottla_wire::records::compression::{Codec, compress, decompress};
 use ottla_wire::records::crc32c;
 use ottla_wire::records::record::Header;
 use ottla_wire::records::validate::{ProduceRules, validate};
@@ -88,5 +88,48 @@ fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, bench);
+/// Records of JSON, as the codecs meet them: about 128 KiB, a full batch of a busy producer.
+fn json_records() -> Vec<u8> {
+    let line = |i: u64| {
+        let hash = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+        format!(
+            "{{\"order\":{i},\"customer\":{hash},\"status\":\"accepted\",\"amount\":{}}}",
+            hash % 99_991
+        )
+    };
+    (0..)
+        .flat_map(|i| line(i).into_bytes())
+        .take(128 * 1024)
+        .collect()
+}
+
+fn bench_codecs(criterion: &mut Criterion) {
+    let plain = json_records();
+    let mut group = criterion.benchmark_group("128 KiB of JSON");
+    group.throughput(Throughput::Bytes(plain.len() as u64));
+    for codec in Codec::ALL.into_iter().filter(|codec| *codec != Codec::None) {
+        let mut packed = Vec::new();
+        compress(codec.into(), &plain, &mut packed);
+        let mut out = Vec::new();
+        group.bench_with_input(BenchmarkId::new("compress", codec), &plain, |bencher, plain| {
+            bencher.iter(|| {
+                out.clear();
+                compress(codec.into(), black_box(plain), &mut out);
+            });
+        });
+        group.bench_with_input(
+            BenchmarkId::new("decompress", codec),
+            &packed,
+            |bencher, packed| {
+                bencher.iter(|| {
+                    out.clear();
+                    decompress(codec, black_box(packed), plain.len(), &mut out)
+                });
+            },
+        );
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bench, bench_codecs);
 criterion_main!(benches);

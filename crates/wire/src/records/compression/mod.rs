@@ -3,12 +3,14 @@
 //! Decompression is bounded: a batch of a few kilobytes can announce or unfold to gigabytes, so every decoder stops at a limit
 //! that its caller names, and none allocates by an announced size that its input cannot fill.
 
+mod lz4;
+
+use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, Read, Write};
 
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use zstd::zstd_safe;
 
 const KIB: usize = 1024;
@@ -118,24 +120,16 @@ pub fn compress(compression: Compression, input: &[u8], out: &mut Vec<u8>) {
             encoder.finish().expect(CANNOT_FAIL);
         }
         Codec::Snappy => compress_snappy(input, out),
-        Codec::Lz4 => {
-            let frame = FrameInfo::new()
-                .block_mode(BlockMode::Independent)
-                .block_size(BlockSize::Max64KB);
-            let mut encoder = FrameEncoder::with_frame_info(frame, out);
-            encoder.write_all(input).expect(CANNOT_FAIL);
-            encoder.finish().expect(CANNOT_FAIL);
-        }
+        Codec::Lz4 => lz4::compress(input, out),
         Codec::Zstd => {
             let level = compression
                 .level
                 .unwrap_or(zstd::DEFAULT_COMPRESSION_LEVEL)
                 .clamp(-131_072, 22);
-            let mut compressor = zstd_safe::CCtx::create();
             let start = out.len();
             out.resize(start + zstd_safe::compress_bound(input.len()), 0);
-            let written = compressor
-                .compress(&mut out[start..], input, level)
+            let written = ZSTD_COMPRESSOR
+                .with_borrow_mut(|compressor| compressor.compress(&mut out[start..], input, level))
                 .expect("the bound leaves room for the output");
             out.truncate(start + written);
         }
@@ -159,10 +153,7 @@ pub fn decompress(
         }
         Codec::Gzip => read_bounded(codec, MultiGzDecoder::new(input), limit_bytes, out),
         Codec::Snappy => decompress_snappy(input, limit_bytes, out),
-        Codec::Lz4 => {
-            let frame = lz4_frame(input).ok_or_else(|| invalid(codec, "the frame ends inside a block"))?;
-            read_bounded(codec, FrameDecoder::new(frame), limit_bytes, out)
-        }
+        Codec::Lz4 => lz4::decompress(input, limit_bytes, out),
         Codec::Zstd => decompress_zstd(input, limit_bytes, out),
     }
 }
@@ -178,7 +169,7 @@ pub fn check_framing(codec: Codec, input: &[u8]) -> Result<(), CompressionError>
         Codec::None => true,
         Codec::Gzip => input.starts_with(&GZIP_MAGIC) && input.len() >= GZIP_BYTES_MIN,
         Codec::Snappy => snappy_blocks_are_whole(input),
-        Codec::Lz4 => input.starts_with(&LZ4_MAGIC) && lz4_frame(input).is_some(),
+        Codec::Lz4 => lz4::is_whole(input),
         Codec::Zstd => zstd_frames_are_whole(input),
     };
     if is_framed {
@@ -226,9 +217,13 @@ fn zstd_frames_are_whole(input: &[u8]) -> bool {
 
 fn check_limit(codec: Codec, output_bytes: usize, limit_bytes: usize) -> Result<(), CompressionError> {
     if output_bytes > limit_bytes {
-        return Err(CompressionError::LimitExceeded { codec, limit_bytes });
+        return Err(limit_exceeded(codec, limit_bytes));
     }
     Ok(())
+}
+
+fn limit_exceeded(codec: Codec, limit_bytes: usize) -> CompressionError {
+    CompressionError::LimitExceeded { codec, limit_bytes }
 }
 
 fn invalid(codec: Codec, reason: impl fmt::Display) -> CompressionError {
@@ -250,34 +245,6 @@ fn read_bounded(
         .read_to_end(out)
         .map_err(|error: io::Error| invalid(codec, error))?;
     check_limit(codec, appended, limit_bytes)
-}
-
-const LZ4_MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
-
-/// The bytes of the frame at the start of `input`, its end mark included.
-///
-/// The decoder takes the end of its input for the end of the frame; a frame that was cut between two blocks would pass for a
-/// shorter one.
-fn lz4_frame(input: &[u8]) -> Option<&[u8]> {
-    const BLOCK_CHECKSUM: u8 = 0b0001_0000;
-    const CONTENT_SIZE: u8 = 0b0000_1000;
-    const CONTENT_CHECKSUM: u8 = 0b0000_0100;
-    const DICTIONARY_ID: u8 = 0b0000_0001;
-    const STORED_BLOCK: u32 = 1 << 31;
-
-    let flags = *input.get(4)?;
-    let bytes_if = |flag: u8, bytes: usize| if flags & flag == 0 { 0 } else { bytes };
-    // Magic 4, flags 1, block size 1, optional fields, header checksum 1.
-    let mut position = 4 + 1 + 1 + bytes_if(CONTENT_SIZE, 8) + bytes_if(DICTIONARY_ID, 4) + 1;
-    loop {
-        let length_bytes = input.get(position..)?.first_chunk::<4>()?;
-        position += 4;
-        let block_bytes = u32::from_le_bytes(*length_bytes) & !STORED_BLOCK;
-        if block_bytes == 0 {
-            return input.get(..position + bytes_if(CONTENT_CHECKSUM, 4));
-        }
-        position += block_bytes as usize + bytes_if(BLOCK_CHECKSUM, 4);
-    }
 }
 
 /// What Java's snappy streams begin with, and sometimes repeat in the middle.
@@ -341,10 +308,7 @@ fn decompress_snappy_block(
 ) -> Result<(), CompressionError> {
     let announced = snap::raw::decompress_len(block).map_err(|error| invalid(Codec::Snappy, error))?;
     if announced > remaining_bytes {
-        return Err(CompressionError::LimitExceeded {
-            codec: Codec::Snappy,
-            limit_bytes,
-        });
+        return Err(limit_exceeded(Codec::Snappy, limit_bytes));
     }
     if announced > snappy_bytes_max(block.len()) {
         return Err(invalid(
@@ -360,15 +324,22 @@ fn decompress_snappy_block(
     Ok(())
 }
 
+// Hundreds of KiB each, which a batch of a few KiB should not have to allocate and fault in.
+thread_local! {
+    static ZSTD_COMPRESSOR: RefCell<zstd_safe::CCtx<'static>> = RefCell::new(zstd_safe::CCtx::create());
+    static ZSTD_DECOMPRESSOR: RefCell<zstd_safe::DCtx<'static>> = RefCell::new(zstd_safe::DCtx::create());
+}
+
 /// One call per attempt instead of a stream: a stream would allocate the window that the frame announces, up to 128 MiB.
 fn decompress_zstd(input: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Result<(), CompressionError> {
-    let mut decompressor = zstd_safe::DCtx::create();
     let mut capacity = first_zstd_capacity(input).min(limit_bytes);
     let start = out.len();
     loop {
         out.truncate(start);
         out.resize(start + capacity, 0);
-        match decompressor.decompress(&mut out[start..], input) {
+        let outcome = ZSTD_DECOMPRESSOR
+            .with_borrow_mut(|decompressor| decompressor.decompress(&mut out[start..], input));
+        match outcome {
             Ok(written) => {
                 out.truncate(start + written);
                 return Ok(());
@@ -377,10 +348,7 @@ fn decompress_zstd(input: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Resul
                 capacity = (capacity.max(KIB) * 4).min(limit_bytes);
             }
             Err(code) if is_output_too_small(code) => {
-                return Err(CompressionError::LimitExceeded {
-                    codec: Codec::Zstd,
-                    limit_bytes,
-                });
+                return Err(limit_exceeded(Codec::Zstd, limit_bytes));
             }
             Err(code) => return Err(invalid(Codec::Zstd, zstd_safe::get_error_name(code))),
         }

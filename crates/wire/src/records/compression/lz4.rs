@@ -1,0 +1,367 @@
+//! The LZ4 frame format (version 1.6.1 of its description), block by block, straight into the output.
+//!
+//! The frame codecs of libraries stream: they keep windows of their own and copy every byte once more. Batches lie whole in
+//! memory, so here each block is coded where it will stay.
+
+use lz4_flex::block::{
+    CompressTable, DecompressError, compress_into_with_table, decompress_into, decompress_into_with_dict,
+    get_maximum_output_size,
+};
+use twox_hash::XxHash32;
+
+use super::{Codec, CompressionError, KIB, invalid, limit_exceeded};
+
+const MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
+/// In a block's length: the block is stored as it is.
+const STORED: u32 = 1 << 31;
+const BLOCK_BYTES: usize = 64 * KIB;
+/// How far back a block may refer to the ones before it.
+const WINDOW_BYTES: usize = 64 * KIB;
+
+// The flags of a frame.
+const VERSION_MASK: u8 = 0b1100_0000;
+const VERSION_1: u8 = 0b0100_0000;
+const INDEPENDENT_BLOCKS: u8 = 0b0010_0000;
+const BLOCK_CHECKSUM: u8 = 0b0001_0000;
+const CONTENT_SIZE: u8 = 0b0000_1000;
+const CONTENT_CHECKSUM: u8 = 0b0000_0100;
+const DICTIONARY_ID: u8 = 0b0000_0001;
+
+/// Independent blocks of 64 KiB without checksums, as Java's producer writes them; the batch has a checksum of its own.
+const HEADER: [u8; 7] = {
+    let [a, b, c, d] = MAGIC;
+    // The last byte is a checksum of the two before it.
+    [a, b, c, d, VERSION_1 | INDEPENDENT_BLOCKS, 0x40, 0x82]
+};
+
+/// Appends the frame of `input` to `out`.
+pub(super) fn compress(input: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&HEADER);
+    let mut table = CompressTable::large();
+    for block in input.chunks(BLOCK_BYTES) {
+        let length_at = out.len();
+        let start = length_at + 4;
+        out.resize(start + get_maximum_output_size(block.len()), 0);
+        let written = compress_into_with_table(block, &mut out[start..], &mut table)
+            .expect("the bound leaves room for the output");
+        let length = if written < block.len() {
+            out.truncate(start + written);
+            written as u32
+        } else {
+            out.truncate(start);
+            out.extend_from_slice(block);
+            block.len() as u32 | STORED
+        };
+        out[length_at..start].copy_from_slice(&length.to_le_bytes());
+    }
+    out.extend_from_slice(&[0; 4]);
+}
+
+/// What the header of a frame says, and where its first block begins.
+struct Header {
+    flags: u8,
+    block_bytes_max: usize,
+    content_bytes: Option<u64>,
+    bytes: usize,
+}
+
+impl Header {
+    /// - Errors: what is wrong with it, in words.
+    fn parse(input: &[u8]) -> Result<Header, &'static str> {
+        const CUT: &str = "the frame ends inside its header";
+        if !input.starts_with(&MAGIC) {
+            return Err("it does not begin with the magic number of a frame");
+        }
+        let &[flags, block_size] = input.get(4..).and_then(<[u8]>::first_chunk).ok_or(CUT)?;
+        if flags & VERSION_MASK != VERSION_1 {
+            return Err("the frame is of another version than 1");
+        }
+        if flags & DICTIONARY_ID != 0 {
+            return Err("the frame wants a dictionary");
+        }
+        let block_bytes_max = match block_size >> 4 & 0b111 {
+            4 => 64 * KIB,
+            5 => 256 * KIB,
+            6 => 1024 * KIB,
+            7 => 4096 * KIB,
+            _ => return Err("the frame's block size is none that is defined"),
+        };
+        let mut position = 6;
+        let mut content_bytes = None;
+        if flags & CONTENT_SIZE != 0 {
+            let size = input.get(position..).and_then(<[u8]>::first_chunk).ok_or(CUT)?;
+            content_bytes = Some(u64::from_le_bytes(*size));
+            position += 8;
+        }
+        let checksum = *input.get(position).ok_or(CUT)?;
+        if (XxHash32::oneshot(0, &input[4..position]) >> 8) as u8 != checksum {
+            return Err("the checksum of the frame's header does not match");
+        }
+        Ok(Header {
+            flags,
+            block_bytes_max,
+            content_bytes,
+            bytes: position + 1,
+        })
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// A block as it lies in its frame.
+struct Block<'a> {
+    bytes: &'a [u8],
+    is_stored: bool,
+    checksum: Option<u32>,
+}
+
+/// Takes blocks off a frame whose header is gone.
+struct Blocks<'a> {
+    rest: &'a [u8],
+    has_checksums: bool,
+}
+
+impl<'a> Blocks<'a> {
+    /// `Ok(None)` at the end mark, which is taken off too.
+    fn next(&mut self) -> Result<Option<Block<'a>>, &'static str> {
+        // A frame that was cut between two blocks must not pass for a shorter one.
+        const CUT: &str = "the frame ends inside a block";
+        let word = take_u32(&mut self.rest).ok_or(CUT)?;
+        let length = (word & !STORED) as usize;
+        if length == 0 {
+            return Ok(None);
+        }
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(CUT)?;
+        self.rest = rest;
+        let checksum = match self.has_checksums {
+            true => Some(take_u32(&mut self.rest).ok_or(CUT)?),
+            false => None,
+        };
+        Ok(Some(Block {
+            bytes,
+            is_stored: word & STORED != 0,
+            checksum,
+        }))
+    }
+}
+
+fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+    let (bytes, after) = rest.split_first_chunk::<4>()?;
+    *rest = after;
+    Some(u32::from_le_bytes(*bytes))
+}
+
+/// Whether `input` begins with a frame that is all there.
+pub(super) fn is_whole(input: &[u8]) -> bool {
+    let Ok(header) = Header::parse(input) else {
+        return false;
+    };
+    let mut blocks = Blocks {
+        rest: &input[header.bytes..],
+        has_checksums: header.has(BLOCK_CHECKSUM),
+    };
+    loop {
+        match blocks.next() {
+            Ok(Some(_)) => {}
+            Ok(None) => return !header.has(CONTENT_CHECKSUM) || blocks.rest.len() >= 4,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Appends what the frame at the start of `input` holds; bytes behind it are not looked at.
+pub(super) fn decompress(
+    input: &[u8],
+    limit_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), CompressionError> {
+    let wrong = |reason| invalid(Codec::Lz4, reason);
+    let header = Header::parse(input).map_err(wrong)?;
+    let mut blocks = Blocks {
+        rest: &input[header.bytes..],
+        has_checksums: header.has(BLOCK_CHECKSUM),
+    };
+    let start = out.len();
+    while let Some(block) = blocks.next().map_err(wrong)? {
+        if block
+            .checksum
+            .is_some_and(|checksum| XxHash32::oneshot(0, block.bytes) != checksum)
+        {
+            return Err(wrong("the checksum of a block does not match"));
+        }
+        if block.bytes.len() > header.block_bytes_max {
+            return Err(wrong("a block is larger than its frame allows"));
+        }
+        let left_bytes = limit_bytes - (out.len() - start);
+        if block.is_stored {
+            if block.bytes.len() > left_bytes {
+                return Err(limit_exceeded(Codec::Lz4, limit_bytes));
+            }
+            out.extend_from_slice(block.bytes);
+            continue;
+        }
+        let allowed_bytes = header.block_bytes_max.min(left_bytes);
+        let window_start = match header.has(INDEPENDENT_BLOCKS) {
+            true => out.len(),
+            false => start.max(out.len().saturating_sub(WINDOW_BYTES)),
+        };
+        match unfold(block.bytes, allowed_bytes, window_start, out) {
+            Ok(()) => {}
+            Err(DecompressError::OutputTooSmall { .. }) if left_bytes < header.block_bytes_max => {
+                return Err(limit_exceeded(Codec::Lz4, limit_bytes));
+            }
+            Err(error) => return Err(invalid(Codec::Lz4, error)),
+        }
+    }
+    let content = &out[start..];
+    if header
+        .content_bytes
+        .is_some_and(|announced| announced != content.len() as u64)
+    {
+        return Err(wrong("the frame does not hold as many bytes as it announces"));
+    }
+    if header.has(CONTENT_CHECKSUM) {
+        let checksum = take_u32(&mut blocks.rest);
+        if checksum.ok_or_else(|| wrong("the frame ends before its checksum"))?
+            != XxHash32::oneshot(0, content)
+        {
+            return Err(wrong("the checksum of the content does not match"));
+        }
+    }
+    Ok(())
+}
+
+/// Appends what one block holds.
+///
+/// - `allowed_bytes`: it may be at most so much. Memory is cleared before it is written, so a first guess comes before that.
+/// - `window_start`: the block may refer to what `out` holds from there on.
+fn unfold(
+    block: &[u8],
+    allowed_bytes: usize,
+    window_start: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), DecompressError> {
+    let start = out.len();
+    let mut capacity = allowed_bytes.min((8 * block.len()).max(4 * KIB));
+    loop {
+        out.resize(start + capacity, 0);
+        let (before, fresh) = out.split_at_mut(start);
+        let window = &before[window_start..];
+        let outcome = match window.is_empty() {
+            true => decompress_into(block, fresh),
+            false => decompress_into_with_dict(block, fresh, window),
+        };
+        match outcome {
+            Err(DecompressError::OutputTooSmall { .. }) if capacity < allowed_bytes => {
+                capacity = allowed_bytes.min(4 * capacity);
+            }
+            outcome => {
+                out.truncate(start + *outcome.as_ref().unwrap_or(&0));
+                return outcome.map(drop);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+
+    use super::*;
+
+    fn text(bytes: usize) -> Vec<u8> {
+        let word = |i: usize| format!("{{\"order\":{},\"amount\":{}}} ", i, i * 7919 % 1000);
+        (0..).flat_map(|i| word(i).into_bytes()).take(bytes).collect()
+    }
+
+    /// Bytes that no block gets smaller.
+    fn noise(bytes: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        (0..bytes).map(|_| next()).collect()
+    }
+
+    /// By another encoder, with everything that a frame can have.
+    fn frames(input: &[u8]) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        for mode in [BlockMode::Independent, BlockMode::Linked] {
+            for size in [
+                BlockSize::Max64KB,
+                BlockSize::Max256KB,
+                BlockSize::Max1MB,
+                BlockSize::Max4MB,
+            ] {
+                for has_checksums in [false, true] {
+                    let info = FrameInfo::new()
+                        .block_mode(mode)
+                        .block_size(size)
+                        .block_checksums(has_checksums)
+                        .content_checksum(has_checksums)
+                        .content_size(has_checksums.then_some(input.len() as u64));
+                    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+                    encoder.write_all(input).unwrap();
+                    frames.push(encoder.finish().unwrap());
+                }
+            }
+        }
+        frames
+    }
+
+    #[test]
+    fn every_kind_of_frame_is_read() {
+        for input in [
+            Vec::new(),
+            text(1),
+            text(200_000),
+            noise(200_000),
+            vec![7; 1 << 20],
+        ] {
+            for frame in frames(&input) {
+                assert!(is_whole(&frame));
+                let mut out = b"before".to_vec();
+                decompress(&frame, input.len(), &mut out).unwrap();
+                assert!(out[6..] == input);
+            }
+        }
+    }
+
+    #[test]
+    fn another_decoder_reads_what_we_write() {
+        for input in [Vec::new(), text(1), text(64 * KIB), text(200_000), noise(200_000)] {
+            let mut frame = Vec::new();
+            compress(&input, &mut frame);
+            let mut out = Vec::new();
+            std::io::copy(&mut lz4_flex::frame::FrameDecoder::new(&*frame), &mut out).unwrap();
+            assert!(out == input);
+            assert!(frame.len() <= input.len() + HEADER.len() + 4 + 4 * input.len().div_ceil(BLOCK_BYTES));
+        }
+    }
+
+    #[test]
+    fn damage_that_a_checksum_covers_is_seen() {
+        let input = text(100_000);
+        for frame in frames(&input).into_iter().skip(1).step_by(2) {
+            for position in (0..frame.len()).step_by(97) {
+                let mut hostile = frame.clone();
+                hostile[position] ^= 0x10;
+                let outcome = decompress(&hostile, 1 << 20, &mut Vec::new());
+                assert!(outcome.is_err(), "byte {position} of {}", frame.len());
+            }
+        }
+    }
+
+    #[test]
+    fn one_byte_over_the_limit_is_told_from_a_damaged_block() {
+        for frame in frames(&text(100_000)) {
+            let error = decompress(&frame, 99_999, &mut Vec::new()).unwrap_err();
+            assert_eq!(error, limit_exceeded(Codec::Lz4, 99_999));
+        }
+    }
+}
