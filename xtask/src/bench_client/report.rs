@@ -218,7 +218,7 @@ fn aims(text: &mut String, results: &Results<'_>) {
         &|ratio| ratio >= 0.95,
     );
     let java = callbacks(Contender::Java);
-    row("the same, Java", java, &|_| true);
+    row("the same, Java", java, &|ratio| ratio >= 0.95);
     let peak = results.find("stalled-broker", Contender::Ottla).map(|sample| {
         let peak = sample
             .values(|run| run.peak_mib)
