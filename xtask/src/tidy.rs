@@ -15,7 +15,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("core", &["log", "wire"]),
     ("broker", &["core", "log", "wire"]),
     ("client", &["wire"]),
-    ("ottla", &["broker"]),
+    ("lab", &["client", "wire"]),
+    ("ottla", &["broker", "client", "lab"]),
     ("sim", &["client", "core", "log", "wire"]),
 ];
 

@@ -1,0 +1,7 @@
+//! A scenario's run: set up, calibrate, warm up, measure, check, predict, judge.
+
+pub mod result;
+pub mod figures;
+pub mod integrity;
+pub mod drift;
+pub mod validity;

@@ -1,0 +1,117 @@
+//! A cluster under measurement: what it is, and the topics that a point needs on it.
+
+use std::time::{Duration, Instant};
+
+use ottla_client::admin::{Admin, NewTopic};
+use ottla_client::config::Config;
+
+use super::error::BenchError;
+use crate::scenario::model::TopicSpec;
+
+/// How a cluster is reached, and what its starter knows about it.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// For people: `Ottla 0.1.0, embedded`.
+    pub name: String,
+    pub bootstrap: String,
+    /// Kafka's keys for security and the like, for every client.
+    pub settings: Vec<(String, String)>,
+    /// Ottla's admin address, `host:port`.
+    pub admin_address: Option<String>,
+    pub is_embedded: bool,
+    /// A broker on this machine that may be looked at.
+    pub process: Option<u32>,
+    /// When an acknowledged record is on the disk, in words.
+    pub durability: String,
+}
+
+/// Leaders of new topics are awaited for so long.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// The topics of one point, gone when this is dropped.
+#[derive(Debug)]
+pub struct Topics {
+    admin: Admin,
+    /// The scenario's name of each, and the one it has on the cluster.
+    names: Vec<(String, String)>,
+}
+
+impl Topics {
+    /// Creates topics of these shapes under names of their own, and waits until every partition has a leader.
+    ///
+    /// - `label`: becomes part of the names, so that what a crash leaves behind can be told from an application's.
+    pub fn create(access: &Access, specs: &[TopicSpec], label: &str) -> Result<Topics, BenchError> {
+        let admin = Admin::new(&access.config())?;
+        let mut topics = Topics {
+            admin,
+            names: Vec::new(),
+        };
+        let mut wanted = Vec::new();
+        for spec in specs {
+            let name = format!("ottla-bench-{label}-{}", spec.name);
+            let mut topic = NewTopic::new(&name).partitions(spec.partitions.cast_signed());
+            if spec.replication_factor > 0 {
+                topic = topic.replicas(spec.replication_factor);
+            }
+            for (key, value) in &spec.settings {
+                topic = topic.config(key, value);
+            }
+            wanted.push(topic);
+            topics.names.push((spec.name.clone(), name));
+        }
+        for (name, outcome) in topics.admin.create_topics(wanted).wait()? {
+            outcome.map_err(|error| BenchError::Broker(format!("creating topic {name}: {error}")))?;
+        }
+        topics.await_leaders(specs)?;
+        Ok(topics)
+    }
+
+    fn await_leaders(&self, specs: &[TopicSpec]) -> Result<(), BenchError> {
+        let names: Vec<String> = self.names.iter().map(|(_, name)| name.clone()).collect();
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            let described = self.admin.describe_topics(names.clone()).wait()?;
+            let led: usize = described
+                .values()
+                .flatten()
+                .map(|topic| topic.partitions.values().filter(|partition| partition.leader.is_some()).count())
+                .sum();
+            let wanted: usize = specs.iter().map(|spec| spec.partitions as usize).sum();
+            if led == wanted {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let limit = READY_WITHIN.as_secs();
+                return Err(BenchError::Broker(format!(
+                    "{led} of {wanted} partitions have a leader after {limit} s"
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The name on the cluster of the scenario's topic.
+    pub fn name(&self, spec: &str) -> Option<&str> {
+        let found = self.names.iter().find(|(known, _)| known == spec);
+        found.map(|(_, name)| name.as_str())
+    }
+}
+
+impl Drop for Topics {
+    fn drop(&mut self) {
+        let names = self.names.iter().map(|(_, name)| name.clone()).collect();
+        // Topics that stay behind cost space, not correctness.
+        let _ = self.admin.delete_topics(names).wait();
+        self.admin.close(Duration::from_secs(5));
+    }
+}
+
+impl Access {
+    /// Kafka's keys for a client of this cluster.
+    pub fn config(&self) -> Config {
+        let config = Config::new().set("bootstrap.servers", &self.bootstrap);
+        self.settings
+            .iter()
+            .fold(config, |config, (key, value)| config.set(key, value))
+    }
+}

@@ -1,0 +1,198 @@
+//! Whether a measurement may be believed, and why not.
+
+use crate::bench::result::{GeneratorCheck, GroupResult, Integrity, Measurement, Verdict};
+
+/// Beyond these the generator, not the broker, was measured.
+const SCHEDULE_ERROR_P99_MICROS: f64 = 5_000.0;
+const THREAD_SHARE: f64 = 0.90;
+/// A generator that can do only so much more than it did proves nothing about the broker.
+const CALIBRATION_SHARE: f64 = 0.5;
+/// Seconds that senders waited for buffer memory, per second.
+const BUFFER_WAIT: f64 = 0.05;
+/// Share of the records that were due.
+const SCHEDULE_HELD: f64 = 0.98;
+
+/// What a group was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub rate: Option<f64>,
+    pub seconds: f64,
+}
+
+/// Fills in a measurement's verdict from what it found.
+pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
+    let mut verdict = Verdict::default();
+    judge_integrity(&measurement.integrity, &mut verdict);
+    for (group, asked) in measurement.producers.iter().zip(asked) {
+        judge_group(group, *asked, &mut verdict);
+    }
+    for group in measurement.producers.iter().chain(&measurement.consumers) {
+        if group.errors > 0 {
+            let kinds: Vec<String> = group
+                .error_kinds
+                .iter()
+                .map(|(text, count)| format!("{count} x {text}"))
+                .collect();
+            verdict
+                .reasons
+                .push(format!("{}: {} errors: {}", group.name, group.errors, kinds.join("; ")));
+        }
+        if group.retries > 0 {
+            verdict
+                .caveats
+                .push(format!("{}: {} records were sent again", group.name, group.retries));
+        }
+    }
+    let has_schedule = asked.iter().any(|asked| asked.rate.is_some());
+    judge_generator(&measurement.generator, measurement.seconds, has_schedule, &mut verdict);
+    let drift = measurement.drift;
+    if !(0.9..=1.1).contains(&drift.last_to_first) {
+        verdict.caveats.push(format!(
+            "the rate of the last third is {:.2} of that of the first",
+            drift.last_to_first
+        ));
+    }
+    verdict
+}
+
+fn judge_integrity(integrity: &Integrity, verdict: &mut Verdict) {
+    for (count, what) in [
+        (integrity.lost, "acknowledged records were not received"),
+        (integrity.duplicated, "records were received twice"),
+        (integrity.disordered, "records were received out of order"),
+        (integrity.failed, "records were not acknowledged"),
+    ] {
+        if count > 0 {
+            verdict.reasons.push(format!("{count} {what}"));
+        }
+    }
+    if integrity.acknowledged == 0 && integrity.received.unwrap_or(0) == 0 {
+        verdict.reasons.push(String::from("nothing was acknowledged or received"));
+    }
+}
+
+fn judge_group(group: &GroupResult, asked: Asked, verdict: &mut Verdict) {
+    let Some(rate) = asked.rate else {
+        if group.is_saturated {
+            verdict
+                .caveats
+                .push(format!("{}: saturated, so latencies are those of a full queue", group.name));
+        }
+        return;
+    };
+    if group.records_per_second < SCHEDULE_HELD * rate {
+        verdict.reasons.push(format!(
+            "{}: the schedule was not held: {:.0} of {rate:.0} records/s",
+            group.name, group.records_per_second
+        ));
+    }
+}
+
+fn judge_generator(generator: &GeneratorCheck, seconds: f64, has_schedule: bool, verdict: &mut Verdict) {
+    let late = generator
+        .schedule_error
+        .as_ref()
+        .map_or(0.0, |error| error.percentiles.p99 * 1_000.0);
+    if late > SCHEDULE_ERROR_P99_MICROS {
+        verdict.reasons.push(format!(
+            "the generator sent 1 % of the records more than {:.1} ms late",
+            late / 1_000.0
+        ));
+    }
+    if !has_schedule {
+        return;
+    }
+    // A capacity test is meant to use all there is; under a schedule it is the generator's failure.
+    if generator.busiest_thread > THREAD_SHARE {
+        verdict.reasons.push(format!(
+            "a sending thread used {:.0} % of a processor",
+            100.0 * generator.busiest_thread
+        ));
+    }
+    let waiting = generator.buffer_wait_seconds / seconds.max(f64::MIN_POSITIVE);
+    if waiting > BUFFER_WAIT {
+        verdict.reasons.push(format!(
+            "senders waited {waiting:.2} seconds per second for buffer memory"
+        ));
+    }
+    if generator.dropped > 0 {
+        verdict.reasons.push(format!("the generator dropped {} records", generator.dropped));
+    }
+    if generator.share_of_calibration > CALIBRATION_SHARE {
+        verdict.reasons.push(format!(
+            "the generator alone reaches only {:.1} times this rate; twice is wanted",
+            1.0 / generator.share_of_calibration
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::Latencies;
+
+    fn good() -> Measurement {
+        Measurement {
+            seconds: 10.0,
+            producers: vec![GroupResult {
+                name: String::from("load"),
+                records_per_second: 1_000.0,
+                ..GroupResult::default()
+            }],
+            integrity: Integrity {
+                sent: 10_000,
+                acknowledged: 10_000,
+                received: Some(10_000),
+                ..Integrity::default()
+            },
+            drift: crate::bench::drift::of_rates(&[1.0; 9]),
+            ..Measurement::default()
+        }
+    }
+
+    fn verdict(change: impl FnOnce(&mut Measurement)) -> Verdict {
+        let mut measurement = good();
+        change(&mut measurement);
+        let asked = Asked {
+            rate: Some(1_000.0),
+            seconds: 10.0,
+        };
+        judge(&measurement, &[asked])
+    }
+
+    #[test]
+    fn a_good_run_is_valid() {
+        assert_eq!(verdict(|_| {}), Verdict::default());
+    }
+
+    #[test]
+    fn everything_that_spoils_a_run_is_named() {
+        let late = |measurement: &mut Measurement| {
+            let mut errors = Latencies::default();
+            (0..100).for_each(|_| errors.record(9_000));
+            measurement.generator.schedule_error = errors.result();
+        };
+        let spoilers: [(&str, &dyn Fn(&mut Measurement)); 9] = [
+            ("not received", &|m| m.integrity.lost = 1),
+            ("twice", &|m| m.integrity.duplicated = 1),
+            ("out of order", &|m| m.integrity.disordered = 1),
+            ("not acknowledged", &|m| m.integrity.failed = 1),
+            ("9.0 ms late", &late),
+            ("95 % of a processor", &|m| m.generator.busiest_thread = 0.95),
+            ("buffer memory", &|m| m.generator.buffer_wait_seconds = 2.0),
+            ("1.2 times", &|m| m.generator.share_of_calibration = 0.8),
+            ("schedule was not held", &|m| m.producers[0].records_per_second = 900.0),
+        ];
+        for (word, spoil) in spoilers {
+            let verdict = verdict(spoil);
+            assert!(!verdict.is_valid(), "{word}");
+            assert!(verdict.reasons.iter().any(|reason| reason.contains(word)), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn a_drifting_rate_is_a_caveat() {
+        let verdict = verdict(|measurement| measurement.drift.last_to_first = 0.5);
+        assert!(verdict.is_valid() && verdict.caveats.len() == 1);
+    }
+}

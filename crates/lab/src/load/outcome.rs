@@ -1,0 +1,93 @@
+//! What groups of clients did in the measured part of a course. Bounded, however long it was.
+
+use std::collections::BTreeMap;
+
+use crate::histogram::Latencies;
+
+/// What a group of producers did.
+#[derive(Clone, Debug, Default)]
+pub struct ProduceOutcome {
+    pub name: String,
+    /// Handed to `send` in the measured part.
+    pub sent: u64,
+    /// Of those, answered well.
+    pub acknowledged: u64,
+    pub failed: u64,
+    /// Of acknowledged keys and values.
+    pub bytes: u64,
+    pub errors: BTreeMap<String, u64>,
+    /// Of the whole course, warm-up included: what a consumer must have received.
+    pub acknowledged_in_all: u64,
+    /// From when a record was due to its answer. Empty without a rate.
+    pub latency: Latencies,
+    /// From the call of `send` to its answer.
+    pub service: Latencies,
+    /// The duration of `send`, in nanoseconds.
+    pub send_nanos_mean: f64,
+    /// How late `send` was called. Empty without a rate.
+    pub schedule_error: Latencies,
+    /// The busiest sending thread's share of a processor.
+    pub busiest_thread: f64,
+    /// From the first to the last answer of the measured part.
+    pub seconds: f64,
+    pub timeline: Vec<LoadSecond>,
+    /// Kafka's metric names; sums for totals, means over the clients for the rest. Measured part only where totals allow.
+    pub metrics: BTreeMap<String, f64>,
+    pub samples: Vec<SentRecord>,
+}
+
+/// What a group of consumers saw.
+#[derive(Clone, Debug, Default)]
+pub struct ConsumeOutcome {
+    pub name: String,
+    /// In the measured part.
+    pub records: u64,
+    pub bytes: u64,
+    pub seconds: f64,
+    /// Of the whole course.
+    pub records_in_all: u64,
+    pub duplicated: u64,
+    pub disordered: u64,
+    /// Records without a stamp, or with a damaged one.
+    pub foreign: u64,
+    pub errors: BTreeMap<String, u64>,
+    /// From when a record was due to its arrival in the application.
+    pub end_to_end: Latencies,
+    pub timeline: Vec<LoadSecond>,
+    pub metrics: BTreeMap<String, f64>,
+    pub samples: Vec<ReceivedRecord>,
+}
+
+/// One second of a group.
+#[derive(Clone, Debug, Default)]
+pub struct LoadSecond {
+    pub sent: u64,
+    /// Acknowledged or received.
+    pub done: u64,
+    pub latency: Latencies,
+}
+
+/// Where a sampled record is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    pub topic: String,
+    pub partition: i32,
+    pub offset: i64,
+}
+
+/// Nanoseconds of the clock that stamps use.
+#[derive(Clone, Debug)]
+pub struct SentRecord {
+    pub place: Place,
+    pub due_nanos: u64,
+    pub sent_nanos: u64,
+    pub acknowledged_nanos: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct ReceivedRecord {
+    pub place: Place,
+    pub due_nanos: u64,
+    pub sent_nanos: u64,
+    pub received_nanos: u64,
+}

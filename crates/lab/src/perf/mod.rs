@@ -1,0 +1,1 @@
+//! Kafka's three performance tools, with the same flags and lines.

@@ -1,0 +1,1 @@
+//! Processor time, memory, disk and network of processes, sampled while they run.

@@ -1,0 +1,179 @@
+//! A scenario as a value. Field names are the keys of the YAML; `docs/scenarios.md` describes them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scenario {
+    pub name: String,
+    /// Ends with a question mark.
+    pub question: String,
+    /// The document that the experiment is taken from.
+    pub source: Option<String>,
+    pub topics: Vec<TopicSpec>,
+    pub producers: Vec<ProducerSpec>,
+    pub consumers: Vec<ConsumerSpec>,
+    /// Between all clients and the broker; `None`: none.
+    pub link: Option<LinkSpec>,
+    /// Settings of the embedded broker; with `--bootstrap-server` they are named in the report as not applied.
+    pub broker: BTreeMap<String, String>,
+    pub warmup_seconds: f64,
+    pub duration_seconds: f64,
+    /// How often every point is run, in turn.
+    pub rounds: u32,
+    pub scale: Option<Scale>,
+    /// Every combination of these values is a point.
+    pub sweep: BTreeMap<String, Vec<Scalar>>,
+    /// Points by name, with what the source reported; instead of `sweep` or in addition.
+    pub points: Vec<PointSpec>,
+    /// Sentences such as `latency_p99_ms < 20` or `lost == 0`.
+    pub expect: Vec<String>,
+}
+
+/// The numbers of the file are the source's; here is what a small machine makes of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// Without `--scale`; 1 is the source's size.
+    pub default: f64,
+    /// Paths that are multiplied: `producers.load.rate`.
+    pub of: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TopicSpec {
+    pub name: String,
+    pub partitions: u32,
+    /// −1: the broker's default.
+    pub replication_factor: i16,
+    pub settings: BTreeMap<String, Scalar>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProducerSpec {
+    pub name: String,
+    /// Names of `topics`; empty: all.
+    pub topics: Vec<String>,
+    pub clients: u32,
+    pub threads: u32,
+    /// Records a second of the whole group; without it as fast as possible.
+    pub rate: Option<f64>,
+    pub records: u64,
+    pub record_bytes: u32,
+    /// `random`, `json`, `letters` or `file:PATH`.
+    pub contents: String,
+    /// `none`, `sequential:N` or `random:N`.
+    pub keys: String,
+    /// `client`, `round-robin` or `own`.
+    pub partitioning: String,
+    pub synchronous: bool,
+    pub callback_micros: u64,
+    pub settings: BTreeMap<String, Scalar>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConsumerSpec {
+    pub name: String,
+    pub topics: Vec<String>,
+    pub clients: u32,
+    pub rate: Option<f64>,
+    pub from_beginning: bool,
+    pub settings: BTreeMap<String, Scalar>,
+}
+
+/// What lies between clients and broker; 0 and absent: no limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkSpec {
+    pub round_trip_ms: f64,
+    /// Of all connections together, each way.
+    pub bytes_per_second: u64,
+    /// Of each connection: bytes under way that were not taken in at the other end.
+    pub window_bytes: u64,
+    /// So often nothing passes...
+    pub stall_every_ms: u64,
+    /// ...for so long.
+    pub stall_ms: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PointSpec {
+    pub name: String,
+    /// By path: `producers.load.settings.batch.size`, `topics.t.partitions`, `link.round_trip_ms`.
+    pub set: BTreeMap<String, Scalar>,
+    /// What the source reported, by the names of `Measurement::figures`.
+    pub reported: BTreeMap<String, f64>,
+    /// Which verdict the rules give it, for the report.
+    pub diagnosis: Option<String>,
+}
+
+/// A number, a text or a truth value, as YAML has them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Scalar {
+    Truth(bool),
+    Whole(i64),
+    Number(f64),
+    Text(String),
+}
+
+impl std::fmt::Display for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Scalar::Truth(value) => value.fmt(f),
+            Scalar::Whole(value) => value.fmt(f),
+            Scalar::Number(value) => value.fmt(f),
+            Scalar::Text(value) => f.write_str(value),
+        }
+    }
+}
+
+impl Default for TopicSpec {
+    fn default() -> TopicSpec {
+        TopicSpec {
+            name: String::new(),
+            partitions: 1,
+            replication_factor: -1,
+            settings: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for ProducerSpec {
+    fn default() -> ProducerSpec {
+        ProducerSpec {
+            name: String::from("load"),
+            topics: Vec::new(),
+            clients: 1,
+            threads: 1,
+            rate: None,
+            records: 0,
+            record_bytes: 256,
+            contents: String::from("random"),
+            keys: String::from("none"),
+            partitioning: String::from("client"),
+            synchronous: false,
+            callback_micros: 0,
+            settings: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for ConsumerSpec {
+    fn default() -> ConsumerSpec {
+        ConsumerSpec {
+            name: String::from("readers"),
+            topics: Vec::new(),
+            clients: 1,
+            rate: None,
+            from_beginning: false,
+            settings: BTreeMap::new(),
+        }
+    }
+}
