@@ -29,3 +29,9 @@ impl From<ottla_client::Error> for BenchError {
         BenchError::Broker(error.to_string())
     }
 }
+
+impl From<crate::scenario::error::ScenarioError> for BenchError {
+    fn from(error: crate::scenario::error::ScenarioError) -> BenchError {
+        BenchError::Scenario(error.to_string())
+    }
+}

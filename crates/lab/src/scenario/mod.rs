@@ -1,3 +1,15 @@
 //! What is to be run: topics, clients, links, sweeps and what must hold, in a small YAML file.
+//!
+//! `parse` reads a file and refuses what cannot be run; `sweep` makes the points of it; `catalog` has the scenarios that come
+//! with Ottla. Workloads of other tools become scenarios in `openmessaging` and `trogdor`.
 
 pub mod model;
+pub mod error;
+mod yaml;
+pub mod parse;
+mod check;
+pub mod words;
+mod path;
+pub mod sweep;
+pub mod expect;
+pub mod catalog;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
     pub name: String,
@@ -50,6 +50,9 @@ pub struct TopicSpec {
     /// −1: the broker's default.
     pub replication_factor: i16,
     pub settings: BTreeMap<String, Scalar>,
+    /// Written before anything is measured, for scenarios that only read.
+    pub prefilled_records: u64,
+    pub prefilled_record_bytes: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,7 +108,7 @@ pub struct LinkSpec {
 #[serde(deny_unknown_fields, default)]
 pub struct PointSpec {
     pub name: String,
-    /// By path: `producers.load.settings.batch.size`, `topics.t.partitions`, `link.round_trip_ms`.
+    /// By path: `producers.load.settings.batch.size`, `topics.t.partitions`, `link.round_trip_ms`. `none` takes a rate away.
     pub set: BTreeMap<String, Scalar>,
     /// What the source reported, by the names of `Measurement::figures`.
     pub reported: BTreeMap<String, f64>,
@@ -134,6 +137,28 @@ impl std::fmt::Display for Scalar {
     }
 }
 
+impl Default for Scenario {
+    fn default() -> Scenario {
+        Scenario {
+            name: String::new(),
+            question: String::new(),
+            source: None,
+            topics: Vec::new(),
+            producers: Vec::new(),
+            consumers: Vec::new(),
+            link: None,
+            broker: BTreeMap::new(),
+            warmup_seconds: 2.0,
+            duration_seconds: 10.0,
+            rounds: 1,
+            scale: None,
+            sweep: BTreeMap::new(),
+            points: Vec::new(),
+            expect: Vec::new(),
+        }
+    }
+}
+
 impl Default for TopicSpec {
     fn default() -> TopicSpec {
         TopicSpec {
@@ -141,6 +166,8 @@ impl Default for TopicSpec {
             partitions: 1,
             replication_factor: -1,
             settings: BTreeMap::new(),
+            prefilled_records: 0,
+            prefilled_record_bytes: 256,
         }
     }
 }

@@ -1,0 +1,69 @@
+//! The scenarios that come with Ottla; each file's first line is its question.
+
+use super::error::{ScenarioError, hint};
+use super::model::Scenario;
+use super::parse::parse;
+
+macro_rules! scenarios {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../scenarios/", $name, ".yaml"))),)*]
+    };
+}
+
+/// By source, in the order of the sources.
+const SCENARIOS: &[(&str, &str)] = scenarios! {
+    "canonical"
+    "kontur"
+};
+
+/// Name and YAML of each.
+pub fn all() -> Vec<(&'static str, &'static str)> {
+    SCENARIOS.to_vec()
+}
+
+/// - Errors: no scenario has this name; with the nearest one.
+pub fn find(name: &str) -> Result<Scenario, ScenarioError> {
+    match SCENARIOS.iter().find(|(known, _)| *known == name) {
+        Some((name, text)) => parse(text, &format!("{name}.yaml")),
+        None => {
+            let near = hint(name, SCENARIOS.iter().map(|(known, _)| *known));
+            let message = format!(
+                "there is no scenario and no file of this name{near}; `ottla bench list` shows them all"
+            );
+            Err(ScenarioError::new(name, message))
+        }
+    }
+}
+
+/// The question of a scenario, from the first line of its text.
+pub fn question(text: &str) -> Option<&str> {
+    text.lines().next()?.strip_prefix("# ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::sweep;
+
+    #[test]
+    fn every_scenario_asks_a_question_and_can_be_run_at_both_sizes() {
+        for (name, text) in all() {
+            let scenario = find(name).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(scenario.name, name);
+            assert_eq!(question(text), Some(scenario.question.as_str()), "{name}");
+            for factor in [None, Some(1.0)] {
+                let points = sweep::points(&sweep::scaled(&scenario, factor)).unwrap();
+                assert!(!points.is_empty(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_misspelt_scenario_is_told_with_the_nearest_one() {
+        let told = find("kontour").unwrap_err().to_string();
+        assert!(
+            told.starts_with("kontour: there is no scenario") && told.contains("kontur may be meant"),
+            "{told}"
+        );
+    }
+}
