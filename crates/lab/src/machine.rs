@@ -1,1 +1,260 @@
 //! The machine under a measurement: what a reader must know of it to believe a number.
+//!
+//! Everything is read from where Linux tells it; what cannot be read stays empty and is never guessed.
+
+mod mounts;
+mod probe;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::thread::{self, available_parallelism};
+use std::time::Duration;
+
+use crate::bench::result::{Machine, Target};
+use crate::process::proc_files::{ProcessorTimes, processor_times};
+
+/// What was busy for so long before the run would also have been busy during it.
+const BUSY_BEFORE: Duration = Duration::from_secs(1);
+/// Of other programs' work, which then is part of every number.
+const BUSY_LIMIT: f64 = 0.10;
+/// No flash without a cache and no spinning disk makes data safe in less; a host's memory does.
+const DISK_SYNC_MICROS: f64 = 200.0;
+/// Fewer than these and generator and broker take processors from each other.
+const PROCESSORS_FOR_TWO: u32 = 8;
+
+/// Looks at the machine and probes disk and network; takes about two seconds.
+///
+/// - `directory`: where the broker keeps its data, or the working directory where the broker is elsewhere. A probe file is
+///   written into it and removed.
+/// - `broker`: `None` probes the loopback. A loopback address is probed by one byte there and back through an echo of our own, any
+///   other by the time of `connect`, which is one round trip: a broker would not echo a byte.
+/// - Shape: a probe that could not be made has a `count` of 0.
+pub fn describe(directory: &Path, broker: Option<SocketAddr>) -> Machine {
+    let busy_before = busy_over(BUSY_BEFORE);
+    Machine {
+        kernel: kernel(),
+        processor: processor_name(&read("/proc/cpuinfo")),
+        processors: available_parallelism().map_or(0, |count| count.get() as u32),
+        memory_bytes: memory_bytes(&read("/proc/meminfo")),
+        governor: governor(),
+        load_average: load_average(&read("/proc/loadavg")),
+        busy_before,
+        filesystem: mounts::filesystem_of(directory, &read("/proc/self/mountinfo")),
+        sync_micros: probe::sync_micros(directory),
+        network_round_trip_micros: probe::round_trip_micros(broker),
+    }
+}
+
+/// What of this machine and this target limits what a number says.
+pub fn caveats(machine: &Machine, target: &Target) -> Vec<String> {
+    let mut caveats = Vec::new();
+    let is_local = target.is_loopback || target.is_embedded;
+    if is_local {
+        caveats.push(format!(
+            "{}: a loopback run; no network was part of it",
+            target.name
+        ));
+    }
+    if is_local && (1..PROCESSORS_FOR_TWO).contains(&machine.processors) {
+        caveats.push(format!(
+            "{}: generator and broker share {} processors",
+            target.name, machine.processors
+        ));
+    }
+    let sync = machine.sync_micros;
+    if sync.count == 0 {
+        caveats.push(String::from("the latency of a sync could not be measured"));
+    } else if machine.filesystem.starts_with("tmpfs") || machine.filesystem.starts_with("ramfs") {
+        caveats.push(format!(
+            "{}: the data lay in memory, not on a disk",
+            machine.filesystem
+        ));
+    } else if sync.p50 < DISK_SYNC_MICROS {
+        caveats.push(format!(
+            "a sync took {:.2} ms (median): that is the cache of a host or a controller, not a disk",
+            sync.p50 / 1_000.0
+        ));
+    }
+    if machine.busy_before > BUSY_LIMIT {
+        caveats.push(format!(
+            "{:.0} % of the processors were busy in the second before the run",
+            100.0 * machine.busy_before
+        ));
+    }
+    caveats
+}
+
+/// Empty where the file is missing or is no text: the callers then find nothing in it.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn kernel() -> String {
+    let of = |file: &str| read(&format!("/proc/sys/kernel/{file}")).trim().to_owned();
+    let text = format!("{} {} {}", of("ostype"), of("osrelease"), std::env::consts::ARCH);
+    text.trim().to_owned()
+}
+
+fn processor_name(cpuinfo: &str) -> String {
+    // Arm kernels give no model name.
+    ["model name", "Model", "Hardware"]
+        .iter()
+        .find_map(|key| field(cpuinfo, key))
+        .unwrap_or(std::env::consts::ARCH)
+        .to_owned()
+}
+
+/// The value of the first line `key : value`.
+fn field<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.trim() == key)
+        .map(|(_, value)| value.trim())
+}
+
+fn memory_bytes(meminfo: &str) -> u64 {
+    let kib =
+        field(meminfo, "MemTotal").and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+    kib.and_then(|kib| kib.checked_mul(1_024)).unwrap_or(0)
+}
+
+fn governor() -> Option<String> {
+    let text = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    let name = text.trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+fn load_average(loadavg: &str) -> [f64; 3] {
+    let mut values = loadavg.split_whitespace().map(|word| {
+        word.parse()
+            .ok()
+            .filter(|value: &f64| value.is_finite())
+            .unwrap_or(0.0)
+    });
+    [(); 3].map(|()| values.next().unwrap_or(0.0))
+}
+
+fn busy_over(span: Duration) -> f64 {
+    let before = processor_times(&read("/proc/stat"));
+    thread::sleep(span);
+    let after = processor_times(&read("/proc/stat"));
+    match (before, after) {
+        (Some(before), Some(after)) => busy_share(before, after),
+        _ => 0.0,
+    }
+}
+
+fn busy_share(before: ProcessorTimes, after: ProcessorTimes) -> f64 {
+    let busy = after.busy.saturating_sub(before.busy);
+    let all = busy + after.idle.saturating_sub(before.idle);
+    if all == 0 { 0.0 } else { busy as f64 / all as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::result::Percentiles;
+
+    const CPUINFO: &str = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) Processor\n\nprocessor\t: 1\n";
+
+    fn target() -> Target {
+        Target {
+            name: String::from("Kafka"),
+            ..Target::default()
+        }
+    }
+
+    fn disk() -> Machine {
+        Machine {
+            processors: 16,
+            filesystem: String::from("ext4 on /dev/sda"),
+            sync_micros: Percentiles {
+                p50: 900.0,
+                count: 100,
+                ..Percentiles::default()
+            },
+            ..Machine::default()
+        }
+    }
+
+    #[test]
+    fn reads_what_linux_says() {
+        assert_eq!(processor_name(CPUINFO), "Intel(R) Xeon(R) Processor");
+        assert_eq!(
+            memory_bytes("MemTotal:       49368168 kB\nMemFree: 1 kB\n"),
+            49_368_168 * 1_024
+        );
+        assert_eq!(load_average("1.88 2.25 2.16 5/108 865"), [1.88, 2.25, 2.16]);
+    }
+
+    #[test]
+    fn text_that_is_damaged_gives_nothing() {
+        assert_eq!(processor_name("\0:\n::::"), std::env::consts::ARCH);
+        assert_eq!(memory_bytes("MemTotal: 99999999999999999999 kB"), 0);
+        assert_eq!(memory_bytes("MemTotal: 18446744073709551615 kB"), 0);
+        assert_eq!(memory_bytes("MemTotal:"), 0);
+        assert_eq!(load_average("NaN inf x"), [0.0; 3]);
+        assert_eq!(load_average(""), [0.0; 3]);
+    }
+
+    #[test]
+    fn busy_is_what_was_not_idle() {
+        let at = |busy, idle| ProcessorTimes { busy, idle };
+        assert_eq!(busy_share(at(100, 100), at(150, 250)), 0.25);
+        // Idle time is known to go backwards when a processor is taken away.
+        assert_eq!(busy_share(at(100, 100), at(100, 50)), 0.0);
+    }
+
+    #[test]
+    fn a_quiet_machine_with_a_disk_and_a_network_has_no_caveat() {
+        assert_eq!(caveats(&disk(), &target()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_limit_is_said() {
+        let local = Target {
+            is_loopback: true,
+            ..target()
+        };
+        let check = |change: &dyn Fn(&mut Machine), target: &Target, wanted: &str| {
+            let mut machine = disk();
+            change(&mut machine);
+            let all = caveats(&machine, target);
+            assert!(
+                all.iter().any(|caveat| caveat.contains(wanted)),
+                "{wanted}: {all:?}"
+            );
+        };
+        check(&|_| {}, &local, "loopback");
+        check(&|machine| machine.processors = 2, &local, "share 2 processors");
+        check(&|machine| machine.sync_micros.p50 = 90.0, &target(), "0.09 ms");
+        check(
+            &|machine| machine.sync_micros.count = 0,
+            &target(),
+            "could not be measured",
+        );
+        check(
+            &|machine| machine.filesystem = "tmpfs on shm".to_owned(),
+            &target(),
+            "in memory",
+        );
+        check(
+            &|machine| machine.busy_before = 0.4,
+            &target(),
+            "40 % of the processors",
+        );
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let machine = describe(&std::env::temp_dir(), None);
+        assert!(machine.processors >= 1);
+        assert!(machine.memory_bytes > 0, "{machine:?}");
+        assert!(machine.kernel.starts_with("Linux"), "{machine:?}");
+        assert_eq!(machine.sync_micros.count, 100);
+        assert!(machine.network_round_trip_micros.count > 0);
+        assert!((0.0..=1.0).contains(&machine.busy_before));
+        assert!(machine.filesystem.contains(" on "), "{machine:?}");
+    }
+}

@@ -4,4 +4,5 @@ pub mod result;
 pub mod figures;
 pub mod integrity;
 pub mod drift;
+pub mod label;
 pub mod validity;

@@ -82,7 +82,7 @@ pub struct Machine {
     pub filesystem: String,
     /// Of the directory with the data, or of the working directory where the broker is elsewhere.
     pub sync_micros: Percentiles,
-    /// One byte there and back over TCP to the broker's address.
+    /// One byte there and back over the loopback; for a broker elsewhere the time of a `connect`, which is one round trip.
     pub network_round_trip_micros: Percentiles,
 }
 
@@ -173,13 +173,20 @@ pub struct Range {
 
 impl Range {
     pub fn exactly(value: f64) -> Range {
-        Range { low: value, high: value }
+        Range {
+            low: value,
+            high: value,
+        }
     }
 
     /// How far `measured` lies outside, in percent of the nearer end; 0 inside. Positive: more was measured.
     pub fn error_percent(&self, measured: f64) -> f64 {
         let nearest = measured.clamp(self.low, self.high);
-        if nearest == 0.0 { 0.0 } else { 100.0 * (measured - nearest) / nearest }
+        if nearest == 0.0 {
+            0.0
+        } else {
+            100.0 * (measured - nearest) / nearest
+        }
     }
 }
 
@@ -281,9 +288,11 @@ pub struct ProcessResult {
     pub name: String,
     pub cpu_seconds: f64,
     pub cpu_seconds_per_million: f64,
-    pub peak_memory_bytes: u64,
-    pub read_bytes: u64,
-    pub written_bytes: u64,
+    /// `None` for threads, which share their process's memory.
+    pub peak_memory_bytes: Option<u64>,
+    /// From and to the storage layer; `None`: not ours to know.
+    pub read_bytes: Option<u64>,
+    pub written_bytes: Option<u64>,
     /// Only where the process has the machine's loopback or network for itself.
     pub network_bytes: Option<u64>,
 }

@@ -1,0 +1,195 @@
+//! How a figure is written for people: its words, its unit, its digits, and which way is better.
+
+/// What a reader of a table must know about a name in `Measurement::figures`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// `latency p99`
+    pub text: &'static str,
+    /// `ms`; empty for counts and shares.
+    pub unit: &'static str,
+    pub better: Better,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    Higher,
+    Lower,
+    /// A property of the load, not a merit.
+    Neither,
+}
+
+use Better::{Higher, Lower, Neither};
+
+/// In the order in which tables show them.
+const LABELS: [(&str, &str, &str, Better); 33] = [
+    ("records_per_second", "throughput", "records/s", Higher),
+    ("mib_per_second", "throughput", "MiB/s", Higher),
+    ("requests_per_second", "requests", "1/s", Neither),
+    ("latency_p50_ms", "latency p50", "ms", Lower),
+    ("latency_p95_ms", "latency p95", "ms", Lower),
+    ("latency_p99_ms", "latency p99", "ms", Lower),
+    ("latency_p99_9_ms", "latency p99.9", "ms", Lower),
+    ("latency_max_ms", "latency max", "ms", Lower),
+    ("service_p50_ms", "service time p50", "ms", Lower),
+    ("service_p95_ms", "service time p95", "ms", Lower),
+    ("service_p99_ms", "service time p99", "ms", Lower),
+    ("service_p99_9_ms", "service time p99.9", "ms", Lower),
+    ("service_max_ms", "service time max", "ms", Lower),
+    ("end_to_end_p50_ms", "end to end p50", "ms", Lower),
+    ("end_to_end_p95_ms", "end to end p95", "ms", Lower),
+    ("end_to_end_p99_ms", "end to end p99", "ms", Lower),
+    ("end_to_end_p99_9_ms", "end to end p99.9", "ms", Lower),
+    ("end_to_end_max_ms", "end to end max", "ms", Lower),
+    ("sender_latency_ms", "append to answer, mean", "ms", Lower),
+    ("send_micros", "time in send(), mean", "µs", Lower),
+    ("queue_ms", "record queue time, mean", "ms", Neither),
+    ("request_latency_ms", "request latency, mean", "ms", Lower),
+    ("batch_bytes", "batch size, mean", "bytes", Neither),
+    ("request_bytes", "request size, mean", "bytes", Neither),
+    ("records_per_request", "records per request", "", Neither),
+    ("compression_rate", "compression rate", "", Neither),
+    ("in_flight_use", "in-flight use", "", Neither),
+    (
+        "cpu_seconds_per_million",
+        "generator CPU per million records",
+        "s",
+        Lower,
+    ),
+    (
+        "broker_cpu_seconds_per_million",
+        "broker CPU per million records",
+        "s",
+        Lower,
+    ),
+    ("lost", "lost", "records", Lower),
+    ("duplicated", "duplicated", "records", Lower),
+    ("disordered", "out of order", "records", Lower),
+    ("errors", "errors", "", Lower),
+];
+
+/// `None` for a name that no table knows; it is then shown as it is.
+pub fn of(figure: &str) -> Option<Label> {
+    let (_, text, unit, better) = LABELS.iter().find(|(name, ..)| *name == figure)?;
+    Some(Label {
+        text,
+        unit,
+        better: *better,
+    })
+}
+
+/// Where a figure stands in tables; unknown ones come last.
+pub fn order(figure: &str) -> usize {
+    LABELS
+        .iter()
+        .position(|(name, ..)| *name == figure)
+        .unwrap_or(LABELS.len())
+}
+
+/// `latency p99, ms`
+pub fn title(figure: &str) -> String {
+    match of(figure) {
+        Some(label) if label.unit.is_empty() => label.text.to_owned(),
+        Some(label) => format!("{}, {}", label.text, label.unit),
+        None => figure.to_owned(),
+    }
+}
+
+/// About three significant digits, thousands grouped: `0.123`, `12.3`, `1,234,567`.
+pub fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return String::from("–");
+    }
+    let size = value.abs();
+    if size >= 1e15 {
+        return format!("{value:.2e}");
+    }
+    let digits = match size {
+        _ if size >= 100.0 || size == 0.0 => 0,
+        _ if size >= 10.0 => 1,
+        _ if size >= 1.0 => 2,
+        _ if size >= 0.001 => 3,
+        _ => return format!("{value:.1e}"),
+    };
+    let text = format!("{value:.digits$}");
+    let (sign, text) = text
+        .strip_prefix('-')
+        .map_or(("", text.as_str()), |rest| ("−", rest));
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let mut out = String::from(sign);
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// `1.5 GiB`
+pub fn bytes(value: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut size = value;
+    let mut unit = 0;
+    while size.abs() >= 1_024.0 && unit + 1 < UNITS.len() {
+        size /= 1_024.0;
+        unit += 1;
+    }
+    format!("{} {}", number(size), UNITS[unit])
+}
+
+/// `+12 %`, `−0.4 %`, `0 %`
+pub fn percent(value: f64) -> String {
+    if !value.is_finite() {
+        return String::from("–");
+    }
+    let digits = if value.abs() >= 10.0 || value == 0.0 { 0 } else { 1 };
+    let sign = match value {
+        _ if value > 0.0 => "+",
+        _ if value < 0.0 => "−",
+        _ => "",
+    };
+    format!("{sign}{:.digits$} %", value.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_groups() {
+        let check = |value: f64, expected: &str| assert_eq!(number(value), expected);
+        check(0.0, "0");
+        check(0.123_4, "0.123");
+        check(1.0, "1.00");
+        check(12.34, "12.3");
+        check(999.6, "1,000");
+        check(1_234_567.0, "1,234,567");
+        check(-1_234.0, "−1,234");
+        check(0.000_01, "1.0e-5");
+        check(1e18, "1.00e18");
+        check(f64::NAN, "–");
+        check(f64::INFINITY, "–");
+    }
+
+    #[test]
+    fn bytes_and_percents_have_their_units() {
+        assert_eq!(bytes(1_536.0), "1.50 KiB");
+        assert_eq!(bytes(3.0), "3.00 B");
+        assert_eq!(percent(12.34), "+12 %");
+        assert_eq!(percent(-0.44), "−0.4 %");
+        assert_eq!(percent(0.0), "0 %");
+    }
+
+    #[test]
+    fn names_have_titles_and_unknown_ones_stay() {
+        assert_eq!(title("latency_p99_ms"), "latency p99, ms");
+        assert_eq!(title("lost"), "lost, records");
+        assert_eq!(title("in_flight_use"), "in-flight use");
+        assert_eq!(title("odd"), "odd");
+        assert!(order("records_per_second") < order("errors") && order("errors") < order("odd"));
+    }
+}
