@@ -1,1 +1,14 @@
-//! A link between clients and a broker: round-trip time, bandwidth, window and stalls, without privileges.
+//! A link between clients and brokers: round-trip time, bandwidth, window and stalls, without privileges.
+//!
+//! A relay inside the process stands between them. It delays bytes, not packets: what it cannot imitate (loss, reordering,
+//! a window that grows) is listed in `docs/link.md`.
+
+pub mod relay;
+pub mod overhead;
+mod line;
+mod path;
+mod conversation;
+mod addresses;
+mod exchange;
+mod doors;
+mod timer;
