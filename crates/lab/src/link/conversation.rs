@@ -275,3 +275,6 @@ impl<const HEAD: usize> Cutter<HEAD> {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -464,3 +464,6 @@ fn begin_to_connect(address: SocketAddr) -> io::Result<TcpStream> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests;
