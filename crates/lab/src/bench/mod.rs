@@ -6,3 +6,5 @@ pub mod integrity;
 pub mod drift;
 pub mod label;
 pub mod validity;
+pub mod broker_log;
+pub mod stages;

@@ -148,15 +148,4 @@ mod tests {
             last = arrival;
         }
     }
-
-    #[test]
-    fn a_stall_that_never_ends_is_a_line_that_is_cut_until_the_next_multiple() {
-        let spec = LinkSpec {
-            stall_every_ms: 10,
-            stall_ms: 10,
-            ..LinkSpec::default()
-        };
-        let mut line = Line::new(&spec);
-        assert_eq!(line.enter(Way::ToBroker, 15 * MS, 1), 20 * MS);
-    }
 }

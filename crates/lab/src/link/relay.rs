@@ -425,7 +425,7 @@ impl Exchanges {
     }
 
     fn close(&mut self, id: u64, end: &End) {
-        self.exchanges.remove(&id);
+        // Before the client can notice.
         match end {
             End::Gone => {}
             End::Broken(Broken::Length(length)) => {
@@ -437,6 +437,7 @@ impl Exchanges {
                 self.tell(&format!("the relay closed a connection: {problem}"));
             }
         }
+        self.exchanges.remove(&id);
     }
 
     fn tell(&self, caveat: &str) {

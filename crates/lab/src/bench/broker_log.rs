@@ -1,0 +1,194 @@
+//! Ottla's own times of batches, from its admin address: `/debug/batches`.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::load::outcome::Place;
+
+/// The form of the document that this reads.
+const VERSION: u32 = 1;
+
+/// 65,536 batches of some 100 bytes; a broker that says more is not the one we know.
+const DOCUMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// When one batch passed through the broker, in nanoseconds of CLOCK_MONOTONIC of the broker's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchTimes {
+    pub base_offset: i64,
+    pub last_offset: i64,
+    pub received_nanos: u64,
+    pub appended_nanos: u64,
+    /// `None`: not yet when the log was read.
+    pub visible_nanos: Option<u64>,
+    /// When it first stood in an answer to a consumer; `None`: in none yet.
+    pub fetched_nanos: Option<u64>,
+}
+
+/// What a broker wrote down.
+#[derive(Clone, Debug, Default)]
+pub struct BrokerLog {
+    /// Ascending by offset.
+    partitions: HashMap<(String, i32), Vec<BatchTimes>>,
+    /// Of so many batches one was kept.
+    pub one_of: u64,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    version: u32,
+    one_of: u64,
+    partitions: Vec<PartitionDocument>,
+}
+
+#[derive(Deserialize)]
+struct PartitionDocument {
+    topic: String,
+    partition: i32,
+    batches: Vec<(i64, i64, u64, u64, Option<u64>, Option<u64>)>,
+}
+
+impl BrokerLog {
+    /// Asks the broker to write down for so long, and to forget what was before.
+    ///
+    /// - Shape: `admin_address` is host:port.
+    /// - Errors: no Ottla answers there.
+    pub fn begin(admin_address: &str, duration: Duration) -> io::Result<()> {
+        let seconds = duration.as_secs_f64().ceil().max(1.0) as u64;
+        ask(
+            admin_address,
+            "POST",
+            &format!("/debug/batches?seconds={seconds}"),
+        )
+        .map(|_| ())
+    }
+
+    /// What was written down since `begin`.
+    pub fn read(admin_address: &str) -> io::Result<BrokerLog> {
+        BrokerLog::parse(&ask(admin_address, "GET", "/debug/batches")?)
+    }
+
+    /// Ends it: the broker forgets.
+    pub fn end(admin_address: &str) -> io::Result<()> {
+        ask(admin_address, "DELETE", "/debug/batches").map(|_| ())
+    }
+
+    /// - Errors: `InvalidData` for a document of another form.
+    pub fn parse(document: &str) -> io::Result<BrokerLog> {
+        let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidData, problem);
+        let document: Document =
+            serde_json::from_str(document).map_err(|error| invalid(format!("/debug/batches: {error}")))?;
+        if document.version != VERSION {
+            return Err(invalid(format!(
+                "/debug/batches has version {}, not {VERSION}: broker and bench are of different versions",
+                document.version
+            )));
+        }
+        let partition = |partition: PartitionDocument| {
+            let batches = partition.batches.into_iter();
+            let times = batches.map(|(base, last, received, appended, visible, fetched)| BatchTimes {
+                base_offset: base,
+                last_offset: last,
+                received_nanos: received,
+                appended_nanos: appended,
+                visible_nanos: visible,
+                fetched_nanos: fetched,
+            });
+            let mut times: Vec<BatchTimes> = times.collect();
+            times.sort_by_key(|batch| batch.base_offset);
+            ((partition.topic, partition.partition), times)
+        };
+        Ok(BrokerLog {
+            partitions: document.partitions.into_iter().map(partition).collect(),
+            one_of: document.one_of,
+        })
+    }
+
+    /// Several brokers' logs as one; a partition is written by its leader.
+    pub fn add(&mut self, other: BrokerLog) {
+        self.one_of = self.one_of.max(other.one_of);
+        for (key, batches) in other.partitions {
+            let all = self.partitions.entry(key).or_default();
+            all.extend(batches);
+            all.sort_by_key(|batch| batch.base_offset);
+        }
+    }
+
+    /// The batch that holds the record at `place`; `None` if it was not written down.
+    pub fn batch(&self, place: &Place) -> Option<&BatchTimes> {
+        let batches = self.partitions.get(&(place.topic.clone(), place.partition))?;
+        let after = batches.partition_point(|batch| batch.base_offset <= place.offset);
+        let batch = batches.get(after.checked_sub(1)?)?;
+        (place.offset <= batch.last_offset).then_some(batch)
+    }
+}
+
+/// One HTTP exchange, for which a client library would be the largest dependency of this crate.
+fn ask(admin_address: &str, method: &str, target: &str) -> io::Result<String> {
+    let address = admin_address
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| io::Error::other(format!("{admin_address} has no address")))?;
+    let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    // Version 1.0: the answer is not cut into chunks and ends with the connection.
+    let request = format!("{method} {target} HTTP/1.0\r\nHost: {admin_address}\r\nContent-Length: 0\r\n\r\n");
+    socket.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    socket.take(DOCUMENT_BYTES_MAX).read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{admin_address} speaks no HTTP"),
+        )
+    })?;
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    if !status.starts_with('2') {
+        let problem = format!(
+            "{method} {target} at {admin_address}: status {status}: {}",
+            body.trim()
+        );
+        return Err(io::Error::other(problem));
+    }
+    Ok(body.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = r#"{"version":1,"unit":"x","fields":[],"is_recording":true,"one_of":2,"partitions":[
+        {"topic":"t","partition":3,"batches":[[20,29,5,6,null,null],[0,9,1,2,3,4]]}]}"#;
+
+    fn place(partition: i32, offset: i64) -> Place {
+        Place {
+            topic: "t".into(),
+            partition,
+            offset,
+        }
+    }
+
+    #[test]
+    fn a_record_is_found_in_its_batch_or_not_at_all() {
+        let log = BrokerLog::parse(DOCUMENT).unwrap();
+        assert_eq!(log.one_of, 2);
+        assert_eq!(log.batch(&place(3, 9)).unwrap().fetched_nanos, Some(4));
+        assert_eq!(log.batch(&place(3, 25)).unwrap().received_nanos, 5);
+        for missing in [place(3, 10), place(3, 30), place(3, -1), place(2, 5)] {
+            assert_eq!(log.batch(&missing), None, "{missing:?}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_refused_by_name() {
+        let other = DOCUMENT.replace("\"version\":1", "\"version\":2");
+        let error = BrokerLog::parse(&other).unwrap_err().to_string();
+        assert!(error.contains("version 2, not 1"), "{error}");
+        assert!(BrokerLog::parse("ok\n").is_err());
+    }
+}
