@@ -15,6 +15,7 @@ pub mod random;
 pub mod image;
 pub mod controller;
 pub mod partition;
+pub mod batch_times;
 pub mod log_directory;
 pub mod partitions;
 pub mod node;

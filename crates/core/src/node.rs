@@ -14,6 +14,7 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 use tracing::{error, info, warn};
 
+use crate::batch_times::BatchTimes;
 use crate::config::NodeConfig;
 use crate::controller::directories::Directories;
 use crate::controller::service::ProducerIds;
@@ -79,6 +80,7 @@ pub struct Node {
     pub partitions: Partitions,
     pub fetch_sessions: FetchSessions,
     pub groups: Groups,
+    pub batch_times: BatchTimes,
     /// Of names that must not meet: topic ids, directory ids, member ids.
     pub random: Arc<Random>,
     pub producer_ids: ProducerIds,
@@ -125,6 +127,7 @@ impl Node {
             partitions: Partitions::default(),
             fetch_sessions: FetchSessions::new(fetch_sessions),
             groups,
+            batch_times: BatchTimes::default(),
             random,
             producer_ids: ProducerIds::default(),
             controller: Mutex::new(controller),

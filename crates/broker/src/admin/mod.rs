@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
@@ -18,6 +19,7 @@ use crate::metrics::recorder::Records;
 use crate::net::listener::ConnectionCounts;
 
 pub mod debug_requests;
+pub mod debug_batches;
 pub mod exposition;
 pub mod prometheus;
 
@@ -52,6 +54,10 @@ impl Admin {
         let router = Router::new()
             .route("/metrics", get(metrics))
             .route("/debug/requests", get(requests))
+            .route(
+                "/debug/batches",
+                get(batches).post(begin_batches).delete(end_batches),
+            )
             .route("/health", get(|| async { "ok\n" }))
             .route("/ready", get(|| async { "ready\n" }))
             .with_state(view);
@@ -104,4 +110,23 @@ async fn requests(State(view): State<AdminView>) -> impl IntoResponse {
         [(CONTENT_TYPE, "application/json")],
         debug_requests::render(&totals, now),
     )
+}
+
+async fn batches(State(view): State<AdminView>) -> impl IntoResponse {
+    (
+        [(CONTENT_TYPE, "application/json")],
+        debug_batches::render(&view.node),
+    )
+}
+
+async fn begin_batches(State(view): State<AdminView>, RawQuery(query): RawQuery) -> impl IntoResponse {
+    match debug_batches::begin(&view.node, query.as_deref()) {
+        Ok(text) => (StatusCode::OK, text),
+        Err(text) => (StatusCode::BAD_REQUEST, text),
+    }
+}
+
+async fn end_batches(State(view): State<AdminView>) -> impl IntoResponse {
+    view.node.batch_times.stop();
+    StatusCode::NO_CONTENT
 }

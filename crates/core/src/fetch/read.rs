@@ -8,7 +8,7 @@ use ottla_log::AbortedTransaction;
 use ottla_log::ReadError;
 use ottla_log::ReadMode;
 use ottla_log::disk::FileRegion;
-use ottla_log::{Bound, Read};
+use ottla_log::{Bound, Read, SegmentPosition};
 use ottla_wire::error_code::ErrorCode;
 
 use super::session::{FetchPartition, Sent};
@@ -66,6 +66,8 @@ pub struct PartitionRead {
     pub error: ErrorCode,
     pub offsets: Sent,
     pub region: Option<FileRegion>,
+    /// Where in the log the region begins.
+    pub at: Option<SegmentPosition>,
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
     /// KIP-320: where the client's copy of the log leaves ours.
     pub diverging: Option<EpochEnd>,
@@ -94,6 +96,7 @@ impl PartitionRead {
             error: ErrorCode::None,
             offsets,
             region: None,
+            at: None,
             aborted_transactions: None,
             diverging: None,
             is_cold: false,
@@ -183,7 +186,10 @@ fn read_one(
         bound,
         mode,
     ) {
-        Ok(Read::Region(found)) => answer.region = Some(found.region),
+        Ok(Read::Region(found)) => {
+            answer.region = Some(found.region);
+            answer.at = Some(found.at);
+        }
         Ok(Read::Empty) => {}
         Ok(Read::WouldBlock) => answer.is_cold = true,
         Err(error) => {

@@ -12,6 +12,7 @@ use ottla_log::ReadMode;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::fetch::{FetchRequest, FetchTopic};
 
+use crate::batch_times::Given;
 use crate::fetch::read::{AnswerLimits, IsolationLevel, ReadPass, Target, read_all};
 use crate::fetch::response::{FetchAnswer, PartitionAnswer};
 use crate::fetch::session::{FetchPartition, SessionFetch, SessionRequest, TopicRef};
@@ -120,7 +121,7 @@ impl Fetch {
         let look = self.look(node);
         let is_cold = look.pass.has_cold && !self.is_enough(&look.pass);
         if !is_cold && (!may_wait || look.targets.is_empty() || self.is_enough(&look.pass)) {
-            self.answer(&look.targets, &look.pass, reply);
+            self.answer(node, &look.targets, &look.pass, reply);
             return Handled::Replied;
         }
         let wait = if is_cold {
@@ -172,7 +173,7 @@ impl Fetch {
             .collect()
     }
 
-    fn answer(&self, targets: &[Target], pass: &ReadPass, reply: &mut ReplyBuffer) {
+    fn answer(&self, node: &Node, targets: &[Target], pass: &ReadPass, reply: &mut ReplyBuffer) {
         let mut answers = Vec::new();
         for (target, read) in targets.iter().zip(&pass.reads) {
             if self
@@ -186,6 +187,13 @@ impl Fetch {
                 });
                 if let Ok(partition) = &target.partition {
                     partition.count_bytes_out(read.bytes());
+                    if let Some(at) = read.at
+                        && node.batch_times.is_on()
+                    {
+                        let bytes = read.bytes();
+                        node.batch_times
+                            .given(partition, Given { at, bytes }, node.clock.moment());
+                    }
                 }
             }
         }
@@ -297,7 +305,7 @@ impl PendingReply for PendingFetch {
                 let Some((targets, pass)) = cold.slot.take_or_register(waker) else {
                     return Poll::Pending;
                 };
-                self.fetch.answer(&targets, &pass, reply);
+                self.fetch.answer(node, &targets, &pass, reply);
                 return Poll::Ready(());
             }
             if let Wait::After(look) = &mut self.wait {
@@ -312,7 +320,7 @@ impl PendingReply for PendingFetch {
             }
             let look = self.fetch.look(node);
             if is_late || self.fetch.is_enough(&look.pass) {
-                self.fetch.answer(&look.targets, &look.pass, reply);
+                self.fetch.answer(node, &look.targets, &look.pass, reply);
                 return Poll::Ready(());
             }
             self.wait = match look.pass.has_cold {

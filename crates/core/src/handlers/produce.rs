@@ -19,6 +19,7 @@ use ottla_wire::produce::{self, ProduceRequest, ProduceTopic, TopicName};
 use ottla_wire::records::batch::TimestampType;
 use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, validate};
 
+use crate::batch_times::NewBatch;
 use crate::image::topics::TopicImage;
 use crate::node::Node;
 use crate::partition::{Appended, Failure, Partition, WaitToken};
@@ -89,7 +90,7 @@ fn begin(
         while let Some(part) = produce.next_partition()? {
             let outcome = match (&refusal, topic) {
                 (Some(refusal), _) => Err(refusal.clone()),
-                (None, Some(topic)) => append(node, version, topic, part.index, part.records, reply),
+                (None, Some(topic)) => append(node, request, topic, part.index, part.records, reply),
                 (None, None) => Err(Refusal::code(asked.unknown_topic())),
             };
             let position = put_partition_answer(part.index, version, &outcome, reply);
@@ -113,7 +114,7 @@ fn begin(
 
 fn append(
     node: &Node,
-    version: i16,
+    request: &Request<'_>,
     topic: &TopicImage,
     index: i32,
     records: Option<&[u8]>,
@@ -132,7 +133,7 @@ fn append(
     }
     let config = &topic.config;
     let rules = ProduceRules {
-        produce_version: version,
+        produce_version: request.api_version,
         max_message_bytes: usize::try_from(config.max_message_bytes).unwrap_or(0),
         timestamp_type: config.timestamp_type,
         timestamp_before_max_ms: config.timestamp_before_max_ms,
@@ -158,6 +159,18 @@ fn append(
     );
     reply.stages.append_micros += node.clock.moment().micros_since(started);
     let appended = appended.map_err(|error| Refusal::from_append(&error, &partition))?;
+    if node.batch_times.is_on() {
+        node.batch_times.appended(
+            &partition,
+            NewBatch {
+                base_offset: appended.base_offset,
+                last_offset: appended.last_offset,
+                end: appended.end,
+                received: request.received,
+                appended: node.clock.moment(),
+            },
+        );
+    }
     Ok(Accepted {
         partition,
         appended,

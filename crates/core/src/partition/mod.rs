@@ -91,6 +91,8 @@ pub struct Appended {
     pub base_offset: i64,
     pub last_offset: i64,
     pub log_start_offset: i64,
+    /// The log's end behind the batches; where it is now if they were in the log already.
+    pub end: Bound,
 }
 
 /// What went through a partition since it was opened.
@@ -176,13 +178,14 @@ impl Partition {
         let leader_epoch = state.leader_epoch;
         let outcome = state.log.append(batches, leader_epoch, node.clock.timestamp().0);
         let log_start_offset = state.log.start_offset();
+        let end = state.log.end();
         let mut woken = Vec::new();
         let mut wants_thread = false;
         match &outcome {
             Ok(appended) if !appended.duplicate => {
                 state.count(batches);
                 if self.durability == Durability::PageCache {
-                    let (end, bytes) = (state.log.end(), state.appended_bytes);
+                    let bytes = state.appended_bytes;
                     woken = self.move_high_watermark(&mut state, end, bytes);
                 }
                 // Without syncs somebody must see to it that dirty pages do not pile up until the kernel stalls writers.
@@ -203,6 +206,7 @@ impl Partition {
             base_offset: appended.base_offset,
             last_offset: appended.last_offset,
             log_start_offset,
+            end,
         })
     }
 
@@ -253,6 +257,10 @@ impl Partition {
             SyncState::Idle
         };
         drop(state);
+        if node.batch_times.is_on() {
+            node.batch_times
+                .moved(self, self.high_watermark(), node.clock.moment());
+        }
         wake(woken);
         if again {
             node.executor().sync(self.clone());

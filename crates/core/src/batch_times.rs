@@ -1,0 +1,326 @@
+//! When batches passed through the broker: received, appended, visible, given to a consumer. Written down only while
+//! somebody asked for it, for the stages of end-to-end latency.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ottla_log::{Bound, SegmentPosition};
+use ottla_wire::primitives::Uuid;
+
+use crate::partition::Partition;
+use crate::time::Moment;
+
+/// Batches in memory at most, some 100 bytes each. When they are that many, every second is forgotten, and of those that
+/// follow only every second is kept, and so on.
+pub const BATCHES_MAX: usize = 1 << 16;
+
+/// One batch of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchTime {
+    pub base_offset: i64,
+    pub last_offset: i64,
+    /// The last byte of the request was read.
+    pub received: Moment,
+    pub appended: Moment,
+    /// The high watermark passed it.
+    pub visible: Option<Moment>,
+    /// It first stood in the answer to a fetch, which was then on its way to the socket.
+    pub fetched: Option<Moment>,
+    end: SegmentPosition,
+}
+
+/// What was written down of one partition.
+#[derive(Clone, Debug)]
+pub struct PartitionTimes {
+    pub topic: Arc<str>,
+    pub index: i32,
+    /// Ascending by offset.
+    pub batches: VecDeque<BatchTime>,
+}
+
+/// What a producer's batch is appended as.
+#[derive(Clone, Copy, Debug)]
+pub struct NewBatch {
+    pub base_offset: i64,
+    pub last_offset: i64,
+    /// The log's end behind it.
+    pub end: Bound,
+    pub received: Moment,
+    pub appended: Moment,
+}
+
+/// A range of a partition's log that is given to a consumer.
+#[derive(Clone, Copy, Debug)]
+pub struct Given {
+    pub at: SegmentPosition,
+    pub bytes: u64,
+}
+
+/// Off until `record_until`; then off again when that moment has passed.
+#[derive(Debug, Default)]
+pub struct BatchTimes {
+    is_on: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    until: Moment,
+    count: usize,
+    /// A power of two: of so many batches one is kept.
+    stride: u64,
+    partitions: BTreeMap<(Uuid, i32), PartitionTimes>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            until: Moment(0),
+            count: 0,
+            stride: 1,
+            partitions: BTreeMap::new(),
+        }
+    }
+}
+
+impl BatchTimes {
+    /// Forgets everything and writes down until `until`.
+    pub fn record_until(&self, until: Moment) {
+        *self.lock() = State {
+            until,
+            ..State::default()
+        };
+        self.is_on.store(true, Ordering::Relaxed);
+    }
+
+    /// Stops and forgets.
+    pub fn stop(&self) {
+        self.is_on.store(false, Ordering::Relaxed);
+        *self.lock() = State::default();
+    }
+
+    /// Whether times are taken at all: all that it costs while nobody asks.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// What was written down so far, and one of how many batches was kept.
+    pub fn take(&self) -> (Vec<PartitionTimes>, u64) {
+        let state = self.lock();
+        (state.partitions.values().cloned().collect(), state.stride)
+    }
+
+    /// After the append, when the high watermark may have passed the batch already.
+    pub fn appended(&self, partition: &Partition, batch: NewBatch) {
+        // A batch that was in the log already was written down the first time.
+        let Some(end) = batch
+            .end
+            .position
+            .filter(|_| batch.end.offset == batch.last_offset + 1)
+        else {
+            return;
+        };
+        {
+            let mut state = self.lock();
+            if batch.appended > state.until {
+                self.is_on.store(false, Ordering::Relaxed);
+                return;
+            }
+            let time = BatchTime {
+                base_offset: batch.base_offset,
+                last_offset: batch.last_offset,
+                received: batch.received,
+                appended: batch.appended,
+                visible: None,
+                fetched: None,
+                end,
+            };
+            state.add((partition.topic_id, partition.index), &partition.topic, time);
+        }
+        // Looked at when the batch is written down: who moves the watermark later finds it there.
+        if partition.high_watermark() > batch.last_offset {
+            self.moved(partition, partition.high_watermark(), batch.appended);
+        }
+    }
+
+    /// The high watermark of `partition` is `high_watermark` as of `now`.
+    pub fn moved(&self, partition: &Partition, high_watermark: i64, now: Moment) {
+        self.lock()
+            .moved((partition.topic_id, partition.index), high_watermark, now);
+    }
+
+    /// A consumer is given these bytes.
+    pub fn given(&self, partition: &Partition, given: Given, now: Moment) {
+        self.lock()
+            .given((partition.topic_id, partition.index), given, now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn add(&mut self, key: (Uuid, i32), topic: &Arc<str>, batch: BatchTime) {
+        if !is_kept(batch.base_offset, self.stride) {
+            return;
+        }
+        if self.count >= BATCHES_MAX {
+            self.stride *= 2;
+            self.count = 0;
+            for times in self.partitions.values_mut() {
+                times
+                    .batches
+                    .retain(|batch| is_kept(batch.base_offset, self.stride));
+                self.count += times.batches.len();
+            }
+            if self.count >= BATCHES_MAX || !is_kept(batch.base_offset, self.stride) {
+                return;
+            }
+        }
+        let times = self.partitions.entry(key).or_insert_with(|| PartitionTimes {
+            topic: topic.clone(),
+            index: key.1,
+            batches: VecDeque::new(),
+        });
+        // Two appends of one partition may be written down in the other order.
+        let place = times
+            .batches
+            .partition_point(|before| before.base_offset < batch.base_offset);
+        times.batches.insert(place, batch);
+        self.count += 1;
+    }
+
+    fn moved(&mut self, key: (Uuid, i32), high_watermark: i64, now: Moment) {
+        let Some(times) = self.partitions.get_mut(&key) else {
+            return;
+        };
+        let unseen = times
+            .batches
+            .iter_mut()
+            .rev()
+            .take_while(|batch| batch.visible.is_none());
+        for batch in unseen.filter(|batch| batch.last_offset < high_watermark) {
+            batch.visible = Some(now);
+        }
+    }
+
+    fn given(&mut self, key: (Uuid, i32), given: Given, now: Moment) {
+        let Some(times) = self.partitions.get_mut(&key) else {
+            return;
+        };
+        let place = |position: SegmentPosition| (position.segment_base_offset, position.position);
+        let begin = place(given.at);
+        let end = (begin.0, begin.1.saturating_add(given.bytes));
+        let first = times.batches.partition_point(|batch| place(batch.end) <= begin);
+        // A batch that the range cuts will be fetched again.
+        let whole = times
+            .batches
+            .range_mut(first..)
+            .take_while(|batch| place(batch.end) <= end);
+        for batch in whole {
+            batch.fetched.get_or_insert(now);
+        }
+    }
+}
+
+/// Mixed, since batches may all begin at multiples of a power of two.
+fn is_kept(base_offset: i64, stride: u64) -> bool {
+    let mixed = base_offset.cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 32).is_multiple_of(stride)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: (Uuid, i32) = (Uuid::ZERO, 0);
+
+    fn position(position: u64) -> SegmentPosition {
+        SegmentPosition {
+            segment_base_offset: 0,
+            position,
+        }
+    }
+
+    /// Ten records and 100 bytes each.
+    fn batch(base_offset: i64) -> BatchTime {
+        BatchTime {
+            base_offset,
+            last_offset: base_offset + 9,
+            received: Moment(base_offset as u64),
+            appended: Moment(base_offset as u64 + 1),
+            visible: None,
+            fetched: None,
+            end: position((base_offset as u64 + 10) * 10),
+        }
+    }
+
+    fn filled(base_offsets: impl Iterator<Item = i64>) -> State {
+        let mut state = State::default();
+        let topic = Arc::from("topic");
+        base_offsets.for_each(|base_offset| state.add(KEY, &topic, batch(base_offset)));
+        state
+    }
+
+    fn check(state: &State, of: impl Fn(&BatchTime) -> Option<Moment>, expected: &[Option<u64>]) {
+        let found: Vec<Option<u64>> = state.partitions[&KEY]
+            .batches
+            .iter()
+            .map(|batch| of(batch).map(|moment| moment.0))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn batches_become_visible_when_the_watermark_passes_their_last_record() {
+        let mut state = filled([0, 20, 10].into_iter());
+        state.moved(KEY, 19, Moment(100));
+        check(&state, |batch| batch.visible, &[Some(100), None, None]);
+        state.moved(KEY, 30, Moment(200));
+        check(&state, |batch| batch.visible, &[Some(100), Some(200), Some(200)]);
+        state.moved((Uuid::ZERO, 7), 30, Moment(300));
+    }
+
+    #[test]
+    fn a_batch_is_given_when_it_first_leaves_whole() {
+        let mut state = filled([0, 10, 20].into_iter());
+        let given = |at, bytes| Given {
+            at: position(at),
+            bytes,
+        };
+        state.given(KEY, given(0, 150), Moment(100));
+        check(&state, |batch| batch.fetched, &[Some(100), None, None]);
+        state.given(KEY, given(100, 200), Moment(200));
+        state.given(KEY, given(0, 300), Moment(300));
+        check(&state, |batch| batch.fetched, &[Some(100), Some(200), Some(200)]);
+    }
+
+    #[test]
+    fn however_many_come_few_are_kept_and_from_all_of_the_time() {
+        let state = filled((0..1_000_000).map(|number| number * 10));
+        let kept = &state.partitions[&KEY].batches;
+        assert!(
+            (BATCHES_MAX / 4..=BATCHES_MAX).contains(&kept.len()),
+            "{}",
+            kept.len()
+        );
+        assert_eq!(kept.len(), state.count);
+        let late = kept.iter().filter(|batch| batch.base_offset >= 9_000_000).count();
+        assert!(late > kept.len() / 20, "{late}");
+    }
+
+    #[test]
+    fn it_is_off_until_asked_for_and_forgets_when_stopped() {
+        let times = BatchTimes::default();
+        assert!(!times.is_on());
+        times.record_until(Moment(10));
+        times.lock().add(KEY, &Arc::from("topic"), batch(0));
+        assert!(times.is_on());
+        assert_eq!(times.take().0.len(), 1);
+        times.stop();
+        assert!(!times.is_on());
+        assert!(times.take().0.is_empty());
+    }
+}
