@@ -1,9 +1,11 @@
 //! Latencies, without clipping, merged without loss.
 
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer as HdrDeserializer, Serializer as HdrSerializer, V2Serializer};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{
+    Deserializer as HdrDeserializer, Serializer as HdrSerializer, V2Serializer,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use crate::bench::result::{LatencyResult, Percentiles};
@@ -23,8 +25,18 @@ impl Default for Latencies {
 }
 
 impl Latencies {
+    /// With two digits, in an eighth of the memory: for the many seconds of a run.
+    pub fn coarse() -> Latencies {
+        Latencies {
+            histogram: Histogram::new(2).expect("two digits are allowed"),
+        }
+    }
+
+    #[inline]
     pub fn record(&mut self, micros: u64) {
-        self.histogram.record(micros).expect("a histogram that grows takes every value");
+        self.histogram
+            .record(micros)
+            .expect("a histogram that grows takes every value");
     }
 
     pub fn add(&mut self, other: &Latencies) {

@@ -2,11 +2,23 @@
 //!
 //! Load is open: records are due on a schedule, whatever the broker does, and their latency counts from when they were due.
 
+pub mod clock;
+pub mod stamp;
+pub mod schedule;
+pub mod contents;
 pub mod outcome;
+mod errors;
+mod samples;
+mod timeline;
+mod measured;
+mod answers;
+pub mod produce;
+mod ledger;
+pub mod consume;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// When a measurement warms up, counts and ends; shared by everybody who takes part.
@@ -31,8 +43,39 @@ pub struct Live {
     pub failed: AtomicU64,
     /// Of the slowest group of consumers.
     pub received: AtomicU64,
-    /// All producers have ended: `acknowledged` is final.
+    /// All producers have ended: `acknowledged` is final. Set by whoever started them.
     pub is_produced: AtomicBool,
+    /// Of `acknowledged`, by topic.
+    by_topic: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+    /// What each group of consumers has received.
+    by_reader: Mutex<Vec<Arc<AtomicU64>>>,
+}
+
+impl Live {
+    /// Counts the acknowledged records of a topic.
+    fn topic(&self, name: &str) -> Arc<AtomicU64> {
+        let mut topics = lock(&self.by_topic);
+        Arc::clone(topics.entry(name.to_owned()).or_default())
+    }
+
+    /// Counts what one group of consumers has received.
+    fn join_readers(&self) -> Arc<AtomicU64> {
+        let counter = Arc::default();
+        lock(&self.by_reader).push(Arc::clone(&counter));
+        counter
+    }
+
+    fn received_more(&self, reader: &AtomicU64, count: u64) {
+        reader.fetch_add(count, Ordering::Relaxed);
+        let readers = lock(&self.by_reader);
+        let fewest = readers.iter().map(|reader| reader.load(Ordering::Relaxed)).min();
+        self.received.store(fewest.unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+/// Nothing that is kept under these locks is left half done by a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What fills the values of records, behind the stamp that every value begins with.
