@@ -42,7 +42,7 @@ impl Noise {
         }
     }
 
-    fn fill_letters(&mut self, bytes: &mut [u8]) {
+    pub fn fill_letters(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let noise = self.next().to_ne_bytes();
             for (byte, noise) in chunk.iter_mut().zip(noise) {

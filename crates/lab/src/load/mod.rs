@@ -15,6 +15,8 @@ mod answers;
 pub mod produce;
 mod ledger;
 pub mod consume;
+pub mod null_sink;
+pub mod calibrate;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -74,7 +76,7 @@ impl Live {
 }
 
 /// Nothing that is kept under these locks is left half done by a panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

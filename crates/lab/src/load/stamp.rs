@@ -58,7 +58,9 @@ impl Stamp {
                 .wrapping_mul(0x9E37_79B9_7F4A_7C15)
                 .rotate_left(29);
         }
-        (mixed >> 48) as u16
+        // The last field's high bits have met nothing above them yet.
+        mixed ^= mixed >> 32;
+        (mixed.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 48) as u16
     }
 }
 

@@ -1,1 +1,36 @@
-//! Kafka's three performance tools, with the same flags and lines.
+//! What Kafka's own performance tools measure, as values: one producer, one consumer, one record there and back.
+
+pub mod stats;
+pub mod produce;
+pub mod consume;
+pub mod e2e;
+
+use ottla_client::metrics::ClientMetrics;
+use ottla_client::metrics::sensor::{Metric, Value};
+
+/// One line of `--print-metrics`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricLine {
+    /// Group, name and tags, as Kafka's tools write them.
+    pub name: String,
+    pub value: Value,
+}
+
+/// All metrics of a client, by name.
+pub fn metric_lines(metrics: &ClientMetrics) -> Vec<MetricLine> {
+    let mut lines: Vec<MetricLine> = metrics.snapshot().iter().map(line).collect();
+    lines.sort_by(|one, other| one.name.cmp(&other.name));
+    lines
+}
+
+fn line(metric: &Metric) -> MetricLine {
+    let tags: Vec<String> = metric
+        .tags
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    MetricLine {
+        name: format!("{}:{}:{{{}}}", metric.group, metric.name, tags.join(", ")),
+        value: metric.value.clone(),
+    }
+}

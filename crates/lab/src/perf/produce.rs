@@ -1,0 +1,313 @@
+//! One producer, one thread: what Kafka's producer performance tool does, with latencies from when records were due.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ottla_client::Error;
+use ottla_client::config::Config;
+use ottla_client::producer::{Producer, Record};
+
+use super::stats::{Interval, Stats, Total};
+use super::{MetricLine, metric_lines};
+use crate::load::clock::now_nanos;
+use crate::load::contents::Noise;
+use crate::load::schedule::{Schedule, be_punctual, wait_until};
+
+#[derive(Clone, Debug)]
+pub struct ProducePerf {
+    pub config: Config,
+    pub topic: String,
+    pub records: u64,
+    /// Records per second; `None`: as fast as they are taken.
+    pub rate: Option<f64>,
+    pub payload: Payload,
+    /// The first ones count only into the total.
+    pub warmup_records: u64,
+    pub reporting_interval: Duration,
+}
+
+/// What records are made of.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// So many letters.
+    Size(usize),
+    /// One of these, at random; not empty.
+    Given(Vec<Vec<u8>>),
+    /// The record's number.
+    Monotonic,
+}
+
+/// Told while records are answered.
+#[derive(Clone, Debug)]
+pub enum ProduceEvent {
+    /// Before the first interval after the warm-up.
+    SteadyState,
+    Interval(Interval),
+    /// A record was not acknowledged.
+    Failed(Error),
+}
+
+/// Called on the producer's callback thread.
+pub type Observer = Arc<dyn Fn(ProduceEvent) + Send + Sync>;
+
+#[derive(Clone, Debug, Default)]
+pub struct ProducePerfOutcome {
+    /// Acknowledged records.
+    pub total: Total,
+    /// Those after the warm-up, if there was one.
+    pub steady: Option<Total>,
+    pub failed: u64,
+    /// Ended by a signal before all records were sent.
+    pub was_interrupted: bool,
+    pub metrics: Vec<MetricLine>,
+}
+
+/// Sends the records and waits for their answers. `stop` ends the sending.
+///
+/// - Errors: settings that are wrong, a topic that is not there; what becomes of records is counted instead.
+pub fn run(perf: &ProducePerf, stop: &AtomicBool, observer: &Observer) -> Result<ProducePerfOutcome, Error> {
+    let producer = Producer::new(&perf.config)?;
+    // The wait for metadata is no latency of the first record.
+    producer.partitions_for(&perf.topic)?;
+    let answers = Arc::new(Answers {
+        counts: Mutex::new(Counts {
+            stats: Stats::new(perf.reporting_interval),
+            steady: None,
+            failed: 0,
+        }),
+        observer: Arc::clone(observer),
+    });
+    let sent = send_all(perf, &producer, &answers, stop);
+    producer.flush()?;
+    let end = Instant::now();
+    let metrics = metric_lines(producer.metrics());
+    drop(producer);
+    let counts = crate::load::lock(&answers.counts);
+    Ok(ProducePerfOutcome {
+        total: counts.stats.total(end),
+        steady: counts.steady.as_ref().map(|steady| steady.total(end)),
+        failed: counts.failed,
+        was_interrupted: sent < perf.records,
+        metrics,
+    })
+}
+
+/// Gives how many were handed over.
+fn send_all(perf: &ProducePerf, producer: &Producer, answers: &Arc<Answers>, stop: &AtomicBool) -> u64 {
+    be_punctual();
+    let begin = now_nanos();
+    let schedule = perf.rate.map(|rate| Schedule::new(begin, rate, 0, 1));
+    let mut payloads = Payloads::new(&perf.payload);
+    for number in 0..perf.records {
+        let mut now = now_nanos();
+        let mut due = now;
+        if let Some(schedule) = schedule {
+            due = schedule.due_nanos(number);
+            now = wait_until(due, now, stop);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return number;
+        }
+        let is_steady = perf.warmup_records > 0 && number >= perf.warmup_records;
+        if is_steady && number == perf.warmup_records {
+            let steady = Stats::new(perf.reporting_interval);
+            crate::load::lock(&answers.counts).steady = Some(steady);
+        }
+        let value = payloads.next(number);
+        let bytes = value.len() as u64;
+        let record = Record::new(&perf.topic).value(value);
+        let own = Arc::clone(answers);
+        let result = producer.send_with(&record, move |result| match result {
+            Ok(_) => own.acknowledged(due, bytes, is_steady),
+            Err(error) => own.failed(error),
+        });
+        if let Err(error) = result {
+            answers.failed(error);
+        }
+        debug_assert!(
+            now >= due || stop.load(Ordering::Relaxed),
+            "sent before it was due"
+        );
+    }
+    perf.records
+}
+
+struct Answers {
+    counts: Mutex<Counts>,
+    observer: Observer,
+}
+
+struct Counts {
+    stats: Stats,
+    steady: Option<Stats>,
+    failed: u64,
+}
+
+impl Answers {
+    fn acknowledged(&self, due_nanos: u64, bytes: u64, is_steady: bool) {
+        let micros = now_nanos().saturating_sub(due_nanos) / 1_000;
+        let now = Instant::now();
+        let mut counts = crate::load::lock(&self.counts);
+        let window = counts.stats.record(now, bytes, micros);
+        let is_warm = counts.steady.is_some();
+        let steady = counts
+            .steady
+            .as_mut()
+            .filter(|_| is_steady)
+            .and_then(|steady| steady.record(now, bytes, micros));
+        drop(counts);
+        // As in Kafka's tool: once the warm-up is over, only what came after it is reported.
+        if let Some((window, _)) = window
+            && !is_warm
+        {
+            (self.observer)(ProduceEvent::Interval(window));
+        }
+        if let Some((window, is_first)) = steady {
+            if is_first {
+                (self.observer)(ProduceEvent::SteadyState);
+            }
+            (self.observer)(ProduceEvent::Interval(window));
+        }
+    }
+
+    fn failed(&self, error: Error) {
+        crate::load::lock(&self.counts).failed += 1;
+        (self.observer)(ProduceEvent::Failed(error));
+    }
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answers")
+    }
+}
+
+/// One value after the other, in one buffer.
+struct Payloads<'a> {
+    payload: &'a Payload,
+    noise: Noise,
+    value: Vec<u8>,
+}
+
+impl<'a> Payloads<'a> {
+    fn new(payload: &'a Payload) -> Payloads<'a> {
+        let bytes = match payload {
+            Payload::Size(bytes) => *bytes,
+            _ => 0,
+        };
+        Payloads {
+            payload,
+            // The same records in every run, as in Kafka's tool.
+            noise: Noise::new(0),
+            value: vec![0; bytes],
+        }
+    }
+
+    fn next(&mut self, number: u64) -> &[u8] {
+        match self.payload {
+            Payload::Size(_) => {
+                self.noise.fill_letters(&mut self.value);
+                &self.value
+            }
+            Payload::Given(values) => &values[self.noise.below(values.len() as u64) as usize],
+            Payload::Monotonic => {
+                self.value.clear();
+                self.value.extend_from_slice(number.to_string().as_bytes());
+                &self.value
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::null_sink::NullSink;
+
+    fn perf(sink: &NullSink, rate: Option<f64>) -> ProducePerf {
+        ProducePerf {
+            config: Config::new().set("bootstrap.servers", sink.address()),
+            topic: String::from("t"),
+            records: 500,
+            rate,
+            payload: Payload::Size(100),
+            warmup_records: 0,
+            reporting_interval: Duration::from_millis(1),
+        }
+    }
+
+    fn observer() -> (Observer, Arc<Mutex<Vec<ProduceEvent>>>) {
+        let events: Arc<Mutex<Vec<ProduceEvent>>> = Arc::default();
+        let own = Arc::clone(&events);
+        (Arc::new(move |event| own.lock().unwrap().push(event)), events)
+    }
+
+    #[test]
+    fn every_record_is_counted_once() {
+        let sink = NullSink::start().unwrap();
+        let (observer, events) = observer();
+        let outcome = run(&perf(&sink, Some(5_000.0)), &AtomicBool::new(false), &observer).unwrap();
+        assert_eq!((outcome.total.interval.records, outcome.failed), (500, 0));
+        assert_eq!(outcome.total.interval.bytes, 50_000);
+        assert_eq!(sink.record_count(), 500);
+        assert!(outcome.steady.is_none() && !outcome.was_interrupted);
+        assert!(outcome.metrics.iter().any(|line| {
+            line.name
+                .starts_with("producer-metrics:request-total:{client-id=")
+        }));
+        let reported: u64 = events
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|event| match event {
+                ProduceEvent::Interval(interval) => interval.records,
+                other => panic!("{other:?}"),
+            })
+            .sum();
+        assert!((1..=500).contains(&reported), "{reported}");
+    }
+
+    #[test]
+    fn the_steady_state_is_what_follows_the_warm_up() {
+        let sink = NullSink::start().unwrap();
+        let (observer, events) = observer();
+        let perf = ProducePerf {
+            warmup_records: 100,
+            ..perf(&sink, Some(5_000.0))
+        };
+        let outcome = run(&perf, &AtomicBool::new(false), &observer).unwrap();
+        assert_eq!(outcome.total.interval.records, 500);
+        assert_eq!(outcome.steady.unwrap().interval.records, 400);
+        let events = events.lock().unwrap();
+        let steady = events
+            .iter()
+            .filter(|event| matches!(event, ProduceEvent::SteadyState));
+        assert_eq!(steady.count(), 1);
+    }
+
+    #[test]
+    fn a_stop_ends_the_sending_and_what_was_sent_counts() {
+        let sink = NullSink::start().unwrap();
+        let (observer, _) = observer();
+        let outcome = run(&perf(&sink, None), &AtomicBool::new(true), &observer).unwrap();
+        assert!(outcome.was_interrupted);
+        assert_eq!(outcome.total.interval.records, 0);
+    }
+
+    #[test]
+    fn payloads_are_what_was_asked_for() {
+        let given = Payload::Given(vec![b"a".to_vec(), b"b".to_vec()]);
+        let mut payloads = Payloads::new(&given);
+        let drawn: Vec<Vec<u8>> = (0..50).map(|number| payloads.next(number).to_vec()).collect();
+        assert!(drawn.contains(&b"a".to_vec()) && drawn.contains(&b"b".to_vec()));
+        assert_eq!(Payloads::new(&Payload::Monotonic).next(1_234), b"1234");
+        assert!(
+            Payloads::new(&Payload::Size(64))
+                .next(0)
+                .iter()
+                .all(u8::is_ascii_uppercase)
+        );
+    }
+}

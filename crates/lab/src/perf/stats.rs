@@ -1,0 +1,134 @@
+//! Counts of a run and of the interval that is reported next.
+
+use std::time::{Duration, Instant};
+
+use crate::histogram::Latencies;
+
+/// The sums over some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Interval {
+    pub records: u64,
+    /// Of keys and values.
+    pub bytes: u64,
+    pub seconds: f64,
+    pub latency_sum_micros: u64,
+    pub latency_max_micros: u64,
+}
+
+const MIB: f64 = 1_048_576.0;
+
+impl Interval {
+    fn add(&mut self, bytes: u64, latency_micros: u64) {
+        self.records += 1;
+        self.bytes += bytes;
+        self.latency_sum_micros += latency_micros;
+        self.latency_max_micros = self.latency_max_micros.max(latency_micros);
+    }
+
+    pub fn records_per_second(&self) -> f64 {
+        self.records as f64 / self.seconds
+    }
+
+    pub fn mib_per_second(&self) -> f64 {
+        self.bytes as f64 / MIB / self.seconds
+    }
+
+    /// Not a number when there were no records.
+    pub fn latency_mean_ms(&self) -> f64 {
+        self.latency_sum_micros as f64 / self.records as f64 / 1_000.0
+    }
+
+    pub fn latency_max_ms(&self) -> f64 {
+        self.latency_max_micros as f64 / 1_000.0
+    }
+}
+
+/// Everything, and the interval since the last report.
+#[derive(Debug)]
+pub struct Stats {
+    begin: Instant,
+    total: Interval,
+    latencies: Latencies,
+    window_begin: Instant,
+    window: Interval,
+    reporting_interval: Duration,
+}
+
+/// What a run adds up to.
+#[derive(Clone, Debug, Default)]
+pub struct Total {
+    pub interval: Interval,
+    pub latencies: Latencies,
+}
+
+impl Stats {
+    pub fn new(reporting_interval: Duration) -> Stats {
+        let begin = Instant::now();
+        Stats {
+            begin,
+            total: Interval::default(),
+            latencies: Latencies::default(),
+            window_begin: begin,
+            window: Interval::default(),
+            reporting_interval,
+        }
+    }
+
+    /// Counts a record; gives the interval when it is over, and whether it was the first one.
+    pub fn record(&mut self, now: Instant, bytes: u64, latency_micros: u64) -> Option<(Interval, bool)> {
+        self.total.add(bytes, latency_micros);
+        self.window.add(bytes, latency_micros);
+        self.latencies.record(latency_micros);
+        let elapsed = now.saturating_duration_since(self.window_begin);
+        if elapsed < self.reporting_interval {
+            return None;
+        }
+        let is_first = self.window.records == self.total.records;
+        self.window_begin = now;
+        let window = Interval {
+            seconds: elapsed.as_secs_f64(),
+            ..std::mem::take(&mut self.window)
+        };
+        Some((window, is_first))
+    }
+
+    pub fn total(&self, end: Instant) -> Total {
+        Total {
+            interval: Interval {
+                seconds: end.saturating_duration_since(self.begin).as_secs_f64(),
+                ..self.total
+            },
+            latencies: self.latencies.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_add_up_to_the_total() {
+        let mut stats = Stats::new(Duration::from_secs(1));
+        let at = |ms: u64| stats_begin(&stats) + Duration::from_millis(ms);
+        let times = [at(100), at(900), at(1_000), at(1_500), at(2_500)];
+        let windows: Vec<_> = times
+            .into_iter()
+            .zip([1_000, 2_000, 6_000, 4_000, 2_000])
+            .filter_map(|(now, micros)| stats.record(now, 100, micros))
+            .collect();
+        assert_eq!(windows.len(), 2);
+        let (first, is_first) = windows[0];
+        assert!(is_first && !windows[1].1);
+        assert_eq!((first.records, first.seconds), (3, 1.0));
+        assert_eq!((first.latency_mean_ms(), first.latency_max_ms()), (3.0, 6.0));
+        assert_eq!(windows[1].0.records_per_second(), 2.0 / 1.5);
+        let total = stats.total(times[4]);
+        assert_eq!((total.interval.records, total.interval.bytes), (5, 500));
+        assert_eq!(total.latencies.count(), 5);
+    }
+
+    fn stats_begin(stats: &Stats) -> Instant {
+        stats.begin
+    }
+}
