@@ -21,7 +21,7 @@ pub enum Better {
 use Better::{Higher, Lower, Neither};
 
 /// In the order in which tables show them.
-const LABELS: [(&str, &str, &str, Better); 33] = [
+const LABELS: [(&str, &str, &str, Better); 34] = [
     ("records_per_second", "throughput", "records/s", Higher),
     ("mib_per_second", "throughput", "MiB/s", Higher),
     ("requests_per_second", "requests", "1/s", Neither),
@@ -61,6 +61,7 @@ const LABELS: [(&str, &str, &str, Better); 33] = [
         "s",
         Lower,
     ),
+    ("failed", "not acknowledged", "records", Lower),
     ("lost", "lost", "records", Lower),
     ("duplicated", "duplicated", "records", Lower),
     ("disordered", "out of order", "records", Lower),

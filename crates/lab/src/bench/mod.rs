@@ -8,3 +8,5 @@ pub mod label;
 pub mod validity;
 pub mod broker_log;
 pub mod stages;
+pub mod html;
+pub mod sample;

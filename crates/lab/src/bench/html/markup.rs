@@ -1,0 +1,118 @@
+//! HTML and SVG as they are written: tags come from the code, everything else is escaped.
+
+use std::fmt::{Display, Write};
+
+/// A piece of a page. Only names known at compile time become tags and attributes, so no text of a report can.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Markup {
+    out: String,
+}
+
+pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
+
+impl Markup {
+    pub(super) fn open(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+        self.tag(tag, attributes);
+        self.out.push('>');
+    }
+
+    pub(super) fn close(&mut self, tag: &'static str) {
+        self.out.push_str("</");
+        self.out.push_str(tag);
+        self.out.push_str(">\n");
+    }
+
+    /// An element with a text.
+    pub(super) fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>, text: impl Display) {
+        self.open(tag, attributes);
+        self.text(text);
+        self.close(tag);
+    }
+
+    /// An element with other elements.
+    pub(super) fn nest(
+        &mut self,
+        tag: &'static str,
+        attributes: Attributes<'_>,
+        inner: impl FnOnce(&mut Markup),
+    ) {
+        self.open(tag, attributes);
+        inner(self);
+        self.close(tag);
+    }
+
+    /// An element of SVG without content.
+    pub(super) fn shape(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+        self.tag(tag, attributes);
+        self.out.push_str("/>\n");
+    }
+
+    pub(super) fn text(&mut self, text: impl Display) {
+        escape(&text.to_string(), &mut self.out);
+    }
+
+    /// Of the code, not of a report.
+    pub(super) fn literal(&mut self, text: &'static str) {
+        self.out.push_str(text);
+    }
+
+    /// JSON inside a `script`: there, only `<` could end the element or begin a comment.
+    pub(super) fn json(&mut self, json: &str) {
+        self.out.push_str(&json.replace('<', "\\u003c"));
+    }
+
+    pub(super) fn into_string(self) -> String {
+        self.out
+    }
+
+    fn tag(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+        self.out.push('<');
+        self.out.push_str(tag);
+        for (name, value) in attributes {
+            let _ = write!(self.out, " {name}=\"");
+            escape(&value.to_string(), &mut self.out);
+            self.out.push('"');
+        }
+    }
+}
+
+fn escape(text: &str, out: &mut String) {
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // HTML has no way to write these; a terminal's escape sequences among them.
+            control if control.is_control() && !matches!(control, '\n' | '\t') => out.push('\u{fffd}'),
+            other => out.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_stays_text() {
+        let mut markup = Markup::default();
+        let hostile = "\"><script>alert('1')</script>&\u{1b}[31m\0";
+        markup.leaf("p", &[("title", &hostile)], hostile);
+        let out = markup.into_string();
+        assert_eq!(out.matches('<').count(), 2, "{out}");
+        assert_eq!(out.matches('"').count(), 2, "{out}");
+        assert!(!out.contains('\u{1b}') && !out.contains('\0'), "{out}");
+    }
+
+    #[test]
+    fn json_cannot_end_its_script() {
+        let mut markup = Markup::default();
+        let json = serde_json::to_string("</script><!--").unwrap();
+        markup.json(&json);
+        let out = markup.into_string();
+        assert!(!out.contains('<'));
+        assert_eq!(serde_json::from_str::<String>(&out).unwrap(), "</script><!--");
+    }
+}

@@ -1,0 +1,98 @@
+//! The report as one HTML file: no script, no request, readable in light and dark, on a phone and on paper.
+//!
+//! Reading order: `markup` (how text becomes HTML), `axis`, `chart`, then the sections in the order of the page.
+
+mod markup;
+mod axis;
+mod chart;
+mod table;
+mod summary;
+mod load;
+mod run;
+mod stages;
+mod manifest;
+
+use self::markup::Markup;
+use crate::bench::result::{OnTarget, Report};
+
+const STYLE: &str = include_str!("style.css");
+/// Nothing may be loaded from anywhere, whatever a report's texts say.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// The whole page.
+///
+/// - Shape: the report's JSON is in the element `script#report`, so that the one file is enough to read and compare it.
+pub fn render(report: &Report) -> String {
+    let mut page = Markup::default();
+    page.literal("<!DOCTYPE html>\n");
+    page.nest("html", &[("lang", &"en")], |page| {
+        page.nest("head", &[], |page| head(report, page));
+        page.nest("body", &[], |page| body(report, page));
+    });
+    page.into_string()
+}
+
+fn head(report: &Report, page: &mut Markup) {
+    page.shape("meta", &[("charset", &"utf-8")]);
+    page.shape(
+        "meta",
+        &[
+            ("name", &"viewport"),
+            ("content", &"width=device-width, initial-scale=1"),
+        ],
+    );
+    page.shape(
+        "meta",
+        &[("http-equiv", &"Content-Security-Policy"), ("content", &POLICY)],
+    );
+    let title = format!("{}: {}", report.scenario.name, report.verdict.word());
+    page.leaf("title", &[], title);
+    page.open("style", &[]);
+    page.literal(STYLE);
+    page.close("style");
+}
+
+fn body(report: &Report, page: &mut Markup) {
+    page.nest("main", &[], |page| {
+        summary::draw(report, page);
+        load::draw(report, page);
+        page.leaf("h2", &[], "Point by point");
+        let is_only = report.points.len() == 1;
+        for point in &report.points {
+            run::draw(report, point, is_only, page);
+        }
+        manifest::draw(report, page);
+    });
+    page.open("script", &[("type", &"application/json"), ("id", &"report")]);
+    // A value of maps and numbers always has a JSON; without one the page is still worth reading.
+    page.json(&serde_json::to_string(report).unwrap_or_default());
+    page.close("script");
+}
+
+/// The target's name; reports of one target are not told it on every line.
+fn target_name(report: &Report, index: usize) -> String {
+    let target = report.manifest.targets.get(index);
+    target.map_or_else(|| format!("target {}", index + 1), |target| target.name.clone())
+}
+
+/// The round that stands for the others: the middle one by p99, or by rate where there was no schedule.
+fn middle_round(on: &OnTarget) -> Option<usize> {
+    let key = |name: &str| -> Option<Vec<(f64, usize)>> {
+        let values = on.measurements.iter().enumerate();
+        let values: Option<Vec<_>> = values
+            .map(|(round, measurement)| Some((*measurement.figures.get(name)?, round)))
+            .collect();
+        values.filter(|values| !values.is_empty())
+    };
+    let mut rounds = key("latency_p99_ms").or_else(|| key("records_per_second"));
+    if let Some(rounds) = &mut rounds {
+        rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    match rounds {
+        Some(rounds) => Some(rounds[(rounds.len() - 1) / 2].1),
+        None => (!on.measurements.is_empty()).then_some(0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Tables that scroll sideways on a small screen.
+
+use super::markup::Markup;
+
+/// Head and rows of text; numbers are set to the right by the style of all cells but the first.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    heads: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(super) fn new(heads: Vec<String>) -> Table {
+        Table {
+            heads,
+            rows: Vec::new(),
+        }
+    }
+
+    pub(super) fn of(heads: &[&str]) -> Table {
+        Table::new(heads.iter().map(|head| (*head).to_owned()).collect())
+    }
+
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Nothing where there are no rows.
+    pub(super) fn draw(&self, page: &mut Markup) {
+        if self.rows.is_empty() {
+            return;
+        }
+        page.nest("div", &[("class", &"scroll")], |page| {
+            page.nest("table", &[], |page| {
+                page.nest("thead", &[], |page| draw_row("th", &self.heads, page));
+                page.nest("tbody", &[], |page| {
+                    self.rows.iter().for_each(|cells| draw_row("td", cells, page));
+                });
+            });
+        });
+    }
+}
+
+fn draw_row(tag: &'static str, cells: &[String], page: &mut Markup) {
+    page.nest("tr", &[], |page| {
+        cells.iter().for_each(|cell| page.leaf(tag, &[], cell))
+    });
+}
+
+/// Names and values, one under the other.
+pub(super) fn facts(pairs: &[(&str, String)], page: &mut Markup) {
+    page.nest("dl", &[], |page| {
+        for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {
+            page.leaf("dt", &[], name);
+            page.leaf("dd", &[], value);
+        }
+    });
+}

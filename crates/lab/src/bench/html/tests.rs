@@ -1,0 +1,125 @@
+//! What a page holds, and what no text of a report can do to it.
+
+use super::*;
+use crate::bench::result::{Measurement, Point, Second};
+use crate::bench::sample;
+
+#[test]
+fn every_chart_is_there() {
+    let page = render(&sample::report());
+    for title in [
+        "Latency over load",
+        "Latency over time",
+        "Rates over time",
+        "Histogram",
+        "Percentiles",
+        "Stages of the slowest records",
+        "Processors",
+        "Memory",
+        "Disk and network of the whole machine",
+    ] {
+        assert!(page.contains(&format!("<h4>{title}")), "{title}");
+    }
+    // Two of latency over load; eight each of three points on two targets.
+    assert_eq!(page.matches("role=\"img\"").count(), 2 + 3 * 2 * 8);
+}
+
+#[test]
+fn hostile_texts_stay_texts() {
+    let page = render(&sample::report());
+    assert_eq!(page.matches("<script").count(), 1, "the report's own JSON");
+    assert!(!page.contains("<img"));
+    assert!(page.contains("&lt;script&gt;"));
+    // No attribute loads anything: there is none that could.
+    for attribute in [" src=\"", " href=\"", "url(", "@import"] {
+        assert!(!page.contains(attribute), "{attribute}");
+    }
+}
+
+#[test]
+fn the_page_holds_its_report() {
+    let report = sample::report();
+    let page = render(&report);
+    let (_, rest) = page.split_once("id=\"report\">").unwrap();
+    let (json, _) = rest.split_once("</script>").unwrap();
+    let back: Report = serde_json::from_str(json).unwrap();
+    // The same text, once from the page and once not: reading a number may cost its last digit.
+    let direct: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+    assert!(serde_json::to_value(back).unwrap() == serde_json::to_value(direct).unwrap());
+}
+
+#[test]
+fn the_verdict_and_its_reasons_come_first() {
+    let page = render(&sample::report());
+    let verdict = page.find("<strong>INVALID").unwrap();
+    assert!(verdict < page.find("Is every chart there?").unwrap());
+    assert!(verdict < page.find("<table").unwrap());
+}
+
+#[test]
+fn latencies_without_a_schedule_are_called_saturated() {
+    let mut report = sample::report();
+    for on in report.points.iter_mut().flat_map(|point| &mut point.on) {
+        on.verdict.reasons.clear();
+        for group in on
+            .measurements
+            .iter_mut()
+            .flat_map(|measurement| &mut measurement.producers)
+        {
+            group.is_saturated = true;
+        }
+    }
+    assert!(render(&report).contains(" saturated</td>"));
+}
+
+#[test]
+fn an_empty_report_is_a_page_too() {
+    let mut report = sample::report();
+    report.points.clear();
+    assert!(render(&report).ends_with("</html>\n"));
+    report.points.push(Point::default());
+    assert!(render(&report).ends_with("</html>\n"));
+    report.points[0].on = vec![OnTarget {
+        measurements: vec![Measurement::default()],
+        ..OnTarget::default()
+    }];
+    assert!(render(&report).contains("nobody read"));
+}
+
+#[test]
+fn a_run_of_a_day_is_a_small_page() {
+    let mut report = sample::report();
+    report.points.truncate(1);
+    for on in &mut report.points[0].on {
+        for measurement in &mut on.measurements {
+            measurement.timeline = (0..86_400)
+                .map(|second| Second {
+                    at: f64::from(second),
+                    sent: 1_000,
+                    latency_max_ms: f64::from(second % 100),
+                    ..Second::default()
+                })
+                .collect();
+        }
+    }
+    let page = render(&report);
+    let (shown, _) = page.split_once("<script").unwrap();
+    assert!(shown.len() < 1_000_000, "{}", shown.len());
+    assert!(shown.contains("In steps of 720 s"));
+}
+
+#[test]
+fn numbers_that_are_none_do_not_break_the_page() {
+    let mut report = sample::report();
+    let measurement = &mut report.points[0].on[0].measurements[0];
+    for value in measurement.figures.values_mut() {
+        *value = f64::NAN;
+    }
+    measurement.timeline[0].latency_p99_ms = f64::INFINITY;
+    measurement.stages.as_mut().unwrap().slowest[0].means_ms = vec![f64::NAN; 9];
+    let page = render(&report);
+    assert!(
+        !page.contains("NaN") && !page.contains("\"inf"),
+        "a coordinate is no number"
+    );
+}
