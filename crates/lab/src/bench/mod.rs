@@ -4,6 +4,7 @@ pub mod result;
 pub mod figures;
 pub mod integrity;
 pub mod drift;
+pub mod predict;
 pub mod label;
 pub mod validity;
 pub mod broker_log;

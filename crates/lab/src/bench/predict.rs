@@ -1,0 +1,581 @@
+//! What the formulas say a point will do, before it is run: with ranges where the sources have them, and the arithmetic.
+//!
+//! A producer runs into the lowest of its ceilings: requests in flight over their latency, a window, a link, threads that wait
+//! for answers, or the rate it was asked for. Each is computed, and the lowest one named.
+
+use std::collections::BTreeMap;
+
+use ottla_client::config::{Config, ProducerConfig};
+
+use super::result::{Prediction, Range};
+use crate::formulas::{batching, buffer, ceiling, latency, queueing, wire};
+use crate::scenario::model::{LinkSpec, ProducerSpec, Scenario};
+use crate::scenario::sweep::ConcretePoint;
+
+/// What was found out about a target before a point is run on it.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// That lead partitions.
+    pub brokers: u32,
+    /// The link's and the network's own.
+    pub round_trip_ms: f64,
+    /// Of a small request, without the way there and back; `None`: not known.
+    pub broker_ms_per_request: Option<f64>,
+    /// In addition, per 10^6 bytes of a request.
+    pub broker_ms_per_mb: f64,
+    /// Apache Kafka: the requests of a connection are served one after another.
+    pub is_connection_serial: bool,
+    /// Records per second that one sending thread alone makes.
+    pub calibrated_rate: Option<f64>,
+    /// The points of the same scenario that were measured on this target before.
+    pub earlier: Vec<Earlier>,
+}
+
+/// A point that was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Earlier {
+    pub scenario: Scenario,
+    pub figures: BTreeMap<String, f64>,
+}
+
+/// A full pipe was used to 0.81 to 0.91 in the Kontur talk, and the formulas are exact to 5 to 15 %.
+const USED_AT_LEAST: f64 = 0.85;
+/// With several partitions a request was filled to a half of what it could hold (formula article, 16 partitions).
+const FILLED_AT_LEAST: f64 = 1.0 / 2.1;
+/// Threads that wait lose a little to being woken: 57.3 of 58.1, 79.3 of 82.6 (measured).
+const SYNCHRONOUS_AT_LEAST: f64 = 0.9;
+/// Linger-bound latencies follow the estimate within 6 % (measured), and a timer is late by up to a millisecond.
+const LATENCY_SPREAD: f64 = 0.06;
+const TIMER_MS: f64 = 1.0;
+/// Attributes, deltas, lengths of a record, and the header of a batch.
+const RECORD_OVERHEAD_BYTES: f64 = 10.0;
+const BATCH_OVERHEAD_BYTES: f64 = 61.0;
+const MIB: f64 = 1_048_576.0;
+/// Beyond it the round trip, not the broker under load, makes up the latency.
+const FAR_MS: f64 = 5.0;
+
+/// `None` where no formula applies: nobody produces, or nothing is known about the time of a request.
+pub fn predict(point: &ConcretePoint, observed: &Observed) -> Option<Prediction> {
+    let scenario = &point.scenario;
+    let mut prediction = match scenario.producers.as_slice() {
+        [] => return None,
+        [group] => Producer::new(scenario, group, observed)?.prediction()?,
+        groups => several(groups)?,
+    };
+    add_queueing(scenario, observed, &mut prediction);
+    Some(prediction)
+}
+
+/// Several groups share what nobody can divide beforehand: only their rates can be told.
+fn several(groups: &[ProducerSpec]) -> Option<Prediction> {
+    let rates: Vec<f64> = groups.iter().map(|group| group.rate).collect::<Option<_>>()?;
+    let mut prediction = Prediction::default();
+    let sum: f64 = rates.iter().sum();
+    prediction
+        .figures
+        .insert(String::from("records_per_second"), Range::exactly(sum));
+    let terms: Vec<String> = rates.iter().map(|rate| number(*rate)).collect();
+    prediction.arithmetic.push(format!(
+        "wanted: {} = {} records/s",
+        terms.join(" + "),
+        number(sum)
+    ));
+    prediction.limit = Some(String::from("KEEPS_UP"));
+    Some(prediction)
+}
+
+/// One limit: the range that it lies in, its name, and how it was computed.
+struct Ceiling {
+    name: &'static str,
+    range: Range,
+    arithmetic: String,
+}
+
+/// A group of producers with everything that the formulas need.
+struct Producer<'a> {
+    group: &'a ProducerSpec,
+    scenario: &'a Scenario,
+    observed: &'a Observed,
+    config: ProducerConfig,
+    /// Of all instances to all brokers.
+    connections: f64,
+    threads: f64,
+    in_flight: f64,
+    records_per_batch: f64,
+    /// Compressed, at the lowest and the highest fill.
+    request_bytes: Range,
+    records_per_request: Range,
+    window_bytes: Range,
+    bandwidth: f64,
+}
+
+impl<'a> Producer<'a> {
+    fn new(scenario: &'a Scenario, group: &'a ProducerSpec, observed: &'a Observed) -> Option<Producer<'a>> {
+        let config = group
+            .settings
+            .iter()
+            .fold(
+                Config::new().set("bootstrap.servers", "localhost:9092"),
+                |config, (key, value)| config.set(key, value),
+            )
+            .set("client.id", "predicted");
+        let config = ProducerConfig::from_config(&config).ok()?;
+        let brokers = f64::from(observed.brokers.max(1));
+        let is_written = |name: &String| group.topics.is_empty() || group.topics.contains(name);
+        let partitions: u32 = (scenario.topics.iter())
+            .filter(|topic| is_written(&topic.name))
+            .map(|topic| topic.partitions)
+            .sum();
+        let leading = brokers.min(f64::from(partitions.max(1)));
+        let partitions_per_broker = (f64::from(partitions) / leading).max(1.0);
+        let rate = compression_rate(group, observed);
+        let record_bytes = (f64::from(group.record_bytes) + RECORD_OVERHEAD_BYTES) * rate;
+        let records_per_batch = ((config.batch_bytes as f64 - BATCH_OVERHEAD_BYTES) / record_bytes)
+            .floor()
+            .max(1.0);
+        let packet = records_per_batch * record_bytes;
+        let limit = config.max_request_bytes as f64;
+        let full = wire::request_bytes(packet, partitions_per_broker.floor(), limit);
+        let full = (full / packet).floor().max(1.0) * packet;
+        let least = (full * FILLED_AT_LEAST).max(packet).min(full);
+        let in_request = |bytes: f64| (bytes / record_bytes).floor().max(1.0);
+        Some(Producer {
+            connections: leading * f64::from(group.clients),
+            threads: f64::from(group.clients * group.threads),
+            in_flight: config.max_in_flight_requests_per_connection as f64,
+            records_per_batch,
+            request_bytes: Range {
+                low: least,
+                high: full,
+            },
+            records_per_request: Range {
+                low: in_request(least),
+                high: in_request(full),
+            },
+            window_bytes: window(scenario.link.as_ref(), &config),
+            bandwidth: scenario
+                .link
+                .as_ref()
+                .map(|link| link.bytes_per_second as f64)
+                .filter(|bytes| *bytes > 0.0)
+                .unwrap_or(f64::INFINITY),
+            group,
+            scenario,
+            observed,
+            config,
+        })
+    }
+
+    fn prediction(&self) -> Option<Prediction> {
+        let mut prediction = Prediction::default();
+        let by_requests = if self.group.synchronous {
+            self.synchronous()
+        } else {
+            self.by_requests()
+        };
+        if by_requests.is_none() && self.group.rate.is_none() {
+            // The other ceilings are upper bounds: alone they would promise what nobody knows.
+            return None;
+        }
+        let mut ceilings = self.other_ceilings();
+        ceilings.extend(by_requests);
+        let lowest = ceilings
+            .iter()
+            .min_by(|a, b| a.range.high.total_cmp(&b.range.high));
+        for ceiling in &ceilings {
+            prediction.arithmetic.push(ceiling.arithmetic.clone());
+        }
+        let records = match (self.group.rate, lowest) {
+            (Some(rate), Some(lowest)) if rate > lowest.range.low => Range {
+                low: lowest.range.low,
+                high: rate.min(lowest.range.high),
+            },
+            (Some(rate), _) => Range::exactly(rate),
+            (None, Some(lowest)) => lowest.range,
+            (None, None) => return None,
+        };
+        let offered = self.group.rate.unwrap_or(f64::INFINITY);
+        let limit = lowest.filter(|lowest| offered > lowest.range.low);
+        prediction.limit = Some(limit.map_or("KEEPS_UP", |lowest| lowest.name).to_owned());
+        if limit.is_none() {
+            prediction.arithmetic.push(format!(
+                "wanted: {} records/s, below every ceiling",
+                number(offered)
+            ));
+        }
+        let mib = f64::from(self.group.record_bytes) / MIB;
+        insert(&mut prediction, "records_per_second", records);
+        insert(&mut prediction, "mib_per_second", times(records, mib));
+        match limit {
+            None => self.add_latency(offered, &mut prediction),
+            Some(lowest) if lowest.name != "SYNCHRONOUS" => self.add_queue(records, &mut prediction),
+            Some(_) => {}
+        }
+        Some(prediction)
+    }
+
+    fn other_ceilings(&self) -> Vec<Ceiling> {
+        [
+            self.by_serial_broker(),
+            self.by_window(),
+            self.by_bandwidth(),
+            self.by_worker(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// What a request of so many bytes takes outside the round trip.
+    fn broker_ms(&self, request_bytes: f64) -> Option<f64> {
+        let observed = self.observed;
+        let of_size = observed
+            .broker_ms_per_request
+            .map(|fixed| fixed + observed.broker_ms_per_mb * request_bytes / 1e6);
+        // "At unchanged latency": under load the earlier point knows better than a probe of an idle broker.
+        let under_load = observed
+            .earlier
+            .last()
+            .and_then(|earlier| earlier.figures.get("request_latency_ms"))
+            .map(|latency| (latency - observed.round_trip_ms).max(0.0));
+        if observed.round_trip_ms < FAR_MS {
+            under_load.or(of_size)
+        } else {
+            of_size.or(under_load)
+        }
+    }
+
+    /// On a far link the broker's unknown time is small beside the round trip; nearby it is everything.
+    fn request_ms(&self, request_bytes: f64, window_bytes: f64) -> Option<f64> {
+        let broker_ms = match self.broker_ms(request_bytes) {
+            Some(broker_ms) => broker_ms,
+            None if self.observed.round_trip_ms >= FAR_MS => 0.0,
+            None => return None,
+        };
+        let connection = wire::Connection {
+            round_trip_ms: self.observed.round_trip_ms,
+            window_bytes,
+            bandwidth_bytes_per_second: self.bandwidth,
+            broker_ms,
+            in_flight: self.in_flight,
+        };
+        Some(wire::request_ms(&connection, request_bytes))
+    }
+
+    /// F8, F13: requests in flight over their latency.
+    fn by_requests(&self) -> Option<Ceiling> {
+        let rate = |request_bytes, records, window_bytes, in_flight| {
+            let request_ms = self.request_ms(request_bytes, window_bytes)?;
+            let requests = ceiling::requests_per_second_max(request_ms, in_flight, self.connections);
+            Some((requests * records, request_ms, requests))
+        };
+        let (bytes, records, window) = (self.request_bytes, self.records_per_request, self.window_bytes);
+        let socket_bytes = self.socket_bytes();
+        let effective = ceiling::in_flight_effective(self.in_flight, socket_bytes, bytes.low);
+        let (low, _, _) = rate(bytes.low, records.low, window.low, effective)?;
+        let (high, request_ms, requests) = rate(bytes.high, records.high, window.high, self.in_flight)?;
+        let is_far = self.observed.round_trip_ms >= 0.5 * request_ms;
+        Some(Ceiling {
+            name: if is_far { "NETWORK_RTT" } else { "SENDER" },
+            range: Range {
+                low: (USED_AT_LEAST * low).min(high),
+                high,
+            },
+            arithmetic: format!(
+                "requests in flight (F8, F13): 1000 / {} ms * {} * {} connections = {} requests/s, * {} records = {} records/s",
+                number(request_ms),
+                number(self.in_flight),
+                number(self.connections),
+                number(requests),
+                number(records.high),
+                number(high)
+            ),
+        })
+    }
+
+    /// Both ends' socket buffers, which the kernel doubles.
+    fn socket_bytes(&self) -> f64 {
+        match self.config.client.send_buffer_bytes {
+            Some(bytes) => 2.0 * (bytes as f64) + ceiling::DEFAULT_BUFFER_BYTES / 2.0,
+            None => ceiling::DEFAULT_BUFFER_BYTES,
+        }
+    }
+
+    /// F14: one request after another.
+    fn by_serial_broker(&self) -> Option<Ceiling> {
+        let bytes = self.request_bytes.high;
+        let is_pipelined = self.observed.is_connection_serial && !self.group.synchronous;
+        let broker_ms = self.broker_ms(bytes).filter(|ms| is_pipelined && *ms > 0.0)?;
+        let requests = self.connections * ceiling::requests_per_connection_max(broker_ms);
+        let high = requests * self.records_per_request.high;
+        Some(Ceiling {
+            name: "BROKER",
+            range: Range {
+                low: USED_AT_LEAST * requests * self.records_per_request.low,
+                high,
+            },
+            arithmetic: format!(
+                "a connection is served one request at a time (F14): 1000 / {} ms * {} connections * {} records = {} records/s",
+                number(broker_ms),
+                number(self.connections),
+                number(self.records_per_request.high),
+                number(high)
+            ),
+        })
+    }
+
+    /// F12, F13: bytes under way.
+    fn by_window(&self) -> Option<Ceiling> {
+        let window = self.window_bytes;
+        if !window.high.is_finite() || self.observed.round_trip_ms <= 0.0 || self.group.synchronous {
+            return None;
+        }
+        let rate =
+            |bytes: f64| self.connections * 1_000.0 * bytes / self.observed.round_trip_ms / self.wire_bytes();
+        Some(Ceiling {
+            name: "NETWORK_WINDOW",
+            range: Range {
+                low: USED_AT_LEAST * rate(window.low),
+                high: rate(window.high),
+            },
+            arithmetic: format!(
+                "window (F12, F13): {} connections * {} to {} bytes / {} ms / {} bytes = {} to {} records/s",
+                number(self.connections),
+                number(window.low),
+                number(window.high),
+                number(self.observed.round_trip_ms),
+                number(self.wire_bytes()),
+                number(rate(window.low)),
+                number(rate(window.high))
+            ),
+        })
+    }
+
+    /// F15, of an emulated link, whose bytes per second are already net.
+    fn by_bandwidth(&self) -> Option<Ceiling> {
+        if !self.bandwidth.is_finite() {
+            return None;
+        }
+        let high = self.bandwidth / self.wire_bytes();
+        Some(Ceiling {
+            name: "NETWORK_BANDWIDTH",
+            range: Range {
+                low: 0.92 * high,
+                high,
+            },
+            arithmetic: format!(
+                "bandwidth (F15): {} bytes/s / {} bytes = {} records/s",
+                number(self.bandwidth),
+                number(self.wire_bytes()),
+                number(high)
+            ),
+        })
+    }
+
+    /// F6 with the generator's own speed: one thread at least, all of them at most (F22).
+    fn by_worker(&self) -> Option<Ceiling> {
+        let alone = self.observed.calibrated_rate?;
+        let high = alone * self.threads;
+        Some(Ceiling {
+            name: "WORKER",
+            range: Range {
+                low: USED_AT_LEAST * alone,
+                high,
+            },
+            arithmetic: format!(
+                "sending threads (F6, F22): {} records/s of one alone, * {} threads without contention = {} records/s",
+                number(alone),
+                number(self.threads),
+                number(high)
+            ),
+        })
+    }
+
+    /// F28: every thread waits for its answer.
+    fn synchronous(&self) -> Option<Ceiling> {
+        let request_ms = self.request_ms(self.wire_bytes(), self.window_bytes.high)?;
+        let linger_ms = self.config.linger_ms as f64;
+        let high = ceiling::synchronous_records_per_second(self.threads, linger_ms, request_ms);
+        Some(Ceiling {
+            name: "SYNCHRONOUS",
+            range: Range {
+                low: SYNCHRONOUS_AT_LEAST * high,
+                high,
+            },
+            arithmetic: format!(
+                "synchronous (F28): {} threads * 1000 / ({} ms linger + {} ms) = {} records/s",
+                number(self.threads),
+                number(linger_ms),
+                number(request_ms),
+                number(high)
+            ),
+        })
+    }
+
+    /// A record on the wire.
+    fn wire_bytes(&self) -> f64 {
+        self.request_bytes.high / self.records_per_request.high
+    }
+
+    /// F5 where nothing stands in a queue: a batch waits for its linger, or until it is full.
+    fn add_latency(&self, offered: f64, prediction: &mut Prediction) {
+        // A sticky partitioner fills one batch of the client at a time, any other one a batch of every partition.
+        let is_sticky = self.group.keys == "none" && self.group.partitioning == "client";
+        let partitions: u32 = self.scenario.topics.iter().map(|topic| topic.partitions).sum();
+        let shares = f64::from(self.group.clients) * if is_sticky { 1.0 } else { f64::from(partitions) };
+        let rate = offered / shares;
+        let linger_ms = self.config.linger_ms as f64;
+        let fill_ms = 1_000.0 * self.records_per_batch / rate;
+        let queue_ms = linger_ms.min(fill_ms);
+        let collected = batching::records_per_linger(rate, queue_ms).max(1.0);
+        let Some(request_ms) = self.request_ms(collected * self.wire_bytes(), self.window_bytes.high) else {
+            return;
+        };
+        // The record that opens a batch waits all of it; what follows fills it.
+        let sender_ms = latency::sender_ms(queue_ms, request_ms, collected - 1.0, rate);
+        insert(prediction, "request_latency_ms", around(request_ms));
+        insert(prediction, "sender_latency_ms", around(sender_ms));
+        prediction.arithmetic.push(format!(
+            "sender latency (F5): {} ms in a batch of {} records, + {} ms request = {} ms",
+            number(sender_ms - request_ms),
+            number(collected),
+            number(request_ms),
+            number(sender_ms)
+        ));
+    }
+
+    /// F16, F5: what stands in the queue when more is offered than leaves.
+    fn add_queue(&self, records: Range, prediction: &mut Prediction) {
+        let buffer_bytes = self.config.buffer_memory_bytes as f64;
+        let queue = |rate: f64| {
+            let longest = buffer::queue_ms_max(buffer_bytes, rate * self.wire_bytes());
+            let offered = self.group.rate.unwrap_or(f64::INFINITY);
+            // A record that leaves at t came in at t * drained / offered.
+            let middle_ms = 1_000.0 * (self.scenario.warmup_seconds + self.scenario.duration_seconds / 2.0);
+            longest.min(middle_ms * (1.0 - rate / offered).max(0.0))
+        };
+        let (low, high) = (queue(records.high), queue(records.low));
+        insert(prediction, "queue_ms", Range { low, high });
+        prediction.arithmetic.push(format!(
+            "queue (F16): at most {} bytes of buffer.memory / {} bytes/s; {} to {} ms in the middle of the run",
+            number(buffer_bytes),
+            number(records.low * self.wire_bytes()),
+            number(low),
+            number(high)
+        ));
+        if let Some(request_ms) = self.request_ms(self.request_bytes.high, self.window_bytes.high) {
+            let sender = Range {
+                low: latency::sender_ms_low(low, request_ms),
+                high: latency::sender_ms_high(high, request_ms),
+            };
+            insert(prediction, "sender_latency_ms", sender);
+        }
+    }
+}
+
+/// On an emulated link its window counts; on a real one the send buffer, which Linux doubles where it is allowed to.
+fn window(link: Option<&LinkSpec>, config: &ProducerConfig) -> Range {
+    if let Some(link) = link {
+        let bytes = link.window_bytes as f64;
+        return Range::exactly(if bytes > 0.0 { bytes } else { f64::INFINITY });
+    }
+    match config.client.send_buffer_bytes {
+        Some(bytes) => Range {
+            low: bytes as f64,
+            high: 2.0 * bytes as f64,
+        },
+        None => Range::exactly(f64::INFINITY),
+    }
+}
+
+/// 1 for what no codec makes smaller and where nothing is known.
+fn compression_rate(group: &ProducerSpec, observed: &Observed) -> f64 {
+    if group.contents == "random" {
+        return 1.0;
+    }
+    let same = observed.earlier.iter().rev().find(|earlier| {
+        let codec = |group: &ProducerSpec| group.settings.get("compression.type").cloned();
+        earlier
+            .scenario
+            .producers
+            .first()
+            .is_some_and(|other| codec(other) == codec(group))
+    });
+    let known = same.and_then(|earlier| earlier.figures.get("compression_rate").copied());
+    known.filter(|rate| *rate > 0.0).unwrap_or(1.0)
+}
+
+/// F24: how much longer than at an earlier point of lower rate, given what the broker carries at most.
+fn add_queueing(scenario: &Scenario, observed: &Observed, prediction: &mut Prediction) {
+    let offered =
+        |scenario: &Scenario| -> Option<f64> { scenario.producers.iter().map(|group| group.rate).sum() };
+    let figure = |earlier: &Earlier, name: &str| earlier.figures.get(name).copied();
+    let capacity = (observed.earlier.iter())
+        .filter(|earlier| offered(&earlier.scenario).is_none())
+        .filter_map(|earlier| figure(earlier, "records_per_second"))
+        .fold(0.0, f64::max);
+    let quiet = observed
+        .earlier
+        .iter()
+        .find_map(|earlier| Some((offered(&earlier.scenario)?, earlier)));
+    let (Some(rate), Some((quiet_rate, quiet))) = (offered(scenario), quiet) else {
+        return;
+    };
+    if rate >= capacity || quiet_rate >= rate {
+        return;
+    }
+    let growth = queueing::time_factor(rate / capacity) / queueing::time_factor(quiet_rate / capacity);
+    prediction.arithmetic.push(format!(
+        "queueing (F24): {} of {} records/s are {:.2} of what it carries; 1 / (1 - {:.2}) is {growth:.2} times that at {} records/s",
+        number(rate),
+        number(capacity),
+        rate / capacity,
+        rate / capacity,
+        number(quiet_rate)
+    ));
+    for name in ["latency_p50_ms", "latency_p99_ms", "end_to_end_p99_ms"] {
+        if let Some(low) = figure(quiet, name) {
+            // One server is the worst case: a broker of several processors queues less.
+            let high = low * growth;
+            insert(prediction, name, Range { low, high });
+        }
+    }
+}
+
+fn insert(prediction: &mut Prediction, name: &str, range: Range) {
+    prediction.figures.insert(name.to_owned(), range);
+}
+
+fn times(range: Range, factor: f64) -> Range {
+    Range {
+        low: range.low * factor,
+        high: range.high * factor,
+    }
+}
+
+fn around(ms: f64) -> Range {
+    Range {
+        low: (1.0 - LATENCY_SPREAD) * ms,
+        high: (1.0 + LATENCY_SPREAD) * ms + TIMER_MS,
+    }
+}
+
+/// Four significant digits: more would claim what no formula knows.
+fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return String::from("unlimited");
+    }
+    if value == 0.0 || value.abs() >= 1_000.0 {
+        return format!("{value:.0}");
+    }
+    let decimals = (3 - value.abs().log10().floor() as i32).clamp(0, 6);
+    let text = format!("{value:.*}", decimals as usize);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests;
