@@ -9,5 +9,7 @@ pub mod label;
 pub mod validity;
 pub mod broker_log;
 pub mod stages;
+pub mod compare;
+pub mod report_file;
 pub mod html;
 pub mod sample;

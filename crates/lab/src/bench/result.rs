@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::histogram::Latencies;
 
@@ -204,6 +204,7 @@ pub struct Measurement {
     pub warmup_seconds: f64,
     /// Every number that may be predicted, compared or expected, by name: `records_per_second`, `mib_per_second`,
     /// `latency_p99_ms`, `send_micros`, `requests_per_second`, `queue_ms`, `request_latency_ms`, `batch_bytes`...
+    #[serde(serialize_with = "finite")]
     pub figures: BTreeMap<String, f64>,
     pub producers: Vec<GroupResult>,
     pub consumers: Vec<GroupResult>,
@@ -240,7 +241,13 @@ pub struct GroupResult {
     /// Without a rate: latencies are those of a full queue.
     pub is_saturated: bool,
     /// Kafka's metric names, mean over the group's clients, from the measured part.
+    #[serde(serialize_with = "finite")]
     pub metrics: BTreeMap<String, f64>,
+}
+
+/// JSON has no word for a mean of nothing: a number that is none is left out.
+fn finite<S: Serializer>(numbers: &BTreeMap<String, f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(numbers.iter().filter(|(_, number)| number.is_finite()))
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
