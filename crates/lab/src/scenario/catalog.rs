@@ -14,6 +14,24 @@ macro_rules! scenarios {
 const SCENARIOS: &[(&str, &str)] = scenarios! {
     "canonical"
     "kontur"
+    "rtt_by_acks"
+    "same_datacentre"
+    "send_buffer"
+    "in_flight_and_partitions"
+    "record_size"
+    "brokers"
+    "top_speed"
+    "acks"
+    "linger"
+    "batch_size"
+    "many_producers"
+    "partitions"
+    "tls"
+    "load_up_to_the_knee"
+    "asynchronous"
+    "synchronous"
+    "consume_by_one_and_three"
+    "nothing_lost"
 };
 
 /// Name and YAML of each.

@@ -10,9 +10,10 @@ use ottla_wire::config_keys::{
 use super::error::hint;
 use super::model::{ConsumerSpec, ProducerSpec, Scalar, Scenario, TopicSpec};
 use super::{expect, path, sweep, words};
+use crate::load::stamp;
 
 /// A value's stamp: without it a consumer cannot check what it reads.
-pub const RECORD_BYTES_MIN: u32 = 40;
+pub const RECORD_BYTES_MIN: u32 = stamp::BYTES as u32;
 /// Kafka's own limit of a record without changing the broker's.
 const RECORD_BYTES_MAX: u32 = 100 << 20;
 /// Each is a connection and a thread or two.

@@ -192,7 +192,7 @@ expect:
         check(
             "record_bytes: 100",
             "record_bytes: 10",
-            "example.yaml:9: producers.load.record_bytes: 10 is less than the 40 bytes of the stamp that every record carries",
+            "example.yaml:9: producers.load.record_bytes: 10 is less than the 32 bytes of the stamp that every record carries",
         );
         check(
             "rate: 1000",
