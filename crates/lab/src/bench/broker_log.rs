@@ -46,11 +46,14 @@ struct Document {
     partitions: Vec<PartitionDocument>,
 }
 
+/// First and last offset; received, appended, visible, fetched.
+type BatchRow = (i64, i64, u64, u64, Option<u64>, Option<u64>);
+
 #[derive(Deserialize)]
 struct PartitionDocument {
     topic: String,
     partition: i32,
-    batches: Vec<(i64, i64, u64, u64, Option<u64>, Option<u64>)>,
+    batches: Vec<BatchRow>,
 }
 
 impl BrokerLog {

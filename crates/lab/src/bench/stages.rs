@@ -4,9 +4,11 @@
 //! tell apart.
 
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::broker_log::BrokerLog;
 use super::result::{StageMeans, Stages};
+use crate::load::clock::now_nanos;
 use crate::load::outcome::{Place, ReceivedRecord, SentRecord};
 
 /// What the means are given for.
@@ -82,8 +84,14 @@ pub fn of_ottla(sent: &[SentRecord], received: &[ReceivedRecord], log: &BrokerLo
 }
 
 /// What the clients' times tell: until the acknowledgement, and from there to the consumer. With
-/// `message.timestamp.type=LogAppendTime` the append is told apart to the millisecond.
+/// `message.timestamp.type=LogAppendTime` on a broker of this machine the append is told apart, to the millisecond.
 pub fn of_clients(sent: &[SentRecord], received: &[ReceivedRecord]) -> Stages {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    of_clients_at(sent, received, wall.as_nanos() as i128 - i128::from(now_nanos()))
+}
+
+/// - `wall_ahead_nanos`: by how much the wall clock is ahead of the clock that stamps use.
+fn of_clients_at(sent: &[SentRecord], received: &[ReceivedRecord], wall_ahead_nanos: i128) -> Stages {
     let acknowledged: HashMap<&Place, &SentRecord> =
         sent.iter().map(|record| (&record.place, record)).collect();
     let of_record = |record: &ReceivedRecord| -> Option<Ends> {
@@ -106,6 +114,9 @@ pub fn of_clients(sent: &[SentRecord], received: &[ReceivedRecord]) -> Stages {
             whole.collect(),
             vec![note.into()],
         );
+    }
+    if let Some(stages) = with_append_times(&acknowledged, received, wall_ahead_nanos) {
+        return stages;
     }
     let early = matched.iter().filter(|ends| ends[1] > ends[2]).count();
     let mut notes = vec![
@@ -131,8 +142,55 @@ pub fn of_clients(sent: &[SentRecord], received: &[ReceivedRecord]) -> Stages {
     )
 }
 
+/// Three stages where all records say when the broker appended them; `None` where they do not, or by another clock.
+fn with_append_times(
+    acknowledged: &HashMap<&Place, &SentRecord>,
+    received: &[ReceivedRecord],
+    wall_ahead_nanos: i128,
+) -> Option<Stages> {
+    let of_record = |record: &ReceivedRecord| -> Option<Option<Ends>> {
+        let Some(sent) = acknowledged.get(&record.place) else {
+            return Some(None);
+        };
+        // In the middle of the millisecond that the timestamp names.
+        let wall_nanos = i128::from(record.log_append_ms?) * 1_000_000 + 500_000;
+        let appended_nanos = u64::try_from(wall_nanos - wall_ahead_nanos).ok()?;
+        let ends = vec![
+            record.due_nanos,
+            appended_nanos,
+            sent.acknowledged_nanos,
+            record.received_nanos,
+        ];
+        Some(Some(ends))
+    };
+    let all: Vec<Option<Ends>> = received.iter().map(of_record).collect::<Option<_>>()?;
+    let matched: Vec<Ends> = all.into_iter().flatten().collect();
+    // Of the append only: an acknowledgement may well come after the record.
+    let contradictory = matched
+        .iter()
+        .filter(|ends| contradicts(&[ends[0], ends[1], ends[3]]));
+    if contradictory.count() as f64 > matched.len() as f64 * CONTRADICTIONS_MAX {
+        return None;
+    }
+    let notes = vec![
+        format!(
+            "{} of {} sampled records matched with their acknowledgement",
+            matched.len(),
+            received.len()
+        ),
+        "the append is known to a millisecond, from the record's LogAppendTime; commit ends with the acknowledgement at the \
+         producer and so contains its way back"
+            .into(),
+    ];
+    Some(means(
+        &["produce + publish", "commit", "catch-up + fetch"],
+        matched,
+        notes,
+    ))
+}
+
 /// Whether the ends are out of order by more than a reading of clocks explains.
-fn contradicts(ends: &Ends) -> bool {
+fn contradicts(ends: &[u64]) -> bool {
     let last = ends[ends.len() - 1];
     ends.iter()
         .any(|end| *end + CLOCK_STEP_NANOS < ends[0] || *end > last + CLOCK_STEP_NANOS)

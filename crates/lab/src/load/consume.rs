@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ottla_client::Error;
 use ottla_client::consumer::{Consumer, ConsumerRecord, ConsumerRecords, TopicPartition};
+use ottla_wire::records::batch::TimestampType;
 
 use super::clock::{Span, now_nanos};
 use super::errors::Errors;
@@ -449,6 +450,8 @@ impl Reader<'_> {
                     due_nanos: stamp.due_nanos,
                     sent_nanos: stamp.sent_nanos,
                     received_nanos: now,
+                    log_append_ms: (record.timestamp_type == TimestampType::LogAppendTime)
+                        .then_some(record.timestamp),
                 });
         }
     }

@@ -90,4 +90,6 @@ pub struct ReceivedRecord {
     pub due_nanos: u64,
     pub sent_nanos: u64,
     pub received_nanos: u64,
+    /// When the broker took it, by its wall clock; only with `message.timestamp.type=LogAppendTime`.
+    pub log_append_ms: Option<i64>,
 }

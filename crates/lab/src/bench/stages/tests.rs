@@ -19,6 +19,7 @@ fn received(offset: i64, latency_ms: u64) -> ReceivedRecord {
         due_nanos: 1_000 * MS,
         sent_nanos: 1_000 * MS,
         received_nanos: (1_000 + latency_ms) * MS,
+        log_append_ms: None,
     }
 }
 
@@ -181,4 +182,32 @@ fn without_acknowledgements_there_is_one_stage() {
     assert_eq!(stages.names.len(), 1);
     assert_eq!(stages.slowest[0].means_ms, [10.0]);
     assert!(of_clients(&[], &[]).slowest.is_empty());
+}
+
+#[test]
+fn with_log_append_times_publish_and_commit_are_told_apart() {
+    let wall_ahead_ms = 1_700_000_000_000i64;
+    let appended = |offset, appended_ms: i64| ReceivedRecord {
+        log_append_ms: Some(wall_ahead_ms + 1_000 + appended_ms),
+        ..received(offset, 30)
+    };
+    let acknowledged: Vec<_> = (0..40).map(|offset| sent(offset, 10)).collect();
+    let records: Vec<_> = (0..40).map(|offset| appended(offset, 4)).collect();
+    let wall_ahead_nanos = i128::from(wall_ahead_ms) * 1_000_000;
+    let stages = of_clients_at(&acknowledged, &records, wall_ahead_nanos);
+    assert_eq!(stages.names, ["produce + publish", "commit", "catch-up + fetch"]);
+    assert_eq!(stages.slowest[0].means_ms, [4.5, 5.5, 20.0]);
+    check_sums(&stages);
+    // Another machine's wall clock, and a topic that had CreateTime before.
+    let far: Vec<_> = (0..40).map(|offset| appended(offset, 5_000)).collect();
+    assert_eq!(
+        of_clients_at(&acknowledged, &far, wall_ahead_nanos).names.len(),
+        2
+    );
+    let mut mixed = records;
+    mixed[3].log_append_ms = None;
+    assert_eq!(
+        of_clients_at(&acknowledged, &mixed, wall_ahead_nanos).names.len(),
+        2
+    );
 }
