@@ -11,4 +11,6 @@ mod conversation;
 mod addresses;
 mod exchange;
 mod doors;
+pub mod namespace;
+mod carrier;
 mod timer;

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::namespace::Namespace;
 use super::relay::Relay;
 use crate::bench::result::Percentiles;
 use crate::histogram::Latencies;
@@ -104,6 +105,52 @@ fn measure() -> io::Result<RelayOverhead> {
     })
 }
 
+/// What a link makes of requests with one in flight, in seconds each, against a server that answers at once; and how late its
+/// relay was.
+///
+/// - Units: `request_bytes` at most a MiB.
+pub fn request_seconds(
+    spec: &LinkSpec,
+    request_bytes: usize,
+    requests: u32,
+) -> io::Result<(f64, Percentiles)> {
+    let sink = Sink::start()?;
+    let relay = Relay::start(&sink.address.to_string(), spec)?;
+    let mut client = Measured::connect(&relay.bootstrap())?;
+    // Connecting takes a round trip of its own.
+    client.send(SMALL_BYTES)?;
+    client.receive()?;
+    let began = Instant::now();
+    for _ in 0..requests {
+        client.send(request_bytes.clamp(SMALL_BYTES, BULK_BYTES))?;
+        client.receive()?;
+    }
+    let seconds = began.elapsed().as_secs_f64() / f64::from(requests);
+    Ok((seconds, relay.late_micros()))
+}
+
+/// The same with real packets: a client whose socket has this send buffer, and a server in the namespace. The first four requests do
+/// not count: the window has to grow.
+pub fn real_request_seconds(
+    namespace: &Namespace,
+    send_buffer_bytes: usize,
+    request_bytes: usize,
+    requests: u32,
+) -> io::Result<f64> {
+    let sink = namespace.inside(|| Sink::start_at(namespace.broker_address()))??;
+    let mut client = Measured::connect(&sink.address.to_string())?;
+    rustix::net::sockopt::set_socket_send_buffer_size(&client.socket, send_buffer_bytes)?;
+    let mut began = Instant::now();
+    for request in 0..requests + 4 {
+        if request == 4 {
+            began = Instant::now();
+        }
+        client.send(request_bytes.clamp(SMALL_BYTES, BULK_BYTES))?;
+        client.receive()?;
+    }
+    Ok(began.elapsed().as_secs_f64() / f64::from(requests))
+}
+
 /// One of the two ways, and what was measured on it.
 struct Measured {
     socket: TcpStream,
@@ -176,7 +223,11 @@ struct Sink {
 
 impl Sink {
     fn start() -> io::Result<Sink> {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        Sink::start_at(Ipv4Addr::LOCALHOST.into())
+    }
+
+    fn start_at(address: IpAddr) -> io::Result<Sink> {
+        let listener = TcpListener::bind((address, 0))?;
         let address = listener.local_addr()?;
         let thread = std::thread::Builder::new()
             .name("ottla-sink".into())

@@ -19,6 +19,7 @@ use super::exchange::{End, Exchange, Turn};
 use super::line::{Line, PIECE_BYTES_MAX, Way};
 use super::overhead::{self, RelayOverhead};
 use super::timer::Timer;
+use crate::bench::result::Percentiles;
 use crate::histogram::Latencies;
 use crate::scenario::model::LinkSpec;
 
@@ -110,8 +111,13 @@ impl Relay {
     /// - The first call of a process measures for some tenths of a second: not while load runs.
     pub fn overhead(&self) -> io::Result<RelayOverhead> {
         let mut overhead = overhead::measured()?;
-        overhead.late_micros = self.told().lateness.percentiles(1.0);
+        overhead.late_micros = self.late_micros();
         Ok(overhead)
+    }
+
+    /// How much later than the link says bytes were handed over, so far.
+    pub fn late_micros(&self) -> Percentiles {
+        self.told().lateness.percentiles(1.0)
     }
 
     /// What went past the link or was cut off by the relay, a sentence each; empty if all is well.
@@ -338,7 +344,7 @@ impl Exchanges {
         let closed = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
         let is_readable = flags.intersects(epoll::EventFlags::IN | closed);
         exchange.on_socket(
-            token % 2 == 0,
+            token.is_multiple_of(2),
             is_readable,
             flags.contains(epoll::EventFlags::OUT),
         );
