@@ -288,7 +288,7 @@ fn judge(row: &mut Row, on: [&OnTarget; 2]) {
         return;
     }
     let is_latency = row.figure.ends_with("_ms") || row.figure.ends_with("_micros");
-    if is_latency && on.iter().any(|on| is_saturated(on)) {
+    if is_latency && on.iter().any(|on| on.is_saturated()) {
         row.no_winner = Some(String::from("saturated: latencies are those of a full queue"));
         return;
     }
@@ -310,14 +310,6 @@ fn judge(row: &mut Row, on: [&OnTarget; 2]) {
     if row.winner.is_none() {
         row.no_winner = Some(String::from("the rounds overlap"));
     }
-}
-
-fn is_saturated(on: &OnTarget) -> bool {
-    let mut groups = on
-        .measurements
-        .iter()
-        .flat_map(|measurement| &measurement.producers);
-    groups.any(|group| group.is_saturated)
 }
 
 fn values(on: &OnTarget, figure: &str) -> Vec<f64> {

@@ -9,6 +9,7 @@ pub mod label;
 pub mod validity;
 pub mod broker_log;
 pub mod stages;
+pub mod shown;
 pub mod compare;
 pub mod report_file;
 pub mod html;

@@ -13,7 +13,7 @@ mod stages;
 mod manifest;
 
 use self::markup::Markup;
-use crate::bench::result::{OnTarget, Report};
+use crate::bench::result::Report;
 
 const STYLE: &str = include_str!("style.css");
 /// Nothing may be loaded from anywhere, whatever a report's texts say.
@@ -73,25 +73,6 @@ fn body(report: &Report, page: &mut Markup) {
 fn target_name(report: &Report, index: usize) -> String {
     let target = report.manifest.targets.get(index);
     target.map_or_else(|| format!("target {}", index + 1), |target| target.name.clone())
-}
-
-/// The round that stands for the others: the middle one by p99, or by rate where there was no schedule.
-fn middle_round(on: &OnTarget) -> Option<usize> {
-    let key = |name: &str| -> Option<Vec<(f64, usize)>> {
-        let values = on.measurements.iter().enumerate();
-        let values: Option<Vec<_>> = values
-            .map(|(round, measurement)| Some((*measurement.figures.get(name)?, round)))
-            .collect();
-        values.filter(|values| !values.is_empty())
-    };
-    let mut rounds = key("latency_p99_ms").or_else(|| key("records_per_second"));
-    if let Some(rounds) = &mut rounds {
-        rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    match rounds {
-        Some(rounds) => Some(rounds[(rounds.len() - 1) / 2].1),
-        None => (!on.measurements.is_empty()).then_some(0),
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::axis::{Axis, Scale};
 use super::chart::{Chart, Line};
 use super::markup::Markup;
 use super::table::Table;
-use super::{middle_round, stages, summary, target_name};
+use super::{stages, summary, target_name};
 use crate::bench::label;
 use crate::bench::result::{LatencyResult, Measurement, OnTarget, Point, Report, Second};
 use crate::histogram::Latencies;
@@ -72,7 +72,7 @@ fn draw_on_target(on: &OnTarget, page: &mut Markup) {
         ]);
     }
     expected.draw(page);
-    let Some(round) = middle_round(on) else {
+    let Some(round) = on.middle_round() else {
         page.leaf("p", &[], "Nothing was measured here.");
         return;
     };

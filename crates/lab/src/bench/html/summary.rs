@@ -1,24 +1,9 @@
 //! Above everything else: the verdict, the question, and the table of source, prediction and measurement.
 
-use std::collections::BTreeSet;
-
 use super::markup::Markup;
 use super::table::{Table, facts};
 use crate::bench::label;
 use crate::bench::result::{OnTarget, Point, Report, Verdict};
-
-/// Shown for every point; others only where a source or a prediction has them.
-const ALWAYS: [&str; 9] = [
-    "records_per_second",
-    "mib_per_second",
-    "latency_p50_ms",
-    "latency_p99_ms",
-    "latency_p99_9_ms",
-    "latency_max_ms",
-    "end_to_end_p99_ms",
-    "cpu_seconds_per_million",
-    "broker_cpu_seconds_per_million",
-];
 
 pub(super) fn draw(report: &Report, page: &mut Markup) {
     page.leaf("h1", &[], &report.scenario.name);
@@ -115,26 +100,9 @@ fn draw_points(report: &Report, points: &[&Point], page: &mut Markup) {
     });
 }
 
-/// What the tables show of a point, in their order.
-pub(crate) fn shown_figures(point: &Point) -> Vec<String> {
-    let predicted = point.on.iter().filter_map(|on| on.prediction.as_ref());
-    let mut names: BTreeSet<String> = point.source.keys().cloned().collect();
-    names.extend(predicted.flat_map(|prediction| prediction.figures.keys().cloned()));
-    let measured = |name: &&str| point.on.iter().any(|on| on.figure(name).is_some());
-    names.extend(
-        ALWAYS
-            .iter()
-            .filter(|name| measured(name))
-            .map(|name| (*name).to_owned()),
-    );
-    let mut names: Vec<String> = names.into_iter().collect();
-    names.sort_by_key(|name| label::order(name));
-    names
-}
-
 fn draw_point(report: &Report, point: &Point, page: &mut Markup) {
     let targets = report.manifest.targets.len().max(point.on.len());
-    for (row, figure) in shown_figures(point).iter().enumerate() {
+    for (row, figure) in point.shown_figures().iter().enumerate() {
         let class = if row == 0 { "first" } else { "" };
         page.nest("tr", &[("class", &class)], |page| {
             page.leaf("td", &[], if row == 0 { point.name.as_str() } else { "" });
@@ -175,13 +143,13 @@ fn draw_on_target(on: Option<&OnTarget>, figure: &str, page: &mut Markup) {
     page.nest("td", &[], |page| {
         if let Some(measured) = measured {
             page.text(label::number(measured));
-            if let Some((low, high)) = spread(on, figure) {
+            if let Some((low, high)) = on.spread(figure) {
                 page.text(format!(" ({} – {})", label::number(low), label::number(high)));
             }
             if !on.verdict.is_valid() {
                 page.text(" ");
                 page.leaf("span", &[("class", &"word invalid")], on.verdict.word());
-            } else if figure.contains("_ms") && is_saturated(on) {
+            } else if figure.contains("_ms") && on.is_saturated() {
                 page.text(" saturated");
             }
         }
@@ -190,27 +158,6 @@ fn draw_on_target(on: Option<&OnTarget>, figure: &str, page: &mut Markup) {
         .zip(measured)
         .map(|(range, measured)| range.error_percent(measured));
     page.leaf("td", &[], error.map_or_else(String::new, label::percent));
-}
-
-/// Without a schedule latencies are those of a full queue.
-pub(crate) fn is_saturated(on: &OnTarget) -> bool {
-    let groups = on
-        .measurements
-        .iter()
-        .flat_map(|measurement| &measurement.producers);
-    groups.into_iter().any(|group| group.is_saturated)
-}
-
-/// The lowest and the highest round, where there are several.
-pub(crate) fn spread(on: &OnTarget, figure: &str) -> Option<(f64, f64)> {
-    let values: Vec<f64> = on
-        .measurements
-        .iter()
-        .filter_map(|measurement| measurement.figures.get(figure).copied())
-        .collect();
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    (values.len() > 1).then_some((low, high))
 }
 
 /// Every figure of every round.

@@ -1,7 +1,7 @@
 //! What a page holds, and what no text of a report can do to it.
 
 use super::*;
-use crate::bench::result::{Measurement, Point, Second};
+use crate::bench::result::{Measurement, OnTarget, Point, Second};
 use crate::bench::sample;
 
 #[test]
