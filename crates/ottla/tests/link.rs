@@ -136,7 +136,7 @@ fn producer_and_group_work_through_the_relay_and_never_leave_it() {
     );
     let received = receive(&relay.bootstrap(), &sent);
     assert_eq!(received.len(), sent.len());
-    assert_eq!(relay.caveats(), Vec::<String>::new());
+    assert_eq!(relay.problems(), Vec::<String>::new());
 }
 
 #[test]

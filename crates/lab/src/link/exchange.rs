@@ -53,6 +53,8 @@ struct Direction {
     /// The near socket has bytes to read, the far one takes some.
     is_readable: bool,
     is_writable: bool,
+    /// The far socket was full, and what is late since is so for that reason.
+    was_full: bool,
     /// The near socket has said all; the far one was told.
     has_ended: bool,
     is_shut: bool,
@@ -64,6 +66,7 @@ impl Direction {
             path: Path::new(window_bytes, delay_nanos),
             is_readable: true,
             is_writable: true,
+            was_full: false,
             has_ended: false,
             is_shut: false,
         }
@@ -177,12 +180,15 @@ impl Exchange {
             let direction = &mut self.directions[way as usize];
             match done(written)? {
                 Some(written) => {
-                    turn.lateness.record((turn.now - due) / 1_000);
+                    if !direction.was_full {
+                        turn.lateness.record((turn.now - due) / 1_000);
+                    }
                     direction.path.taken(written, turn.now);
                 }
-                None => direction.is_writable = false,
+                None => (direction.is_writable, direction.was_full) = (false, true),
             }
         }
+        self.directions[way as usize].was_full = false;
         Ok(())
     }
 

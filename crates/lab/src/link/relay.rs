@@ -36,8 +36,8 @@ const EVENTS_PER_WAIT: usize = 256;
 /// Longer is a mistake of units: sound travels around the world in fewer hours.
 const ROUND_TRIP_MS_MAX: f64 = 60_000.0;
 
-/// Different lines in [`Relay::caveats`].
-const CAVEATS_MAX: usize = 16;
+/// Different lines in [`Relay::problems`].
+const PROBLEMS_MAX: usize = 16;
 
 /// A running relay. Dropping it closes its connections and joins its thread.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Told {
     lateness: Latencies,
-    caveats: Vec<String>,
+    problems: Vec<String>,
 }
 
 impl Relay {
@@ -120,9 +120,21 @@ impl Relay {
         self.told().lateness.percentiles(1.0)
     }
 
-    /// What went past the link or was cut off by the relay, a sentence each; empty if all is well.
+    /// What a reader of figures must know: that the link is a relay, what it costs, and what went wrong with it.
+    ///
+    /// - As `overhead`: not while load runs.
     pub fn caveats(&self) -> Vec<String> {
-        self.told().caveats.clone()
+        let overhead = match self.overhead() {
+            Ok(overhead) => overhead.to_string(),
+            Err(error) => format!("what the relay costs could not be measured: {error}"),
+        };
+        let link = format!("the link is imitated by a relay on this machine: {self}; {overhead}");
+        std::iter::once(link).chain(self.problems()).collect()
+    }
+
+    /// What went past the link or was cut off by the relay, a sentence each; empty if all is well.
+    pub fn problems(&self) -> Vec<String> {
+        self.told().problems.clone()
     }
 
     fn told(&self) -> std::sync::MutexGuard<'_, Told> {
@@ -446,15 +458,15 @@ impl Exchanges {
         self.exchanges.remove(&id);
     }
 
-    fn tell(&self, caveat: &str) {
-        let caveats = &mut self
+    fn tell(&self, problem: &str) {
+        let problems = &mut self
             .shared
             .told
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .caveats;
-        if caveats.len() < CAVEATS_MAX && !caveats.iter().any(|known| known == caveat) {
-            caveats.push(caveat.to_owned());
+            .problems;
+        if problems.len() < PROBLEMS_MAX && !problems.iter().any(|known| known == problem) {
+            problems.push(problem.to_owned());
         }
     }
 }
