@@ -13,3 +13,6 @@ mod path;
 pub mod sweep;
 pub mod expect;
 pub mod catalog;
+pub mod foreign;
+mod openmessaging;
+mod trogdor;

@@ -27,6 +27,14 @@ pub fn parse(text: &str, origin: &str) -> Result<Scenario, ScenarioError> {
     Ok(scenario)
 }
 
+/// A scenario that was made otherwise, if it can be run.
+pub fn checked(scenario: Scenario, origin: &str) -> Result<Scenario, ScenarioError> {
+    match check(&scenario) {
+        Ok(()) => Ok(scenario),
+        Err(problem) => Err(located(&problem, origin, &Tree::default())),
+    }
+}
+
 /// The scenario as YAML that `parse` reads.
 pub fn render(scenario: &Scenario) -> String {
     serde_saphyr::to_string(scenario).expect("a scenario has only texts and finite numbers")
