@@ -76,6 +76,57 @@ mod tests {
         }
     }
 
+    const PAGE: &str = include_str!("../../../../docs/scenarios.md");
+
+    /// First and second cell of the rows of the table below a heading.
+    fn table(heading: &str) -> Vec<(&'static str, &'static str)> {
+        let (_, below) = PAGE.split_once(heading).unwrap();
+        let section = below.split("\n## ").next().unwrap();
+        section
+            .lines()
+            .filter_map(|line| {
+                let mut cells = line.strip_prefix("| `")?.split(" | ");
+                Some((
+                    cells.next()?.strip_suffix('`')?,
+                    cells.next()?.trim_end_matches(" |"),
+                ))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_page_lists_every_scenario_and_every_figure() {
+        let scenarios: Vec<(&str, &str)> = all()
+            .into_iter()
+            .map(|(name, text)| (name, question(text).unwrap()))
+            .collect();
+        assert_eq!(table("\n## The scenarios\n"), scenarios);
+        assert_eq!(table("\n## Figures\n"), crate::scenario::expect::FIGURES);
+    }
+
+    #[test]
+    fn the_page_s_example_can_be_run() {
+        let (_, below) = PAGE.split_once("```yaml\n").unwrap();
+        let (example, _) = below.split_once("```").unwrap();
+        let scenario = parse(example, "docs/scenarios.md").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(sweep::points(&scenario).unwrap().len(), 3);
+        let keys = serde_json::to_value(&scenario).unwrap();
+        for group in [
+            &keys,
+            &keys["topics"][0],
+            &keys["producers"][0],
+            &keys["consumers"][0],
+            &keys["link"],
+        ] {
+            for key in group.as_object().unwrap().keys() {
+                assert!(
+                    PAGE.contains(&format!("{key}:")) || PAGE.contains(&format!("`{key}`")),
+                    "{key} is not described"
+                );
+            }
+        }
+    }
+
     #[test]
     fn a_misspelt_scenario_is_told_with_the_nearest_one() {
         let told = find("kontour").unwrap_err().to_string();
