@@ -1,6 +1,10 @@
 //! A scenario's run: set up, calibrate, warm up, measure, check, predict, judge.
 
 pub mod result;
+pub mod error;
+pub mod target;
+pub mod groups;
+pub mod measure;
 pub mod figures;
 pub mod integrity;
 pub mod drift;
@@ -12,5 +16,6 @@ pub mod stages;
 pub mod shown;
 pub mod compare;
 pub mod report_file;
+pub mod run;
 pub mod html;
 pub mod sample;

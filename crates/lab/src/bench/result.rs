@@ -137,6 +137,15 @@ pub struct OnTarget {
 }
 
 impl OnTarget {
+    /// The median of every figure.
+    pub fn figures(&self) -> BTreeMap<String, f64> {
+        self.measurements
+            .iter()
+            .flat_map(|measurement| measurement.figures.keys())
+            .filter_map(|name| Some((name.clone(), self.figure(name)?)))
+            .collect()
+    }
+
     /// The median over the rounds; `None` if no round has it.
     pub fn figure(&self, name: &str) -> Option<f64> {
         let mut values: Vec<f64> = self

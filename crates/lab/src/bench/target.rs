@@ -1,11 +1,13 @@
 //! A cluster under measurement: what it is, and the topics that a point needs on it.
 
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use ottla_client::admin::{Admin, NewTopic};
+use ottla_client::admin::{Admin, ConfigEntries, ConfigResource, ConfigResourceKind, NewTopic};
 use ottla_client::config::Config;
 
 use super::error::BenchError;
+use super::result::Target;
 use crate::scenario::model::TopicSpec;
 
 /// How a cluster is reached, and what its starter knows about it.
@@ -21,8 +23,6 @@ pub struct Access {
     pub is_embedded: bool,
     /// A broker on this machine that may be looked at.
     pub process: Option<u32>,
-    /// When an acknowledged record is on the disk, in words.
-    pub durability: String,
 }
 
 /// Leaders of new topics are awaited for so long.
@@ -74,7 +74,13 @@ impl Topics {
             let led: usize = described
                 .values()
                 .flatten()
-                .map(|topic| topic.partitions.values().filter(|partition| partition.leader.is_some()).count())
+                .map(|topic| {
+                    topic
+                        .partitions
+                        .values()
+                        .filter(|partition| partition.leader.is_some())
+                        .count()
+                })
                 .sum();
             let wanted: usize = specs.iter().map(|spec| spec.partitions as usize).sum();
             if led == wanted {
@@ -113,5 +119,55 @@ impl Access {
         self.settings
             .iter()
             .fold(config, |config, (key, value)| config.set(key, value))
+    }
+
+    /// Where the first bootstrap server is, if its name can be resolved.
+    pub fn socket_address(&self) -> Option<SocketAddr> {
+        self.bootstrap.split(',').next()?.to_socket_addrs().ok()?.next()
+    }
+}
+
+/// Asks a cluster what it is.
+///
+/// - Errors: it cannot be reached within the client's time, or refuses to describe itself.
+pub fn describe(access: &Access) -> Result<Target, BenchError> {
+    let admin = Admin::new(&access.config())?;
+    let cluster = admin.describe_cluster().wait()?;
+    let mut entries = ConfigEntries::new();
+    if let Some(node) = cluster.nodes.keys().next() {
+        let resource = ConfigResource::new(ConfigResourceKind::Broker, node.0.to_string());
+        // Without the right to see settings the report says less; that is no reason not to measure.
+        if let Ok(described) = admin.describe_configs(vec![resource]).wait() {
+            entries = described.into_values().flatten().next().unwrap_or_default();
+        }
+    }
+    admin.close(Duration::from_secs(5));
+    let hosts: Vec<IpAddr> = access.socket_address().iter().map(SocketAddr::ip).collect();
+    let durability = durability(&entries);
+    let is_ottla = entries.contains_key("ottla.durability");
+    Ok(Target {
+        name: match access.name.as_str() {
+            "" if is_ottla => String::from("Ottla"),
+            // Nothing in the protocol says who made a broker.
+            "" => String::from("Apache Kafka"),
+            name => name.to_owned(),
+        },
+        bootstrap: access.bootstrap.clone(),
+        brokers: u32::try_from(cluster.nodes.len()).unwrap_or(u32::MAX),
+        is_loopback: !hosts.is_empty() && hosts.iter().all(IpAddr::is_loopback),
+        is_embedded: access.is_embedded,
+        durability,
+    })
+}
+
+/// When an acknowledged record is on the disk, from the broker's own settings.
+fn durability(entries: &ConfigEntries) -> String {
+    let value = |key: &str| entries.get(key).and_then(|entry| entry.value.as_deref());
+    match (value("ottla.durability"), value("log.flush.interval.messages")) {
+        (Some("page-cache"), _) => String::from("acknowledged from the page cache"),
+        (Some(_), _) => String::from("acks=all after fdatasync; acks=1 from the page cache"),
+        (None, Some("1")) => String::from("every append synced (log.flush.interval.messages=1)"),
+        (None, Some(_)) => String::from("acknowledged from the page cache of the in-sync replicas"),
+        (None, None) => String::from("unknown: the broker does not show its settings"),
     }
 }

@@ -9,7 +9,7 @@ mod yaml;
 pub mod parse;
 mod check;
 pub mod words;
-mod path;
+pub mod path;
 pub mod sweep;
 pub mod expect;
 pub mod catalog;

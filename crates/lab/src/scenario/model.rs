@@ -126,6 +126,18 @@ pub enum Scalar {
     Text(String),
 }
 
+impl Scalar {
+    /// A value as it stands behind `=` on a command line, read as YAML would.
+    pub fn from_text(text: &str) -> Scalar {
+        match (text.parse(), text.parse(), text.parse::<f64>()) {
+            (Ok(truth), _, _) => Scalar::Truth(truth),
+            (_, Ok(whole), _) => Scalar::Whole(whole),
+            (_, _, Ok(number)) if number.is_finite() => Scalar::Number(number),
+            _ => Scalar::Text(text.to_owned()),
+        }
+    }
+}
+
 impl std::fmt::Display for Scalar {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -1,6 +1,7 @@
 //! The command line: what there is, and which file does it.
 
 mod serve;
+mod bench;
 
 use std::process::ExitCode;
 
@@ -17,11 +18,13 @@ struct Command {
 #[derive(Subcommand)]
 enum Job {
     Serve(serve::Serve),
+    Bench(bench::Bench),
 }
 
 /// Runs the command line of this process. Exit status: 0 good, 1 failed, 2 usage.
 pub fn run() -> ExitCode {
     match Command::parse().job {
         Job::Serve(serve) => serve.run(),
+        Job::Bench(bench) => bench.run(),
     }
 }

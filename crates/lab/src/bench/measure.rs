@@ -1,0 +1,469 @@
+//! One run of one point on one cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use ottla_client::Error;
+
+use super::broker_log::BrokerLog;
+use super::error::BenchError;
+use super::figures::{self, InFlight};
+use super::groups::{self, Groups};
+use super::result::{Calibration, Drift, GeneratorCheck, GroupResult, Measurement, Second, Stages};
+use super::target::{Access, Topics};
+use super::validity::{self, Asked};
+use super::{drift, integrity, stages};
+use crate::histogram::Latencies;
+use crate::link::relay::Relay;
+use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome};
+use crate::load::{Course, Live, consume, produce};
+use crate::process::{ProcessSeries, Sampler, Watched};
+use crate::scenario::model::Scenario;
+
+/// What a run needs beside the scenario.
+pub struct Setting<'a> {
+    pub access: &'a Access,
+    /// Part of the topics' names.
+    pub label: &'a str,
+    /// Set by Ctrl-C: what was measured until then is kept.
+    pub stop: &'a Arc<AtomicBool>,
+    pub calibration: &'a [Calibration],
+    /// Called some ten times a second.
+    pub on_tick: &'a (dyn Fn(&Course, &Live) + Sync),
+}
+
+/// What the groups did, before anything is made of it.
+struct Gathered {
+    producers: Vec<ProduceOutcome>,
+    consumers: Vec<ConsumeOutcome>,
+    /// Groups that ended with an error.
+    failures: Vec<String>,
+    processes: Vec<ProcessSeries>,
+    /// Ottla's own; `None` for other brokers, or where it could not be had.
+    broker_log: Option<BrokerLog>,
+    /// What a reader must know of the link.
+    link_caveats: Vec<String>,
+}
+
+/// Everything that can go wrong once load has begun ends up in the measurement's verdict.
+///
+/// - Errors: topics cannot be created, the link cannot be built, the scenario names what is not there.
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, BenchError> {
+    let topics = Topics::create(setting.access, &scenario.topics, setting.label)?;
+    let relay = match &scenario.link {
+        Some(spec) => {
+            Some(
+                Relay::start(&setting.access.bootstrap, spec).map_err(|source| BenchError::Io {
+                    what: String::from("the link"),
+                    source,
+                })?,
+            )
+        }
+        None => None,
+    };
+    let bootstrap = relay
+        .as_ref()
+        .map_or_else(|| setting.access.bootstrap.clone(), Relay::bootstrap);
+    let groups = groups::resolve(scenario, setting.access, &bootstrap, &topics)?;
+    let course = Course {
+        // Clients connect and learn the topics before anything is due.
+        begin: Instant::now() + Duration::from_millis(300),
+        warmup: Duration::from_secs_f64(scenario.warmup_seconds),
+        duration: Duration::from_secs_f64(scenario.duration_seconds),
+        stop: Arc::clone(setting.stop),
+    };
+    let log = BrokerTimes::begin(setting.access, &course, !groups.consumers.is_empty());
+    let mut gathered = load(&groups, &course, setting);
+    gathered.broker_log = log.and_then(BrokerTimes::end);
+    gathered.link_caveats = relay.as_ref().map_or_else(Vec::new, Relay::caveats);
+    Ok(Report {
+        groups: &groups,
+        course: &course,
+        setting,
+        brokers: 1,
+    }
+    .measurement(gathered))
+}
+
+fn load(groups: &Groups, course: &Course, setting: &Setting<'_>) -> Gathered {
+    let live = Live::default();
+    thread::scope(|scope| {
+        let producers: Vec<_> = groups
+            .producers
+            .iter()
+            .map(|load| scope.spawn(|| produce::run(load, course, &live)))
+            .collect();
+        let consumers: Vec<_> = groups
+            .consumers
+            .iter()
+            .map(|load| scope.spawn(|| consume::run(load, course, &live)))
+            .collect();
+        let mut failures = Vec::new();
+        let measured_from = course.begin + course.warmup;
+        tick_until(measured_from, course, &live, setting, || false);
+        let sampler = Sampler::start(watched(setting.access));
+        tick_until(measured_from + course.duration, course, &live, setting, || {
+            producers.iter().all(ScopedJoinHandle::is_finished)
+                && consumers.iter().all(ScopedJoinHandle::is_finished)
+        });
+        let processes = sampler.stop();
+        let produced = join(
+            producers,
+            &groups.producers,
+            |load| load.name.as_str(),
+            &mut failures,
+        );
+        live.is_produced.store(true, Ordering::Release);
+        let consumed = join(
+            consumers,
+            &groups.consumers,
+            |load| load.name.as_str(),
+            &mut failures,
+        );
+        Gathered {
+            producers: produced,
+            consumers: consumed,
+            failures,
+            processes,
+            broker_log: None,
+            link_caveats: Vec::new(),
+        }
+    })
+}
+
+/// An Ottla that writes down the times of batches.
+struct BrokerTimes<'a> {
+    admin_address: &'a str,
+}
+
+impl<'a> BrokerTimes<'a> {
+    /// `None` where there is nothing to ask: stages are then told as far as clients know them.
+    fn begin(access: &'a Access, course: &Course, has_readers: bool) -> Option<BrokerTimes<'a>> {
+        let admin_address = access.admin_address.as_deref().filter(|_| has_readers)?;
+        let whole = course.warmup + course.duration + Duration::from_secs(30);
+        BrokerLog::begin(admin_address, whole).ok()?;
+        Some(BrokerTimes { admin_address })
+    }
+
+    fn end(self) -> Option<BrokerLog> {
+        let log = BrokerLog::read(self.admin_address).ok();
+        // It ends by itself, too, at the time that `begin` gave.
+        let _ = BrokerLog::end(self.admin_address);
+        log
+    }
+}
+
+/// Of records that both ends sampled; `None` without readers or without a schedule, where the first stage would be a queue.
+fn stages(
+    producers: &[ProduceOutcome],
+    consumers: &[ConsumeOutcome],
+    log: Option<&BrokerLog>,
+) -> Option<Stages> {
+    let sent: Vec<_> = producers
+        .iter()
+        .flat_map(|group| group.samples.iter().cloned())
+        .collect();
+    let received: Vec<_> = consumers
+        .iter()
+        .flat_map(|group| group.samples.iter().cloned())
+        .collect();
+    let has_schedule = producers.iter().any(|group| group.latency.count() > 0);
+    if sent.is_empty() || received.is_empty() || !has_schedule {
+        return None;
+    }
+    Some(match log {
+        Some(log) => stages::of_ottla(&sent, &received, log),
+        None => stages::of_clients(&sent, &received),
+    })
+}
+
+fn tick_until(
+    until: Instant,
+    course: &Course,
+    live: &Live,
+    setting: &Setting<'_>,
+    is_over: impl Fn() -> bool,
+) {
+    while Instant::now() < until && !setting.stop.load(Ordering::Relaxed) && !is_over() {
+        (setting.on_tick)(course, live);
+        thread::sleep(Duration::from_millis(100).min(until.saturating_duration_since(Instant::now())));
+    }
+}
+
+fn join<T, L>(
+    handles: Vec<ScopedJoinHandle<'_, Result<T, Error>>>,
+    loads: &[L],
+    name: impl Fn(&L) -> &str,
+    failures: &mut Vec<String>,
+) -> Vec<T> {
+    let mut outcomes = Vec::new();
+    for (handle, load) in handles.into_iter().zip(loads) {
+        match handle.join() {
+            Ok(Ok(outcome)) => outcomes.push(outcome),
+            Ok(Err(error)) => failures.push(format!("{}: {error}", name(load))),
+            Err(_) => failures.push(format!("{}: the generator panicked", name(load))),
+        }
+    }
+    outcomes
+}
+
+fn watched(access: &Access) -> Vec<Watched> {
+    let mut watched = Vec::new();
+    if access.is_embedded {
+        watched.extend(Watched::broker_and_generator());
+    } else {
+        watched.push(Watched::own("generator"));
+        if let Some(process) = access.process {
+            watched.push(Watched::process("broker", process));
+        }
+    }
+    watched
+}
+
+/// Makes the measurement of what was gathered.
+struct Report<'a> {
+    groups: &'a Groups,
+    course: &'a Course,
+    setting: &'a Setting<'a>,
+    brokers: u32,
+}
+
+impl Report<'_> {
+    fn measurement(&self, gathered: Gathered) -> Measurement {
+        let Gathered {
+            producers,
+            consumers,
+            failures,
+            processes,
+            broker_log,
+            link_caveats,
+        } = gathered;
+        let was_stopped = self.setting.stop.load(Ordering::Relaxed);
+        let mut measurement = Measurement {
+            seconds: producers
+                .iter()
+                .map(|group| group.seconds)
+                .chain(consumers.iter().map(|group| group.seconds))
+                .fold(0.0, f64::max),
+            warmup_seconds: self.course.warmup.as_secs_f64(),
+            figures: figures::of(&producers, &consumers, self.in_flight()),
+            integrity: integrity::check(&producers, &consumers, !was_stopped && failures.is_empty()),
+            ..Measurement::default()
+        };
+        measurement.end_to_end = {
+            let mut all = Latencies::default();
+            consumers.iter().for_each(|group| all.add(&group.end_to_end));
+            all.result()
+        };
+        measurement.stages = stages(&producers, &consumers, broker_log.as_ref());
+        measurement.producers = (producers.iter().zip(&self.groups.producers))
+            .map(|(outcome, load)| producer_result(outcome, load.clients, load.threads, load.rate.is_none()))
+            .collect();
+        measurement.consumers = (consumers.iter().zip(&self.groups.consumers))
+            .map(|(outcome, load)| consumer_result(outcome, load.clients))
+            .collect();
+        measurement.timeline = timeline(&producers, &consumers);
+        measurement.drift = self.drift(&measurement.timeline);
+        measurement.generator = self.generator(&producers, &measurement);
+        self.add_processes(&mut measurement, &processes);
+        self.add_counts(&mut measurement);
+        measurement.verdict = validity::judge(&measurement, &self.asked());
+        measurement.verdict.reasons.extend(failures);
+        measurement.verdict.caveats.extend(link_caveats);
+        if was_stopped {
+            measurement
+                .verdict
+                .reasons
+                .push(String::from("stopped before its time"));
+        }
+        measurement
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.groups
+            .producers
+            .iter()
+            .map(|load| Asked {
+                rate: load.rate,
+                seconds: self.course.duration.as_secs_f64(),
+            })
+            .collect()
+    }
+
+    fn in_flight(&self) -> InFlight {
+        let settings = self.groups.producers.first().map(|load| &load.settings);
+        let per_connection = settings
+            .and_then(|settings| {
+                settings
+                    .get("max.in.flight.requests.per.connection")?
+                    .parse()
+                    .ok()
+            })
+            .unwrap_or(5.0);
+        let clients: u32 = self.groups.producers.iter().map(|load| load.clients).sum();
+        InFlight {
+            per_connection,
+            connections: f64::from(clients * self.brokers),
+        }
+    }
+
+    fn drift(&self, timeline: &[Second]) -> Drift {
+        // The last second is rarely a whole one.
+        let whole = timeline.len().saturating_sub(1);
+        let rates: Vec<f64> = timeline[..whole]
+            .iter()
+            .map(|second| match self.groups.producers.is_empty() {
+                true => second.received as f64,
+                false => second.acknowledged as f64,
+            })
+            .collect();
+        drift::of_rates(&rates)
+    }
+
+    fn generator(&self, producers: &[ProduceOutcome], measurement: &Measurement) -> GeneratorCheck {
+        let mut late = Latencies::default();
+        producers.iter().for_each(|group| late.add(&group.schedule_error));
+        let record_bytes = self.groups.producers.iter().map(|load| load.record_bytes).max();
+        // The calibration with records nearest in size from below: smaller ones are the harder test.
+        let calibrated = self
+            .setting
+            .calibration
+            .iter()
+            .filter(|calibration| {
+                record_bytes.is_some_and(|bytes| calibration.record_bytes <= bytes.max(100))
+            })
+            .max_by_key(|calibration| calibration.record_bytes);
+        let rate = measurement
+            .figures
+            .get("records_per_second")
+            .copied()
+            .unwrap_or(0.0);
+        GeneratorCheck {
+            schedule_error: late.result(),
+            busiest_thread: producers
+                .iter()
+                .map(|group| group.busiest_thread)
+                .fold(0.0, f64::max),
+            buffer_wait_seconds: producers
+                .iter()
+                .filter_map(|group| group.metrics.get("bufferpool-wait-time-ns-total"))
+                .sum::<f64>()
+                / 1e9,
+            dropped: 0,
+            share_of_calibration: calibrated.map_or(0.0, |calibration| match record_bytes {
+                Some(_) => rate / calibration.records_per_second,
+                None => 0.0,
+            }),
+        }
+    }
+
+    fn add_processes(&self, measurement: &mut Measurement, processes: &[ProcessSeries]) {
+        let done = match self.groups.producers.is_empty() {
+            true => measurement.integrity.received.unwrap_or(0),
+            false => measurement.integrity.acknowledged,
+        };
+        for series in processes {
+            let result = series.result(done);
+            let figure = match result.name.as_str() {
+                "broker" => "broker_cpu_seconds_per_million",
+                _ => "cpu_seconds_per_million",
+            };
+            measurement
+                .figures
+                .insert(figure.to_owned(), result.cpu_seconds_per_million);
+            measurement.processes.push(result);
+            series.fill(&mut measurement.timeline);
+        }
+    }
+
+    fn add_counts(&self, measurement: &mut Measurement) {
+        let integrity = &measurement.integrity;
+        for (name, count) in [
+            ("lost", integrity.lost),
+            ("duplicated", integrity.duplicated),
+            ("disordered", integrity.disordered),
+            ("failed", integrity.failed),
+        ] {
+            measurement.figures.insert(name.to_owned(), count as f64);
+        }
+    }
+}
+
+fn producer_result(outcome: &ProduceOutcome, clients: u32, threads: u32, is_saturated: bool) -> GroupResult {
+    GroupResult {
+        name: outcome.name.clone(),
+        clients,
+        threads,
+        records: outcome.acknowledged,
+        bytes: outcome.bytes,
+        records_per_second: per_second(outcome.acknowledged, outcome.seconds),
+        errors: outcome.errors.values().sum(),
+        error_kinds: outcome.errors.clone(),
+        retries: outcome
+            .metrics
+            .get("record-retry-total")
+            .map_or(0, |retries| *retries as u64),
+        latency: outcome.latency.result(),
+        service: outcome.service.result(),
+        is_saturated,
+        metrics: outcome.metrics.clone(),
+    }
+}
+
+fn consumer_result(outcome: &ConsumeOutcome, clients: u32) -> GroupResult {
+    GroupResult {
+        name: outcome.name.clone(),
+        clients,
+        threads: 1,
+        records: outcome.records,
+        bytes: outcome.bytes,
+        records_per_second: per_second(outcome.records, outcome.seconds),
+        errors: outcome.errors.values().sum(),
+        error_kinds: outcome.errors.clone(),
+        metrics: outcome.metrics.clone(),
+        ..GroupResult::default()
+    }
+}
+
+fn per_second(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// All groups' seconds, one above the other.
+fn timeline(producers: &[ProduceOutcome], consumers: &[ConsumeOutcome]) -> Vec<Second> {
+    let longest = |lines: &mut dyn Iterator<Item = usize>| lines.max().unwrap_or(0);
+    let count = longest(
+        &mut producers
+            .iter()
+            .map(|group| group.timeline.len())
+            .chain(consumers.iter().map(|group| group.timeline.len())),
+    );
+    (0..count)
+        .map(|index| {
+            let produced: Vec<&LoadSecond> = producers
+                .iter()
+                .filter_map(|group| group.timeline.get(index))
+                .collect();
+            let received = consumers.iter().filter_map(|group| group.timeline.get(index));
+            let mut latency = Latencies::default();
+            produced.iter().for_each(|second| latency.add(&second.latency));
+            let percentiles = latency.percentiles(1_000.0);
+            Second {
+                at: index as f64,
+                sent: produced.iter().map(|second| second.sent).sum(),
+                acknowledged: produced.iter().map(|second| second.done).sum(),
+                received: received.map(|second| second.done).sum(),
+                latency_p50_ms: percentiles.p50,
+                latency_p99_ms: percentiles.p99,
+                latency_max_ms: percentiles.max,
+                ..Second::default()
+            }
+        })
+        .collect()
+}

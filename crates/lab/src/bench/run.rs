@@ -1,0 +1,265 @@
+//! A scenario from its first line to its report: every point on every cluster, in turn, round by round.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::error::BenchError;
+use super::measure::{self, Setting};
+use super::predict::{self, Earlier, Observed};
+use super::result::{
+    Calibration, Expectation, Manifest, OnTarget, Point, Report, SCHEMA, ScenarioHead, Target, Verdict,
+};
+use super::target::Access;
+use crate::load::{Course, Live, calibrate};
+use crate::machine;
+use crate::scenario::expect;
+use crate::scenario::model::Scenario;
+use crate::scenario::sweep::{self, ConcretePoint};
+
+/// What is run, where, and who wants to know.
+pub struct Order<'a> {
+    /// After `--scale` and `--set`.
+    pub scenario: &'a Scenario,
+    /// One cluster, or those that are compared; they take turns.
+    pub accesses: &'a [Access],
+    /// The exact command line.
+    pub command: String,
+    pub ottla_version: String,
+    pub commit: Option<String>,
+    /// Where an embedded broker keeps its data; its disk is probed.
+    pub data: &'a Path,
+    pub stop: &'a Arc<AtomicBool>,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug)]
+pub enum Progress<'a> {
+    Calibrating,
+    /// The next measurement begins.
+    Begins {
+        point: &'a str,
+        target: &'a str,
+        /// Of all measurements.
+        number: usize,
+        of: usize,
+    },
+    Ticks {
+        course: &'a Course,
+        live: &'a Live,
+    },
+    Ended {
+        verdict: &'a Verdict,
+    },
+}
+
+/// Runs all of it. Ctrl-C ends it early with what was measured.
+///
+/// - Errors: what can be known before the first record: the scenario, the brokers, the calibration.
+pub fn run(order: &Order<'_>, progress: &(dyn Fn(&Progress<'_>) + Sync)) -> Result<Report, BenchError> {
+    let scenario = order.scenario;
+    let points = sweep::points(scenario)?;
+    let manifest = manifest(order)?;
+    progress(&Progress::Calibrating);
+    let calibration = calibrations()?;
+    let mut report = Report {
+        schema: SCHEMA.to_owned(),
+        scenario: ScenarioHead {
+            name: scenario.name.clone(),
+            question: scenario.question.clone(),
+            source: scenario.source.clone(),
+        },
+        verdict: Verdict::default(),
+        manifest,
+        calibration,
+        points: points
+            .iter()
+            .map(|point| empty(point, order.accesses.len()))
+            .collect(),
+        was_interrupted: false,
+    };
+    measure_all(order, &points, &mut report, progress)?;
+    conclude(order, &points, &mut report);
+    Ok(report)
+}
+
+fn empty(point: &ConcretePoint, targets: usize) -> Point {
+    Point {
+        name: point.name.clone(),
+        settings: point.settings.clone(),
+        source: point.reported.clone(),
+        diagnosis: point.diagnosis.clone(),
+        on: vec![OnTarget::default(); targets],
+    }
+}
+
+/// Sizes at which the generator shows what it can do alone.
+const CALIBRATED_BYTES: [u32; 2] = [100, 256];
+const CALIBRATED_RATE: f64 = 200_000.0;
+
+fn calibrations() -> Result<Vec<Calibration>, BenchError> {
+    CALIBRATED_BYTES
+        .iter()
+        .map(|&bytes| {
+            Ok(calibrate::calibrate(
+                bytes,
+                &Default::default(),
+                Some(CALIBRATED_RATE),
+            )?)
+        })
+        .collect()
+}
+
+fn manifest(order: &Order<'_>) -> Result<Manifest, BenchError> {
+    let targets: Vec<Target> = order
+        .accesses
+        .iter()
+        .map(super::target::describe)
+        .collect::<Result<_, _>>()?;
+    let broker = order.accesses.first().and_then(Access::socket_address);
+    let started = SystemTime::now().duration_since(UNIX_EPOCH);
+    Ok(Manifest {
+        command: order.command.clone(),
+        started_at: started.map_or(0, |since| since.as_secs()),
+        ottla_version: order.ottla_version.clone(),
+        commit: order.commit.clone(),
+        machine: machine::describe(order.data, broker),
+        targets,
+        scenario_text: crate::scenario::parse::render(order.scenario),
+    })
+}
+
+fn measure_all(
+    order: &Order<'_>,
+    points: &[ConcretePoint],
+    report: &mut Report,
+    progress: &(dyn Fn(&Progress<'_>) + Sync),
+) -> Result<(), BenchError> {
+    let rounds = order.scenario.rounds.max(1) as usize;
+    let of = rounds * points.len() * order.accesses.len();
+    let mut number = 0;
+    for round in 0..rounds {
+        for (index, point) in points.iter().enumerate() {
+            for turn in 0..order.accesses.len() {
+                if order.stop.load(Ordering::Relaxed) {
+                    report.was_interrupted = true;
+                    return Ok(());
+                }
+                // Who goes first changes from round to round.
+                let which = match round % 2 {
+                    0 => turn,
+                    _ => order.accesses.len() - 1 - turn,
+                };
+                let access = &order.accesses[which];
+                progress(&Progress::Begins {
+                    point: &point.name,
+                    target: &access.name,
+                    number,
+                    of,
+                });
+                number += 1;
+                let setting = Setting {
+                    access,
+                    label: &format!("{}-{}-{round}-{index}", std::process::id(), order.scenario.name),
+                    stop: order.stop,
+                    calibration: &report.calibration,
+                    on_tick: &|course, live| progress(&Progress::Ticks { course, live }),
+                };
+                let measurement = measure::run(&point.scenario, &setting)?;
+                progress(&Progress::Ended {
+                    verdict: &measurement.verdict,
+                });
+                report.points[index].on[which].measurements.push(measurement);
+            }
+        }
+    }
+    report.was_interrupted = order.stop.load(Ordering::Relaxed);
+    Ok(())
+}
+
+/// Predictions, expectations and verdicts, once everything is measured.
+fn conclude(order: &Order<'_>, points: &[ConcretePoint], report: &mut Report) {
+    for (which, access) in order.accesses.iter().enumerate() {
+        for (index, point) in points.iter().enumerate() {
+            let observed = observed(report, which, points, index);
+            let on = &mut report.points[index].on[which];
+            on.prediction = predict::predict(point, &observed);
+            for measurement in &on.measurements {
+                for reason in &measurement.verdict.reasons {
+                    add(&mut on.verdict.reasons, reason);
+                }
+                for caveat in &measurement.verdict.caveats {
+                    add(&mut on.verdict.caveats, caveat);
+                }
+            }
+            on.expectations = point
+                .scenario
+                .expect
+                .iter()
+                .filter_map(|sentence| judge(sentence, on))
+                .collect();
+            for broken in on.expectations.iter().filter(|expectation| !expectation.holds) {
+                let text = format!("{} does not hold: {}", broken.text, broken.measured);
+                on.verdict.caveats.push(text);
+            }
+            for reason in &on.verdict.reasons {
+                report
+                    .verdict
+                    .reasons
+                    .push(format!("{} on {}: {reason}", point.name, access.name));
+            }
+        }
+        let target = &report.manifest.targets[which];
+        for caveat in machine::caveats(&report.manifest.machine, target) {
+            add(&mut report.verdict.caveats, &caveat);
+        }
+    }
+    if report.was_interrupted {
+        report
+            .verdict
+            .reasons
+            .push(String::from("interrupted: not all points were measured"));
+    }
+}
+
+/// What a prediction may use: the machine, the cluster and the points before this one, never the point itself.
+fn observed(report: &Report, which: usize, points: &[ConcretePoint], index: usize) -> Observed {
+    let target = &report.manifest.targets[which];
+    let link = points[index].scenario.link.as_ref();
+    let network_ms = report.manifest.machine.network_round_trip_micros.p50 / 1_000.0;
+    let record_bytes = points[index].scenario.producers.first().map(|group| group.record_bytes);
+    let earlier = points[..index].iter().zip(&report.points).map(|(point, measured)| Earlier {
+        scenario: point.scenario.clone(),
+        figures: measured.on[which].figures(),
+    });
+    Observed {
+        brokers: target.brokers,
+        round_trip_ms: network_ms + link.map_or(0.0, |link| link.round_trip_ms),
+        is_connection_serial: !target.name.starts_with("Ottla"),
+        calibrated_rate: report
+            .calibration
+            .iter()
+            .filter(|calibration| record_bytes.is_some_and(|bytes| calibration.record_bytes <= bytes))
+            .max_by_key(|calibration| calibration.record_bytes)
+            .map(|calibration| calibration.records_per_second),
+        earlier: earlier.filter(|point| !point.figures.is_empty()).collect(),
+        ..Observed::default()
+    }
+}
+
+/// `None`: the figure was not measured.
+fn judge(sentence: &str, on: &OnTarget) -> Option<Expectation> {
+    let sentence = expect::parse(sentence).ok()?;
+    let measured = on.figure(&sentence.figure)?;
+    sentence
+        .judge(&BTreeMap::from([(sentence.figure.clone(), measured)]))
+        .ok()
+}
+
+fn add(texts: &mut Vec<String>, text: &str) {
+    if !texts.iter().any(|known| known == text) {
+        texts.push(text.to_owned());
+    }
+}

@@ -1,0 +1,98 @@
+//! The clusters that a scenario is run on: those that were named, and the one that is started here.
+
+use std::path::{Path, PathBuf};
+
+use ottla_broker::Broker;
+use ottla_client::config::Config;
+use ottla_lab::bench::target::Access;
+use ottla_lab::scenario::model::Scenario;
+
+use super::Failure;
+use super::arguments::Run;
+
+/// Reachable as long as this lives.
+pub struct Clusters {
+    accesses: Vec<Access>,
+    embedded: Option<Broker>,
+    data: PathBuf,
+}
+
+impl Clusters {
+    /// - Errors: settings that cannot be read, a broker that cannot be started.
+    pub fn reach(arguments: &Run, scenario: &Scenario) -> Result<Clusters, Failure> {
+        let settings = match &arguments.command_config {
+            Some(path) => settings(path)?,
+            None => Vec::new(),
+        };
+        let mut accesses: Vec<Access> = arguments
+            .bootstrap_servers
+            .iter()
+            .enumerate()
+            .map(|(index, bootstrap)| Access {
+                bootstrap: bootstrap.clone(),
+                settings: settings.clone(),
+                admin_address: arguments.admin.clone(),
+                process: arguments.broker_pid.get(index).copied(),
+                ..Access::default()
+            })
+            .collect();
+        let mut clusters = Clusters {
+            accesses: Vec::new(),
+            embedded: None,
+            data: std::env::current_dir().unwrap_or_default(),
+        };
+        if accesses.is_empty() || arguments.embedded {
+            let (broker, access) = embed(scenario)?;
+            clusters.data = std::env::temp_dir();
+            clusters.embedded = Some(broker);
+            accesses.push(access);
+        } else if !scenario.broker.is_empty() {
+            let keys: Vec<&str> = scenario.broker.keys().map(String::as_str).collect();
+            eprintln!(
+                "ottla bench: the scenario's broker settings are not applied to {}: {}",
+                arguments.bootstrap_servers.join(" and "),
+                keys.join(", ")
+            );
+        }
+        clusters.accesses = accesses;
+        Ok(clusters)
+    }
+
+    pub fn accesses(&self) -> &[Access] {
+        &self.accesses
+    }
+
+    /// Whose disk is probed.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+}
+
+/// Starts a broker in this process, in a directory that goes away with it.
+pub fn embed(scenario: &Scenario) -> Result<(Broker, Access), Failure> {
+    let mut properties = vec![("ottla.admin.listener", "127.0.0.1:0")];
+    properties.extend(
+        scenario
+            .broker
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str())),
+    );
+    let broker = Broker::start_temporary(&properties).map_err(Failure::failed)?;
+    let access = Access {
+        name: format!("Ottla {}, embedded", env!("CARGO_PKG_VERSION")),
+        bootstrap: broker.address().to_string(),
+        admin_address: broker.admin_address().map(|address| address.to_string()),
+        is_embedded: true,
+        ..Access::default()
+    };
+    Ok((broker, access))
+}
+
+fn settings(path: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let config = Config::from_file(path).map_err(Failure::usage)?;
+    let keys: Vec<&str> = config.keys().collect();
+    Ok(keys
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), config.get(key)?.to_owned())))
+        .collect())
+}

@@ -1,0 +1,237 @@
+//! `ottla bench`, `ottla bench run | list | compare`: where scenarios meet brokers, files and people.
+
+mod access;
+mod arguments;
+mod canonical;
+mod files;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::{Args, Subcommand};
+use ottla_lab::bench::{compare, html};
+use ottla_lab::bench::result::Report;
+use ottla_lab::bench::run::{self, Order};
+use ottla_lab::scenario::model::{Scalar, Scenario};
+use ottla_lab::scenario::foreign::{self, Source};
+use ottla_lab::scenario::{catalog, parse, path, sweep};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use self::access::Clusters;
+use self::arguments::{Format, Run};
+mod progress;
+mod summary;
+
+use self::progress::Bar;
+
+/// Measure: throughput and p99 of this machine, or any scenario on any cluster
+///
+/// Without a subcommand: the canonical workload on an embedded broker, in less than a minute.
+#[derive(Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    job: Option<Job>,
+}
+
+#[derive(Subcommand)]
+enum Job {
+    /// Run a scenario by its name or from a file
+    Run(Run),
+    /// List the scenarios that come with this program, each with its question
+    List {
+        #[arg(long, default_value = "text")]
+        format: Format,
+    },
+    /// Compare two reports
+    Compare {
+        /// A report's JSON.
+        a: PathBuf,
+        /// Another one's.
+        b: PathBuf,
+        #[arg(long, default_value = "text")]
+        format: Format,
+    },
+}
+
+/// What went wrong, and the exit status that says so: 1 failed, 2 usage.
+pub(super) struct Failure {
+    pub text: String,
+    pub status: u8,
+}
+
+impl Failure {
+    pub fn usage(text: impl std::fmt::Display) -> Failure {
+        Failure {
+            text: text.to_string(),
+            status: 2,
+        }
+    }
+
+    pub fn failed(text: impl std::fmt::Display) -> Failure {
+        Failure {
+            text: text.to_string(),
+            status: 1,
+        }
+    }
+}
+
+impl Bench {
+    pub fn run(self) -> ExitCode {
+        let outcome = match self.job {
+            None => canonical::run(),
+            Some(Job::Run(arguments)) => run_scenario(&arguments),
+            Some(Job::List { format }) => list(format),
+            Some(Job::Compare { a, b, format }) => compare_files(&a, &b, format),
+        };
+        match outcome {
+            Ok(status) => status,
+            Err(failure) => {
+                eprintln!("ottla bench: {}", failure.text);
+                ExitCode::from(failure.status)
+            }
+        }
+    }
+}
+
+/// A flag that the first Ctrl-C sets; the second one ends the process.
+pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
+    }
+    Ok(stop)
+}
+
+fn run_scenario(arguments: &Run) -> Result<ExitCode, Failure> {
+    let scenario = load(arguments)?;
+    // A report that cannot be written is known before the run, not after it.
+    let files = files::Files::prepare(&arguments.output, &scenario.name)?;
+    let stop = stop_flag()?;
+    let clusters = Clusters::reach(arguments, &scenario)?;
+    let order = Order {
+        scenario: &scenario,
+        accesses: clusters.accesses(),
+        command: arguments::command_line(),
+        ottla_version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: option_env!("OTTLA_COMMIT").map(str::to_owned),
+        data: clusters.data(),
+        stop: &stop,
+    };
+    let bar = Bar::new();
+    let report = run::run(&order, &|progress| bar.show(progress)).map_err(Failure::failed)?;
+    bar.finish();
+    drop(clusters);
+    let written = files.write(&report, &html::render(&report));
+    tell(&report, arguments.format)?;
+    let (json, page) = written?;
+    if arguments.format == Format::Text {
+        println!("\n{}\n{}", json.display(), page.display());
+    }
+    Ok(status(&report))
+}
+
+/// 0 good, 1 where a record was lost, the report is INVALID or an expectation does not hold.
+fn status(report: &Report) -> ExitCode {
+    let holds = report
+        .points
+        .iter()
+        .flat_map(|point| &point.on)
+        .flat_map(|on| &on.expectations)
+        .all(|expectation| expectation.holds);
+    ExitCode::from(u8::from(!(report.verdict.is_valid() && holds)))
+}
+
+fn tell(report: &Report, format: Format) -> Result<(), Failure> {
+    match format {
+        Format::Text => print!("{}", summary::text(report)),
+        Format::Json => println!(
+            "{}",
+            serde_json::to_string_pretty(report).map_err(Failure::failed)?
+        ),
+    }
+    Ok(())
+}
+
+fn load(arguments: &Run) -> Result<Scenario, Failure> {
+    let is_file = Path::new(&arguments.scenario).exists() || arguments.scenario.contains(['/', '.']);
+    let mut scenario = if is_file {
+        from_files(arguments)?
+    } else {
+        catalog::find(&arguments.scenario).map_err(Failure::usage)?
+    };
+    scenario = sweep::scaled(&scenario, arguments.scale);
+    for (place, value) in &arguments.set {
+        scenario = path::with(&scenario, place, &Scalar::from_text(value)).map_err(Failure::usage)?;
+    }
+    if let Some(rounds) = arguments.rounds {
+        scenario.rounds = rounds;
+    }
+    // The text is read once more so that everything that was set is checked like the rest.
+    parse::parse(&parse::render(&scenario), &arguments.scenario).map_err(Failure::usage)
+}
+
+/// Ours, or another tool's; what has no effect here is said.
+fn from_files(arguments: &Run) -> Result<Scenario, Failure> {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    };
+    let mut texts = vec![(arguments.scenario.clone(), read(Path::new(&arguments.scenario))?)];
+    if let Some(driver) = &arguments.driver {
+        texts.push((driver.display().to_string(), read(driver)?));
+    }
+    let sources: Vec<Source<'_>> = texts.iter().map(|(origin, text)| Source { text, origin }).collect();
+    let converted = foreign::read(&sources).map_err(Failure::usage)?;
+    for field in &converted.without_effect {
+        eprintln!("ottla bench: {}: {field}", arguments.scenario);
+    }
+    Ok(converted.scenario)
+}
+
+fn list(format: Format) -> Result<ExitCode, Failure> {
+    let mut rows = Vec::new();
+    for (name, text) in catalog::all() {
+        rows.push((name, catalog::question(text).unwrap_or_default()));
+    }
+    match format {
+        Format::Text => {
+            let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+            for (name, question) in &rows {
+                println!("{name:width$}  {question}");
+            }
+        }
+        Format::Json => {
+            let rows: Vec<_> = rows
+                .iter()
+                .map(|(name, question)| serde_json::json!({"name": name, "question": question}))
+                .collect();
+            println!(
+                "{}",
+                serde_json::json!({"schema": "ottla.bench.list/1", "scenarios": rows})
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compare_files(a: &Path, b: &Path, format: Format) -> Result<ExitCode, Failure> {
+    let a = Report::read(a).map_err(Failure::usage)?;
+    let b = Report::read(b).map_err(Failure::usage)?;
+    let comparison = compare::compare(&a, &b);
+    match format {
+        Format::Text => print!("{comparison}"),
+        Format::Json => println!(
+            "{}",
+            serde_json::to_string_pretty(&comparison).map_err(Failure::failed)?
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the user wants to end.
+pub(super) fn is_stopped(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed)
+}
