@@ -229,11 +229,18 @@ fn observed(report: &Report, which: usize, points: &[ConcretePoint], index: usiz
     let target = &report.manifest.targets[which];
     let link = points[index].scenario.link.as_ref();
     let network_ms = report.manifest.machine.network_round_trip_micros.p50 / 1_000.0;
-    let record_bytes = points[index].scenario.producers.first().map(|group| group.record_bytes);
-    let earlier = points[..index].iter().zip(&report.points).map(|(point, measured)| Earlier {
-        scenario: point.scenario.clone(),
-        figures: measured.on[which].figures(),
-    });
+    let record_bytes = points[index]
+        .scenario
+        .producers
+        .first()
+        .map(|group| group.record_bytes);
+    let earlier = points[..index]
+        .iter()
+        .zip(&report.points)
+        .map(|(point, measured)| Earlier {
+            scenario: point.scenario.clone(),
+            figures: measured.on[which].figures(),
+        });
     Observed {
         brokers: target.brokers,
         round_trip_ms: network_ms + link.map_or(0.0, |link| link.round_trip_ms),

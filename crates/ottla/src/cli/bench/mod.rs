@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Subcommand};
-use ottla_lab::bench::{compare, html};
 use ottla_lab::bench::result::Report;
 use ottla_lab::bench::run::{self, Order};
-use ottla_lab::scenario::model::{Scalar, Scenario};
+use ottla_lab::bench::{compare, html};
 use ottla_lab::scenario::foreign::{self, Source};
+use ottla_lab::scenario::model::{Scalar, Scenario};
 use ottla_lab::scenario::{catalog, parse, path, sweep};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -183,7 +183,10 @@ fn from_files(arguments: &Run) -> Result<Scenario, Failure> {
     if let Some(driver) = &arguments.driver {
         texts.push((driver.display().to_string(), read(driver)?));
     }
-    let sources: Vec<Source<'_>> = texts.iter().map(|(origin, text)| Source { text, origin }).collect();
+    let sources: Vec<Source<'_>> = texts
+        .iter()
+        .map(|(origin, text)| Source { text, origin })
+        .collect();
     let converted = foreign::read(&sources).map_err(Failure::usage)?;
     for field in &converted.without_effect {
         eprintln!("ottla bench: {}: {field}", arguments.scenario);
