@@ -10,6 +10,7 @@ mod groups;
 mod old_kafka;
 pub mod ours;
 mod own_client;
+mod perf;
 mod security;
 pub mod server;
 pub mod table;
@@ -25,7 +26,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "clients",
     "tools",
     "takeover",
@@ -35,10 +36,11 @@ const PARTS: [&str; 9] = [
     "admin",
     "groups",
     "client",
+    "perf",
 ];
 
 /// Parts about our clients, which need none of the foreign ones but Java's.
-const OWN_PARTS: [&str; 4] = ["security", "telemetry", "admin", "groups"];
+const OWN_PARTS: [&str; 5] = ["security", "telemetry", "admin", "groups", "perf"];
 
 struct Options {
     target: Target,
@@ -80,7 +82,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
         .parts
         .iter()
         .any(|part| !["security", "telemetry"].contains(&part.as_str()));
-    let programs = Programs::prepare((options.target == Target::Ottla && needs_ottla) || has("client"))?;
+    let with_ottla = (options.target == Target::Ottla && needs_ottla) || has("client") || has("perf");
+    let programs = Programs::prepare(with_ottla)?;
     let mut table = Table::default();
     // Ottla does not encrypt yet, and has no receiver of telemetry: there our client is held against Apache Kafka, whatever the target.
     if has("security") {
@@ -98,6 +101,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
         let server = Site::create("groups", &[])?.start(&programs, options.target)?;
         groups::run(&mut table, &programs, &server.bootstrap())?;
         server.stop()?;
+    }
+    // Both sides' tools on one Apache Kafka, whatever the target.
+    if has("perf") {
+        perf::run(&mut table, &programs)?;
     }
     if options
         .parts

@@ -303,8 +303,8 @@ impl<'a> Watch<'a> {
             .iter()
             .map(|topic| topic.load(Ordering::Relaxed))
             .sum();
-        let received =
-            self.group.received.load(Ordering::Relaxed) - self.group.duplicated.load(Ordering::Relaxed);
+        let received = self.group.received.load(Ordering::Acquire);
+        let received = received.saturating_sub(self.group.duplicated.load(Ordering::Relaxed));
         if is_produced && expected > 0 && received >= expected {
             return true;
         }
@@ -328,6 +328,7 @@ fn read(group: &Group<'_>, mut consumer: Consumer, client: usize) -> Part {
         group,
         schedule,
         index: 0,
+        stamped: 0,
         part: Part {
             records: 0,
             bytes: 0,
@@ -363,6 +364,8 @@ struct Reader<'a> {
     schedule: Option<Schedule>,
     /// Records so far.
     index: u64,
+    /// With a stamp, not yet in the group's count.
+    stamped: u64,
     part: Part,
 }
 
@@ -381,7 +384,7 @@ impl Reader<'_> {
                     for record in partition {
                         self.take_record(&mut ledger, number, now, &record);
                     }
-                    self.publish(&ledger);
+                    self.publish(&ledger, now);
                 }
                 Some(schedule) => {
                     for record in partition {
@@ -390,7 +393,7 @@ impl Reader<'_> {
                         self.index += 1;
                         let mut ledger = lock(&self.group.ledger);
                         self.take_record(&mut ledger, number, now, &record);
-                        self.publish(&ledger);
+                        self.publish(&ledger, now);
                     }
                 }
             }
@@ -412,8 +415,17 @@ impl Reader<'_> {
         Some(((topic as u32) << 20) | partition.partition.cast_unsigned())
     }
 
-    fn publish(&self, ledger: &Ledger) {
-        self.group.duplicated.store(ledger.duplicated, Ordering::Relaxed);
+    /// What the watch looks at; once for many records.
+    fn publish(&mut self, ledger: &Ledger, now: u64) {
+        let group = self.group;
+        // Before the received ones, so that duplicates are not taken for what is still missing.
+        group.duplicated.store(ledger.duplicated, Ordering::Release);
+        if self.stamped > 0 {
+            group
+                .received
+                .fetch_add(std::mem::take(&mut self.stamped), Ordering::Release);
+            group.last_arrival_nanos.store(now, Ordering::Relaxed);
+        }
     }
 
     #[inline]
@@ -424,8 +436,7 @@ impl Reader<'_> {
             self.part.foreign += 1;
             return;
         };
-        group.received.fetch_add(1, Ordering::Relaxed);
-        group.last_arrival_nanos.store(now, Ordering::Relaxed);
+        self.stamped += 1;
         ledger.enter(partition, &stamp);
         let latency = now.saturating_sub(stamp.due_nanos) / 1_000;
         let is_sampled = group.span.is_measured(stamp.due_nanos);

@@ -1,6 +1,7 @@
 //! The consumers' books: which records came, which came twice, which came out of order.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use super::stamp::Stamp;
 
@@ -15,9 +16,9 @@ const OPEN_BLOCKS_MAX: usize = 256;
 /// Of all consumers of a group together: partitions move from one to the other.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    producers: HashMap<u32, Seen>,
+    producers: HashMap<u32, Seen, BuildHasherDefault<Mix>>,
     /// The last sequence by producer and partition.
-    last: HashMap<(u32, u32), u64>,
+    last: HashMap<(u32, u32), u64, BuildHasherDefault<Mix>>,
     pub duplicated: u64,
     pub disordered: u64,
 }
@@ -54,6 +55,27 @@ impl Ledger {
         }
         *last = stamp.sequence;
         Entry::New
+    }
+}
+
+/// Two lookups per record: the standard library's hash, made against attackers, would cost more than everything else here.
+#[derive(Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32((*byte).into());
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        let mixed = (self.0 ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

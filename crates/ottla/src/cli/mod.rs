@@ -1,6 +1,7 @@
 //! The command line: what there is, and which file does it.
 
 mod serve;
+mod perf;
 mod bench;
 
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ struct Command {
 #[derive(Subcommand)]
 enum Job {
     Serve(serve::Serve),
+    Perf(perf::Perf),
     Bench(bench::Bench),
 }
 
@@ -25,6 +27,7 @@ enum Job {
 pub fn run() -> ExitCode {
     match Command::parse().job {
         Job::Serve(serve) => serve.run(),
+        Job::Perf(perf) => perf.run(),
         Job::Bench(bench) => bench.run(),
     }
 }
