@@ -9,6 +9,7 @@ pub mod figures;
 pub mod integrity;
 pub mod drift;
 pub mod predict;
+pub mod prepare;
 pub mod label;
 pub mod validity;
 pub mod broker_log;

@@ -1,0 +1,177 @@
+//! What happens on a target before a point is measured: topics are filled, and the broker's time for a request is found out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ottla_client::Error;
+
+use super::predict::Observed;
+use crate::load::outcome::ProduceOutcome;
+use crate::load::{Contents, Course, Keys, Live, Partitioning, ProduceLoad, TopicLoad, produce};
+
+/// Filling a topic that takes longer is given up.
+const FILL_MAX: Duration = Duration::from_secs(600);
+/// Long enough for some hundred requests of a broker on this machine, and for a handful across 72 ms.
+const PROBE: Duration = Duration::from_millis(500);
+const SMALL_BYTES: u32 = 100;
+/// Below max.request.size and message.max.bytes of 1 MiB.
+const LARGE_BYTES: u32 = 500_000;
+
+/// Writes so many records into a topic, in turn to its partitions.
+///
+/// - Shape: `settings` are Kafka's keys, `bootstrap.servers` among them; records carry stamps, so that readers can check them.
+/// - Errors: the topic cannot be reached, or not every record was acknowledged. A stop leaves the topic half full.
+pub fn fill(
+    topic: &TopicLoad,
+    records: u64,
+    record_bytes: u32,
+    settings: &BTreeMap<String, String>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Error> {
+    if records == 0 {
+        return Ok(());
+    }
+    let mut settings = settings.clone();
+    for (key, value) in [("batch.size", "131072"), ("linger.ms", "5")] {
+        settings.insert(key.to_owned(), value.to_owned());
+    }
+    let load = ProduceLoad {
+        records,
+        record_bytes,
+        partitioning: Partitioning::RoundRobin,
+        ..load("fill", topic, settings)
+    };
+    let outcome = run(&load, FILL_MAX, stop)?;
+    let written = outcome.acknowledged_in_all;
+    if written == records || stop.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let first = outcome.errors.keys().next().map_or("", String::as_str);
+    Err(Error::IllegalState {
+        message: format!(
+            "{written} of {records} records were written to {} beforehand: {first}",
+            topic.name
+        )
+        .into(),
+    })
+}
+
+/// Finds out what a request costs on the broker, with records that are sent one at a time: small ones and large ones.
+///
+/// - Shape: fills in `broker_ms_per_request` and `broker_ms_per_mb` of `observed`. `round_trip_ms` is that of the way to
+///   `bootstrap.servers` and is taken off; the broker's time does not depend on a link, so ask past it. With acks=0 nobody answers,
+///   and nothing is known.
+/// - Units: takes a second.
+/// - Errors: the topic cannot be reached. Records that are refused make nothing known either.
+pub fn probe(
+    topic: &TopicLoad,
+    settings: &BTreeMap<String, String>,
+    round_trip_ms: f64,
+    stop: &Arc<AtomicBool>,
+    observed: &mut Observed,
+) -> Result<(), Error> {
+    if settings.get("acks").is_some_and(|acks| acks == "0") {
+        return Ok(());
+    }
+    let mut settings = settings.clone();
+    settings.insert(String::from("linger.ms"), String::from("0"));
+    let one = TopicLoad {
+        partitions: 1,
+        ..topic.clone()
+    };
+    let mut median_ms = |record_bytes: u32| -> Result<Option<f64>, Error> {
+        let load = ProduceLoad {
+            record_bytes,
+            is_synchronous: true,
+            ..load("probe", &one, settings.clone())
+        };
+        let outcome = run(&load, PROBE, stop)?;
+        Ok((outcome.service.count() > 0).then(|| outcome.service.at(50.0) as f64 / 1_000.0))
+    };
+    let Some(small_ms) = median_ms(SMALL_BYTES)? else {
+        return Ok(());
+    };
+    observed.broker_ms_per_request = Some((small_ms - round_trip_ms).max(0.0));
+    if let Some(large_ms) = median_ms(LARGE_BYTES)? {
+        let megabytes = f64::from(LARGE_BYTES - SMALL_BYTES) / 1e6;
+        observed.broker_ms_per_mb = (large_ms - small_ms).max(0.0) / megabytes;
+    }
+    Ok(())
+}
+
+fn run(load: &ProduceLoad, duration: Duration, stop: &Arc<AtomicBool>) -> Result<ProduceOutcome, Error> {
+    let course = Course {
+        begin: Instant::now(),
+        warmup: Duration::ZERO,
+        duration,
+        stop: Arc::clone(stop),
+    };
+    produce::run(load, &course, &Live::default())
+}
+
+fn load(name: &str, topic: &TopicLoad, settings: BTreeMap<String, String>) -> ProduceLoad {
+    ProduceLoad {
+        name: name.to_owned(),
+        settings,
+        topics: vec![topic.clone()],
+        clients: 1,
+        threads: 1,
+        rate: None,
+        records: 0,
+        record_bytes: SMALL_BYTES,
+        contents: Contents::Random,
+        keys: Keys::None,
+        partitioning: Partitioning::Client,
+        is_synchronous: false,
+        callback: Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::null_sink::NullSink;
+
+    fn topic() -> TopicLoad {
+        TopicLoad {
+            name: String::from("t"),
+            partitions: 1,
+        }
+    }
+
+    fn settings(sink: &NullSink) -> BTreeMap<String, String> {
+        BTreeMap::from([(String::from("bootstrap.servers"), sink.address().to_string())])
+    }
+
+    #[test]
+    fn a_topic_is_filled_with_as_many_records_as_asked_for() {
+        let sink = NullSink::start().unwrap();
+        let stop = Arc::default();
+        fill(&topic(), 1_001, 100, &settings(&sink), &stop).unwrap();
+        assert_eq!(sink.record_count(), 1_001);
+        fill(&topic(), 0, 100, &settings(&sink), &stop).unwrap();
+        assert_eq!(sink.record_count(), 1_001);
+    }
+
+    #[test]
+    fn the_broker_s_time_is_what_the_round_trip_does_not_explain() {
+        let sink = NullSink::start().unwrap();
+        let stop = Arc::default();
+        let mut observed = Observed::default();
+        probe(&topic(), &settings(&sink), 0.0, &stop, &mut observed).unwrap();
+        assert!(observed.broker_ms_per_request.unwrap() > 0.0);
+        let mut far = Observed::default();
+        probe(&topic(), &settings(&sink), 1e9, &stop, &mut far).unwrap();
+        assert_eq!(far.broker_ms_per_request, Some(0.0));
+    }
+
+    #[test]
+    fn unanswered_requests_tell_nothing() {
+        let mut observed = Observed::default();
+        let settings = BTreeMap::from([(String::from("acks"), String::from("0"))]);
+        probe(&topic(), &settings, 0.1, &Arc::default(), &mut observed).unwrap();
+        assert_eq!(observed.broker_ms_per_request, None);
+    }
+}
