@@ -14,7 +14,7 @@ use super::groups::{self, Groups};
 use super::result::{Calibration, Drift, GeneratorCheck, GroupResult, Measurement, Second, Stages};
 use super::target::{Access, Topics};
 use super::validity::{self, Asked};
-use super::{drift, integrity, stages};
+use super::{drift, integrity, prepare, stages};
 use crate::histogram::Latencies;
 use crate::link::relay::Relay;
 use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome};
@@ -52,6 +52,7 @@ struct Gathered {
 /// - Errors: topics cannot be created, the link cannot be built, the scenario names what is not there.
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, BenchError> {
     let topics = Topics::create(setting.access, &scenario.topics, setting.label)?;
+    prepare::fill_all(scenario, setting.access, &topics, setting.stop)?;
     let relay = match &scenario.link {
         Some(spec) => {
             Some(

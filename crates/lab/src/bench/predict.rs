@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ottla_client::config::{Config, ProducerConfig};
 
-use super::result::{Calibration, Machine, Prediction, Range, Target};
+use super::result::{Prediction, Range};
 use crate::formulas::{batching, buffer, ceiling, latency, queueing, wire};
 use crate::scenario::model::{LinkSpec, ProducerSpec, Scenario};
 use crate::scenario::sweep::ConcretePoint;
@@ -29,32 +29,6 @@ pub struct Observed {
     pub calibrated_rate: Option<f64>,
     /// The points of the same scenario that were measured on this target before.
     pub earlier: Vec<Earlier>,
-}
-
-impl Observed {
-    /// What is known without asking the broker: `prepare::probe` and the points that follow add to it.
-    pub fn about(
-        scenario: &Scenario,
-        target: &Target,
-        machine: &Machine,
-        calibrations: &[Calibration],
-    ) -> Observed {
-        let link_ms = scenario.link.as_ref().map_or(0.0, |link| link.round_trip_ms);
-        let record_bytes = scenario.producers.iter().map(|group| group.record_bytes).max();
-        // Far larger records are limited by their bytes, of which a calibration with small ones knows nothing.
-        let nearest = calibrations
-            .iter()
-            .min_by_key(|calibration| calibration.record_bytes.abs_diff(record_bytes.unwrap_or(0)));
-        Observed {
-            brokers: target.brokers.max(1),
-            round_trip_ms: link_ms + machine.network_round_trip_micros.p50 / 1_000.0,
-            is_connection_serial: target.name.contains("Kafka"),
-            calibrated_rate: nearest
-                .filter(|calibration| record_bytes.is_some_and(|bytes| bytes <= 2 * calibration.record_bytes))
-                .map(|calibration| calibration.records_per_second),
-            ..Observed::default()
-        }
-    }
 }
 
 /// A point that was measured.

@@ -7,9 +7,13 @@ use std::time::{Duration, Instant};
 
 use ottla_client::Error;
 
+use super::error::BenchError;
 use super::predict::Observed;
+use super::target::{Access, Topics};
 use crate::load::outcome::ProduceOutcome;
 use crate::load::{Contents, Course, Keys, Live, Partitioning, ProduceLoad, TopicLoad, produce};
+use crate::scenario::model::{Scenario, TopicSpec};
+use crate::scenario::sweep::ConcretePoint;
 
 /// Filling a topic that takes longer is given up.
 const FILL_MAX: Duration = Duration::from_secs(600);
@@ -81,7 +85,7 @@ pub fn probe(
         partitions: 1,
         ..topic.clone()
     };
-    let mut median_ms = |record_bytes: u32| -> Result<Option<f64>, Error> {
+    let median_ms = |record_bytes: u32| -> Result<Option<f64>, Error> {
         let load = ProduceLoad {
             record_bytes,
             is_synchronous: true,
@@ -99,6 +103,89 @@ pub fn probe(
         observed.broker_ms_per_mb = (large_ms - small_ms).max(0.0) / megabytes;
     }
     Ok(())
+}
+
+/// What each kind of acknowledgement that the points ask for costs on a cluster, by the value of `acks`.
+///
+/// - Errors: the cluster cannot be reached, or refuses a topic.
+pub fn probes(
+    access: &Access,
+    points: &[ConcretePoint],
+    round_trip_ms: f64,
+    stop: &Arc<AtomicBool>,
+) -> Result<BTreeMap<String, Observed>, BenchError> {
+    let mut found: BTreeMap<String, Observed> = points
+        .iter()
+        .filter_map(|point| Some((acks(&point.scenario)?, Observed::default())))
+        .collect();
+    if found.is_empty() {
+        return Ok(found);
+    }
+    let spec = TopicSpec {
+        name: String::from("probe"),
+        ..TopicSpec::default()
+    };
+    let topics = Topics::create(
+        access,
+        std::slice::from_ref(&spec),
+        &std::process::id().to_string(),
+    )?;
+    let topic = topic_load(&topics, &spec)?;
+    for (acks, observed) in &mut found {
+        let mut settings = access_settings(access);
+        settings.insert(String::from("acks"), acks.clone());
+        probe(&topic, &settings, round_trip_ms, stop, observed)?;
+    }
+    Ok(found)
+}
+
+/// Of the first group of producers, as `probes` keeps them.
+pub fn acks(scenario: &Scenario) -> Option<String> {
+    let group = scenario.producers.first()?;
+    let written = group.settings.get("acks").map(ToString::to_string);
+    Some(match written.as_deref() {
+        None | Some("-1") => String::from("all"),
+        Some(acks) => acks.to_owned(),
+    })
+}
+
+/// Fills every topic of a scenario that asks for it.
+///
+/// - Errors: as `fill`.
+pub fn fill_all(
+    scenario: &Scenario,
+    access: &Access,
+    topics: &Topics,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), BenchError> {
+    let settings = access_settings(access);
+    for spec in scenario.topics.iter().filter(|spec| spec.prefilled_records > 0) {
+        let topic = topic_load(topics, spec)?;
+        fill(
+            &topic,
+            spec.prefilled_records,
+            spec.prefilled_record_bytes,
+            &settings,
+            stop,
+        )?;
+    }
+    Ok(())
+}
+
+fn topic_load(topics: &Topics, spec: &TopicSpec) -> Result<TopicLoad, BenchError> {
+    let name = topics.name(&spec.name);
+    let name = name.ok_or_else(|| BenchError::Scenario(format!("topic {} was not created", spec.name)))?;
+    Ok(TopicLoad {
+        name: name.to_owned(),
+        partitions: spec.partitions,
+    })
+}
+
+/// Past any link.
+fn access_settings(access: &Access) -> BTreeMap<String, String> {
+    let mut settings: BTreeMap<String, String> = access.settings.iter().cloned().collect();
+    settings.insert(String::from("bootstrap.servers"), access.bootstrap.clone());
+    settings
 }
 
 fn run(load: &ProduceLoad, duration: Duration, stop: &Arc<AtomicBool>) -> Result<ProduceOutcome, Error> {
@@ -165,6 +252,18 @@ mod tests {
         let mut far = Observed::default();
         probe(&topic(), &settings(&sink), 1e9, &stop, &mut far).unwrap();
         assert_eq!(far.broker_ms_per_request, Some(0.0));
+    }
+
+    #[test]
+    fn the_default_of_acks_is_all() {
+        let acks = |settings: &str| {
+            let text = format!("topics: [{{name: t}}]\nproducers: [{{settings: {{{settings}}}}}]\n");
+            super::acks(&crate::scenario::parse::parse(&text, "x.yaml").unwrap())
+        };
+        assert_eq!(acks("").as_deref(), Some("all"));
+        assert_eq!(acks("acks: -1").as_deref(), Some("all"));
+        assert_eq!(acks("acks: 1").as_deref(), Some("1"));
+        assert_eq!(super::acks(&Scenario::default()), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::error::BenchError;
 use super::measure::{self, Setting};
 use super::predict::{self, Earlier, Observed};
+use super::prepare;
 use super::result::{
     Calibration, Expectation, Manifest, OnTarget, Point, Report, SCHEMA, ScenarioHead, Target, Verdict,
 };
@@ -80,8 +81,14 @@ pub fn run(order: &Order<'_>, progress: &(dyn Fn(&Progress<'_>) + Sync)) -> Resu
             .collect(),
         was_interrupted: false,
     };
+    let network_ms = report.manifest.machine.network_round_trip_micros.p50 / 1_000.0;
+    let probes: Vec<Probes> = order
+        .accesses
+        .iter()
+        .map(|access| prepare::probes(access, &points, network_ms, order.stop))
+        .collect::<Result<_, _>>()?;
     measure_all(order, &points, &mut report, progress)?;
-    conclude(order, &points, &mut report);
+    conclude(order, &points, &probes, &mut report);
     Ok(report)
 }
 
@@ -180,10 +187,15 @@ fn measure_all(
 }
 
 /// Predictions, expectations and verdicts, once everything is measured.
-fn conclude(order: &Order<'_>, points: &[ConcretePoint], report: &mut Report) {
+fn conclude(order: &Order<'_>, points: &[ConcretePoint], probes: &[Probes], report: &mut Report) {
     for (which, access) in order.accesses.iter().enumerate() {
         for (index, point) in points.iter().enumerate() {
-            let observed = observed(report, which, points, index);
+            let probed = probed(&probes[which], point);
+            let observed = Observed {
+                broker_ms_per_request: probed.broker_ms_per_request,
+                broker_ms_per_mb: probed.broker_ms_per_mb,
+                ..observed(report, which, points, index)
+            };
             let on = &mut report.points[index].on[which];
             on.prediction = predict::predict(point, &observed);
             for measurement in &on.measurements {
@@ -222,6 +234,15 @@ fn conclude(order: &Order<'_>, points: &[ConcretePoint], report: &mut Report) {
             .reasons
             .push(String::from("interrupted: not all points were measured"));
     }
+}
+
+/// What a request costs on one cluster, by acks.
+type Probes = BTreeMap<String, Observed>;
+
+fn probed(probes: &Probes, point: &ConcretePoint) -> Observed {
+    let acks = prepare::acks(&point.scenario);
+    acks.and_then(|acks| probes.get(&acks).cloned())
+        .unwrap_or_default()
 }
 
 /// What a prediction may use: the machine, the cluster and the points before this one, never the point itself.

@@ -318,39 +318,6 @@ fn latency_explodes_towards_capacity() {
 }
 
 #[test]
-fn what_is_known_beforehand() {
-    let calibrations =
-        [(100, 900_000.0), (256, 700_000.0)].map(|(record_bytes, records_per_second)| Calibration {
-            record_bytes,
-            records_per_second,
-            ..Calibration::default()
-        });
-    let mut machine = Machine::default();
-    machine.network_round_trip_micros.p50 = 50.0;
-    let about = |yaml: &str, name: &str| {
-        let target = Target {
-            name: name.to_owned(),
-            ..Target::default()
-        };
-        Observed::about(&scenario(yaml).scenario, &target, &machine, &calibrations)
-    };
-    let far = about(
-        "topics: [{name: t}]\nproducers: [{record_bytes: 300}]\nlink: {round_trip_ms: 72}\n",
-        "Apache Kafka 4.3",
-    );
-    assert_eq!(
-        (far.round_trip_ms, far.brokers, far.is_connection_serial),
-        (72.05, 1, true)
-    );
-    assert_eq!(far.calibrated_rate, Some(700_000.0));
-    let large = about(
-        "topics: [{name: t}]\nproducers: [{record_bytes: 100000}]\n",
-        "Ottla 0.1.0, embedded",
-    );
-    assert_eq!((large.calibrated_rate, large.is_connection_serial), (None, false));
-}
-
-#[test]
 fn groups_together_are_their_rates() {
     let point = scenario("topics: [{name: t}]\nproducers: [{name: a, rate: 100}, {name: b, rate: 20}]\n");
     assert_eq!(
