@@ -170,10 +170,11 @@ impl Exchange {
 
     /// Gives the far socket what has arrived.
     fn hand_over(&mut self, way: Way, turn: &mut Turn<'_>) -> Result<(), End> {
-        while let Some((bytes, due)) = self.directions[way as usize].path.arrived(turn.now) {
-            if !self.directions[way as usize].is_writable {
-                return Ok(());
-            }
+        while self.directions[way as usize].is_writable {
+            let Some((bytes, due)) = self.directions[way as usize].path.arrived(turn.now) else {
+                self.directions[way as usize].was_full = false;
+                break;
+            };
             let written = self
                 .far(way)
                 .write_vectored(&self.directions[way as usize].path.front(bytes));
@@ -188,7 +189,6 @@ impl Exchange {
                 None => (direction.is_writable, direction.was_full) = (false, true),
             }
         }
-        self.directions[way as usize].was_full = false;
         Ok(())
     }
 
