@@ -16,7 +16,7 @@ use super::target::{Access, Topics};
 use super::validity::{self, Asked};
 use super::{drift, integrity, prepare, stages};
 use crate::histogram::Latencies;
-use crate::link::relay::Relay;
+use crate::link::relay::{self, Relay};
 use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome};
 use crate::load::{Course, Live, consume, produce};
 use crate::process::{ProcessSeries, Sampler, Watched};
@@ -76,7 +76,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, Be
         stop: Arc::clone(setting.stop),
     };
     let log = BrokerTimes::begin(setting.access, &course, !groups.consumers.is_empty());
-    let mut gathered = load(&groups, &course, setting);
+    let mut gathered = load(&groups, &course, setting, watched(setting.access, relay.as_ref()));
     gathered.broker_log = log.and_then(BrokerTimes::end);
     gathered.link_caveats = relay.as_ref().map_or_else(Vec::new, Relay::caveats);
     Ok(Report {
@@ -88,7 +88,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, Be
     .measurement(gathered))
 }
 
-fn load(groups: &Groups, course: &Course, setting: &Setting<'_>) -> Gathered {
+fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Watched>) -> Gathered {
     let live = Live::default();
     thread::scope(|scope| {
         let producers: Vec<_> = groups
@@ -104,7 +104,7 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>) -> Gathered {
         let mut failures = Vec::new();
         let measured_from = course.begin + course.warmup;
         tick_until(measured_from, course, &live, setting, || false);
-        let sampler = Sampler::start(watched(setting.access));
+        let sampler = Sampler::start(watched);
         tick_until(measured_from + course.duration, course, &live, setting, || {
             producers.iter().all(ScopedJoinHandle::is_finished)
                 && consumers.iter().all(ScopedJoinHandle::is_finished)
@@ -210,7 +210,7 @@ fn join<T, L>(
     outcomes
 }
 
-fn watched(access: &Access) -> Vec<Watched> {
+fn watched(access: &Access, relay: Option<&Relay>) -> Vec<Watched> {
     let mut watched = Vec::new();
     if access.is_embedded {
         watched.extend(Watched::broker_and_generator());
@@ -219,6 +219,13 @@ fn watched(access: &Access) -> Vec<Watched> {
         if let Some(process) = access.process {
             watched.push(Watched::process("broker", process));
         }
+    }
+    if relay.is_some() {
+        // Its processor time is neither the generator's nor the broker's.
+        watched.push(Watched::ThreadsOf {
+            name: String::from("link"),
+            prefixes: vec![relay::THREAD_NAME.to_owned()],
+        });
     }
     watched
 }
