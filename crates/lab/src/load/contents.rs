@@ -25,7 +25,7 @@ impl Noise {
         Noise(RandomState::new().hash_one(0))
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0xA076_1D64_78BD_642F);
         let wide = u128::from(self.0) * u128::from(self.0 ^ 0xE703_7ED1_A0B4_28DB);
         (wide >> 64) as u64 ^ wide as u64
@@ -33,18 +33,18 @@ impl Noise {
 
     /// Below `end`, which is above 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(end)) >> 64) as u64
     }
 
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_ne_bytes()[..chunk.len()]);
+            chunk.copy_from_slice(&self.draw().to_ne_bytes()[..chunk.len()]);
         }
     }
 
     pub fn fill_letters(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
-            let noise = self.next().to_ne_bytes();
+            let noise = self.draw().to_ne_bytes();
             for (byte, noise) in chunk.iter_mut().zip(noise) {
                 *byte = b'A' + ((u16::from(noise) * 26) >> 8) as u8;
             }
@@ -104,7 +104,7 @@ pub struct Values {
 
 impl Values {
     /// The next value; its first `stamp::BYTES` are for the stamp.
-    pub fn next(&mut self) -> &mut [u8] {
+    pub fn next_value(&mut self) -> &mut [u8] {
         let prepared = &self.source.prepared;
         match self.source.contents {
             Contents::Random => self.noise.fill(&mut self.value[stamp::BYTES..]),
@@ -148,7 +148,7 @@ impl KeySource {
     }
 
     /// Eight digits or more.
-    pub fn next(&mut self) -> Option<&[u8]> {
+    pub fn next_key(&mut self) -> Option<&[u8]> {
         let key = match self.keys {
             Keys::None => return None,
             Keys::Sequential(count) => {
@@ -177,7 +177,7 @@ fn json(noise: &mut Noise, bytes: usize) -> Vec<u8> {
         write!(
             text,
             r#"{{"orderId":"{:016x}","customerId":{},"state":"{state}","city":"{city}","items":{},"total":{}.{:02},"updatedAt":17{:011}}},"#,
-            noise.next(),
+            noise.draw(),
             noise.below(10_000_000),
             1 + noise.below(12),
             noise.below(2_000),
@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn values_have_the_size_that_was_asked_for() {
         for contents in [Contents::Random, Contents::Json, Contents::Letters] {
-            assert_eq!(values(contents).next().len(), 100);
+            assert_eq!(values(contents).next_value().len(), 100);
         }
         assert_eq!(
-            Source::new(&Contents::Json, 3).values().next().len(),
+            Source::new(&Contents::Json, 3).values().next_value().len(),
             stamp::BYTES
         );
     }
@@ -213,8 +213,8 @@ mod tests {
     fn values_differ() {
         for contents in [Contents::Random, Contents::Json, Contents::Letters] {
             let mut values = values(contents);
-            let first = values.next().to_vec();
-            assert_ne!(first, values.next().to_vec());
+            let first = values.next_value().to_vec();
+            assert_ne!(first, values.next_value().to_vec());
         }
     }
 
@@ -223,7 +223,7 @@ mod tests {
         let mut values = values(Contents::Letters);
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..100 {
-            seen.extend(values.next()[stamp::BYTES..].iter().copied());
+            seen.extend(values.next_value()[stamp::BYTES..].iter().copied());
         }
         assert_eq!(seen, (b'A'..=b'Z').collect());
     }
@@ -232,17 +232,17 @@ mod tests {
     fn given_values_come_in_turn() {
         let given: Arc<[Vec<u8>]> = Arc::from([b"one".to_vec(), b"three".to_vec()]);
         let mut values = values(Contents::Given(given));
-        assert_eq!(&values.next()[stamp::BYTES..], b"one");
-        assert_eq!(&values.next()[stamp::BYTES..], b"three");
-        assert_eq!(&values.next()[stamp::BYTES..], b"one");
+        assert_eq!(&values.next_value()[stamp::BYTES..], b"one");
+        assert_eq!(&values.next_value()[stamp::BYTES..], b"three");
+        assert_eq!(&values.next_value()[stamp::BYTES..], b"one");
     }
 
     #[test]
     fn threads_go_through_sequential_keys_together() {
         let mut second = KeySource::new(Keys::Sequential(5), 1, 2);
-        let keys: Vec<Vec<u8>> = (0..3).map(|_| second.next().unwrap().to_vec()).collect();
+        let keys: Vec<Vec<u8>> = (0..3).map(|_| second.next_key().unwrap().to_vec()).collect();
         assert_eq!(keys, [b"00000001", b"00000003", b"00000000"]);
-        assert_eq!(KeySource::new(Keys::None, 0, 1).next(), None);
+        assert_eq!(KeySource::new(Keys::None, 0, 1).next_key(), None);
     }
 
     #[test]

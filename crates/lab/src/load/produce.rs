@@ -380,8 +380,8 @@ impl<'a> Sender<'a> {
     /// Gives the time after it.
     fn send(&mut self, sequence: u64, due_nanos: u64, now: u64) -> u64 {
         let group = self.group;
-        let key = self.keys.next();
-        let value = self.values.next();
+        let key = self.keys.next_key();
+        let value = self.values.next_value();
         let stamp = Stamp {
             producer: self.stamp_producer,
             sequence,

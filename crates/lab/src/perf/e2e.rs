@@ -74,7 +74,7 @@ pub fn run(
     let consumer_config = perf
         .config
         .clone()
-        .set("group.id", format!("test-group-{:016x}", Noise::fresh().next()))
+        .set("group.id", format!("test-group-{:016x}", Noise::fresh().draw()))
         .set("enable.auto.commit", "false")
         .set("auto.offset.reset", "latest")
         // The broker answers with what there is.
