@@ -2,6 +2,7 @@
 
 mod bench_client;
 mod bench_kafka;
+mod bench_report;
 mod codegen;
 mod crash;
 mod docs;
@@ -26,6 +27,8 @@ tasks:
                       kill -9 under load, then count what was acknowledged
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
                       Ottla and Apache Kafka side by side; writes docs/benchmarks.md
+  bench-report [FILE...]
+                      opens reports of ottla bench in a real browser, in light and dark; without files a made-up one
   bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish] [--as-built]
                       our client beside Java's, librdkafka, franz-go, krafka and confluent-kafka, one broker for all";
 
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         "crash" => crash::run(rest),
         "bench-client" => bench_client::run(rest),
         "bench-kafka" => bench_kafka::run(rest),
+        "bench-report" => bench_report::run(rest),
         "tidy" => tidy::run(tidy::repository()),
         _ => {
             eprintln!("{USAGE}");

@@ -129,6 +129,24 @@ impl Axis {
         }
     }
 
+    /// One place for each name: the first is at 0, the second at 1 and so on.
+    ///
+    /// - `letters`: longer names are cut.
+    pub(super) fn of_names(title: &str, names: &[&str], letters: usize) -> Axis {
+        let count = names.len().max(1) as f64;
+        let ticks = names.iter().enumerate().map(|(index, name)| Tick {
+            at: (index as f64 + 0.5) / count,
+            text: cut(name, letters),
+        });
+        Axis {
+            title: title.to_owned(),
+            scale: Scale::Linear,
+            low: -0.5,
+            high: count - 0.5,
+            ticks: ticks.collect(),
+        }
+    }
+
     /// 0 to 1; `None` for what has no place here.
     pub(super) fn at(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
@@ -141,6 +159,14 @@ impl Axis {
             .is_finite()
             .then(|| ((place - self.low) / (self.high - self.low)).clamp(0.0, 1.0))
     }
+}
+
+pub(super) fn cut(name: &str, letters: usize) -> String {
+    if name.chars().count() <= letters {
+        return name.to_owned();
+    }
+    let kept: String = name.chars().take(letters.saturating_sub(1)).collect();
+    kept + "…"
 }
 
 /// 90 is 1, 99 is 2, 99.9 is 3.
@@ -206,6 +232,14 @@ mod tests {
         assert_eq!(log.at(10.0), Some(0.5));
         assert_eq!((log.at(0.0), log.at(-3.0)), (None, None));
         assert_eq!(axis(Scale::Nines, &[99.0]).at(90.0), Some(0.5));
+    }
+
+    #[test]
+    fn names_stand_side_by_side() {
+        let axis = Axis::of_names("point", &["linger.ms=5", "b"], 6);
+        assert_eq!(texts(&axis), ["linge…", "b"]);
+        assert_eq!((axis.at(0.0), axis.at(1.0)), (Some(0.25), Some(0.75)));
+        assert_eq!(Axis::of_names("point", &[], 6).at(0.0), Some(0.5));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Line charts as inline SVG.
 
-use super::axis::Axis;
+use super::axis::{Axis, cut};
 use super::markup::Markup;
 use crate::bench::label;
 
@@ -34,7 +34,7 @@ const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 280.0;
 const LEFT: f64 = 52.0;
 /// Room for the names at the ends of the lines.
-const RIGHT: f64 = 78.0;
+const RIGHT: f64 = 94.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
 const PLOT_WIDTH: f64 = WIDTH - LEFT - RIGHT;
@@ -42,7 +42,7 @@ const PLOT_HEIGHT: f64 = HEIGHT - TOP - BOTTOM;
 /// Between two names, one above the other.
 const NAME_HEIGHT: f64 = 13.0;
 /// Letters that fit to the right of the lines.
-const NAME_LETTERS: usize = 13;
+const NAME_LETTERS: usize = 12;
 pub(super) const COLOURS: usize = 7;
 pub(super) const DASHES: usize = 4;
 
@@ -192,7 +192,7 @@ impl Chart {
             svg.leaf(
                 "text",
                 &[("class", &class), ("x", &x), ("y", &y)],
-                cut(&line.name),
+                cut(&line.name, NAME_LETTERS),
             );
         }
     }
@@ -325,12 +325,4 @@ fn dash(index: usize) -> &'static str {
 /// A tenth of a unit is finer than any screen; shorter numbers make smaller files.
 pub(super) fn round(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
-}
-
-fn cut(name: &str) -> String {
-    if name.chars().count() <= NAME_LETTERS {
-        return name.to_owned();
-    }
-    let kept: String = name.chars().take(NAME_LETTERS - 1).collect();
-    kept + "…"
 }

@@ -82,7 +82,12 @@ fn draw_targets(report: &Report, page: &mut Markup) {
 fn draw_points(report: &Report, points: &[&Point], page: &mut Markup) {
     let mut heads: Vec<String> = ["point", "figure", "source"].map(String::from).to_vec();
     for target in &report.manifest.targets {
-        heads.extend(["predicted", "measured", "error"].map(|what| format!("{what}: {}", target.name)));
+        heads.extend(
+            ["predicted", "measured", "error"].map(|what| match report.manifest.targets.len() {
+                1 => what.to_owned(),
+                _ => format!("{what}, {}", target.name),
+            }),
+        );
     }
     page.nest("div", &[("class", &"scroll")], |page| {
         page.nest("table", &[("id", &"points")], |page| {

@@ -25,6 +25,24 @@ fn every_chart_is_there() {
 }
 
 #[test]
+fn points_of_one_load_stand_side_by_side() {
+    let mut report = sample::report();
+    for measurement in report
+        .points
+        .iter_mut()
+        .flat_map(|point| &mut point.on)
+        .flat_map(|on| &mut on.measurements)
+    {
+        measurement
+            .figures
+            .insert(String::from("records_per_second"), 1_000.0);
+    }
+    let page = render(&report);
+    assert!(page.contains("Latency by point") && !page.contains("<h4>Latency over load"));
+    assert!(page.contains("class=\"tick middle\"") && page.contains(">5000/s</text>"));
+}
+
+#[test]
 fn hostile_texts_stay_texts() {
     let page = render(&sample::report());
     assert_eq!(page.matches("<script").count(), 1, "the report's own JSON");
