@@ -293,10 +293,7 @@ impl Report<'_> {
         self.groups
             .producers
             .iter()
-            .map(|load| Asked {
-                rate: load.rate,
-                seconds: self.course.duration.as_secs_f64(),
-            })
+            .map(|load| Asked { rate: load.rate })
             .collect()
     }
 

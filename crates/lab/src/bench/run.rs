@@ -88,7 +88,7 @@ pub fn run(order: &Order<'_>, progress: &(dyn Fn(&Progress<'_>) + Sync)) -> Resu
         .map(|access| prepare::probes(access, &points, network_ms, order.stop))
         .collect::<Result<_, _>>()?;
     measure_all(order, &points, &mut report, progress)?;
-    conclude(order, &points, &probes, &mut report);
+    conclude(&points, &probes, &mut report);
     Ok(report)
 }
 
@@ -162,7 +162,7 @@ fn measure_all(
                 let access = &order.accesses[which];
                 progress(&Progress::Begins {
                     point: &point.name,
-                    target: &access.name,
+                    target: &report.manifest.targets[which].name,
                     number,
                     of,
                 });
@@ -174,7 +174,18 @@ fn measure_all(
                     calibration: &report.calibration,
                     on_tick: &|course, live| progress(&Progress::Ticks { course, live }),
                 };
-                let measurement = measure::run(&point.scenario, &setting)?;
+                let measurement = match measure::run(&point.scenario, &setting) {
+                    Ok(measurement) => measurement,
+                    // What was measured before is kept.
+                    Err(error) if number > 1 => {
+                        let target = &report.manifest.targets[which].name;
+                        let text = format!("{} on {target}: {error}; the run ended here", point.name);
+                        report.verdict.reasons.push(text);
+                        report.was_interrupted = true;
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
+                };
                 progress(&Progress::Ended {
                     verdict: &measurement.verdict,
                 });
@@ -187,10 +198,10 @@ fn measure_all(
 }
 
 /// Predictions, expectations and verdicts, once everything is measured.
-fn conclude(order: &Order<'_>, points: &[ConcretePoint], probes: &[Probes], report: &mut Report) {
-    for (which, access) in order.accesses.iter().enumerate() {
+fn conclude(points: &[ConcretePoint], probes: &[Probes], report: &mut Report) {
+    for (which, probes) in probes.iter().enumerate() {
         for (index, point) in points.iter().enumerate() {
-            let probed = probed(&probes[which], point);
+            let probed = probed(probes, point);
             let observed = Observed {
                 broker_ms_per_request: probed.broker_ms_per_request,
                 broker_ms_per_mb: probed.broker_ms_per_mb,
@@ -217,10 +228,9 @@ fn conclude(order: &Order<'_>, points: &[ConcretePoint], probes: &[Probes], repo
                 on.verdict.caveats.push(text);
             }
             for reason in &on.verdict.reasons {
-                report
-                    .verdict
-                    .reasons
-                    .push(format!("{} on {}: {reason}", point.name, access.name));
+                let target = &report.manifest.targets[which].name;
+                let text = format!("{} on {target}: {reason}", point.name);
+                report.verdict.reasons.push(text);
             }
         }
         let target = &report.manifest.targets[which];

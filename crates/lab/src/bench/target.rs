@@ -41,7 +41,7 @@ impl Topics {
     ///
     /// - `label`: becomes part of the names, so that what a crash leaves behind can be told from an application's.
     pub fn create(access: &Access, specs: &[TopicSpec], label: &str) -> Result<Topics, BenchError> {
-        let admin = Admin::new(&access.config())?;
+        let admin = Admin::new(&access.admin_config())?;
         let mut topics = Topics {
             admin,
             names: Vec::new(),
@@ -121,6 +121,19 @@ impl Access {
             .fold(config, |config, (key, value)| config.set(key, value))
     }
 
+    /// As `config`, with less patience: a broker that does not answer for so long cannot be measured.
+    fn admin_config(&self) -> Config {
+        let patience = [
+            ("request.timeout.ms", "5000"),
+            ("default.api.timeout.ms", "15000"),
+        ];
+        let own = |key: &str| self.settings.iter().any(|(known, _)| known == key);
+        patience
+            .iter()
+            .filter(|(key, _)| !own(key))
+            .fold(self.config(), |config, (key, value)| config.set(*key, value))
+    }
+
     /// Where the first bootstrap server is, if its name can be resolved.
     pub fn socket_address(&self) -> Option<SocketAddr> {
         self.bootstrap.split(',').next()?.to_socket_addrs().ok()?.next()
@@ -131,7 +144,7 @@ impl Access {
 ///
 /// - Errors: it cannot be reached within the client's time, or refuses to describe itself.
 pub fn describe(access: &Access) -> Result<Target, BenchError> {
-    let admin = Admin::new(&access.config())?;
+    let admin = Admin::new(&access.admin_config())?;
     let cluster = admin.describe_cluster().wait()?;
     let mut entries = ConfigEntries::new();
     if let Some(node) = cluster.nodes.keys().next() {

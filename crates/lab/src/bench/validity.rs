@@ -16,7 +16,6 @@ const SCHEDULE_HELD: f64 = 0.98;
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub rate: Option<f64>,
-    pub seconds: f64,
 }
 
 /// Fills in a measurement's verdict from what it found.
@@ -28,23 +27,35 @@ pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
     }
     for group in measurement.producers.iter().chain(&measurement.consumers) {
         if group.errors > 0 {
-            let kinds: Vec<String> = group
-                .error_kinds
-                .iter()
+            // The commonest; all of them are in the report.
+            let mut kinds: Vec<(&String, &u64)> = group.error_kinds.iter().collect();
+            kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            let kinds: Vec<String> = kinds
+                .into_iter()
+                .take(2)
                 .map(|(text, count)| format!("{count} x {text}"))
                 .collect();
-            verdict
-                .reasons
-                .push(format!("{}: {} errors: {}", group.name, group.errors, kinds.join("; ")));
+            verdict.reasons.push(format!(
+                "{}: {} errors: {}",
+                group.name,
+                group.errors,
+                kinds.join("; ")
+            ));
         }
         if group.retries > 0 {
-            verdict
-                .caveats
-                .push(format!("{}: {} records were sent again", group.name, group.retries));
+            verdict.caveats.push(format!(
+                "{}: {} records were sent again",
+                group.name, group.retries
+            ));
         }
     }
     let has_schedule = asked.iter().any(|asked| asked.rate.is_some());
-    judge_generator(&measurement.generator, measurement.seconds, has_schedule, &mut verdict);
+    judge_generator(
+        &measurement.generator,
+        measurement.seconds,
+        has_schedule,
+        &mut verdict,
+    );
     let drift = measurement.drift;
     if !(0.9..=1.1).contains(&drift.last_to_first) {
         verdict.caveats.push(format!(
@@ -67,16 +78,19 @@ fn judge_integrity(integrity: &Integrity, verdict: &mut Verdict) {
         }
     }
     if integrity.acknowledged == 0 && integrity.received.unwrap_or(0) == 0 {
-        verdict.reasons.push(String::from("nothing was acknowledged or received"));
+        verdict
+            .reasons
+            .push(String::from("nothing was acknowledged or received"));
     }
 }
 
 fn judge_group(group: &GroupResult, asked: Asked, verdict: &mut Verdict) {
     let Some(rate) = asked.rate else {
         if group.is_saturated {
-            verdict
-                .caveats
-                .push(format!("{}: saturated, so latencies are those of a full queue", group.name));
+            verdict.caveats.push(format!(
+                "{}: saturated, so latencies are those of a full queue",
+                group.name
+            ));
         }
         return;
     };
@@ -116,7 +130,9 @@ fn judge_generator(generator: &GeneratorCheck, seconds: f64, has_schedule: bool,
         ));
     }
     if generator.dropped > 0 {
-        verdict.reasons.push(format!("the generator dropped {} records", generator.dropped));
+        verdict
+            .reasons
+            .push(format!("the generator dropped {} records", generator.dropped));
     }
     if generator.share_of_calibration > CALIBRATION_SHARE {
         verdict.reasons.push(format!(
@@ -155,7 +171,6 @@ mod tests {
         change(&mut measurement);
         let asked = Asked {
             rate: Some(1_000.0),
-            seconds: 10.0,
         };
         judge(&measurement, &[asked])
     }
@@ -167,12 +182,13 @@ mod tests {
 
     #[test]
     fn everything_that_spoils_a_run_is_named() {
+        type Spoil<'a> = &'a dyn Fn(&mut Measurement);
         let late = |measurement: &mut Measurement| {
             let mut errors = Latencies::default();
             (0..100).for_each(|_| errors.record(9_000));
             measurement.generator.schedule_error = errors.result();
         };
-        let spoilers: [(&str, &dyn Fn(&mut Measurement)); 9] = [
+        let spoilers: [(&str, Spoil<'_>); 9] = [
             ("not received", &|m| m.integrity.lost = 1),
             ("twice", &|m| m.integrity.duplicated = 1),
             ("out of order", &|m| m.integrity.disordered = 1),
@@ -181,12 +197,17 @@ mod tests {
             ("95 % of a processor", &|m| m.generator.busiest_thread = 0.95),
             ("buffer memory", &|m| m.generator.buffer_wait_seconds = 2.0),
             ("1.2 times", &|m| m.generator.share_of_calibration = 0.8),
-            ("schedule was not held", &|m| m.producers[0].records_per_second = 900.0),
+            ("schedule was not held", &|m| {
+                m.producers[0].records_per_second = 900.0
+            }),
         ];
         for (word, spoil) in spoilers {
             let verdict = verdict(spoil);
             assert!(!verdict.is_valid(), "{word}");
-            assert!(verdict.reasons.iter().any(|reason| reason.contains(word)), "{verdict:?}");
+            assert!(
+                verdict.reasons.iter().any(|reason| reason.contains(word)),
+                "{verdict:?}"
+            );
         }
     }
 
