@@ -32,7 +32,8 @@ mod scram;
 pub use self::client_metrics::ClientMetricsSubscription;
 pub use self::cluster::{ClusterDescription, LogDirectory, Replica};
 pub use self::configs::{
-    AlterConfig, ConfigEntries, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource,
+    AlterConfig, ConfigEntries, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind,
+    ConfigSource,
 };
 pub use self::groups::{GroupDescription, GroupListing, GroupMember};
 pub use self::machine::{AdminMachine, Inbox, Ticket};

@@ -26,7 +26,9 @@ pub fn of(
         add_produced(producers, in_flight, &mut figures);
     }
     let mut end_to_end = Latencies::default();
-    consumers.iter().for_each(|group| end_to_end.add(&group.end_to_end));
+    consumers
+        .iter()
+        .for_each(|group| end_to_end.add(&group.end_to_end));
     let has_schedule = producers.iter().any(|group| group.latency.count() > 0);
     if has_schedule {
         add_percentiles("end_to_end", &end_to_end, &mut figures);

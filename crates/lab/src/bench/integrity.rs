@@ -53,7 +53,10 @@ mod tests {
         // A duplicate does not make up for it.
         assert_eq!(check(&[produced(10)], &[consumed(10, 1)], true).lost, 1);
         // Every group reads everything.
-        assert_eq!(check(&[produced(10)], &[consumed(10, 0), consumed(7, 0)], true).lost, 3);
+        assert_eq!(
+            check(&[produced(10)], &[consumed(10, 0), consumed(7, 0)], true).lost,
+            3
+        );
     }
 
     #[test]

@@ -169,9 +169,7 @@ mod tests {
     fn verdict(change: impl FnOnce(&mut Measurement)) -> Verdict {
         let mut measurement = good();
         change(&mut measurement);
-        let asked = Asked {
-            rate: Some(1_000.0),
-        };
+        let asked = Asked { rate: Some(1_000.0) };
         judge(&measurement, &[asked])
     }
 
