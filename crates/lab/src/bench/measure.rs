@@ -372,12 +372,15 @@ impl Report<'_> {
         for series in processes {
             let result = series.result(done);
             let figure = match result.name.as_str() {
-                "broker" => "broker_cpu_seconds_per_million",
-                _ => "cpu_seconds_per_million",
+                "broker" => Some("broker_cpu_seconds_per_million"),
+                "generator" => Some("cpu_seconds_per_million"),
+                // The relay's, or what cannot be told apart.
+                _ => None,
             };
-            measurement
-                .figures
-                .insert(figure.to_owned(), result.cpu_seconds_per_million);
+            if let Some(figure) = figure {
+                let seconds = result.cpu_seconds_per_million;
+                measurement.figures.insert(figure.to_owned(), seconds);
+            }
             measurement.processes.push(result);
             series.fill(&mut measurement.timeline);
         }

@@ -217,12 +217,12 @@ fn conclude(points: &[ConcretePoint], probes: &[Probes], report: &mut Report) {
                     add(&mut on.verdict.caveats, caveat);
                 }
             }
-            on.expectations = point
-                .scenario
-                .expect
-                .iter()
-                .filter_map(|sentence| judge(sentence, on))
-                .collect();
+            for sentence in &point.scenario.expect {
+                match judge(sentence, on) {
+                    Ok(expectation) => on.expectations.push(expectation),
+                    Err(why) => add(&mut on.verdict.caveats, &why),
+                }
+            }
             for broken in on.expectations.iter().filter(|expectation| !expectation.holds) {
                 let text = format!("{} does not hold: {}", broken.text, broken.measured);
                 on.verdict.caveats.push(text);
@@ -287,13 +287,12 @@ fn observed(report: &Report, which: usize, points: &[ConcretePoint], index: usiz
     }
 }
 
-/// `None`: the figure was not measured.
-fn judge(sentence: &str, on: &OnTarget) -> Option<Expectation> {
-    let sentence = expect::parse(sentence).ok()?;
-    let measured = on.figure(&sentence.figure)?;
-    sentence
-        .judge(&BTreeMap::from([(sentence.figure.clone(), measured)]))
-        .ok()
+/// - Errors: the figure was not measured.
+fn judge(sentence: &str, on: &OnTarget) -> Result<Expectation, String> {
+    let sentence = expect::parse(sentence)?;
+    let measured = on.figure(&sentence.figure);
+    let figures = measured.map(|measured| (sentence.figure.clone(), measured));
+    sentence.judge(&figures.into_iter().collect())
 }
 
 fn add(texts: &mut Vec<String>, text: &str) {
