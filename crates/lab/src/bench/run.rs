@@ -33,6 +33,8 @@ pub struct Order<'a> {
     /// Where an embedded broker keeps its data; its disk is probed.
     pub data: &'a Path,
     pub stop: &'a Arc<AtomicBool>,
+    /// Of a run just before this one; `None` measures what the generator can do.
+    pub calibration: Option<Vec<Calibration>>,
 }
 
 /// How far a run is.
@@ -64,7 +66,10 @@ pub fn run(order: &Order<'_>, progress: &(dyn Fn(&Progress<'_>) + Sync)) -> Resu
     let points = sweep::points(scenario)?;
     let manifest = manifest(order)?;
     progress(&Progress::Calibrating);
-    let calibration = calibrations()?;
+    let calibration = match &order.calibration {
+        Some(known) => known.clone(),
+        None => calibrations()?,
+    };
     let mut report = Report {
         schema: SCHEMA.to_owned(),
         scenario: ScenarioHead {

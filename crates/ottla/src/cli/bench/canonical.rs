@@ -19,7 +19,7 @@ pub fn run() -> Result<ExitCode, Failure> {
     let (broker, cluster) = access::embed(&scenario)?;
     let clusters = [cluster];
     let bar = Bar::new();
-    let measure = |scenario: &Scenario| -> Result<Report, Failure> {
+    let measure = |scenario: &Scenario, calibration| -> Result<Report, Failure> {
         let order = Order {
             scenario,
             accesses: &clusters,
@@ -28,10 +28,11 @@ pub fn run() -> Result<ExitCode, Failure> {
             commit: option_env!("OTTLA_COMMIT").map(str::to_owned),
             data: &std::env::temp_dir(),
             stop: &stop,
+            calibration,
         };
         run::run(&order, &|progress| bar.show(progress)).map_err(Failure::failed)
     };
-    let capacity = measure(&scenario)?;
+    let capacity = measure(&scenario, None)?;
     let throughput = figure(&capacity, "records_per_second").unwrap_or(0.0);
     if is_stopped(&stop) || throughput == 0.0 {
         bar.finish();
@@ -41,7 +42,7 @@ pub fn run() -> Result<ExitCode, Failure> {
     for group in &mut scenario.producers {
         group.rate = Some(half);
     }
-    let calm = measure(&scenario)?;
+    let calm = measure(&scenario, Some(capacity.calibration.clone()))?;
     bar.finish();
     drop(broker);
     println!(

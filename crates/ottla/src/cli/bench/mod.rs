@@ -120,6 +120,7 @@ fn run_scenario(arguments: &Run) -> Result<ExitCode, Failure> {
         commit: option_env!("OTTLA_COMMIT").map(str::to_owned),
         data: clusters.data(),
         stop: &stop,
+        calibration: None,
     };
     let bar = Bar::new();
     let report = run::run(&order, &|progress| bar.show(progress)).map_err(Failure::failed)?;
