@@ -30,6 +30,8 @@ pub struct Setting<'a> {
     /// Set by Ctrl-C: what was measured until then is kept.
     pub stop: &'a Arc<AtomicBool>,
     pub calibration: &'a [Calibration],
+    /// That may lead partitions: a producer has a connection to each.
+    pub brokers: u32,
     /// Called some ten times a second.
     pub on_tick: &'a (dyn Fn(&Course, &Live) + Sync),
 }
@@ -83,7 +85,6 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, Be
         groups: &groups,
         course: &course,
         setting,
-        brokers: 1,
     }
     .measurement(gathered))
 }
@@ -235,7 +236,6 @@ struct Report<'a> {
     groups: &'a Groups,
     course: &'a Course,
     setting: &'a Setting<'a>,
-    brokers: u32,
 }
 
 impl Report<'_> {
@@ -310,7 +310,7 @@ impl Report<'_> {
         let clients: u32 = self.groups.producers.iter().map(|load| load.clients).sum();
         InFlight {
             per_connection,
-            connections: f64::from(clients * self.brokers),
+            connections: f64::from(clients * self.setting.brokers),
         }
     }
 
@@ -356,7 +356,6 @@ impl Report<'_> {
                 .filter_map(|group| group.metrics.get("bufferpool-wait-time-ns-total"))
                 .sum::<f64>()
                 / 1e9,
-            dropped: 0,
             share_of_calibration: calibrated.map_or(0.0, |calibration| match record_bytes {
                 Some(_) => rate / calibration.records_per_second,
                 None => 0.0,

@@ -335,7 +335,6 @@ pub struct GeneratorCheck {
     pub busiest_thread: f64,
     /// Seconds that sending threads waited for buffer memory.
     pub buffer_wait_seconds: f64,
-    pub dropped: u64,
     /// Reached rate over calibrated rate.
     pub share_of_calibration: f64,
 }

@@ -177,6 +177,7 @@ fn measure_all(
                     label: &format!("{}-{}-{round}-{index}", std::process::id(), order.scenario.name),
                     stop: order.stop,
                     calibration: &report.calibration,
+                    brokers: report.manifest.targets[which].brokers,
                     on_tick: &|course, live| progress(&Progress::Ticks { course, live }),
                 };
                 let measurement = match measure::run(&point.scenario, &setting) {

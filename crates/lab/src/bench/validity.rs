@@ -129,11 +129,6 @@ fn judge_generator(generator: &GeneratorCheck, seconds: f64, has_schedule: bool,
             "senders waited {waiting:.2} seconds per second for buffer memory"
         ));
     }
-    if generator.dropped > 0 {
-        verdict
-            .reasons
-            .push(format!("the generator dropped {} records", generator.dropped));
-    }
     if generator.share_of_calibration > CALIBRATION_SHARE {
         verdict.reasons.push(format!(
             "the generator alone reaches only {:.1} times this rate; twice is wanted",

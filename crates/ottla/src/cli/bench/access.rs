@@ -31,7 +31,7 @@ impl Clusters {
             .map(|(index, bootstrap)| Access {
                 bootstrap: bootstrap.clone(),
                 settings: settings.clone(),
-                admin_address: arguments.admin.clone(),
+                admin_address: arguments.admin.clone().filter(|_| index == 0),
                 process: arguments.broker_pid.get(index).copied(),
                 ..Access::default()
             })

@@ -36,7 +36,7 @@ pub struct Run {
     #[arg(long, value_name = "PID")]
     pub broker_pid: Vec<u32>,
 
-    /// Admin address of an Ottla, `host:port`: its stage times become part of the report.
+    /// Admin address of the first cluster, if that is an Ottla, `host:port`: its stage times become part of the report.
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<String>,
 

@@ -4,6 +4,8 @@ mod access;
 mod arguments;
 mod canonical;
 mod files;
+mod progress;
+mod summary;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,9 +23,6 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::access::Clusters;
 use self::arguments::{Format, Run};
-mod progress;
-mod summary;
-
 use self::progress::Bar;
 
 /// Measure: throughput and p99 of this machine, or any scenario on any cluster
