@@ -13,3 +13,4 @@ pub mod link;
 pub mod scenario;
 pub mod bench;
 pub mod perf;
+pub mod doctor;

@@ -1,0 +1,187 @@
+//! What the doctor says about one client: the stable, versioned form that commands print and other programs read.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the JSON; it changes when a field changes its meaning or goes.
+pub const VERSION: u32 = 1;
+
+/// Everything said at one time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Examination {
+    pub version: u32,
+    /// Milliseconds since 1970.
+    pub at_ms: i64,
+    pub clients: Vec<Diagnosis>,
+}
+
+/// One client's verdict with all that leads to it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    pub client_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
+    pub role: super::snapshot::Role,
+    pub verdict: Verdict,
+    pub confidence: Confidence,
+    /// One sentence for people: the verdict with its decisive number.
+    pub summary: String,
+    /// Findings of section "Findings" of the manual, the bottleneck's own first, contributing causes after it.
+    pub findings: Vec<Finding>,
+    pub evidence: Vec<Evidence>,
+    pub recommendation: Option<Recommendation>,
+    pub refused: Vec<Refusal>,
+    /// What is missing to be sure, in words.
+    pub missing: Vec<String>,
+    /// The steps S0 to S6 that were taken, in order, with the numbers that they used: what `explain` prints.
+    pub reasoning: Vec<Step>,
+    /// Remarks that change nothing: inferred settings, doubts, consistency checks.
+    pub notes: Vec<String>,
+}
+
+/// The bottleneck. Names are those of the JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Verdict {
+    #[default]
+    NotEnoughData,
+    Quota,
+    Skew,
+    // producers
+    SenderThread,
+    SenderRate,
+    NetworkRtt,
+    NetworkWindow,
+    NetworkBandwidth,
+    Broker,
+    Worker,
+    Application,
+    Synchronous,
+    SmallRequests,
+    // consumers
+    Rebalancing,
+    Processing,
+    FetchWait,
+    FetchSize,
+    ColdRead,
+    CatchingUp,
+    // both
+    KeepsUp,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    #[default]
+    Low,
+    Medium,
+    High,
+}
+
+/// One finding: `N2`, `E1`, `B7`, ...
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    pub id: FindingId,
+    /// A sentence with the numbers of this client.
+    pub text: String,
+    /// It is not the bottleneck itself.
+    pub is_contributing: bool,
+}
+
+/// The findings of the manual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum FindingId {
+    W1,
+    W2,
+    W3,
+    N1,
+    N2,
+    N3,
+    N4,
+    N5,
+    N6,
+    E1,
+    E2,
+    E3,
+    E4,
+    B1,
+    B2,
+    B3,
+    B4,
+    B5,
+    B6,
+    B7,
+    Q1,
+    T1,
+    C1,
+    C2,
+    C3,
+    O1,
+    O2,
+}
+
+/// One line of arithmetic: `R_max = 1000 / L * M * N = 1000 / 9.8 * 5 * 3 = 1531 requests/s`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// `F8`, or the name of a comparison.
+    pub formula: String,
+    /// The formula in symbols: `1000 / L * M * N`.
+    pub expression: String,
+    pub symbols: Vec<Symbol>,
+    /// What it is: `R_max`.
+    pub name: String,
+    pub result: f64,
+    pub unit: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Symbol {
+    pub name: String,
+    pub value: f64,
+    pub unit: String,
+    /// Measured, stated, inferred or default.
+    pub origin: String,
+}
+
+/// The one change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recommendation {
+    /// `batch.size=32768`; an act in words where no setting does it.
+    pub set: String,
+    pub why: String,
+    pub promise: Promise,
+    /// What limits next, with its number.
+    pub next_ceiling: String,
+    /// What the change costs or risks (order, durability, memory); empty when nothing.
+    pub cost: String,
+}
+
+/// The promised effect, always at unchanged latency unless `assumption` says otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Promise {
+    /// What is promised: `records_per_second`, `sender_latency_ms`, `requests_per_second`, ...
+    pub figure: String,
+    pub now: Option<f64>,
+    pub low: f64,
+    pub high: f64,
+    pub unit: String,
+    pub assumption: String,
+}
+
+/// What would not help.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// `linger.ms`, `send.buffer.bytes`, `max.in.flight.requests.per.connection`, `partitions`, ...
+    pub set: String,
+    pub why: String,
+}
+
+/// One step of the decision tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// `S3`; `consumer 5`.
+    pub rule: String,
+    pub question: String,
+    /// The numbers that it used, put in.
+    pub numbers: String,
+    pub answer: String,
+}

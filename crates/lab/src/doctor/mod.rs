@@ -1,0 +1,12 @@
+//! The doctor: from what clients and brokers say about a window of time to the one bottleneck of each client.
+//!
+//! Everything here is a function of values. What clients push becomes a [`Snapshot`] (`adapters/`, `history.rs`), rules make a
+//! [`Diagnosis`] of it (`rules/`), and who shows it is the binary.
+//!
+//! Reading order: the modules below, top to bottom.
+
+pub mod snapshot;
+pub mod diagnosis;
+
+pub use diagnosis::Diagnosis;
+pub use snapshot::Snapshot;

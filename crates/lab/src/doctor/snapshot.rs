@@ -1,0 +1,400 @@
+//! What is known about one client over one window: the only input of the rules.
+//!
+//! Every number may be missing. A gauge that Java sends as NaN, and a zero of a client that says zero for "no sample", are `None`:
+//! no evidence is never a zero. Units are in the names; a share lies between 0 and 1; MB are 10^6 bytes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One client instance over one window, as its own metrics, its broker and its owner describe it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Snapshot {
+    pub client: Client,
+    /// How long the window was.
+    pub seconds: f64,
+    pub telemetry: Telemetry,
+    pub settings: Settings,
+    pub application: Application,
+    pub network: Network,
+    /// What the client's own producer metrics say. `None`: it is no producer.
+    pub producer: Option<Producer>,
+    /// What the client's own consumer metrics say. `None`: it is no consumer.
+    pub consumer: Option<Consumer>,
+    /// What the brokers saw of this client; one for each broker that reported.
+    pub brokers: Vec<BrokerSide>,
+    /// Earlier windows of the same client with another number of threads, for contention (F22).
+    pub earlier: Vec<Earlier>,
+    /// Other clients that took time of the same brokers, heaviest first (tenant rules); at most a handful.
+    pub neighbours: Vec<Neighbour>,
+}
+
+/// Who the client is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Client {
+    /// `client.id`.
+    pub client_id: String,
+    /// KIP-714's id of this instance, as Kafka prints ids.
+    pub instance_id: Option<String>,
+    pub role: Role,
+    pub library: Library,
+    pub software_name: Option<String>,
+    pub software_version: Option<String>,
+    pub principal: Option<String>,
+    pub address: Option<String>,
+    pub group_id: Option<String>,
+    pub member_id: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    #[default]
+    Producer,
+    Consumer,
+}
+
+/// Whose metrics these are: equal names mean different things.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Library {
+    Java,
+    Librdkafka,
+    FranzGo,
+    Ottla,
+    #[default]
+    Unknown,
+}
+
+/// How much evidence the client itself has given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Telemetry {
+    /// Pushes in the window. `None`: the numbers were not pushed (printed by the client, read from a file), so they are one
+    /// complete reading and rule S0 does not count pushes.
+    pub pushes: Option<u32>,
+    /// Pushes whose payload held no metric (franz-go with the subscription `*`).
+    pub empty_pushes: u32,
+    /// The client fetched a subscription, or could have: it knows the API.
+    pub has_subscription: bool,
+    pub push_interval_ms: Option<f64>,
+    pub seconds_until_next_push: Option<f64>,
+    /// The instance started again within the window: deltas mean nothing.
+    pub restarted: bool,
+    /// The subscription in force was the bare `*` on the wire.
+    pub is_star_subscription: bool,
+}
+
+/// A setting, and how it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setting<T> {
+    pub value: T,
+    pub origin: Origin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Its owner, a fixture or a scenario says so.
+    Stated,
+    /// The broker reads it in requests or batches (acks, codec).
+    Seen,
+    /// From metrics, as `rules/inference.rs` explains.
+    Inferred,
+    /// Nothing is known: the default of this library and version.
+    Default,
+}
+
+/// Settings; none of them is pushed by any client.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    pub batch_bytes: Option<Setting<f64>>,
+    pub linger_ms: Option<Setting<f64>>,
+    pub acks: Option<Setting<i16>>,
+    pub in_flight: Option<Setting<f64>>,
+    pub send_buffer_bytes: Option<Setting<f64>>,
+    pub max_request_bytes: Option<Setting<f64>>,
+    pub buffer_bytes: Option<Setting<f64>>,
+    pub max_block_ms: Option<Setting<f64>>,
+    pub delivery_timeout_ms: Option<Setting<f64>>,
+    pub compression: Option<Setting<Codec>>,
+    pub partitioner: Option<Setting<Partitioner>>,
+    /// The topic's own `compression.type`, where it is not `producer`.
+    pub topic_compression: Option<Setting<Codec>>,
+    pub replication_factor: Option<Setting<f64>>,
+    pub fetch_max_wait_ms: Option<Setting<f64>>,
+    pub fetch_min_bytes: Option<Setting<f64>>,
+    pub fetch_max_bytes: Option<Setting<f64>>,
+    pub max_partition_fetch_bytes: Option<Setting<f64>>,
+    pub max_poll_interval_ms: Option<Setting<f64>>,
+    pub retention_ms: Option<Setting<f64>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Codec {
+    None,
+    Gzip,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Partitioner {
+    Sticky,
+    RoundRobin,
+    Keyed,
+    /// Every thread writes partitions of its own.
+    PerThread,
+}
+
+/// What only the application knows; no client sends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Application {
+    /// T: threads that call `send()`.
+    pub threads: Option<f64>,
+    /// W: mean time inside one `send()`.
+    pub send_micros: Option<f64>,
+    /// C: mean time inside one callback.
+    pub callback_micros: Option<f64>,
+    /// Records per second that the application wants to send.
+    pub offered_records_per_second: Option<f64>,
+    /// Mean time from `send()` to the callback, by the application's own clock.
+    pub acknowledged_ms: Option<f64>,
+    /// The same spread: standard deviation.
+    pub acknowledged_deviation_ms: Option<f64>,
+    /// Errors of `send()` for want of buffer memory within max.block.ms.
+    pub buffer_errors: Option<f64>,
+    /// Records that expired in the accumulator (delivery.timeout.ms).
+    pub expired_records: Option<f64>,
+}
+
+/// The way between client and brokers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Network {
+    /// A measured round trip (TCP_INFO, ping or F10), not an upper bound.
+    pub round_trip_ms: Option<f64>,
+    pub bandwidth_bytes_per_second: Option<f64>,
+    /// What may be on the way unacknowledged, when it is known and not `2 * send.buffer.bytes`.
+    pub window_bytes: Option<f64>,
+}
+
+/// A producer's own metrics over the window; rates are deltas of totals over the window where the client sends totals.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Producer {
+    /// X_r.
+    pub records_per_second: Option<f64>,
+    /// X_b, on the wire.
+    pub bytes_per_second: Option<f64>,
+    /// R, every kind of request.
+    pub requests_per_second: Option<f64>,
+    /// Requests in the window.
+    pub requests: Option<f64>,
+    /// S.
+    pub request_bytes: Option<f64>,
+    pub request_bytes_max: Option<f64>,
+    /// b.
+    pub batch_bytes: Option<f64>,
+    pub batch_bytes_max: Option<f64>,
+    /// n_req.
+    pub records_per_request: Option<f64>,
+    /// c, compressed over uncompressed.
+    pub compression_rate: Option<f64>,
+    /// s_rec, an estimate from above.
+    pub record_bytes: Option<f64>,
+    /// q and its maximum.
+    pub queue_ms: Option<f64>,
+    pub queue_ms_max: Option<f64>,
+    /// q_max of the last pushes, oldest first.
+    pub queue_ms_max_course: Vec<f64>,
+    /// L and its maximum.
+    pub request_ms: Option<f64>,
+    pub request_ms_max: Option<f64>,
+    /// F, and the most that was seen.
+    pub in_flight: Option<f64>,
+    pub in_flight_max: Option<f64>,
+    /// w_buf, thread-seconds per second.
+    pub buffer_wait: Option<f64>,
+    /// B and B_free.
+    pub buffer_bytes: Option<f64>,
+    pub buffer_available_bytes: Option<f64>,
+    /// T_wait now, and in how many of the window's pushes it was above zero.
+    pub waiting_threads: Option<f64>,
+    pub pushes_with_waiting_threads: u32,
+    /// i_wait, i_io; i_oth is what remains.
+    pub io_wait: Option<f64>,
+    pub io: Option<f64>,
+    /// th.
+    pub throttle_ms: Option<f64>,
+    pub throttle_ms_max: Option<f64>,
+    /// e, rt, bx: in the window.
+    pub failed_records: Option<f64>,
+    pub retried_records: Option<f64>,
+    pub exhausted: Option<f64>,
+    /// md, seconds per second.
+    pub metadata_wait: Option<f64>,
+    pub metadata_age_s: Option<f64>,
+    pub connections_created: Option<f64>,
+    pub nodes: Vec<Node>,
+    pub topics: BTreeMap<String, Topic>,
+    /// Metrics that were there and hold no sample (NaN), by name.
+    pub without_sample: Vec<String>,
+}
+
+/// One broker as the producer sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    pub node_id: i32,
+    pub requests_per_second: Option<f64>,
+    pub request_ms: Option<f64>,
+    pub request_ms_max: Option<f64>,
+    pub bytes_per_second: Option<f64>,
+    /// P_n: partitions that it leads and this producer writes.
+    pub partitions: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Topic {
+    pub records_per_second: Option<f64>,
+    pub bytes_per_second: Option<f64>,
+    pub compression_rate: Option<f64>,
+    pub partitions: Option<f64>,
+}
+
+/// A consumer's own metrics over the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Consumer {
+    pub records_per_second: Option<f64>,
+    pub bytes_per_second: Option<f64>,
+    pub fetches_per_second: Option<f64>,
+    pub fetch_bytes: Option<f64>,
+    pub fetch_ms: Option<f64>,
+    pub fetch_ms_max: Option<f64>,
+    pub throttle_ms: Option<f64>,
+    pub throttle_ms_max: Option<f64>,
+    /// Already corrected to 0..1 (Java halves an idle consumer's).
+    pub poll_idle_share: Option<f64>,
+    pub ms_between_polls: Option<f64>,
+    pub ms_between_polls_max: Option<f64>,
+    /// Largest lag over the partitions, records.
+    pub lag_max: Option<f64>,
+    pub assigned_partitions: Option<f64>,
+    /// Rebalances in the window, and the time that the last ones took.
+    pub rebalances: Option<f64>,
+    pub rebalance_ms: Option<f64>,
+    pub rebalance_ms_max: Option<f64>,
+    pub failed_rebalances: Option<f64>,
+    pub heartbeat_gap_s: Option<f64>,
+    pub commit_ms: Option<f64>,
+    pub commits_per_second: Option<f64>,
+    pub partitions: Vec<ConsumedPartition>,
+    /// The group, as the broker knows it.
+    pub group_members: Option<f64>,
+    pub group_partitions: Option<f64>,
+    /// Members that left because they did not poll within max.poll.interval.ms, by name.
+    pub expelled: Vec<String>,
+    pub without_sample: Vec<String>,
+}
+
+/// One partition of a consumer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConsumedPartition {
+    pub topic: String,
+    pub partition: i32,
+    /// Records behind the end.
+    pub lag: Option<f64>,
+    /// Records per second by which the lag grows; negative: it shrinks.
+    pub lag_slope: Option<f64>,
+    pub consumed_per_second: Option<f64>,
+    pub produced_per_second: Option<f64>,
+    /// Age of the record that is read next.
+    pub lag_ms: Option<f64>,
+}
+
+/// One broker's own view of this client: microseconds, mean over the window, parts of D.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BrokerSide {
+    pub node_id: Option<i32>,
+    /// Produce requests for a producer, fetches for a consumer.
+    pub requests_per_second: Option<f64>,
+    pub bytes_per_second: Option<f64>,
+    pub records_per_second: Option<f64>,
+    pub batches_per_second: Option<f64>,
+    pub request_bytes: Option<f64>,
+    pub records_per_request: Option<f64>,
+    pub batch_bytes: Option<f64>,
+    pub queue_micros: Option<f64>,
+    pub local_micros: Option<f64>,
+    pub remote_micros: Option<f64>,
+    pub response_queue_micros: Option<f64>,
+    pub send_micros: Option<f64>,
+    /// D where the parts are not known apart.
+    pub total_micros: Option<f64>,
+    pub throttle_ms: Option<f64>,
+    /// The parts come from histograms of whole milliseconds (Apache Kafka): below 2 ms they mean nothing.
+    pub is_rounded_to_ms: bool,
+    /// The parts are those of all clients of the broker, not of this one (Apache Kafka without client quotas).
+    pub is_of_all_clients: bool,
+    /// Round trip of the connection by TCP_INFO.
+    pub round_trip_ms: Option<f64>,
+    /// Time from writing a response to reading the next request of the connection: mean, and the share of requests that came
+    /// within 1.3 round trips and 1 ms.
+    pub gap_ms: Option<f64>,
+    pub back_to_back_share: Option<f64>,
+    /// Two requests of one connection were seen waiting.
+    pub has_overlap: Option<bool>,
+    pub connections: Option<f64>,
+    pub handler_idle: Option<f64>,
+    pub network_idle: Option<f64>,
+    pub cpu_use: Option<f64>,
+    /// Fetches that had to read the disk, per second, and how long that took.
+    pub cold_reads_per_second: Option<f64>,
+    pub cold_read_ms: Option<f64>,
+    pub cold_bytes_per_second: Option<f64>,
+    pub network_threads: Option<f64>,
+    /// Errors answered to this client, by Kafka's name of the code.
+    pub errors: BTreeMap<String, f64>,
+    pub quota_bytes_per_second: Option<f64>,
+    pub quota_request_share: Option<f64>,
+    pub slowest_follower: Option<String>,
+}
+
+/// An earlier reading of the same client, with other settings of the application.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Earlier {
+    pub threads: Option<f64>,
+    pub partitions: Option<f64>,
+    pub records_per_second: Option<f64>,
+    pub send_micros: Option<f64>,
+}
+
+/// Another client of the same brokers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Neighbour {
+    pub client_id: String,
+    pub principal: Option<String>,
+    /// Share of the brokers' time in this window, and before.
+    pub time_share: f64,
+    pub time_share_before: Option<f64>,
+    pub requests_per_second: Option<f64>,
+    pub records_per_request: Option<f64>,
+    pub cold_bytes_per_second: Option<f64>,
+    pub group_id: Option<String>,
+    /// This client's D over its own median of the last hour.
+    pub victim_growth: Option<f64>,
+}
