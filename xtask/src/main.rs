@@ -9,6 +9,7 @@ mod docs;
 mod golden;
 mod interop;
 mod kafka;
+mod source_experiments;
 mod tidy;
 
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ tasks:
                       Ottla and Apache Kafka side by side; writes docs/benchmarks.md
   bench-report [FILE...]
                       opens reports of ottla bench in a real browser, in light and dark; without files a made-up one
+  source-experiments [--rounds N] [--only a,b] [--from DIRECTORY] [--output FILE]
+                      the experiments of the sources on Apache Kafka and on Ottla; writes docs/source-experiments.md
   bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish] [--as-built]
                       our client beside Java's, librdkafka, franz-go, krafka and confluent-kafka, one broker for all";
 
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         "crash" => crash::run(rest),
         "bench-client" => bench_client::run(rest),
         "bench-kafka" => bench_kafka::run(rest),
+        "source-experiments" => source_experiments::run(rest),
         "bench-report" => bench_report::run(rest),
         "tidy" => tidy::run(tidy::repository()),
         _ => {

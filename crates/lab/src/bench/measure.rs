@@ -82,6 +82,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, Be
     gathered.broker_log = log.and_then(BrokerTimes::end);
     gathered.link_caveats = relay.as_ref().map_or_else(Vec::new, Relay::caveats);
     Ok(Report {
+        scenario,
         groups: &groups,
         course: &course,
         setting,
@@ -233,6 +234,7 @@ fn watched(access: &Access, relay: Option<&Relay>) -> Vec<Watched> {
 
 /// Makes the measurement of what was gathered.
 struct Report<'a> {
+    scenario: &'a Scenario,
     groups: &'a Groups,
     course: &'a Course,
     setting: &'a Setting<'a>,
@@ -290,10 +292,11 @@ impl Report<'_> {
     }
 
     fn asked(&self) -> Vec<Asked> {
-        self.groups
-            .producers
-            .iter()
-            .map(|load| Asked { rate: load.rate })
+        (self.groups.producers.iter().zip(&self.scenario.producers))
+            .map(|(load, spec)| Asked {
+                rate: load.rate,
+                may_fall_behind: spec.may_fall_behind,
+            })
             .collect()
     }
 

@@ -1,6 +1,6 @@
 //! What becomes of records: counted on the callback threads of a group's producers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ottla_client::Error;
@@ -34,11 +34,24 @@ pub struct Sent {
     pub topic: u32,
 }
 
+/// Which records belong to the measured part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those that were due in it, whenever they are answered: a schedule, or a number of records.
+    WhenDue,
+    /// Those that were answered in it: as many as possible for a time. What then lies in the producer's buffer, perhaps for an
+    /// hour across a slow link, tells nothing and is given up.
+    WhenAnswered,
+}
+
 /// Of one group.
 #[derive(Debug)]
 pub struct Answers {
     pub span: Span,
     pub has_schedule: bool,
+    pub counted: Counted,
+    /// From here on nothing is counted: the time of [`Counted::WhenAnswered`] is over.
+    pub is_given_up: AtomicBool,
     pub timeline: Timeline,
     /// Of the whole course, for the progress bar.
     pub acknowledged: AtomicU64,
@@ -70,11 +83,19 @@ struct Sample {
 }
 
 impl Answers {
-    pub fn new(span: Span, has_schedule: bool, topics: Vec<Topic>, clients: usize) -> Answers {
+    pub fn new(
+        span: Span,
+        has_schedule: bool,
+        counted: Counted,
+        topics: Vec<Topic>,
+        clients: usize,
+    ) -> Answers {
         let parts = clients.clamp(1, PARTS_MAX);
         Answers {
             span,
             has_schedule,
+            counted,
+            is_given_up: AtomicBool::new(false),
             timeline: Timeline::new(span),
             acknowledged: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -87,7 +108,10 @@ impl Answers {
     pub fn take(&self, client: usize, sent: Sent, result: Result<RecordMetadata, Error>) {
         let now = now_nanos();
         let mut part = lock(&self.parts[client % self.parts.len()]);
-        let is_measured = self.span.is_measured(sent.due_nanos);
+        let is_measured = self.span.is_measured(match self.counted {
+            Counted::WhenDue => sent.due_nanos,
+            Counted::WhenAnswered => now,
+        });
         match result {
             Ok(place) => {
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -118,6 +142,9 @@ impl Answers {
     }
 
     fn count_failed(&self, part: &mut Part, is_measured: bool, error: &Error) {
+        if self.is_given_up.load(Ordering::Relaxed) {
+            return;
+        }
         self.failed.fetch_add(1, Ordering::Relaxed);
         part.failed += u64::from(is_measured);
         // Those of the warm-up too: a run with errors is no good run.
@@ -125,7 +152,9 @@ impl Answers {
     }
 
     /// Everything together, when no callback runs any more.
-    pub fn outcome(&self, name: &str, rate: Option<f64>, sent: u64) -> ProduceOutcome {
+    ///
+    /// - `ended_nanos`: when the last thread stopped sending.
+    pub fn outcome(&self, name: &str, rate: Option<f64>, sent: u64, ended_nanos: u64) -> ProduceOutcome {
         let mut outcome = ProduceOutcome {
             name: name.to_owned(),
             sent,
@@ -151,7 +180,13 @@ impl Answers {
         let answering = last.saturating_sub(first) as f64 / 1e9;
         // Records that were due over two seconds and came in two batches have their answers less than two seconds apart.
         let scheduled = rate.map_or(0.0, |rate| sent as f64 / rate);
-        outcome.seconds = answering.max(scheduled);
+        outcome.seconds = match self.counted {
+            Counted::WhenDue => answering.max(scheduled),
+            Counted::WhenAnswered => {
+                let ended = ended_nanos.min(self.span.end_nanos);
+                ended.saturating_sub(self.span.measured_nanos) as f64 / 1e9
+            }
+        };
         outcome.errors = errors.into_map();
         outcome.timeline = self.timeline.take();
         outcome.samples = Samples::merge(samples)
@@ -218,7 +253,7 @@ mod tests {
             name: String::from("t"),
             acknowledged: Arc::default(),
         };
-        Answers::new(span, has_schedule, vec![topic], 2)
+        Answers::new(span, has_schedule, Counted::WhenDue, vec![topic], 2)
     }
 
     fn sent(answers: &Answers, after_begin_nanos: u64, late_nanos: u64) -> Sent {

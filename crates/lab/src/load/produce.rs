@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ottla_client::Error;
 use ottla_client::producer::{Producer, Record};
 
-use super::answers::{Answers, Sent, Topic};
+use super::answers::{Answers, Counted, Sent, Topic};
 use super::clock::{Span, now_nanos, thread_cpu_nanos};
 use super::contents::{KeySource, Source, Values};
 use super::measured::{self, Snapshot};
@@ -63,6 +63,7 @@ pub fn run(load: &ProduceLoad, course: &Course, live: &Live) -> Result<ProduceOu
         answers: Arc::new(Answers::new(
             span,
             load.rate.is_some(),
+            counted(load),
             topics.collect(),
             producers.len(),
         )),
@@ -71,7 +72,12 @@ pub fn run(load: &ProduceLoad, course: &Course, live: &Live) -> Result<ProduceOu
         failure: OnceLock::new(),
     };
     let progress = Progress::new(&group, live);
-    let (threads, before, at_end) = group.conduct(&producers, progress, course)?;
+    let Conducted {
+        threads,
+        before,
+        at_end,
+        ended_nanos,
+    } = group.conduct(&producers, progress, course)?;
     if let Some(error) = group.failure.into_inner() {
         return Err(error);
     }
@@ -82,7 +88,7 @@ pub fn run(load: &ProduceLoad, course: &Course, live: &Live) -> Result<ProduceOu
     };
     drop(producers);
     let sent = threads.iter().map(|thread| thread.sent).sum();
-    let mut outcome = group.answers.outcome(&load.name, load.rate, sent);
+    let mut outcome = group.answers.outcome(&load.name, load.rate, sent, ended_nanos);
     outcome.metrics = measured::combine(&before, &after);
     add_threads(&mut outcome, &threads);
     Ok(outcome)
@@ -136,7 +142,21 @@ struct Group<'a> {
     failure: OnceLock<Error>,
 }
 
-type Conducted = (Vec<ThreadOutcome>, Vec<Snapshot>, Vec<Snapshot>);
+/// What the threads did, and the producers' metrics around the measured part.
+struct Conducted {
+    threads: Vec<ThreadOutcome>,
+    before: Vec<Snapshot>,
+    at_end: Vec<Snapshot>,
+    /// When the last thread stopped sending.
+    ended_nanos: u64,
+}
+
+fn counted(load: &ProduceLoad) -> Counted {
+    match load.rate.is_none() && load.records == 0 {
+        true => Counted::WhenAnswered,
+        false => Counted::WhenDue,
+    }
+}
 
 impl Group<'_> {
     /// Starts the threads, watches them, and waits for the answers.
@@ -148,8 +168,8 @@ impl Group<'_> {
     ) -> Result<Conducted, Error> {
         let threads = u64::from(self.load.threads);
         let all = threads * producers.len() as u64;
-        let (mut before, mut at_end) = (Vec::new(), Vec::new());
-        let outcomes = thread::scope(|scope| {
+        let (mut before, mut at_end, mut ended_nanos) = (Vec::new(), Vec::new(), 0);
+        let threads_outcomes = thread::scope(|scope| {
             let mut started = Vec::new();
             for number in 0..all {
                 let client = (number / threads) as usize;
@@ -174,11 +194,23 @@ impl Group<'_> {
                 }
                 progress.tell();
                 thread::sleep(TICK);
-                if deadline.is_over(course, self.failure.get().is_some()) {
+                let is_time_up = self.answers.counted == Counted::WhenAnswered
+                    && now_nanos() >= self.answers.span.end_nanos;
+                if is_time_up && at_end.is_empty() {
+                    at_end = snapshots(producers);
+                    // A thread may wait in `send` for room that comes in an hour.
+                    self.give_up(producers);
+                } else if deadline.is_over(course, self.failure.get().is_some()) {
                     self.cut_off(producers);
                 }
             }
-            at_end = snapshots(producers);
+            if at_end.is_empty() {
+                at_end = snapshots(producers);
+            }
+            ended_nanos = now_nanos();
+            if self.answers.counted == Counted::WhenAnswered {
+                self.give_up(producers);
+            }
             for producer in producers {
                 while producer.flush_timeout(TICK).is_err() && !deadline.is_over(course, false) {
                     progress.tell();
@@ -197,11 +229,21 @@ impl Group<'_> {
             let _ = producer.close(Duration::from_millis(100));
         }
         progress.tell();
-        Ok((outcomes, before, at_end))
+        Ok(Conducted {
+            threads: threads_outcomes,
+            before,
+            at_end,
+            ended_nanos,
+        })
     }
 
     fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
+    }
+
+    fn give_up(&self, producers: &[Producer]) {
+        self.answers.is_given_up.store(true, Ordering::Relaxed);
+        self.cut_off(producers);
     }
 
     fn cut_off(&self, producers: &[Producer]) {

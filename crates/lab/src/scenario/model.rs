@@ -65,6 +65,9 @@ pub struct ProducerSpec {
     pub threads: u32,
     /// Records a second of the whole group; without it as fast as possible.
     pub rate: Option<f64>,
+    /// That the rate is more than can be held is what the scenario shows: a schedule that falls behind is then no reason to doubt
+    /// the measurement.
+    pub may_fall_behind: bool,
     pub records: u64,
     pub record_bytes: u32,
     /// `random`, `json`, `letters` or `file:PATH`.
@@ -192,6 +195,7 @@ impl Default for ProducerSpec {
             clients: 1,
             threads: 1,
             rate: None,
+            may_fall_behind: false,
             records: 0,
             record_bytes: 256,
             contents: String::from("random"),

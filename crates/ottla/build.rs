@@ -1,0 +1,26 @@
+//! Tells the binary which commit it was built from, for the manifests of reports; without a repository it says nothing.
+
+use std::process::Command;
+
+fn main() {
+    // A change of any source, or of the commit, may make the answer another.
+    for path in ["../../crates", "../../Cargo.lock"] {
+        println!("cargo:rerun-if-changed={path}");
+    }
+    if let Some(head) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+        println!("cargo:rerun-if-changed={head}");
+    }
+    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+        return;
+    };
+    let is_dirty =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty());
+    let suffix = if is_dirty { "-dirty" } else { "" };
+    println!("cargo:rustc-env=OTTLA_COMMIT={commit}{suffix}");
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

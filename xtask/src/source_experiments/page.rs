@@ -1,0 +1,219 @@
+//! The page: for each experiment what its source reported, what the formulas say and what was measured.
+
+use std::fmt::Write;
+
+use ottla_lab::bench::result::{OnTarget, Point, Range, Report};
+
+/// Shown where the source reports nothing: the first of them that was measured.
+const INSTEAD: [&str; 3] = ["end_to_end_p99_ms", "latency_p99_ms", "records_per_second"];
+
+pub fn write(reports: &[Report]) -> String {
+    let mut page = String::from(
+        "# The experiments of the sources, rerun\n\n\
+         <!-- Written by `cargo xtask source-experiments`. -->\n\n\
+         Every experiment of the five sources as a scenario of `ottla bench`, at the size that the scenario gives a small machine (so a\n\
+         source's own number is a different size's; it is shown because it is what is being rerun). In each cell: measured, then in\n\
+         brackets what the formulas predicted for this machine and how far outside of it the measurement lies. Brokers took turns on one\n\
+         machine, over the loopback or through a relay that delays; one round unless a spread is given. A figure of a run that is INVALID\n\
+         is struck through, and the reason stands below the table.\n\n",
+    );
+    if let Some(report) = reports.first() {
+        let machine = &report.manifest.machine;
+        let _ = writeln!(
+            page,
+            "{} processors, {} GiB, Linux {}, {}; a sync takes {:.2} ms in the median, {:.2} ms at p99. Commit {}.\n",
+            machine.processors,
+            machine.memory_bytes >> 30,
+            machine.kernel,
+            machine.filesystem,
+            machine.sync_micros.p50 / 1_000.0,
+            machine.sync_micros.p99 / 1_000.0,
+            report.manifest.commit.as_deref().unwrap_or("unknown"),
+        );
+        page.push_str("| broker | durability |\n|---|---|\n");
+        for target in &report.manifest.targets {
+            let _ = writeln!(page, "| {} | {} |", target.name, target.durability);
+        }
+        page.push('\n');
+    }
+    for report in reports {
+        section(&mut page, report);
+    }
+    page
+}
+
+fn section(page: &mut String, report: &Report) {
+    let head = &report.scenario;
+    let _ = writeln!(page, "## {}\n\n{}\n", head.name, head.question);
+    if let Some(source) = &head.source {
+        let _ = writeln!(page, "Source: {source}.");
+    }
+    let _ = writeln!(
+        page,
+        "Processors {:.0} % busy before the run.\n",
+        100.0 * report.manifest.machine.busy_before
+    );
+    page.push_str("| point | figure | source |");
+    for target in &report.manifest.targets {
+        let _ = write!(page, " {} |", target.name);
+    }
+    page.push_str(" the source's diagnosis; what the formulas say limits |\n|---|---|---|");
+    page.push_str(&"---|".repeat(report.manifest.targets.len() + 1));
+    page.push('\n');
+    let mut remarks = Vec::new();
+    for point in &report.points {
+        rows(page, point);
+        for (on, target) in point.on.iter().zip(&report.manifest.targets) {
+            for reason in &on.verdict.reasons {
+                let remark = format!("INVALID, {}, {}: {reason}", point.name, target.name);
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
+            for failed in on.expectations.iter().filter(|expectation| !expectation.holds) {
+                remarks.push(format!(
+                    "{}, {}: expected {}, measured {}",
+                    point.name,
+                    target.name,
+                    failed.text,
+                    number(failed.measured)
+                ));
+            }
+        }
+    }
+    page.push('\n');
+    for remark in remarks {
+        let _ = writeln!(page, "- {}", remark.replace('\n', " "));
+    }
+    page.push('\n');
+}
+
+fn rows(page: &mut String, point: &Point) {
+    let is_measured = |name: &&str| point.on.iter().any(|on| on.figure(name).is_some());
+    let mut names: Vec<&str> = (point.source.keys().map(String::as_str))
+        .filter(|name| is_measured(&name))
+        .collect();
+    if names.is_empty() {
+        names.extend(INSTEAD.into_iter().find(is_measured));
+        names.extend((names.first() != Some(&"records_per_second")).then_some("records_per_second"));
+    }
+    for (index, name) in names.iter().enumerate() {
+        let first = index == 0;
+        let _ = write!(
+            page,
+            "| {} | {} | {} |",
+            if first { point.name.as_str() } else { "" },
+            name.replace('_', " "),
+            point
+                .source
+                .get(*name)
+                .map_or_else(String::new, |value| number(*value)),
+        );
+        for on in &point.on {
+            let _ = write!(page, " {} |", cell(on, name));
+        }
+        let _ = writeln!(
+            page,
+            " {} |",
+            if first { diagnosis(point) } else { String::new() }
+        );
+    }
+}
+
+fn diagnosis(point: &Point) -> String {
+    let mut limits: Vec<&str> = (point.on.iter())
+        .filter_map(|on| on.prediction.as_ref()?.limit.as_deref())
+        .collect();
+    limits.dedup();
+    let own = point.diagnosis.as_deref().unwrap_or("");
+    format!("{own}; {}", limits.join(", "))
+        .trim_matches([';', ' '])
+        .to_owned()
+}
+
+fn cell(on: &OnTarget, name: &str) -> String {
+    let Some(measured) = on.figure(name) else {
+        return String::from("-");
+    };
+    let values: Vec<f64> = (on.measurements.iter())
+        .filter_map(|measurement| measurement.figures.get(name).copied())
+        .collect();
+    let mut text = number(measured);
+    if values.len() > 1 {
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let _ = write!(text, " [{}, {}]", number(low), number(high));
+    }
+    if !on.verdict.is_valid() {
+        text = format!("~~{text}~~");
+    }
+    if let Some(range) = (on.prediction.as_ref()).and_then(|prediction| prediction.figures.get(name)) {
+        let _ = write!(text, " ({})", predicted(*range, measured));
+    }
+    text
+}
+
+fn predicted(range: Range, measured: f64) -> String {
+    let error = range.error_percent(measured);
+    let ends = match range.low == range.high {
+        true => number(range.low),
+        false => format!("{} to {}", number(range.low), number(range.high)),
+    };
+    match error.abs() < 0.5 {
+        true => ends,
+        false => format!("{ends}, {error:+.0} %"),
+    }
+}
+
+/// Three digits that count, thousands apart.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 || size == 0.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 2,
+    };
+    let text = format!("{value:.digits$}");
+    let (whole, rest) = text
+        .split_once('.')
+        .map_or((text.as_str(), ""), |(whole, rest)| (whole, rest));
+    let mut grouped = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        let left = whole.len() - index;
+        if index > 0 && left % 3 == 0 && !grouped.ends_with('-') {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if rest.is_empty() {
+        grouped
+    } else {
+        format!("{grouped}.{rest}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_show_what_counts() {
+        let shown: Vec<String> = [0.0, 0.126, 13.72, 678_113.4, 1_234_567.0, -1_234.0, -123.0]
+            .map(number)
+            .into();
+        assert_eq!(
+            shown,
+            ["0", "0.13", "13.7", "678,113", "1,234,567", "-1,234", "-123"]
+        );
+    }
+
+    #[test]
+    fn a_prediction_shows_its_error_only_where_there_is_one() {
+        let range = Range {
+            low: 10.0,
+            high: 20.0,
+        };
+        assert_eq!(predicted(range, 15.0), "10.0 to 20.0");
+        assert_eq!(predicted(range, 22.0), "10.0 to 20.0, +10 %");
+        assert_eq!(predicted(Range::exactly(10.0), 9.0), "10.0, -10 %");
+    }
+}
