@@ -52,6 +52,7 @@ fn producers(broker: &Broker) -> ProduceLoad {
         partitioning: Partitioning::Client,
         is_synchronous: false,
         callback: Duration::ZERO,
+        callback_threads: 0,
     }
 }
 

@@ -65,6 +65,7 @@ impl Resolver<'_> {
             partitioning: words::partitioning(&spec.partitioning).map_err(BenchError::Scenario)?,
             is_synchronous: spec.synchronous,
             callback: Duration::from_micros(spec.callback_micros),
+            callback_threads: spec.callback_threads,
         })
     }
 

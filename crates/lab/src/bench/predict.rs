@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ottla_client::config::{Config, ProducerConfig};
+use ottla_client::config::{Acks, Config, ProducerConfig};
 
 use super::result::{Prediction, Range};
 use crate::formulas::{batching, buffer, ceiling, latency, queueing, wire};
@@ -173,11 +173,13 @@ impl<'a> Producer<'a> {
         } else {
             self.by_requests()
         };
-        if by_requests.is_none() && self.group.rate.is_none() {
+        let mut ceilings = self.other_ceilings();
+        let is_known =
+            by_requests.is_some() || ceilings.iter().any(|ceiling| ceiling.name == "NETWORK_WINDOW");
+        if !is_known && self.group.rate.is_none() {
             // The other ceilings are upper bounds: alone they would promise what nobody knows.
             return None;
         }
-        let mut ceilings = self.other_ceilings();
         ceilings.extend(by_requests);
         let lowest = ceilings
             .iter()
@@ -229,15 +231,25 @@ impl<'a> Producer<'a> {
     /// What a request of so many bytes takes outside the round trip.
     fn broker_ms(&self, request_bytes: f64) -> Option<f64> {
         let observed = self.observed;
-        let of_size = observed
-            .broker_ms_per_request
-            .map(|fixed| fixed + observed.broker_ms_per_mb * request_bytes / 1e6);
+        let idle = |bytes: f64| {
+            observed
+                .broker_ms_per_request
+                .map(|fixed| fixed + observed.broker_ms_per_mb * bytes / 1e6)
+                .filter(|ms| *ms > 0.0)
+        };
+        let of_size = idle(request_bytes);
         // "At unchanged latency": under load the earlier point knows better than a probe of an idle broker.
-        let under_load = observed
-            .earlier
-            .last()
-            .and_then(|earlier| earlier.figures.get("request_latency_ms"))
-            .map(|latency| (latency - observed.round_trip_ms).max(0.0));
+        let under_load = observed.earlier.last().and_then(|earlier| {
+            let latency = earlier.figures.get("request_latency_ms")?;
+            let under_load = (latency - observed.round_trip_ms).max(0.0);
+            // Of requests of another size: as much more or less as the idle broker needed for theirs.
+            let earlier_size = earlier
+                .figures
+                .get("request_bytes")
+                .and_then(|bytes| idle(*bytes));
+            let growth = of_size.zip(earlier_size).map_or(1.0, |(now, then)| now / then);
+            Some(under_load * growth)
+        });
         if observed.round_trip_ms < FAR_MS {
             under_load.or(of_size)
         } else {
@@ -264,6 +276,9 @@ impl<'a> Producer<'a> {
 
     /// F8, F13: requests in flight over their latency.
     fn by_requests(&self) -> Option<Ceiling> {
+        if !self.waits_for_answers() {
+            return None;
+        }
         let rate = |request_bytes, records, window_bytes, in_flight| {
             let request_ms = self.request_ms(request_bytes, window_bytes)?;
             let requests = ceiling::requests_per_second_max(request_ms, in_flight, self.connections);
@@ -274,9 +289,18 @@ impl<'a> Producer<'a> {
         let effective = ceiling::in_flight_effective(self.in_flight, socket_bytes, bytes.low);
         let (low, _, _) = rate(bytes.low, records.low, window.low, effective)?;
         let (high, request_ms, requests) = rate(bytes.high, records.high, window.high, self.in_flight)?;
-        let is_far = self.observed.round_trip_ms >= 0.5 * request_ms;
+        let round_trip_ms = self.observed.round_trip_ms;
+        // A request that does not fit into the window waits for the window's round trips.
+        let round_trips = (bytes.high / window.high).ceil().max(1.0);
+        let name = if round_trips > 1.0 && round_trip_ms * round_trips >= 0.5 * request_ms {
+            "NETWORK_WINDOW"
+        } else if round_trip_ms >= 0.5 * request_ms {
+            "NETWORK_RTT"
+        } else {
+            "SENDER_RATE"
+        };
         Some(Ceiling {
-            name: if is_far { "NETWORK_RTT" } else { "SENDER" },
+            name,
             range: Range {
                 low: (USED_AT_LEAST * low).min(high),
                 high,
@@ -293,6 +317,11 @@ impl<'a> Producer<'a> {
         })
     }
 
+    /// With acks=0 nothing is ever in flight: requests go as fast as the socket takes them.
+    fn waits_for_answers(&self) -> bool {
+        self.config.acks != Acks::None
+    }
+
     /// Both ends' socket buffers, which the kernel doubles.
     fn socket_bytes(&self) -> f64 {
         match self.config.client.send_buffer_bytes {
@@ -304,7 +333,9 @@ impl<'a> Producer<'a> {
     /// F14: one request after another.
     fn by_serial_broker(&self) -> Option<Ceiling> {
         let bytes = self.request_bytes.high;
-        let is_pipelined = self.observed.is_connection_serial && !self.group.synchronous;
+        // Without answers there is no latency to tell what a request costs the broker.
+        let is_pipelined =
+            self.observed.is_connection_serial && !self.group.synchronous && self.waits_for_answers();
         let broker_ms = self.broker_ms(bytes).filter(|ms| is_pipelined && *ms > 0.0)?;
         let requests = self.connections * ceiling::requests_per_connection_max(broker_ms);
         let high = requests * self.records_per_request.high;

@@ -213,6 +213,7 @@ fn load(name: &str, topic: &TopicLoad, settings: BTreeMap<String, String>) -> Pr
         partitioning: Partitioning::Client,
         is_synchronous: false,
         callback: Duration::ZERO,
+        callback_threads: 0,
     }
 }
 

@@ -77,6 +77,7 @@ fn load(record_bytes: u32, settings: &BTreeMap<String, String>, sink: &NullSink)
         partitioning: Partitioning::Client,
         is_synchronous: false,
         callback: Duration::ZERO,
+        callback_threads: 0,
     }
 }
 

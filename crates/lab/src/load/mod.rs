@@ -12,6 +12,7 @@ mod samples;
 mod timeline;
 mod measured;
 mod answers;
+mod callback_work;
 pub mod produce;
 mod ledger;
 pub mod consume;
@@ -146,6 +147,8 @@ pub struct ProduceLoad {
     pub is_synchronous: bool,
     /// How long each callback keeps the callback thread: an application's work.
     pub callback: Duration,
+    /// That work is handed to so many threads; 0: the callback does it itself.
+    pub callback_threads: u32,
 }
 
 /// A group of equal consumers.

@@ -9,6 +9,7 @@ use ottla_client::Error;
 use ottla_client::producer::{Producer, Record};
 
 use super::answers::{Answers, Counted, Sent, Topic};
+use super::callback_work::CallbackWork;
 use super::clock::{Span, now_nanos, thread_cpu_nanos};
 use super::contents::{KeySource, Source, Values};
 use super::measured::{self, Snapshot};
@@ -67,6 +68,11 @@ pub fn run(load: &ProduceLoad, course: &Course, live: &Live) -> Result<ProduceOu
             topics.collect(),
             producers.len(),
         )),
+        work: CallbackWork::start(load.callback, load.callback_threads).map_err(|error| {
+            let threads = load.callback_threads;
+            let message = format!("{threads} threads for callbacks cannot be started: {error}").into();
+            Error::IllegalState { message }
+        })?,
         sent: AtomicU64::new(0),
         is_cut_off: AtomicBool::new(false),
         failure: OnceLock::new(),
@@ -134,6 +140,7 @@ struct Group<'a> {
     stop: &'a AtomicBool,
     source: Source,
     answers: Arc<Answers>,
+    work: CallbackWork,
     /// Of the whole course.
     sent: AtomicU64,
     /// Producers were closed because their time was over.
@@ -493,24 +500,10 @@ fn on_answer(
     sent: Sent,
 ) -> impl FnOnce(Result<ottla_client::producer::RecordMetadata, Error>) + Send + 'static {
     let answers = Arc::clone(&group.answers);
-    let pause = group.load.callback;
+    let work = group.work.clone();
     move |result| {
         answers.take(client, sent, result);
-        if !pause.is_zero() {
-            work(pause);
-        }
-    }
-}
-
-/// As an application's callback would keep its thread. A sleep cannot be so short as some.
-fn work(duration: Duration) {
-    const SLEEP_MIN: Duration = Duration::from_micros(200);
-    if duration >= SLEEP_MIN {
-        return thread::sleep(duration);
-    }
-    let end = Instant::now() + duration;
-    while Instant::now() < end {
-        std::hint::spin_loop();
+        work.run();
     }
 }
 
@@ -669,6 +662,7 @@ mod tests {
                 partitioning: Partitioning::Client,
                 is_synchronous: false,
                 callback: Duration::ZERO,
+                callback_threads: 0,
             }
         }
     }

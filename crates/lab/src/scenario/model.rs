@@ -78,6 +78,8 @@ pub struct ProducerSpec {
     pub partitioning: String,
     pub synchronous: bool,
     pub callback_micros: u64,
+    /// Threads that a callback hands its work to; 0: it does it itself.
+    pub callback_threads: u32,
     pub settings: BTreeMap<String, Scalar>,
 }
 
@@ -203,6 +205,7 @@ impl Default for ProducerSpec {
             partitioning: String::from("client"),
             synchronous: false,
             callback_micros: 0,
+            callback_threads: 0,
             settings: BTreeMap::new(),
         }
     }

@@ -54,6 +54,49 @@ fn the_article_s_tables_between_data_centres() {
 }
 
 #[test]
+fn without_answers_the_window_decides_and_not_the_round_trip() {
+    let scenario = catalog::find("rtt_by_acks").unwrap();
+    let points = sweep::points(&sweep::scaled(&scenario, None)).unwrap();
+    for (name, measured, limit) in [
+        ("acks=0 10 kB", 1_188.0, "NETWORK_WINDOW"),
+        ("acks=1 10 kB", 13.8, "NETWORK_RTT"),
+    ] {
+        let point = points.iter().find(|point| point.name == name).unwrap();
+        let prediction = predict(point, &far()).unwrap();
+        assert_eq!(prediction.limit.as_deref(), Some(limit), "{name}");
+        let error = records(&prediction).error_percent(measured);
+        assert!(error.abs() <= 5.0, "{name}: {prediction:?}");
+    }
+}
+
+#[test]
+fn an_earlier_latency_is_that_of_requests_of_its_own_size() {
+    let row = |record| Between {
+        record,
+        in_flight: 1.0,
+        partitions: 1.0,
+        send_buffer: 1_024_000.0,
+        records_per_second: 0.0,
+    };
+    // The broker under load needed twice what it needs when idle, for requests of 600 kB.
+    let latency = 2.0 * article_broker_ms(600_000.0);
+    let observed = Observed {
+        round_trip_ms: 0.0,
+        earlier: vec![Earlier {
+            scenario: between(&row(600_000.0)).scenario,
+            figures: [
+                (String::from("request_latency_ms"), latency),
+                (String::from("request_bytes"), 600_000.0),
+            ]
+            .into(),
+        }],
+        ..far()
+    };
+    let high = records(&predict(&between(&row(10_000.0)), &observed).unwrap()).high;
+    within(high, 1_000.0 / (2.0 * article_broker_ms(10_000.0)), 5.0);
+}
+
+#[test]
 fn a_range_of_the_article_says_something() {
     // Where one request in flight decides, the range is no wider than the formula's own 15 %.
     for row in BETWEEN
@@ -78,6 +121,8 @@ fn the_article_s_verdicts() {
         predict(&between(&row), &far()).unwrap().limit.unwrap()
     };
     assert_eq!(limit(10_000.0, 1.0, 1_024_000.0), "NETWORK_RTT");
+    assert_eq!(limit(600_000.0, 1.0, 102_400.0), "NETWORK_WINDOW");
+    assert_eq!(limit(600_000.0, 1.0, 502_400.0), "NETWORK_RTT");
     assert_eq!(limit(100_000.0, 10_000.0, 1_024_000.0), "NETWORK_WINDOW");
     assert_eq!(limit(10_000.0, 1_000.0, 1_024_000.0), "NETWORK_WINDOW");
 }
@@ -99,7 +144,7 @@ fn the_same_data_centre() {
         let prediction = predict(&between(&row), &near).unwrap();
         let error = records(&prediction).error_percent(measured);
         assert!(error.abs() <= 7.5, "{record}: {prediction:?}");
-        assert_eq!(prediction.limit.as_deref(), Some("SENDER"));
+        assert_eq!(prediction.limit.as_deref(), Some("SENDER_RATE"));
     }
 }
 
@@ -141,7 +186,7 @@ fn kontur(name: &str, request_ms: f64) -> (Prediction, f64) {
 #[test]
 fn the_talk_s_first_experiments_from_their_own_latencies() {
     for (name, request_ms, limit) in [
-        ("I", 9.8, "SENDER"),
+        ("I", 9.8, "SENDER_RATE"),
         ("IV", 11.0, "WORKER"),
         ("V", 11.8, "WORKER"),
     ] {
