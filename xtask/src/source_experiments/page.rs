@@ -21,7 +21,7 @@ pub fn write(reports: &[Report]) -> String {
         let machine = &report.manifest.machine;
         let _ = writeln!(
             page,
-            "{} processors, {} GiB, Linux {}, {}; a sync takes {:.2} ms in the median, {:.2} ms at p99. Commit {}.\n",
+            "{} processors, {} GiB, {}, {}; a sync takes {:.2} ms in the median, {:.2} ms at p99. Commit {}.\n",
             machine.processors,
             machine.memory_bytes >> 30,
             machine.kernel,

@@ -174,8 +174,9 @@ impl<'a> Producer<'a> {
             self.by_requests()
         };
         let mut ceilings = self.other_ceilings();
-        let is_known =
-            by_requests.is_some() || ceilings.iter().any(|ceiling| ceiling.name == "NETWORK_WINDOW");
+        // Where nobody waits for answers, the window says as much as round trips do elsewhere.
+        let has_window = ceilings.iter().any(|ceiling| ceiling.name == "NETWORK_WINDOW");
+        let is_known = by_requests.is_some() || (has_window && !self.waits_for_answers());
         if !is_known && self.group.rate.is_none() {
             // The other ceilings are upper bounds: alone they would promise what nobody knows.
             return None;

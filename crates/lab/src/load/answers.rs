@@ -279,7 +279,7 @@ mod tests {
         // Due three seconds ago, sent two seconds late.
         let sent = sent(&answers, 2_000_000_000, 2_000_000_000);
         answers.take(0, sent, at(0));
-        let outcome = answers.outcome("g", Some(1.0), 1);
+        let outcome = answers.outcome("g", Some(1.0), 1, now_nanos());
         assert!(outcome.latency.max() >= 3_000_000);
         assert!(
             (1_000_000..2_900_000).contains(&outcome.service.max()),
@@ -293,7 +293,7 @@ mod tests {
         let answers = answers(true);
         answers.take(0, sent(&answers, 0, 0), at(0));
         answers.take(1, sent(&answers, 1_000_000_000, 0), at(1));
-        let outcome = answers.outcome("g", Some(1.0), 1);
+        let outcome = answers.outcome("g", Some(1.0), 1, now_nanos());
         assert_eq!((outcome.acknowledged, outcome.acknowledged_in_all), (1, 2));
         assert_eq!(outcome.bytes, 100);
         assert_eq!(outcome.latency.count(), 1);
@@ -304,8 +304,36 @@ mod tests {
     fn without_a_schedule_there_is_no_latency() {
         let answers = answers(false);
         answers.take(0, sent(&answers, 1_000_000_000, 0), at(0));
-        let outcome = answers.outcome("g", None, 1);
+        let outcome = answers.outcome("g", None, 1, now_nanos());
         assert_eq!((outcome.latency.count(), outcome.service.count()), (0, 1));
+    }
+
+    #[test]
+    fn without_a_schedule_the_time_of_the_answer_decides() {
+        let mut answers = answers(false);
+        answers.counted = Counted::WhenAnswered;
+        // Sent in the warm-up, answered in the measured part; and the reverse of it.
+        answers.take(0, sent(&answers, 0, 0), at(0));
+        let measured_nanos = answers.span.measured_nanos;
+        let outcome = answers.outcome("g", None, 0, now_nanos());
+        assert_eq!((outcome.acknowledged, outcome.acknowledged_in_all), (1, 1));
+        // The whole part, not the time between its first and its last answer.
+        assert!(outcome.seconds >= 4.0, "{}", outcome.seconds);
+        answers.span.end_nanos = measured_nanos + 1_000_000_000;
+        answers.take(0, sent(&answers, 1_500_000_000, 0), at(1));
+        let outcome = answers.outcome("g", None, 1, now_nanos());
+        assert_eq!((outcome.acknowledged, outcome.acknowledged_in_all), (1, 2));
+        assert_eq!(outcome.seconds, 1.0);
+    }
+
+    #[test]
+    fn what_is_given_up_has_not_failed() {
+        let answers = answers(false);
+        answers.is_given_up.store(true, Ordering::Relaxed);
+        answers.take(0, sent(&answers, 1_000_000_000, 0), Err(Error::Closed));
+        let outcome = answers.outcome("g", None, 1, now_nanos());
+        assert_eq!(outcome.failed, 0);
+        assert!(outcome.errors.is_empty());
     }
 
     #[test]
@@ -313,7 +341,7 @@ mod tests {
         let answers = answers(true);
         answers.take(0, sent(&answers, 1_000_000_000, 0), Err(Error::Closed));
         answers.refused(1, answers.span.measured_nanos, &Error::Closed);
-        let outcome = answers.outcome("g", Some(1.0), 2);
+        let outcome = answers.outcome("g", Some(1.0), 2, now_nanos());
         assert_eq!((outcome.acknowledged, outcome.failed), (0, 2));
         assert_eq!(outcome.errors.values().sum::<u64>(), 2);
         assert_eq!(outcome.errors.len(), 1);
@@ -325,7 +353,7 @@ mod tests {
         for offset in 0..10 {
             answers.take(0, sent(&answers, 1_000_000_000, 7), at(offset));
         }
-        let outcome = answers.outcome("g", Some(1.0), 10);
+        let outcome = answers.outcome("g", Some(1.0), 10, now_nanos());
         assert_eq!(outcome.samples.len(), 10);
         assert_eq!(outcome.samples[3].place.topic, "t");
         assert_eq!(outcome.samples[3].sent_nanos - outcome.samples[3].due_nanos, 7);
