@@ -7,6 +7,13 @@
 
 pub mod snapshot;
 pub mod diagnosis;
+pub mod otlp;
+pub mod adapters;
+pub mod history;
+pub mod replay;
+
+#[cfg(test)]
+mod sample_push;
 
 pub use diagnosis::Diagnosis;
 pub use snapshot::Snapshot;

@@ -85,6 +85,8 @@ pub struct Telemetry {
     pub restarted: bool,
     /// The subscription in force was the bare `*` on the wire.
     pub is_star_subscription: bool,
+    /// It could push and did not; its numbers, if there are any, came another way (reading rule 7).
+    pub is_silent: bool,
 }
 
 /// A setting, and how it is known.
@@ -341,6 +343,8 @@ pub struct BrokerSide {
     pub remote_micros: Option<f64>,
     pub response_queue_micros: Option<f64>,
     pub send_micros: Option<f64>,
+    /// The part of `local_micros` that went into compressing batches again or converting them.
+    pub conversion_micros: Option<f64>,
     /// D where the parts are not known apart.
     pub total_micros: Option<f64>,
     pub throttle_ms: Option<f64>,

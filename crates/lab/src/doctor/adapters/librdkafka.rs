@@ -1,0 +1,20 @@
+//! librdkafka and its bindings.
+//!
+//! - An average or maximum of 0 says "zero or no sample": no evidence (reading rule 3).
+//! - `record.queue.time` is how long a request waits in the transmit queue. Kafka's name for the time a batch waits from creation to
+//!   drain means something else, so it is left out: this client's batching cannot be seen.
+//! - `poll.idle.ratio.avg` is a share from 0 to 1 already.
+//! - Averages are over the time since the last push.
+
+use super::{Measure, Taken, Value};
+
+pub fn take(value: &Value<'_>) -> Taken {
+    if matches!(value.measure, Measure::QueueTime | Measure::QueueTimeMax) {
+        return Taken::Ignored;
+    }
+    let is_zero = value.value == 0.0 && value.measure.needs_samples();
+    if is_zero || !value.value.is_finite() {
+        return Taken::NoSample;
+    }
+    Taken::Value(value.value)
+}

@@ -1,0 +1,461 @@
+//! One client instance: its last pushes, as few numbers as the window needs.
+
+use std::collections::VecDeque;
+
+use super::super::adapters::{Fold, Measure, Reading, Software, Subject, Unsampled, Value};
+use super::super::otlp::Kind;
+use super::super::snapshot::{Client, Library};
+use super::PushedFrom;
+use super::point::{Point, Subjects, merged};
+use super::window::Window;
+
+/// The window of a verdict: "the last complete 60 s, or the last 3 pushes if longer".
+pub(super) const WINDOW_SECONDS: f64 = 60.0;
+pub(super) const WINDOW_PUSHES: u32 = 3;
+
+/// Intervals are jittered and clocks drift: a sixth push of ten seconds still belongs to the minute.
+const WINDOW_SLACK: f64 = 1.1;
+
+/// Pushes that together took no longer are joined: the window has twelve slots at most.
+const SLOT_SECONDS: f64 = 11.0;
+
+/// Nothing of one client takes more; what is oldest goes first.
+pub const BYTES_MAX: usize = 64 << 10;
+
+/// Per push. Of more, those with the most requests, bytes, lag.
+const NODES_MAX: usize = 48;
+const TOPICS_MAX: usize = 32;
+const PARTITIONS_MAX: usize = 160;
+const POINTS_MAX: usize = 600;
+
+/// Sums since the beginning that are followed; no Kafka client sends such.
+const COUNTERS_MAX: usize = 256;
+
+/// Longest client id, principal and so on that is kept.
+const TEXT_BYTES_MAX: usize = 255;
+
+/// q_max of so many pushes is remembered.
+const COURSE_MAX: usize = 6;
+
+/// A client's first join shows as a rebalance until its counts begin later than its start by so much.
+const BIRTH_MS: i64 = 10_000;
+
+/// One push, or several short ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slot {
+    /// By the receiver's clock.
+    pub received_ms: i64,
+    pub seconds: f64,
+    pub pushes: u32,
+    pub empty_pushes: u32,
+    /// Pushes that found threads waiting for buffer memory.
+    pub waiting_pushes: u32,
+    /// Sorted by key.
+    pub points: Vec<Point>,
+}
+
+/// A sum that only grows, as it was pushed last.
+#[derive(Clone, Copy, Debug)]
+struct Counter {
+    key: (Measure, u16),
+    value: f64,
+    received_ms: i64,
+}
+
+/// Everything that is kept of one client instance.
+#[derive(Clone, Debug, Default)]
+pub struct Instance {
+    pub client: Client,
+    pub software: Software,
+    pub push_interval_ms: Option<f64>,
+    pub is_star_subscription: bool,
+    /// When the last push came, by the receiver's clock.
+    pub heard_ms: Option<i64>,
+    pub terminated_ms: Option<i64>,
+    pub(super) slots: VecDeque<Slot>,
+    pub(super) subjects: Subjects,
+    pub(super) without_sample: Unsampled,
+    /// q_max of the last pushes, oldest first.
+    pub(super) queue_max_course: VecDeque<f32>,
+    /// The client began again, and so did the counting of its pushes.
+    is_restarted: bool,
+    client_started_ms: Option<i64>,
+    counters: Vec<Counter>,
+}
+
+impl Instance {
+    pub fn new(client: Client) -> Instance {
+        Instance {
+            client,
+            ..Instance::default()
+        }
+    }
+
+    /// Takes a push that came at `at_ms`, milliseconds since 1970 by the receiver's clock.
+    pub fn push(&mut self, from: &PushedFrom<'_>, reading: &Reading<'_>, at_ms: i64) {
+        self.introduce(from, reading);
+        self.begin_again_if_restarted(reading);
+        let is_first = self.heard_ms.is_none();
+        let (seconds, has_sums) = self.seconds(reading, at_ms);
+        let mut slot = Slot {
+            received_ms: at_ms,
+            seconds,
+            pushes: 1,
+            empty_pushes: u32::from(reading.points == 0),
+            ..Slot::default()
+        };
+        self.take_values(reading, seconds, has_sums, at_ms, &mut slot);
+        if is_first && is_from_birth(reading) {
+            forget_first_join(&mut slot.points);
+        }
+        slot.points.sort_by_key(Point::key);
+        let waiting = find(&slot.points, Measure::WaitingThreads);
+        slot.waiting_pushes = u32::from(waiting.is_some_and(|threads| threads > 0.0));
+        if let Some(queue_ms) = find(&slot.points, Measure::QueueTimeMax) {
+            if self.queue_max_course.len() == COURSE_MAX {
+                self.queue_max_course.pop_front();
+            }
+            self.queue_max_course.push_back(queue_ms as f32);
+        }
+        self.keep(slot);
+        self.without_sample = reading.without_sample;
+        self.heard_ms = Some(at_ms);
+        self.terminated_ms = from.is_terminating.then_some(at_ms);
+    }
+
+    /// Keeps a single reading that is all there is, weights as they are.
+    pub fn keep_only(&mut self, reading: &Reading<'_>, seconds: f64) {
+        let mut slot = Slot {
+            seconds,
+            ..Slot::default()
+        };
+        for value in &reading.values {
+            if let Some(subject) = self.subjects.place(value.subject) {
+                slot.points.push(point(value, subject));
+            }
+        }
+        slot.points.sort_by_key(Point::key);
+        self.software = reading.software;
+        self.client.library = reading.software.library;
+        self.client.role = reading.role.unwrap_or_default();
+        self.without_sample = reading.without_sample;
+        self.slots = VecDeque::from([slot]);
+    }
+
+    fn introduce(&mut self, from: &PushedFrom<'_>, reading: &Reading<'_>) {
+        let client = &mut self.client;
+        keep_text(&mut client.software_name, from.software_name);
+        keep_text(&mut client.software_version, from.software_version);
+        keep_text(&mut client.principal, from.principal);
+        keep_text(&mut client.address, from.address);
+        keep_text(&mut client.group_id, reading.group_id);
+        keep_text(&mut client.member_id, reading.member_id);
+        client.role = reading.role.unwrap_or(client.role);
+        // A push without a node's metrics may hide what an earlier one showed.
+        if reading.software.library != Library::Unknown || self.heard_ms.is_none() {
+            self.software = reading.software;
+            client.library = reading.software.library;
+        }
+        self.push_interval_ms = from.push_interval_ms.filter(|ms| *ms > 0.0).or(self.push_interval_ms);
+        self.is_star_subscription = from.is_star_subscription;
+    }
+
+    fn begin_again_if_restarted(&mut self, reading: &Reading<'_>) {
+        let Some(started_ms) = reading.client_started_ms else {
+            return;
+        };
+        if self.client_started_ms.is_some_and(|before| before != started_ms) {
+            self.is_restarted = true;
+            self.slots.clear();
+            self.counters.clear();
+            self.queue_max_course.clear();
+        }
+        self.client_started_ms = Some(started_ms);
+    }
+
+    /// Over how many seconds this push counts, and whether its sums can be used.
+    ///
+    /// The client's own interval (reading rule 2), unless its clock was set in between: then the receiver's. The first push after a
+    /// long silence counts since the client began, for hours maybe, which says nothing about now.
+    fn seconds(&self, reading: &Reading<'_>, at_ms: i64) -> (f64, bool) {
+        let own = reading.span_seconds().filter(|seconds| *seconds > 0.0);
+        let expected = self.push_interval_ms.map(|ms| ms / 1000.0);
+        let gap = self.heard_ms.map(|before| (at_ms - before) as f64 / 1000.0);
+        let gap = gap.filter(|seconds| *seconds > 0.0);
+        match (own, gap) {
+            (Some(own), Some(gap)) => {
+                let is_regular = expected.is_some_and(|expected| (gap / expected - 1.0).abs() < 0.3);
+                let is_off = own > 2.0 * gap + 1.0 || (is_regular && own < 0.5 * gap);
+                (if is_off { gap } else { own }, true)
+            }
+            (Some(own), None) => {
+                let longest = 3.0 * expected.unwrap_or(0.0).max(WINDOW_SECONDS / 2.0);
+                if own > longest { (0.0, false) } else { (own, true) }
+            }
+            (None, Some(gap)) => (gap, true),
+            (None, None) => (expected.unwrap_or(0.0), expected.is_some()),
+        }
+    }
+
+    fn take_values(
+        &mut self,
+        reading: &Reading<'_>,
+        seconds: f64,
+        has_sums: bool,
+        at_ms: i64,
+        slot: &mut Slot,
+    ) {
+        let own = reading.span_seconds().unwrap_or(0.0);
+        let chosen = Chosen::of(reading);
+        if self.subjects.len() > Subjects::COUNT_MAX / 2 {
+            self.forget_old_subjects();
+        }
+        for value in &reading.values {
+            if slot.points.len() == POINTS_MAX {
+                break;
+            }
+            if value.measure.is_of_one_reading() || !chosen.has(value.subject) {
+                continue;
+            }
+            let Some(subject) = self.subjects.place(value.subject) else {
+                continue;
+            };
+            let mut point = point(value, subject);
+            if value.measure.fold() == Fold::Sum {
+                let is_of_push = value.weight <= 0.0 || (value.weight / own - 1.0).abs() < 0.01;
+                if is_of_push {
+                    point.weight = seconds as f32;
+                }
+                let is_known = match value.kind {
+                    Kind::Cumulative => self.delta(&mut point, at_ms),
+                    Kind::Delta | Kind::Gauge => has_sums,
+                };
+                if !is_known || point.weight <= 0.0 {
+                    continue;
+                }
+            }
+            slot.points.push(point);
+        }
+    }
+
+    /// Turns a sum since the beginning into one since the last push; false for the first, and when it began again.
+    fn delta(&mut self, point: &mut Point, at_ms: i64) -> bool {
+        let now = Counter {
+            key: point.key(),
+            value: point.value,
+            received_ms: at_ms,
+        };
+        let place = self.counters.binary_search_by_key(&now.key, |counter| counter.key);
+        let place = match place {
+            Ok(place) => place,
+            Err(place) => {
+                if self.counters.len() < COUNTERS_MAX {
+                    self.counters.insert(place, now);
+                }
+                return false;
+            }
+        };
+        let before = std::mem::replace(&mut self.counters[place], now);
+        self.is_restarted |= now.value < before.value;
+        point.value = now.value - before.value;
+        point.weight = (at_ms - before.received_ms) as f32 / 1000.0;
+        point.value >= 0.0
+    }
+
+    fn keep(&mut self, slot: Slot) {
+        match self.slots.back_mut() {
+            Some(last) if last.seconds + slot.seconds <= SLOT_SECONDS => {
+                last.points = merged(&last.points, &slot.points);
+                last.received_ms = slot.received_ms;
+                last.seconds += slot.seconds;
+                last.pushes += slot.pushes;
+                last.empty_pushes += slot.empty_pushes;
+                last.waiting_pushes += slot.waiting_pushes;
+            }
+            _ => self.slots.push_back(slot),
+        }
+        let in_window = self.window_slots();
+        self.slots.drain(..self.slots.len() - in_window);
+        if self.bytes() > BYTES_MAX {
+            self.forget_old_subjects();
+        }
+        while self.slots.len() > 1 && self.bytes() > BYTES_MAX {
+            self.slots.pop_front();
+            self.forget_old_subjects();
+        }
+        if let Some(last) = self.slots.back_mut() {
+            last.points.shrink_to_fit();
+        }
+    }
+
+    /// How many of the newest slots make the window.
+    fn window_slots(&self) -> usize {
+        let Some(newest) = self.slots.back() else { return 0 };
+        let (mut seconds, mut pushes, mut count) = (0.0, 0, 0);
+        for slot in self.slots.iter().rev() {
+            let age = (newest.received_ms - slot.received_ms) as f64 / 1000.0 + slot.seconds;
+            let is_recent = (seconds + slot.seconds).max(age) <= WINDOW_SECONDS * WINDOW_SLACK;
+            if count > 0 && !is_recent && pushes >= WINDOW_PUSHES {
+                break;
+            }
+            seconds += slot.seconds;
+            pushes += slot.pushes;
+            count += 1;
+        }
+        count
+    }
+
+    /// The numbers of the window.
+    pub fn window(&self) -> Window<'_> {
+        Window::of(self)
+    }
+
+    /// It began again, and two pushes since then have not come yet.
+    pub fn is_restarted(&self) -> bool {
+        self.is_restarted && self.slots.iter().map(|slot| slot.pushes).sum::<u32>() < 2
+    }
+
+    /// When nobody will hear from it any more: after 60 s, or three intervals if longer.
+    pub fn expires_ms(&self) -> Option<i64> {
+        const EXPIRY_MS: f64 = 60_000.0;
+        let longest = (3.0 * self.push_interval_ms.unwrap_or(0.0)).max(EXPIRY_MS);
+        self.heard_ms.map(|heard| heard.saturating_add(longest as i64))
+    }
+
+    /// Drops names that no slot mentions: a client that names new topics all the time has the newest.
+    fn forget_old_subjects(&mut self) {
+        let old = std::mem::take(&mut self.subjects);
+        for slot in &mut self.slots {
+            slot.points.retain_mut(|point| match self.subjects.place(old.get(point.subject)) {
+                Some(place) => {
+                    point.subject = place;
+                    true
+                }
+                None => false,
+            });
+            slot.points.sort_by_key(Point::key);
+        }
+        let newest_ms = self.heard_ms;
+        self.counters.retain_mut(|counter| {
+            let is_live = Some(counter.received_ms) == newest_ms;
+            let place = is_live.then(|| self.subjects.place(old.get(counter.key.1))).flatten();
+            counter.key.1 = place.unwrap_or_default();
+            place.is_some()
+        });
+        self.counters.sort_by_key(|counter| counter.key);
+    }
+
+    /// Bytes that it takes, on the heap and itself.
+    pub fn bytes(&self) -> usize {
+        let client = &self.client;
+        let texts = [
+            &client.instance_id,
+            &client.software_name,
+            &client.software_version,
+            &client.principal,
+            &client.address,
+            &client.group_id,
+            &client.member_id,
+        ];
+        let texts: usize = texts.into_iter().flatten().map(String::capacity).sum();
+        let points: usize = self.slots.iter().map(|slot| slot.points.capacity()).sum();
+        size_of::<Instance>()
+            + client.client_id.capacity()
+            + texts
+            + self.subjects.bytes()
+            + self.slots.capacity() * size_of::<Slot>()
+            + points * size_of::<Point>()
+            + self.queue_max_course.capacity() * size_of::<f32>()
+            + self.counters.capacity() * size_of::<Counter>()
+    }
+}
+
+fn point(value: &Value<'_>, subject: u16) -> Point {
+    Point {
+        value: value.value,
+        weight: value.weight as f32,
+        subject,
+        measure: value.measure,
+    }
+}
+
+pub(super) fn find(points: &[Point], measure: Measure) -> Option<f64> {
+    let key = (measure, super::point::CLIENT);
+    let place = points.binary_search_by_key(&key, Point::key).ok()?;
+    Some(points[place].value)
+}
+
+/// Its counts begin where the client began. Where neither says so, a first push does.
+fn is_from_birth(reading: &Reading<'_>) -> bool {
+    match (reading.client_started_ms, reading.span_nanos) {
+        (Some(started_ms), Some((start_nanos, _))) => {
+            (start_nanos / 1_000_000) as i64 - started_ms < BIRTH_MS
+        }
+        _ => true,
+    }
+}
+
+/// A consumer's first join, with the attempts that only fetched its member id, is no rebalance of the window.
+fn forget_first_join(points: &mut [Point]) {
+    for point in points {
+        match point.measure {
+            Measure::Rebalances => point.value = (point.value - 1.0).max(0.0),
+            Measure::FailedRebalances | Measure::RebalanceTimeTotal => point.value = 0.0,
+            _ => {}
+        }
+    }
+}
+
+/// Replaces the text where there is one, cut to what is kept.
+fn keep_text(kept: &mut Option<String>, text: Option<&str>) {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return;
+    };
+    let text = cut(text);
+    if kept.as_deref() != Some(text) {
+        *kept = Some(text.to_owned());
+    }
+}
+
+pub(super) fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
+}
+
+/// The nodes, topics and partitions of a push that are kept; `None`: all of them.
+struct Chosen<'a> {
+    nodes: Option<Vec<Subject<'a>>>,
+    topics: Option<Vec<Subject<'a>>>,
+    partitions: Option<Vec<Subject<'a>>>,
+}
+
+impl<'a> Chosen<'a> {
+    fn of(reading: &Reading<'a>) -> Chosen<'a> {
+        let choose = |rank: Measure, count_max: usize| {
+            let values = reading.values.iter().filter(|value| value.measure == rank);
+            let mut ranked: Vec<_> = values.map(|value| (value.value, value.subject)).collect();
+            if ranked.len() <= count_max {
+                return None;
+            }
+            ranked.sort_by(|one, other| other.0.total_cmp(&one.0));
+            ranked.truncate(count_max);
+            let mut subjects: Vec<_> = ranked.into_iter().map(|(_, subject)| subject).collect();
+            subjects.sort();
+            Some(subjects)
+        };
+        Chosen {
+            nodes: choose(Measure::NodeRequests, NODES_MAX).or_else(|| choose(Measure::NodeLatencyMax, NODES_MAX)),
+            topics: choose(Measure::TopicBytes, TOPICS_MAX),
+            partitions: choose(Measure::Lag, PARTITIONS_MAX),
+        }
+    }
+
+    fn has(&self, subject: Subject<'_>) -> bool {
+        let chosen = match subject {
+            Subject::Client => return true,
+            Subject::Node(_) => &self.nodes,
+            Subject::Topic(_) => &self.topics,
+            Subject::Partition(..) => &self.partitions,
+        };
+        chosen.as_ref().is_none_or(|chosen| chosen.binary_search(&subject).is_ok())
+    }
+}

@@ -1,0 +1,412 @@
+//! All clients of some brokers: what they pushed and what brokers saw of them, bounded in every direction.
+//!
+//! A push is read into a few dozen numbers at once and its payload is not kept. Per client instance at most 64 KiB stay
+//! ([`instance::BYTES_MAX`]; a Java producer takes about 10), of as many instances as the collector was made for. Reading order:
+//! `point.rs`, `instance.rs`, `window.rs`, `summary.rs`.
+
+mod point;
+pub mod instance;
+pub mod window;
+pub mod summary;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::BuildHasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use super::otlp::Malformed;
+pub use instance::Instance;
+
+use super::adapters::{Hints, Reading, Software};
+use super::otlp;
+use super::snapshot::{BrokerSide, Client, ConsumedPartition, Consumer, Library, Neighbour, Role, Settings, Snapshot};
+
+/// As many as one Apache Kafka broker keeps.
+pub const INSTANCES_MAX: usize = 16_384;
+
+/// A verdict for all holds one of them at a time, so that pushes hardly wait.
+const SHARDS: usize = 16;
+
+/// What brokers say of a client is about the last minute; older words are forgotten.
+const OBSERVATION_MS: i64 = 60_000;
+
+/// Brokers whose words about one client are kept, and the clients that one payload of another exporter may name.
+const BROKERS_MAX: usize = 32;
+const SOURCES_MAX: usize = 64;
+
+/// Who a payload is from, as the receiver knows it: clients leave most of it out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PushedFrom<'a> {
+    pub client_id: &'a str,
+    /// KIP-714's id of the instance, as Kafka prints ids. Empty: the payload's resources may say.
+    pub instance_id: &'a str,
+    pub principal: Option<&'a str>,
+    pub address: Option<&'a str>,
+    pub software_name: Option<&'a str>,
+    pub software_version: Option<&'a str>,
+    /// The broker that it was pushed to.
+    pub node_id: Option<i32>,
+    pub push_interval_ms: Option<f64>,
+    /// The client's last push.
+    pub is_terminating: bool,
+    /// The subscription in force was the bare `*` on the wire.
+    pub is_star_subscription: bool,
+}
+
+/// What one broker saw of one client over its last minute or less.
+///
+/// Whose it is: the instance's where `client.instance_id` is known, else that of the only instance with this client id (and address,
+/// where both are known). What fits no instance makes a client of its own, one that pushes nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    pub client: Client,
+    /// How long the broker looked.
+    pub seconds: f64,
+    pub broker: BrokerSide,
+    /// What the broker reads in requests: acks, codec.
+    pub settings: Settings,
+    /// The client fetched a subscription, or could have.
+    pub has_subscription: bool,
+    pub push_interval_ms: Option<f64>,
+    /// Other clients that took the broker's time, heaviest first.
+    pub neighbours: Vec<Neighbour>,
+    /// Of a consumer: members and partitions of its group, and who was expelled for not polling.
+    pub group_members: Option<f64>,
+    pub group_partitions: Option<f64>,
+    pub expelled: Vec<String>,
+    /// Of a consumer whose own metrics have no lag: from committed offsets.
+    pub partitions: Vec<ConsumedPartition>,
+}
+
+/// The history of many clients; every method may be called from any thread.
+#[derive(Debug)]
+pub struct Collector {
+    shards: Vec<Mutex<Shard>>,
+    hasher: std::hash::RandomState,
+    instances_max: usize,
+    observed: Mutex<HashMap<ObservedKey, ObservedClient>>,
+}
+
+type Shard = HashMap<String, Instance>;
+
+impl Default for Collector {
+    fn default() -> Collector {
+        Collector::new(INSTANCES_MAX)
+    }
+}
+
+impl Collector {
+    /// - `instances_max`: when one more comes, the one that has been silent longest goes.
+    pub fn new(instances_max: usize) -> Collector {
+        Collector {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: std::hash::RandomState::new(),
+            instances_max: instances_max.max(1),
+            observed: Mutex::default(),
+        }
+    }
+
+    /// Takes a payload, decompressed OTLP `MetricsData`, that came at `at_ms` (milliseconds since 1970 by this machine's clock).
+    ///
+    /// - Errors: nothing of the payload is kept.
+    pub fn push(&self, from: PushedFrom<'_>, payload: &[u8], at_ms: i64) -> Result<(), Malformed> {
+        if !from.instance_id.is_empty() {
+            let software = (from.software_name, from.software_version);
+            let reading = Reading::of_push(payload, software, |_| true)?;
+            self.keep(&from, &reading, at_ms);
+            return Ok(());
+        }
+        let mut sources = BTreeSet::new();
+        otlp::visit(payload, |source, _| {
+            if sources.len() < SOURCES_MAX {
+                sources.insert((source.instance_id, source.client_id));
+            }
+        })?;
+        for (instance_id, client_id) in sources {
+            let software = (from.software_name, from.software_version);
+            let reading = Reading::of_push(payload, software, |source| {
+                (source.instance_id, source.client_id) == (instance_id, client_id)
+            })?;
+            let one = PushedFrom {
+                client_id: if client_id.is_empty() { from.client_id } else { client_id },
+                instance_id,
+                ..from
+            };
+            self.keep(&one, &reading, at_ms);
+        }
+        Ok(())
+    }
+
+    fn keep(&self, from: &PushedFrom<'_>, reading: &Reading<'_>, at_ms: i64) {
+        let id: Cow<'_, str> = match from.instance_id {
+            "" => Cow::Owned(format!("{}@{}", from.client_id, from.address.unwrap_or_default())),
+            id => Cow::Borrowed(id),
+        };
+        let key = instance::cut(&id);
+        let shard = self.hasher.hash_one(key) as usize % SHARDS;
+        let mut shard = lock(&self.shards[shard]);
+        if let Some(instance) = shard.get_mut(key) {
+            instance.push(from, reading, at_ms);
+            return;
+        }
+        make_room(&mut shard, self.instances_max.div_ceil(SHARDS), at_ms);
+        let mut instance = Instance::new(Client {
+            client_id: instance::cut(from.client_id).to_owned(),
+            instance_id: (!from.instance_id.is_empty()).then(|| key.to_owned()),
+            ..Client::default()
+        });
+        instance.push(from, reading, at_ms);
+        shard.insert(key.to_owned(), instance);
+    }
+
+    /// Takes what a broker saw of a client; it replaces what the same broker said of it before.
+    pub fn observe(&self, observed: Observed, at_ms: i64) {
+        let key = ObservedKey::of(&observed.client);
+        let node_id = observed.broker.node_id;
+        let mut all = lock(&self.observed);
+        if all.len() >= self.instances_max && !all.contains_key(&key) {
+            all.retain(|_, client| client.at_ms > at_ms - OBSERVATION_MS);
+            if all.len() >= self.instances_max {
+                return;
+            }
+        }
+        let client = all.entry(key).or_default();
+        client.at_ms = at_ms;
+        client.by_node.retain(|_, (heard_ms, _)| *heard_ms > at_ms - OBSERVATION_MS);
+        if client.by_node.len() < BROKERS_MAX || client.by_node.contains_key(&node_id) {
+            client.by_node.insert(node_id, (at_ms, observed));
+        }
+    }
+
+    /// One for every client that has pushed or was seen by a broker and is not expired.
+    pub fn snapshots(&self, at_ms: i64) -> Vec<Snapshot> {
+        let mut observed = self.observations(at_ms);
+        let mut snapshots = Vec::new();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            shard.retain(|_, instance| !is_expired(instance, at_ms));
+            for instance in shard.values() {
+                let mut snapshot = summary::snapshot(&instance.window());
+                snapshot.telemetry.seconds_until_next_push = seconds_until_next_push(instance, at_ms);
+                snapshots.push(snapshot);
+            }
+        }
+        let mut by_client_id: HashMap<String, u32> = HashMap::new();
+        for snapshot in &snapshots {
+            *by_client_id.entry(snapshot.client.client_id.clone()).or_default() += 1;
+        }
+        for snapshot in &mut snapshots {
+            let is_only = by_client_id[&snapshot.client.client_id] == 1;
+            for side in observed.take(&snapshot.client, is_only) {
+                add_side(snapshot, side);
+            }
+        }
+        snapshots.extend(observed.rest().map(silent));
+        snapshots.sort_by(|one, other| key_of(one).cmp(&key_of(other)));
+        snapshots
+    }
+
+    fn observations(&self, at_ms: i64) -> Observations {
+        let mut all = lock(&self.observed);
+        all.retain(|_, client| client.at_ms > at_ms - OBSERVATION_MS);
+        let live = all.iter().map(|(key, client)| {
+            let fresh = client.by_node.values().filter(|(heard_ms, _)| *heard_ms > at_ms - OBSERVATION_MS);
+            (key.clone(), fresh.map(|(_, observed)| observed.clone()).collect())
+        });
+        Observations {
+            sides: live.collect(),
+        }
+    }
+
+    pub fn instance_count(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// Bytes that are kept of pushes.
+    pub fn bytes(&self) -> usize {
+        let shards = self.shards.iter().map(|shard| {
+            let shard = lock(shard);
+            let slots = shard.capacity() * (size_of::<String>() + 1);
+            slots + shard.iter().map(|(key, instance)| key.capacity() + instance.bytes()).sum::<usize>()
+        });
+        shards.sum()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn key_of(snapshot: &Snapshot) -> (&str, Option<&str>, Option<&str>) {
+    let client = &snapshot.client;
+    (&client.client_id, client.instance_id.as_deref(), client.address.as_deref())
+}
+
+fn is_expired(instance: &Instance, at_ms: i64) -> bool {
+    instance.expires_ms().is_none_or(|expires_ms| expires_ms <= at_ms)
+}
+
+/// Drops what is expired; if that is not enough, what has been silent longest.
+fn make_room(shard: &mut Shard, count_max: usize, at_ms: i64) {
+    if shard.len() < count_max {
+        return;
+    }
+    shard.retain(|_, instance| !is_expired(instance, at_ms));
+    while shard.len() >= count_max {
+        let silent = shard.iter().min_by_key(|(_, instance)| instance.heard_ms);
+        let Some(key) = silent.map(|(key, _)| key.clone()) else { return };
+        shard.remove(&key);
+    }
+}
+
+fn seconds_until_next_push(instance: &Instance, at_ms: i64) -> Option<f64> {
+    if instance.terminated_ms.is_some() {
+        return None;
+    }
+    let due_ms = instance.heard_ms? as f64 + instance.push_interval_ms?;
+    Some(((due_ms - at_ms as f64) / 1000.0).max(0.0))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct ObservedKey {
+    instance_id: Option<String>,
+    client_id: String,
+    address: Option<String>,
+}
+
+impl ObservedKey {
+    fn of(client: &Client) -> ObservedKey {
+        ObservedKey {
+            instance_id: client.instance_id.clone(),
+            client_id: client.client_id.clone(),
+            address: client.address.clone().filter(|_| client.instance_id.is_none()),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct ObservedClient {
+    at_ms: i64,
+    by_node: BTreeMap<Option<i32>, (i64, Observed)>,
+}
+
+/// What brokers said, until it has found its client.
+struct Observations {
+    sides: BTreeMap<ObservedKey, Vec<Observed>>,
+}
+
+impl Observations {
+    /// - `is_only`: no other instance has this client id.
+    fn take(&mut self, client: &Client, is_only: bool) -> Vec<Observed> {
+        let by_instance = ObservedKey {
+            instance_id: client.instance_id.clone(),
+            client_id: client.client_id.clone(),
+            address: None,
+        };
+        let mut taken = Vec::new();
+        if client.instance_id.is_some() {
+            taken.extend(self.sides.remove(&by_instance).into_iter().flatten());
+        }
+        if taken.is_empty() && is_only {
+            let begin = ObservedKey {
+                instance_id: None,
+                client_id: client.client_id.clone(),
+                address: None,
+            };
+            let own: Vec<ObservedKey> = self
+                .sides
+                .range(begin..)
+                .take_while(|(key, _)| key.instance_id.is_none() && key.client_id == client.client_id)
+                .filter(|(key, _)| is_same_host(key.address.as_deref(), client.address.as_deref()))
+                .map(|(key, _)| key.clone())
+                .collect();
+            for key in own {
+                taken.extend(self.sides.remove(&key).into_iter().flatten());
+            }
+        }
+        taken
+    }
+
+    fn rest(self) -> impl Iterator<Item = Vec<Observed>> {
+        self.sides.into_values()
+    }
+}
+
+/// Ports differ by connection and Java prints a slash; unknown addresses may be the same.
+fn is_same_host(one: Option<&str>, other: Option<&str>) -> bool {
+    let host = |address: &str| {
+        let address = address.trim_start_matches('/');
+        let has_port = address.matches(':').count() == 1 || address.starts_with('[');
+        let host = match address.rsplit_once(':') {
+            Some((host, _)) if has_port => host,
+            _ => address,
+        };
+        host.trim_matches(['[', ']']).to_owned()
+    };
+    match (one, other) {
+        (Some(one), Some(other)) => host(one) == host(other),
+        _ => true,
+    }
+}
+
+fn add_side(snapshot: &mut Snapshot, side: Observed) {
+    let client = &mut snapshot.client;
+    let seen = side.client;
+    client.software_name = client.software_name.take().or(seen.software_name);
+    client.software_version = client.software_version.take().or(seen.software_version);
+    if client.library == Library::Unknown {
+        let (name, version) = (client.software_name.as_deref(), client.software_version.as_deref());
+        client.library = Software::recognise(name, version, &Hints::default()).library;
+    }
+    client.principal = client.principal.take().or(seen.principal);
+    client.address = client.address.take().or(seen.address);
+    client.group_id = client.group_id.take().or(seen.group_id);
+    client.member_id = client.member_id.take().or(seen.member_id);
+    snapshot.settings.acks = snapshot.settings.acks.or(side.settings.acks);
+    snapshot.settings.compression = snapshot.settings.compression.or(side.settings.compression);
+    snapshot.settings.topic_compression = snapshot.settings.topic_compression.or(side.settings.topic_compression);
+    snapshot.settings.replication_factor = snapshot.settings.replication_factor.or(side.settings.replication_factor);
+    snapshot.settings.retention_ms = snapshot.settings.retention_ms.or(side.settings.retention_ms);
+    snapshot.telemetry.has_subscription |= side.has_subscription;
+    if let Some(round_trip_ms) = side.broker.round_trip_ms {
+        let known = snapshot.network.round_trip_ms.unwrap_or(round_trip_ms);
+        snapshot.network.round_trip_ms = Some(known.max(round_trip_ms));
+    }
+    snapshot.brokers.push(side.broker);
+    for neighbour in side.neighbours {
+        if snapshot.neighbours.iter().all(|known| known.client_id != neighbour.client_id) {
+            snapshot.neighbours.push(neighbour);
+        }
+    }
+    snapshot.neighbours.sort_by(|one, other| other.time_share.total_cmp(&one.time_share));
+    let is_about_group = side.group_members.is_some() || !side.partitions.is_empty() || !side.expelled.is_empty();
+    if snapshot.client.role == Role::Consumer && (snapshot.consumer.is_some() || is_about_group) {
+        let consumer = snapshot.consumer.get_or_insert_with(Consumer::default);
+        consumer.group_members = consumer.group_members.or(side.group_members);
+        consumer.group_partitions = consumer.group_partitions.or(side.group_partitions);
+        consumer.expelled.extend(side.expelled);
+        if consumer.partitions.is_empty() {
+            consumer.lag_max = side.partitions.iter().filter_map(|partition| partition.lag).reduce(f64::max);
+            consumer.partitions = side.partitions;
+        }
+    }
+}
+
+/// A client that only brokers speak of.
+fn silent(sides: Vec<Observed>) -> Snapshot {
+    let mut snapshot = Snapshot {
+        client: sides[0].client.clone(),
+        seconds: sides.iter().map(|side| side.seconds).fold(0.0, f64::max),
+        ..Snapshot::default()
+    };
+    snapshot.telemetry.pushes = Some(0);
+    snapshot.telemetry.push_interval_ms = sides.iter().find_map(|side| side.push_interval_ms);
+    for side in sides {
+        add_side(&mut snapshot, side);
+    }
+    snapshot.telemetry.is_silent = snapshot.telemetry.has_subscription;
+    snapshot
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! What is kept of a push: sixteen bytes for a number, and the names that the numbers are about.
+
+use super::super::adapters::{Fold, Measure, Subject};
+
+/// One number. `subject` is its place in `Subjects`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub value: f64,
+    /// Of a sum its seconds, of a mean its weight.
+    pub weight: f32,
+    pub subject: u16,
+    pub measure: Measure,
+}
+
+impl Point {
+    pub fn key(&self) -> (Measure, u16) {
+        (self.measure, self.subject)
+    }
+
+    fn fold(&mut self, newer: &Point) {
+        match self.measure.fold() {
+            Fold::Sum => {
+                self.value += newer.value;
+                self.weight += newer.weight;
+            }
+            Fold::Mean(_) => {
+                let (before, after) = (f64::from(self.weight), f64::from(newer.weight));
+                let both = before + after;
+                if both > 0.0 {
+                    self.value = (self.value * before + newer.value * after) / both;
+                }
+                self.weight += newer.weight;
+            }
+            Fold::Max | Fold::Peak => self.value = self.value.max(newer.value),
+            Fold::Last => *self = *newer,
+        }
+    }
+}
+
+/// Both in one, by `Measure::fold`; both sorted by key.
+pub fn merged(older: &[Point], newer: &[Point]) -> Vec<Point> {
+    let mut all = Vec::with_capacity(older.len().max(newer.len()));
+    let (mut older, mut newer) = (older.iter().peekable(), newer.iter().peekable());
+    while let (Some(one), Some(other)) = (older.peek(), newer.peek()) {
+        match one.key().cmp(&other.key()) {
+            std::cmp::Ordering::Less => all.extend(older.next()),
+            std::cmp::Ordering::Greater => all.extend(newer.next()),
+            std::cmp::Ordering::Equal => {
+                let mut point = **one;
+                point.fold(other);
+                all.push(point);
+                older.next();
+                newer.next();
+            }
+        }
+    }
+    all.extend(older);
+    all.extend(newer);
+    all
+}
+
+/// The place of `Subject::Client`.
+pub const CLIENT: u16 = 0;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Name {
+    Client,
+    Node(i32),
+    Topic(Box<str>),
+    /// The place of its topic.
+    Partition(u16, i32),
+}
+
+/// Names, each kept once.
+#[derive(Clone, Debug)]
+pub struct Subjects {
+    names: Vec<Name>,
+    text_bytes: usize,
+    /// Pushes name the same subjects in the same order: the next one is most often the next.
+    next: u16,
+}
+
+impl Default for Subjects {
+    fn default() -> Subjects {
+        Subjects {
+            names: vec![Name::Client],
+            text_bytes: 0,
+            next: 1,
+        }
+    }
+}
+
+impl Subjects {
+    /// More are not kept. A consumer's partitions need their topics as well.
+    pub const COUNT_MAX: usize = 384;
+    const TEXT_BYTES_MAX: usize = 32 << 10;
+
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    pub fn get(&self, place: u16) -> Subject<'_> {
+        match &self.names[usize::from(place)] {
+            Name::Client => Subject::Client,
+            Name::Node(id) => Subject::Node(*id),
+            Name::Topic(topic) => Subject::Topic(topic),
+            Name::Partition(topic, partition) => match self.get(*topic) {
+                Subject::Topic(topic) => Subject::Partition(topic, *partition),
+                _ => unreachable!("a partition's topic is a topic"),
+            },
+        }
+    }
+
+    /// Its place; a new one while there is room.
+    pub fn place(&mut self, subject: Subject<'_>) -> Option<u16> {
+        if subject == Subject::Client {
+            return Some(CLIENT);
+        }
+        let guess = usize::from(self.next);
+        let place = if guess < self.names.len() && self.get(self.next) == subject {
+            self.next
+        } else if let Some(place) = self.find(subject) {
+            place
+        } else {
+            self.add(subject)?
+        };
+        self.next = place + 1;
+        Some(place)
+    }
+
+    fn find(&self, subject: Subject<'_>) -> Option<u16> {
+        (1..self.names.len() as u16).find(|place| self.get(*place) == subject)
+    }
+
+    fn add(&mut self, subject: Subject<'_>) -> Option<u16> {
+        let name = match subject {
+            Subject::Client => return Some(CLIENT),
+            Subject::Node(id) => Name::Node(id),
+            Subject::Topic(topic) => Name::Topic(topic.into()),
+            Subject::Partition(topic, partition) => {
+                let topic = Subject::Topic(topic);
+                let place = self.find(topic).or_else(|| self.add(topic))?;
+                Name::Partition(place, partition)
+            }
+        };
+        let text_bytes = match &name {
+            Name::Topic(topic) => topic.len(),
+            _ => 0,
+        };
+        if self.names.len() >= Subjects::COUNT_MAX || self.text_bytes + text_bytes > Subjects::TEXT_BYTES_MAX {
+            return None;
+        }
+        self.text_bytes += text_bytes;
+        self.names.push(name);
+        Some(self.names.len() as u16 - 1)
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        self.names.capacity() * size_of::<Name>() + self.text_bytes
+    }
+}

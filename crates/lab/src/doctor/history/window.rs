@@ -1,0 +1,122 @@
+//! The numbers of one client over its window: pushes folded into one, by reading rule 10.
+
+use super::super::adapters::{Fold, Measure, Subject};
+use super::super::snapshot::Library;
+use super::instance::{Instance, Slot, find};
+use super::point::{CLIENT, Point, merged};
+
+/// A Java client's averages reach back over its own sample windows, 30 to 60 s. Those of the newer half of the window are about the
+/// same minute as the window's counts; older ones tell of the minute before.
+const AVERAGES_SECONDS: f64 = 30.0;
+
+/// A view of an instance's slots as one.
+#[derive(Clone, Debug)]
+pub struct Window<'a> {
+    instance: &'a Instance,
+    pub seconds: f64,
+    pub pushes: u32,
+    pub empty_pushes: u32,
+    pub waiting_pushes: u32,
+    points: Vec<Point>,
+}
+
+impl<'a> Window<'a> {
+    pub(super) fn of(instance: &'a Instance) -> Window<'a> {
+        let slots = &instance.slots;
+        let mut window = Window {
+            instance,
+            seconds: slots.iter().map(|slot| slot.seconds).sum(),
+            pushes: slots.iter().map(|slot| slot.pushes).sum(),
+            empty_pushes: slots.iter().map(|slot| slot.empty_pushes).sum(),
+            waiting_pushes: slots.iter().map(|slot| slot.waiting_pushes).sum(),
+            points: Vec::new(),
+        };
+        let averages_slide = matches!(
+            instance.software.library,
+            Library::Java | Library::Ottla | Library::Unknown
+        );
+        let newest_ms = slots.back().map_or(0, |slot| slot.received_ms);
+        for (index, slot) in slots.iter().enumerate() {
+            let is_newest = index + 1 == slots.len();
+            let age_seconds = (newest_ms - slot.received_ms) as f64 / 1000.0;
+            let has_averages = !averages_slide || is_newest || age_seconds < AVERAGES_SECONDS;
+            let counts = |point: &Point| match point.measure.fold() {
+                Fold::Sum | Fold::Peak => true,
+                Fold::Mean(_) | Fold::Max => has_averages,
+                Fold::Last => is_newest,
+            };
+            window.points = match window.points.is_empty() {
+                true => slot.points.iter().filter(|point| counts(point)).copied().collect(),
+                false if is_newest => merged(&window.points, &slot.points),
+                false => {
+                    let points: Vec<Point> = slot.points.iter().filter(|point| counts(point)).copied().collect();
+                    merged(&window.points, &points)
+                }
+            };
+        }
+        window
+    }
+
+    /// No number at all: the client pushed nothing that is read, or nothing.
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    pub fn instance(&self) -> &'a Instance {
+        self.instance
+    }
+
+    /// The mean, the last or the largest of them, or of a sum what it counted.
+    pub fn get(&self, measure: Measure) -> Option<f64> {
+        find(&self.points, measure)
+    }
+
+    /// A sum's growth per second.
+    pub fn rate(&self, measure: Measure) -> Option<f64> {
+        self.of_measure(measure)
+            .first()
+            .filter(|point| point.subject == CLIENT)
+            .and_then(Point::rate)
+    }
+
+    /// All of a measure's numbers with what they are about.
+    pub fn each(&self, measure: Measure) -> impl Iterator<Item = (Subject<'a>, &Point)> {
+        let subjects = &self.instance.subjects;
+        self.of_measure(measure)
+            .iter()
+            .map(move |point| (subjects.get(point.subject), point))
+    }
+
+    /// The number of that measure about the same.
+    pub fn beside(&self, point: &Point, measure: Measure) -> Option<&Point> {
+        let key = (measure, point.subject);
+        let place = self.points.binary_search_by_key(&key, Point::key).ok()?;
+        Some(&self.points[place])
+    }
+
+    /// By how much it grows per second, from the window's first push that has it to its last.
+    pub fn slope(&self, point: &Point) -> Option<f64> {
+        let slots = &self.instance.slots;
+        let newest = slots.back()?;
+        let value_in = |slot: &Slot| {
+            let place = slot.points.binary_search_by_key(&point.key(), Point::key).ok()?;
+            Some(slot.points[place].value)
+        };
+        let (oldest, before) = slots.iter().find_map(|slot| Some((slot, value_in(slot)?)))?;
+        let seconds = (newest.received_ms - oldest.received_ms) as f64 / 1000.0;
+        (seconds > 0.0).then(|| (point.value - before) / seconds)
+    }
+
+    fn of_measure(&self, measure: Measure) -> &[Point] {
+        let begin = self.points.partition_point(|point| point.measure < measure);
+        let end = self.points.partition_point(|point| point.measure <= measure);
+        &self.points[begin..end]
+    }
+}
+
+impl Point {
+    /// Of a sum: its growth per second.
+    pub fn rate(&self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.value / f64::from(self.weight))
+    }
+}

@@ -1,0 +1,58 @@
+//! Reading JSON generously: what is missing may be missing, what is there must be what it should be.
+
+use serde_json::{Map, Value};
+
+use super::ReplayError;
+
+/// The object under that name; `None` when it is missing or null.
+pub fn object<'a>(parent: &'a Value, name: &str) -> Result<Option<&'a Map<String, Value>>, ReplayError> {
+    match parent.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(object)) => Ok(Some(object)),
+        Some(other) => Err(ReplayError::at(name, format!("an object is expected, not {}", kind(other)))),
+    }
+}
+
+/// A number, as JSON or as text; `None` for null and for what is not a number by name.
+pub fn number(value: &Value, field: &str) -> Result<Option<f64>, ReplayError> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Number(number) => Ok(number.as_f64()),
+        Value::Bool(flag) => Ok(Some(f64::from(u8::from(*flag)))),
+        Value::String(text) => match text.trim() {
+            "" | "null" | "none" | "-" => Ok(None),
+            "true" => Ok(Some(1.0)),
+            "false" => Ok(Some(0.0)),
+            // NaN and infinity are texts to Rust, and say nothing here.
+            text => match text.parse::<f64>() {
+                Ok(number) => Ok(Some(number).filter(|number| number.is_finite())),
+                Err(_) => Err(ReplayError::at(field, format!("a number is expected, not {text:?}"))),
+            },
+        },
+        other => Err(ReplayError::at(field, format!("a number is expected, not {}", kind(other)))),
+    }
+}
+
+/// The number under that name in an object that stands at `path`.
+pub fn number_in(object: &Map<String, Value>, path: &str, name: &str) -> Result<Option<f64>, ReplayError> {
+    match object.get(name) {
+        Some(value) => number(value, &format!("{path}.{name}")),
+        None => Ok(None),
+    }
+}
+
+/// The text under that name; other things are none.
+pub fn text<'a>(parent: &'a Value, name: &str) -> Option<&'a str> {
+    parent.get(name)?.as_str().filter(|text| !text.is_empty())
+}
+
+pub fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
