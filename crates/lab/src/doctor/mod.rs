@@ -11,6 +11,7 @@ pub mod otlp;
 pub mod adapters;
 pub mod history;
 pub mod replay;
+pub mod rules;
 
 #[cfg(test)]
 mod sample_push;

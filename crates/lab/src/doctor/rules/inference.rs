@@ -1,0 +1,347 @@
+//! Settings that no client sends: stated by the owner, seen by the broker, inferred from metrics, or the library's default.
+//!
+//! | setting | how it is inferred |
+//! |---|---|
+//! | batch.size | the largest batch seen, rounded up to the next power of two, never below the default; the batch itself where all batches have one size although records wait |
+//! | linger.ms | the lower edge of the queue time, where batches are not full and nothing is saturated |
+//! | max.in.flight | 1, where a backlog stands, the I/O thread is idle and just one request is under way all the time |
+//! | acks | 1 at most, where a replicated topic costs no remote time; what the broker reads in requests goes before |
+//!
+//! Threads are never inferred: no metric depends on them alone. Everything inferred or assumed is said in `missing`.
+
+use crate::doctor::snapshot::{Library, Origin, Producer, Setting, Snapshot};
+
+use super::words;
+
+/// Kafka's default batch.size.
+pub(crate) const BATCH_BYTES: f64 = 16_384.0;
+/// Records kept for so long, or threads that wait for so many seconds per second, are a hard backlog (S3).
+const LONG_QUEUE_MS: f64 = 1_000.0;
+const BUFFER_WAIT: f64 = 0.05;
+
+/// Every setting that rules need, with how it is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub batch_bytes: Setting<f64>,
+    pub linger_ms: Setting<f64>,
+    pub in_flight: Setting<f64>,
+    pub acks: Setting<i16>,
+    /// `None`: the library leaves it to the kernel.
+    pub send_buffer_bytes: Option<Setting<f64>>,
+    pub max_request_bytes: Setting<f64>,
+    pub buffer_bytes: Setting<f64>,
+    pub max_block_ms: Setting<f64>,
+    pub delivery_timeout_ms: Setting<f64>,
+}
+
+/// What a library does when nobody sets anything.
+struct Defaults {
+    batch_bytes: f64,
+    linger_ms: f64,
+    in_flight: f64,
+    send_buffer_bytes: Option<f64>,
+    max_request_bytes: f64,
+    buffer_bytes: f64,
+    delivery_timeout_ms: f64,
+}
+
+/// Resolves every setting of the snapshot.
+pub(crate) fn settings(snapshot: &Snapshot) -> Known {
+    let stated = &snapshot.settings;
+    let defaults = defaults(snapshot);
+    let producer = snapshot.producer.clone().unwrap_or_default();
+    let or = |setting: Option<Setting<f64>>, value: f64| usable(setting).unwrap_or(assumed(value));
+    let in_flight = usable(stated.in_flight)
+        .or_else(|| one_in_flight(&producer))
+        .unwrap_or(assumed(defaults.in_flight));
+    let batch_bytes = usable(stated.batch_bytes)
+        .or_else(|| batch_bytes(&producer, defaults.batch_bytes))
+        .unwrap_or(assumed(defaults.batch_bytes));
+    let linger_ms = stated
+        .linger_ms
+        .filter(|setting| setting.value.is_finite() && setting.value >= 0.0)
+        .or_else(|| linger_ms(&producer, batch_bytes.value, defaults.linger_ms))
+        .unwrap_or(assumed(defaults.linger_ms));
+    Known {
+        batch_bytes,
+        linger_ms,
+        in_flight,
+        acks: stated.acks.or_else(|| acks(snapshot)).unwrap_or(Setting {
+            value: -1,
+            origin: Origin::Default,
+        }),
+        send_buffer_bytes: usable(stated.send_buffer_bytes).or(defaults.send_buffer_bytes.map(assumed)),
+        max_request_bytes: or(stated.max_request_bytes, defaults.max_request_bytes),
+        buffer_bytes: producer
+            .buffer_bytes
+            .filter(|bytes| bytes.is_finite() && *bytes > 0.0)
+            .map(|value| Setting {
+                value,
+                origin: Origin::Seen,
+            })
+            .unwrap_or_else(|| or(stated.buffer_bytes, defaults.buffer_bytes)),
+        max_block_ms: or(stated.max_block_ms, 60_000.0),
+        delivery_timeout_ms: or(stated.delivery_timeout_ms, defaults.delivery_timeout_ms),
+    }
+}
+
+impl Known {
+    /// What of it is not stated, for people: `batch.size=16384 (default)`.
+    pub(crate) fn guesses(&self) -> Vec<String> {
+        [
+            ("batch.size", self.batch_bytes),
+            ("linger.ms", self.linger_ms),
+            ("max.in.flight.requests.per.connection", self.in_flight),
+        ]
+        .into_iter()
+        .filter(|(_, setting)| is_guess(setting.origin))
+        .map(|(name, setting)| {
+            format!(
+                "{name}={} ({})",
+                words::plain(setting.value),
+                words::origin(setting.origin)
+            )
+        })
+        .collect()
+    }
+}
+
+/// The most requests in flight that anybody saw.
+pub(crate) fn in_flight_seen(producer: &Producer) -> Option<f64> {
+    let seen = [producer.in_flight_max, producer.in_flight];
+    seen.into_iter()
+        .flatten()
+        .filter(|most| most.is_finite())
+        .reduce(f64::max)
+}
+
+pub(crate) fn is_guess(origin: Origin) -> bool {
+    matches!(origin, Origin::Inferred | Origin::Default)
+}
+
+fn usable(setting: Option<Setting<f64>>) -> Option<Setting<f64>> {
+    setting.filter(|setting| setting.value.is_finite() && setting.value > 0.0)
+}
+
+fn assumed(value: f64) -> Setting<f64> {
+    Setting {
+        value,
+        origin: Origin::Default,
+    }
+}
+
+fn inferred(value: f64) -> Setting<f64> {
+    Setting {
+        value,
+        origin: Origin::Inferred,
+    }
+}
+
+fn defaults(snapshot: &Snapshot) -> Defaults {
+    let java = Defaults {
+        batch_bytes: BATCH_BYTES,
+        linger_ms: 5.0,
+        in_flight: 5.0,
+        send_buffer_bytes: Some(131_072.0),
+        max_request_bytes: 1_048_576.0,
+        buffer_bytes: 33_554_432.0,
+        delivery_timeout_ms: 120_000.0,
+    };
+    match snapshot.client.library {
+        // KIP-1030: 5 ms since 4.0.
+        Library::Java if version(snapshot).is_some_and(|version| version < (4, 0, 0)) => Defaults {
+            linger_ms: 0.0,
+            ..java
+        },
+        Library::Java | Library::Ottla | Library::Unknown => java,
+        Library::Librdkafka => Defaults {
+            batch_bytes: 1_000_000.0,
+            in_flight: 1_000_000.0,
+            send_buffer_bytes: None,
+            max_request_bytes: 1_000_000.0,
+            buffer_bytes: 1_073_741_824.0,
+            delivery_timeout_ms: 300_000.0,
+            ..java
+        },
+        Library::FranzGo => Defaults {
+            batch_bytes: 1_000_012.0,
+            linger_ms: 10.0,
+            send_buffer_bytes: None,
+            max_request_bytes: 1_000_012.0,
+            ..java
+        },
+    }
+}
+
+/// Major, minor and patch of the client's software version; a leading `v` and anything after the third number do not matter.
+pub(crate) fn version(snapshot: &Snapshot) -> Option<(u32, u32, u32)> {
+    let text = snapshot.client.software_version.as_deref()?;
+    let mut parts = text
+        .trim_start_matches('v')
+        .split(|separator: char| !separator.is_ascii_digit())
+        .map(|part| part.parse::<u32>().ok());
+    let major = parts.next()??;
+    let minor = parts.next().flatten().unwrap_or(0);
+    let patch = parts.next().flatten().unwrap_or(0);
+    Some((major, minor, patch))
+}
+
+fn is_backlogged(producer: &Producer) -> bool {
+    producer.buffer_wait.is_some_and(|wait| wait >= BUFFER_WAIT)
+        || producer.queue_ms.is_some_and(|queue| queue > LONG_QUEUE_MS)
+}
+
+/// Batches of one size although records wait are full, however small they are: the size is the setting (15 066 of 16 384).
+fn batch_bytes(producer: &Producer, default: f64) -> Option<Setting<f64>> {
+    let largest = producer
+        .batch_bytes_max
+        .filter(|bytes| bytes.is_finite() && *bytes > 0.0)?;
+    let mut size = 1.0;
+    while size < largest && size < 1e12 {
+        size *= 2.0;
+    }
+    let is_flat = producer.batch_bytes.is_some_and(|mean| mean >= 0.97 * largest);
+    if is_flat && is_backlogged(producer) && largest < 0.85 * size {
+        return Some(inferred(largest));
+    }
+    (largest > default).then(|| inferred(size))
+}
+
+fn linger_ms(producer: &Producer, batch_bytes: f64, default: f64) -> Option<Setting<f64>> {
+    let queue_ms = producer.queue_ms.filter(|queue| queue.is_finite())?;
+    let is_filling = producer.batch_bytes.is_some_and(|mean| mean < 0.85 * batch_bytes);
+    let in_flight = producer.requests_per_second? * producer.request_ms? / 1_000.0;
+    let has_room = producer
+        .buffer_available_bytes
+        .zip(producer.buffer_bytes)
+        .is_none_or(|(free, all)| free >= 0.1 * all);
+    let is_steady = producer.queue_ms_max.is_none_or(|most| most <= 10.0 * queue_ms);
+    let is_calm = !is_backlogged(producer) && has_room && is_steady && in_flight < 2.5;
+    (is_filling && is_calm && queue_ms > default + 1.0).then(|| inferred(queue_ms.floor()))
+}
+
+/// A client that may have five under way and always has one, while records wait and its thread does not work, may have one.
+fn one_in_flight(producer: &Producer) -> Option<Setting<f64>> {
+    let under_way = producer.requests_per_second? * producer.request_ms? / 1_000.0;
+    let brokers = producer
+        .nodes
+        .iter()
+        .filter(|node| node.node_id >= 0)
+        .count()
+        .max(1);
+    let is_one = (0.9..=1.05).contains(&(under_way / brokers as f64));
+    let most = in_flight_seen(producer);
+    let is_never_more = most.is_some_and(|most| most <= brokers as f64);
+    let is_idle = producer.io_wait.is_some_and(|wait| wait >= 0.3);
+    (is_backlogged(producer) && is_one && is_never_more && is_idle).then(|| inferred(1.0))
+}
+
+fn acks(snapshot: &Snapshot) -> Option<Setting<i16>> {
+    let is_replicated = snapshot
+        .settings
+        .replication_factor
+        .is_some_and(|replicas| replicas.value > 1.0);
+    let has_no_remote = !snapshot.brokers.is_empty()
+        && snapshot
+            .brokers
+            .iter()
+            .all(|broker| broker.remote_micros == Some(0.0) && !broker.is_rounded_to_ms);
+    (is_replicated && has_no_remote).then_some(Setting {
+        value: 1,
+        origin: Origin::Inferred,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(producer: Producer) -> Known {
+        settings(&Snapshot {
+            producer: Some(producer),
+            ..Snapshot::default()
+        })
+    }
+
+    #[test]
+    fn batch_size_is_the_next_power_of_two_of_the_largest() {
+        for (largest, expected) in [
+            (15_446.0, 16_384.0),
+            (31_134.0, 32_768.0),
+            (62_466.0, 65_536.0),
+            (326.0, 16_384.0),
+        ] {
+            let known = with(Producer {
+                batch_bytes: Some(largest * 0.9),
+                batch_bytes_max: Some(largest),
+                ..Producer::default()
+            });
+            assert_eq!(known.batch_bytes.value, expected, "{largest}");
+        }
+        let tiny = with(Producer {
+            batch_bytes: Some(170.0),
+            batch_bytes_max: Some(170.0),
+            queue_ms: Some(7_331.0),
+            ..Producer::default()
+        });
+        assert_eq!(
+            (tiny.batch_bytes.value, tiny.batch_bytes.origin),
+            (170.0, Origin::Inferred)
+        );
+    }
+
+    #[test]
+    fn linger_is_the_lower_edge_of_the_queue_time() {
+        let lingering = Producer {
+            queue_ms: Some(100.9),
+            queue_ms_max: Some(120.0),
+            batch_bytes: Some(13_000.0),
+            batch_bytes_max: Some(16_226.0),
+            requests_per_second: Some(10.0),
+            request_ms: Some(3.0),
+            ..Producer::default()
+        };
+        assert_eq!(with(lingering.clone()).linger_ms.value, 100.0);
+        let saturated = Producer {
+            buffer_wait: Some(0.9),
+            ..lingering
+        };
+        assert_eq!(with(saturated).linger_ms.value, 5.0);
+    }
+
+    #[test]
+    fn one_in_flight_shows_in_a_full_pipe_with_an_idle_thread() {
+        let one = Producer {
+            queue_ms: Some(9_865.0),
+            requests_per_second: Some(45.4),
+            request_ms: Some(22.03),
+            in_flight: Some(1.0),
+            io_wait: Some(0.95),
+            ..Producer::default()
+        };
+        assert_eq!(with(one.clone()).in_flight.value, 1.0);
+        // Callbacks that keep the thread busy look the same but for the idle thread.
+        let busy = Producer {
+            io_wait: Some(0.003),
+            ..one
+        };
+        assert_eq!(with(busy).in_flight.value, 5.0);
+    }
+
+    #[test]
+    fn versions_are_read_loosely() {
+        let of = |text: &str| {
+            version(&Snapshot {
+                client: crate::doctor::snapshot::Client {
+                    software_version: Some(text.to_owned()),
+                    ..Default::default()
+                },
+                ..Snapshot::default()
+            })
+        };
+        assert_eq!(of("v1.21.5"), Some((1, 21, 5)));
+        assert_eq!(of("4.3.0-SNAPSHOT"), Some((4, 3, 0)));
+        assert_eq!(of("4"), Some((4, 0, 0)));
+        assert_eq!(of("unknown"), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! Rules: pure functions from a snapshot to what they find. Their comments are the manual (docs/doctor-rules.md).
+
+pub(crate) mod words;
+pub(crate) mod inference;
+pub mod broker;
+pub mod consumer;
+pub mod producer;
+
+use super::diagnosis::Diagnosis;
+use super::snapshot::{Role, Snapshot};
+
+/// Judges one client over one window: the one bottleneck, the arithmetic, the change, and what would not help.
+///
+/// - Shape: any snapshot, however incomplete; nothing in it makes this panic or say a number that is not finite.
+pub fn examine(snapshot: &Snapshot) -> Diagnosis {
+    match snapshot.client.role {
+        Role::Producer => producer::diagnose(snapshot),
+        Role::Consumer => consumer::diagnose(snapshot),
+    }
+}

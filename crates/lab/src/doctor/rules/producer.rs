@@ -1,0 +1,345 @@
+//! The producer's decision tree: S0 to S6, first match is the bottleneck, later ones contribute.
+//!
+//! Evaluated for each producer instance over one window, the last complete 60 s or the last three pushes if that is longer. Every step is
+//! one pure function that prints the numbers it used.
+//!
+//! S0 evidence → S1 failing → S2 throttled → S3 backlog → (yes) S4 pipe → S5 what of | (no) S6 limit.
+
+mod backlog;
+mod broker_levers;
+mod cause;
+mod checks;
+mod contention;
+mod evidence;
+mod failing;
+mod levers;
+mod limit;
+mod missing;
+mod pipe;
+mod promise;
+mod reading;
+mod refusals;
+mod silent;
+mod sums;
+mod throttled;
+
+use crate::doctor::diagnosis::{Diagnosis, Finding, FindingId, Step, Verdict};
+use crate::doctor::snapshot::Snapshot;
+
+use backlog::Backlog;
+use cause::Cause;
+use evidence::Evidence;
+use failing::Failing;
+use levers::Case;
+use pipe::Fullness;
+use reading::Reading;
+use throttled::Throttle;
+
+/// The verdict with what led to it, before evidence, change and refusals are added.
+struct Found {
+    verdict: Verdict,
+    finding: Option<Finding>,
+    text: String,
+    contributing: Vec<Finding>,
+    doubts: Vec<String>,
+    backlog: Backlog,
+    spare: Option<f64>,
+}
+
+/// Judges one producer.
+///
+/// - Shape: any snapshot; numbers that are not finite or below zero count as missing.
+pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
+    let reading = Reading::of(snapshot);
+    let mut reasoning = Vec::new();
+    let (evidence, step) = evidence::judge(&reading);
+    reasoning.push(step);
+    let (failing, step) = failing::judge(&reading);
+    reasoning.push(step);
+    let (throttle, step) = throttled::judge(&reading);
+    reasoning.push(step);
+    let found = match evidence {
+        Evidence::TooLittle(words) => too_little(&reading, words, throttle.as_ref(), &failing),
+        Evidence::Silent => silent(&reading, throttle.as_ref(), &mut reasoning),
+        Evidence::Enough => judge(&reading, &failing, throttle.as_ref(), &mut reasoning),
+    };
+    write(&reading, found, &failing, throttle.as_ref(), reasoning)
+}
+
+/// S3 to S6.
+fn judge(
+    reading: &Reading<'_>,
+    failing: &Failing,
+    throttle: Option<&Throttle>,
+    reasoning: &mut Vec<Step>,
+) -> Found {
+    let (backlog, step) = backlog::judge(reading);
+    reasoning.push(step);
+    let is_satisfied = backlog == Backlog::Soft && reading.is_offer_met() == Some(true);
+    let mut found = if backlog == Backlog::None || is_satisfied {
+        without_backlog(reading, backlog, reasoning)
+    } else {
+        with_backlog(reading, backlog, failing, reasoning)
+    };
+    if let Some(throttle) = throttle {
+        found = overruled(found, Verdict::Quota, throttle.finding.clone());
+    }
+    found
+}
+
+/// An earlier match of the tree: what was found after it contributes.
+fn overruled(mut found: Found, verdict: Verdict, finding: Finding) -> Found {
+    found
+        .contributing
+        .extend(found.finding.take().filter(|later| later.id != FindingId::O2));
+    found.verdict = verdict;
+    found.text.clone_from(&finding.text);
+    found.finding = Some(finding);
+    found
+}
+
+fn with_backlog(
+    reading: &Reading<'_>,
+    backlog: Backlog,
+    failing: &Failing,
+    reasoning: &mut Vec<Step>,
+) -> Found {
+    let (fullness, step) = pipe::judge(reading, backlog, failing);
+    reasoning.push(step);
+    let mut found = match fullness {
+        Fullness::Full | Fullness::Near => of_cause(reading, backlog, reasoning),
+        Fullness::Skewed(finding) => overruled(of_cause(reading, backlog, reasoning), Verdict::Skew, finding),
+        Fullness::ThreadBusy => busy_thread(reading, backlog),
+        Fullness::NotThePipe => without_backlog(reading, backlog, reasoning),
+        Fullness::Blocked(words) => blocked(reading, backlog, failing, words),
+    };
+    let is_worker_too = backlog == Backlog::Soft
+        && refusals::is_of_pipe(found.verdict)
+        && limit::worker_use(reading).is_some_and(|used| reading::reaches(used, 0.8));
+    if is_worker_too {
+        let used = limit::worker_use(reading).unwrap_or(1.0);
+        let text = format!(
+            "the sending threads are {} busy in send() as well",
+            super::words::percent(used)
+        );
+        found.contributing.push(contention::finding(reading, &text));
+    }
+    found
+}
+
+fn of_cause(reading: &Reading<'_>, backlog: Backlog, reasoning: &mut Vec<Step>) -> Found {
+    let (cause, step) = cause::judge(reading);
+    reasoning.push(step);
+    from_cause(reading, cause, backlog)
+}
+
+fn from_cause(reading: &Reading<'_>, cause: Cause, backlog: Backlog) -> Found {
+    let finding = finding_of(reading, &cause);
+    Found {
+        verdict: cause.verdict,
+        finding,
+        text: cause.text,
+        contributing: Vec::new(),
+        doubts: cause.doubt.into_iter().collect(),
+        backlog,
+        spare: None,
+    }
+}
+
+/// The finding that names a cause: the broker's by the parts of D, the sender's by how full its batches are.
+fn finding_of(reading: &Reading<'_>, cause: &Cause) -> Option<Finding> {
+    let of = |id: FindingId| {
+        Some(Finding {
+            id,
+            text: cause.text.clone(),
+            is_contributing: false,
+        })
+    };
+    match (cause.verdict, cause.finding) {
+        (Verdict::Broker, _) => {
+            let pipe = reading.hottest()?;
+            broker_levers::recompresses(reading, pipe)
+                .or_else(|| super::broker::blame(&pipe.broker.as_ref()?.side))
+                .map(|finding| Finding {
+                    is_contributing: false,
+                    ..finding
+                })
+        }
+        (_, Some(id)) => of(id),
+        (Verdict::SenderRate, None) => {
+            let fill = reading.fill()?;
+            if reading::reaches(fill, 0.85) {
+                return of(FindingId::N2);
+            }
+            (fill < 0.5).then(|| of(FindingId::N3)).flatten()
+        }
+        _ => None,
+    }
+}
+
+fn busy_thread(reading: &Reading<'_>, backlog: Backlog) -> Found {
+    let text = sums::busy_thread(reading);
+    Found {
+        verdict: Verdict::SenderThread,
+        finding: Some(Finding {
+            id: FindingId::N1,
+            text: text.clone(),
+            is_contributing: false,
+        }),
+        text,
+        contributing: Vec::new(),
+        doubts: Vec::new(),
+        backlog,
+        spare: None,
+    }
+}
+
+/// A hard backlog, a pipe with room, an idle thread: errors of brokers, or the sender for a reason that S4 names as far as it can.
+fn blocked(reading: &Reading<'_>, backlog: Backlog, failing: &Failing, words: String) -> Found {
+    let is_broker = failing.has_retries && !failing.errors.is_empty();
+    let verdict = if is_broker {
+        Verdict::Broker
+    } else {
+        Verdict::SenderRate
+    };
+    let _ = reading;
+    Found {
+        verdict,
+        finding: None,
+        text: format!("batches wait although the pipe has room: {words}"),
+        contributing: Vec::new(),
+        doubts: vec!["what holds the batches is not measured".to_owned()],
+        backlog,
+        spare: None,
+    }
+}
+
+fn without_backlog(reading: &Reading<'_>, backlog: Backlog, reasoning: &mut Vec<Step>) -> Found {
+    let (limit, step) = limit::judge(reading, backlog);
+    reasoning.push(step);
+    let finding = match limit.verdict {
+        Verdict::Worker => Some(contention::finding(reading, &limit.text)),
+        _ => limit.finding.map(|id| Finding {
+            id,
+            text: limit.text.clone(),
+            is_contributing: false,
+        }),
+    };
+    Found {
+        verdict: limit.verdict,
+        finding,
+        text: limit.text,
+        contributing: Vec::new(),
+        doubts: Vec::new(),
+        backlog,
+        spare: limit.spare,
+    }
+}
+
+/// S0 failed: the broker's part only, as contributing findings. A quota is certain whoever is silent.
+fn too_little(reading: &Reading<'_>, words: String, throttle: Option<&Throttle>, failing: &Failing) -> Found {
+    let found = Found {
+        verdict: Verdict::NotEnoughData,
+        finding: None,
+        text: words,
+        contributing: reading
+            .nodes
+            .iter()
+            .filter_map(|pipe| super::broker::blame(&pipe.broker.as_ref()?.side))
+            .take(1)
+            .collect(),
+        doubts: Vec::new(),
+        backlog: Backlog::None,
+        spare: None,
+    };
+    let _ = failing;
+    match throttle.filter(|_| !reading.snapshot.telemetry.restarted) {
+        Some(throttle) => overruled(found, Verdict::Quota, throttle.finding.clone()),
+        None => found,
+    }
+}
+
+fn silent(reading: &Reading<'_>, throttle: Option<&Throttle>, reasoning: &mut Vec<Step>) -> Found {
+    let (cause, step) = silent::judge(reading);
+    reasoning.push(step);
+    let found = from_cause(reading, cause, Backlog::Hard);
+    match throttle {
+        Some(throttle) => overruled(found, Verdict::Quota, throttle.finding.clone()),
+        None => found,
+    }
+}
+
+/// Puts everything that is said into the form that is printed.
+fn write(
+    reading: &Reading<'_>,
+    found: Found,
+    failing: &Failing,
+    throttle: Option<&Throttle>,
+    reasoning: Vec<Step>,
+) -> Diagnosis {
+    let checks = checks::run(reading);
+    let case = Case {
+        verdict: found.verdict,
+        failing,
+        throttle,
+        finding: found.finding.as_ref(),
+    };
+    let recommendation = levers::recommend(reading, case);
+    let is_judged = found.verdict != Verdict::NotEnoughData;
+    let mut refused = if is_judged {
+        refusals::of(reading, found.verdict, found.backlog, failing)
+    } else {
+        Vec::new()
+    };
+    if let Some(recommendation) = &recommendation {
+        let set = recommendation
+            .set
+            .split('=')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        refused.retain(|refusal| refusal.set != set);
+    }
+    let confidence = if is_judged {
+        checks::confidence(
+            reading,
+            &checks,
+            found.verdict,
+            found.backlog,
+            !found.doubts.is_empty(),
+        )
+    } else {
+        Default::default()
+    };
+    let summary = sums::summary(
+        reading,
+        found.verdict,
+        &found.text,
+        found.spare,
+        recommendation.as_ref(),
+    );
+    let mut notes = checks.notes;
+    notes.extend(found.doubts);
+    notes.extend(sums::notes(reading, found.verdict, found.backlog));
+    let mut findings: Vec<Finding> = found.finding.into_iter().collect();
+    let later = found.contributing.into_iter().chain(failing.findings.clone());
+    findings.extend(later.map(|finding| Finding {
+        is_contributing: true,
+        ..finding
+    }));
+    Diagnosis {
+        client_id: reading.snapshot.client.client_id.clone(),
+        instance_id: reading.snapshot.client.instance_id.clone(),
+        role: reading.snapshot.client.role,
+        verdict: found.verdict,
+        confidence,
+        summary,
+        findings,
+        evidence: sums::evidence(reading, found.backlog),
+        recommendation,
+        refused,
+        missing: missing::words(reading, found.verdict),
+        reasoning,
+        notes,
+    }
+}

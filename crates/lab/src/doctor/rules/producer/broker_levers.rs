@@ -1,0 +1,166 @@
+//! What changes when the broker is the bottleneck: by the largest part of D (B3 to B7).
+//!
+//! The promise is D without the part that goes, or for re-compression the rate until the next ceiling: "local falls to append cost".
+//! An acknowledgement level is never the first lever: it moves durability, not work.
+
+use crate::doctor::diagnosis::{Finding, FindingId, Recommendation};
+use crate::doctor::snapshot::Codec;
+
+use super::super::words::{bytes, number, plain};
+use super::levers;
+use super::promise::{self, Kind};
+use super::reading::{Pipe, Reading, clean, positive};
+
+/// What appending costs a broker, milliseconds a byte: 48 MB/s, the article's fit of its slowest broker.
+const APPEND_MS_PER_BYTE: f64 = 1.0 / 48_000.0;
+/// Local time per byte above so many times the append's is not appending.
+const MORE_THAN_APPENDING: f64 = 5.0;
+
+/// B7: the broker compresses again what the client has compressed.
+pub(crate) fn recompresses(reading: &Reading<'_>, pipe: &Pipe) -> Option<Finding> {
+    let settings = &reading.snapshot.settings;
+    let topic = settings.topic_compression.map(|setting| setting.value);
+    let own = settings.compression.map(|setting| setting.value);
+    let local_ms = clean(pipe.broker.as_ref()?.side.local_micros)? / 1_000.0;
+    let request = pipe.request_bytes?;
+    let is_other_codec = topic.zip(own).is_some_and(|(topic, own)| topic != own);
+    let is_slow = local_ms >= MORE_THAN_APPENDING * APPEND_MS_PER_BYTE * request && local_ms >= 2.0;
+    let is_compressed = own.is_some_and(|codec| codec != Codec::None) || reading.compression_rate < 0.97;
+    let per_byte = 1e6 * local_ms / request;
+    let text = if is_other_codec && is_slow {
+        format!(
+            "the topic's compression.type is not the batches' codec: the broker compresses again, {} ns a byte",
+            number(per_byte)
+        )
+    } else if is_slow && is_compressed && topic != own {
+        format!(
+            "the broker's local time is {} ns a byte, more than five times an append: re-compression is suspected (topic compression.type)",
+            number(per_byte)
+        )
+    } else {
+        return None;
+    };
+    Some(Finding {
+        id: FindingId::B7,
+        text,
+        is_contributing: false,
+    })
+}
+
+pub(crate) fn recommend(reading: &Reading<'_>, finding: Option<&Finding>) -> Option<Recommendation> {
+    let pipe = reading.hottest()?;
+    let id = finding.map(|finding| finding.id);
+    match id {
+        Some(FindingId::B7) => no_recompression(reading, pipe),
+        Some(FindingId::B3) => part(
+            pipe,
+            |pipe| pipe.queue_micros,
+            "fewer, larger requests from the clients that send most; then more num.io.threads, processors or brokers",
+            "requests wait for a handler (B3): the wait goes with rho / (1 - rho)",
+        ),
+        Some(FindingId::B4) => part(
+            pipe,
+            |pipe| pipe.local_micros,
+            "a faster or less shared log disk; fewer partitions on this broker; compression.type=producer",
+            "the append itself takes most of D (B4)",
+        ),
+        Some(FindingId::B5) => part(
+            pipe,
+            |pipe| pipe.remote_micros,
+            "num.replica.fetchers above 1, even leaders, and a look at the slow follower; fewer partitions for each broker",
+            "acks=all waits for the slowest replica in sync (B5)",
+        ),
+        Some(FindingId::B6) => part(
+            pipe,
+            |pipe| pipe.send_micros,
+            "keep cold reads of lagging consumers away from network threads, or num.network.threads up",
+            "responses wait for a network thread (B6)",
+        ),
+        _ => whole(reading, pipe),
+    }
+}
+
+fn no_recompression(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation> {
+    let now = positive(reading.records_per_second)?;
+    let broker_ms = positive(reading.broker_ms(pipe))?;
+    let local_ms = clean(pipe.broker.as_ref()?.side.local_micros)? / 1_000.0;
+    let request = pipe.request_bytes?;
+    let rest_ms = (broker_ms - local_ms + APPEND_MS_PER_BYTE * request).max(0.1);
+    let kinds = [
+        Kind::Offered,
+        Kind::Worker,
+        Kind::Link,
+        Kind::Window,
+        Kind::Thread,
+    ];
+    let ceilings = promise::ceilings(reading, 1.0, &kinds);
+    let raw = now * broker_ms / rest_ms;
+    let high = promise::lowest(&ceilings).map_or(raw, |ceiling| raw.min(ceiling.records_per_second.max(now)));
+    let low = pipe.request_ms.map_or(now, |request_ms| {
+        now * request_ms / (request_ms - local_ms).max(rest_ms)
+    });
+    Some(Recommendation {
+        set: "compression.type=producer on the topic".to_owned(),
+        why: format!(
+            "the log keeps what the client has compressed: local time falls from {} ms to an append",
+            number(local_ms)
+        ),
+        promise: promise::records(now, low, high),
+        next_ceiling: promise::next(&ceilings),
+        cost: "the log holds the client's codec instead of the topic's".to_owned(),
+    })
+}
+
+fn part(
+    pipe: &Pipe,
+    of: impl Fn(&crate::doctor::snapshot::BrokerSide) -> Option<f64>,
+    set: &str,
+    why: &str,
+) -> Option<Recommendation> {
+    let broker = pipe.broker.as_ref()?;
+    let all_ms = broker.ms?;
+    let part_ms = clean(of(&broker.side)).unwrap_or(0.0) / 1_000.0;
+    let rest_ms = (all_ms - part_ms).max(0.0);
+    Some(Recommendation {
+        set: set.to_owned(),
+        why: why.to_owned(),
+        promise: promise::of("broker_ms", "ms", Some(all_ms), rest_ms, rest_ms + part_ms / 2.0),
+        next_ceiling: format!("what is left of D: {} ms", number(rest_ms)),
+        cost: "on the broker's side, for all its clients".to_owned(),
+    })
+}
+
+/// Where D is known and its parts are not, or none of them stands out.
+fn whole(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation> {
+    let now = positive(reading.records_per_second)?;
+    let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
+    let ceilings = promise::ceilings(reading, 1.0, &[Kind::Offered, Kind::Worker, Kind::Link]);
+    let cut = |raw: f64| {
+        promise::lowest(&ceilings).map_or(raw, |ceiling| raw.min(ceiling.records_per_second.max(now)))
+    };
+    if reading.settings.in_flight.value <= 1.0 {
+        let mut promise = promise::records(now, now, cut(5.0 * now));
+        promise.assumption = "low: the broker serves a connection one request at a time (Apache Kafka, F14); high: transfer and other work overlap".to_owned();
+        return Some(Recommendation {
+            set: format!("{}={}", levers::IN_FLIGHT, plain(5.0)),
+            why: "with one in flight the broker's time is all there is; acks=1 or 0 would be a decision about durability, not a lever".to_owned(),
+            promise,
+            next_ceiling: link.map_or_else(|| promise::next(&ceilings), |link| format!("the link of {}/s; {}", bytes(link), promise::next(&ceilings))),
+            cost: "order holds with enable.idempotence=true".to_owned(),
+        });
+    }
+    let broker_ms = reading.broker_ms(pipe)?;
+    let mut promise = promise::records(now, now, cut(2.0 * now));
+    promise.assumption =
+        "high: twice as many brokers lead the partitions; proportional where load is even".to_owned();
+    Some(Recommendation {
+        set: "more brokers that lead this topic's partitions".to_owned(),
+        why: format!(
+            "D = {} ms is the broker's own time, whatever the client sets",
+            number(broker_ms)
+        ),
+        promise,
+        next_ceiling: promise::next(&ceilings),
+        cost: "hardware, and a reassignment".to_owned(),
+    })
+}

@@ -1,0 +1,574 @@
+//! The one change: which lever a verdict pulls first, and how far.
+//!
+//! Whatever fills the pipe, the cheapest levers are the same, in this order: (1) larger requests: batch.size where batches are full
+//! (phi ≥ 0.85), linger where they are not (phi < 0.5) and it collects a record more; (2) compression, where bytes are the limit;
+//! (3) more partitions per broker, which is permanent; (4) more in flight, only where RTT ≥ D and below 1 + RTT / D; (5) acks, only
+//! as a decision about durability; (6) another producer. One request in flight across a round trip goes before all of them: five
+//! keep order with idempotence and cost nothing (measured: 4.7 to 5.0 times the rate).
+
+use crate::doctor::diagnosis::{Finding, FindingId, Recommendation, Verdict};
+use crate::doctor::snapshot::{Codec, Partitioner};
+use crate::formulas::{batching, ceiling};
+
+use super::super::inference::BATCH_BYTES;
+use super::super::words::{bytes, number, percent, plain};
+use super::contention;
+use super::failing::Failing;
+use super::promise::{self, Kind};
+use super::reading::{Pipe, Reading, positive, reaches};
+use super::throttled::Throttle;
+
+pub(crate) const BATCH: &str = "batch.size";
+pub(crate) const LINGER: &str = "linger.ms";
+pub(crate) const IN_FLIGHT: &str = "max.in.flight.requests.per.connection";
+pub(crate) const SEND_BUFFER: &str = "send.buffer.bytes";
+pub(crate) const PARTITIONS: &str = "partitions";
+pub(crate) const COMPRESSION: &str = "compression.type";
+pub(crate) const THREADS: &str = "threads";
+
+const FULL: f64 = 0.85;
+const HALF_EMPTY: f64 = 0.5;
+/// In flight that idempotence keeps in order.
+const ORDERED: f64 = 5.0;
+/// A load that leaves room after a change (F9).
+const ROOM: f64 = 0.7;
+
+/// What the levers know beside the reading.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case<'a> {
+    pub verdict: Verdict,
+    pub failing: &'a Failing,
+    pub throttle: Option<&'a Throttle>,
+    /// The verdict's own finding.
+    pub finding: Option<&'a Finding>,
+}
+
+/// The one change for a verdict; none where nothing is wrong, or nothing is known.
+pub(crate) fn recommend(reading: &Reading<'_>, case: Case<'_>) -> Option<Recommendation> {
+    if case.failing.is_unreachable {
+        return Some(reachable_topic(reading));
+    }
+    let pipe = reading.hottest();
+    match case.verdict {
+        Verdict::Quota => case.throttle.map(|throttle| quota(throttle)),
+        Verdict::Skew => pipe.map(|pipe| even_leaders(reading, pipe)),
+        Verdict::SenderThread => free_thread(reading),
+        Verdict::SenderRate => larger_requests(reading),
+        Verdict::NetworkRtt => in_flight_first(reading).or_else(|| larger_requests(reading)),
+        Verdict::NetworkWindow => pipe.and_then(|pipe| send_buffer(reading, pipe)),
+        Verdict::NetworkBandwidth => fewer_bytes(reading),
+        Verdict::Broker => super::broker_levers::recommend(reading, case.finding),
+        Verdict::Worker => worker(reading, case.finding),
+        Verdict::Synchronous => asynchronous(reading),
+        Verdict::SmallRequests => fewer_requests(reading),
+        _ => None,
+    }
+}
+
+fn reachable_topic(reading: &Reading<'_>) -> Recommendation {
+    Recommendation {
+        set: "create the topic, allow it, or correct bootstrap.servers and the advertised listeners"
+            .to_owned(),
+        why: "send() waits for metadata; nothing is worth tuning before that".to_owned(),
+        promise: promise::of(
+            "metadata_wait",
+            "s/s",
+            reading
+                .snapshot
+                .producer
+                .as_ref()
+                .and_then(|own| own.metadata_wait),
+            0.0,
+            0.01,
+        ),
+        next_ceiling: "not known before records flow".to_owned(),
+        cost: String::new(),
+    }
+}
+
+fn quota(throttle: &Throttle) -> Recommendation {
+    let (set, why) = if throttle.is_of_request_time {
+        (
+            "fewer, larger requests: linger.ms and batch.size; then a larger request quota",
+            "a request quota counts the broker's time, and that goes with the number of requests",
+        )
+    } else {
+        (
+            "a larger byte quota (producer_byte_rate) for this user or client id",
+            "the quota is of bytes: batching does not lower them, compression does",
+        )
+    };
+    let next = throttle.bytes_per_second.map_or_else(
+        || "the quota itself; it is not known here".to_owned(),
+        |quota| format!("the quota itself: {}/s", bytes(quota)),
+    );
+    Recommendation {
+        set: set.to_owned(),
+        why: why.to_owned(),
+        promise: promise::of("throttle_ms", "ms", Some(throttle.ms), 0.0, throttle.ms),
+        next_ceiling: next,
+        cost: "the brokers carry what the quota holds back now".to_owned(),
+    }
+}
+
+fn even_leaders(reading: &Reading<'_>, pipe: &Pipe) -> Recommendation {
+    let used: Vec<f64> = reading.nodes.iter().filter_map(|pipe| pipe.used).collect();
+    let mean = used.iter().sum::<f64>() / used.len().max(1) as f64;
+    let most = pipe.used.unwrap_or(mean);
+    let now = reading.records_per_second.unwrap_or(0.0);
+    let mut next = promise::ceilings(reading, 1.0, &[Kind::Offered, Kind::Worker, Kind::Link]);
+    let high = now * most / mean.max(1e-3);
+    next.push(promise::Ceiling {
+        records_per_second: high,
+        text: format!(
+            "the request rate of all brokers together: {} records/s",
+            number(high)
+        ),
+    });
+    let high = promise::lowest(&next).map_or(high, |ceiling| ceiling.records_per_second);
+    Recommendation {
+        set: "move leaders of the topic off the full broker, or choose keys that spread; adaptive partitioning for records without key"
+            .to_owned(),
+        why: format!("U would be {} everywhere instead of {} on one broker", number(mean), number(most)),
+        promise: promise::records(now, now.min(high), high),
+        next_ceiling: promise::next(&next),
+        cost: "a reassignment copies no data if only leadership moves; new keys change the order of records".to_owned(),
+    }
+}
+
+fn free_thread(reading: &Reading<'_>) -> Option<Recommendation> {
+    let now = positive(reading.records_per_second)?;
+    let kinds = [Kind::Offered, Kind::Worker, Kind::Link, Kind::Pipe];
+    let mut ceilings = promise::ceilings(reading, 1.0, &kinds);
+    if let Some(work) = positive(reading.io) {
+        let records = now / work.max(0.01);
+        ceilings.push(promise::Ceiling {
+            records_per_second: records,
+            text: format!("the I/O thread's own work: {} records/s", number(records)),
+        });
+    }
+    let high = promise::lowest(&ceilings).map_or(now, |ceiling| ceiling.records_per_second.max(now));
+    let share = reading.io_other.unwrap_or(0.0);
+    Some(Recommendation {
+        set: "hand the callback's work over to another thread".to_owned(),
+        why: format!(
+            "callbacks run on the I/O thread and can take {} µs each (F7): {} of its time",
+            number(1e6 * share / now),
+            percent(share)
+        ),
+        promise: promise::records(now, now.max(0.8 * high), high),
+        next_ceiling: promise::next(&ceilings),
+        cost: "the handed-over work needs a bounded queue of its own".to_owned(),
+    })
+}
+
+/// Levers 1, 3 and 6.
+pub(crate) fn larger_requests(reading: &Reading<'_>) -> Option<Recommendation> {
+    larger_batches(reading)
+        .or_else(|| longer_linger(reading))
+        .or_else(|| later_in_flight(reading))
+        .or_else(|| more_partitions(reading))
+        .or_else(|| another_producer(reading))
+}
+
+/// Whether batches stop growing at batch.size (F18).
+pub(crate) fn has_full_batches(reading: &Reading<'_>) -> bool {
+    reading.fill().is_some_and(|fill| reaches(fill, FULL))
+}
+
+/// The next batch.size: twice, up to eight times what fits the offered rate, Kafka's default at least; within max.request.size.
+pub(crate) fn next_batch_bytes(reading: &Reading<'_>) -> Option<f64> {
+    let batch = reading.settings.batch_bytes.value;
+    let used = reading.used().unwrap_or(1.0);
+    let wanted = reading
+        .offered
+        .zip(positive(reading.records_per_second))
+        .map_or(1.0, |(offered, rate)| (offered / rate).max(1.0));
+    let mut growth = 2.0;
+    while growth < 8.0 && used.min(1.0) * wanted / growth > ROOM {
+        growth *= 2.0;
+    }
+    let is_larger_than_batch = reading
+        .batch_bytes
+        .is_some_and(|mean| mean > 1.2 * batch && mean > BATCH_BYTES);
+    let mut next = if is_larger_than_batch {
+        next_power(growth * reading.batch_bytes.unwrap_or(batch))
+    } else {
+        growth * batch
+    };
+    next = next.max(BATCH_BYTES.min(reading.settings.max_request_bytes.value));
+    let room = reading.settings.max_request_bytes.value / reading.partitions_per_broker;
+    while next > room && next > 2.0 * batch {
+        next /= 2.0;
+    }
+    let is_enough = next >= 1.5 * batch.max(reading.batch_bytes.unwrap_or(0.0));
+    (next <= room && is_enough).then_some(next.floor())
+}
+
+fn next_power(value: f64) -> f64 {
+    let mut power = 1.0;
+    while power < value && power < 1e12 {
+        power *= 2.0;
+    }
+    power
+}
+
+fn larger_batches(reading: &Reading<'_>) -> Option<Recommendation> {
+    if !has_full_batches(reading) {
+        return None;
+    }
+    let next = next_batch_bytes(reading)?;
+    let batch = reading.settings.batch_bytes.value;
+    let growth = next / batch.max(reading.batch_bytes.unwrap_or(0.0));
+    let (promise, next_ceiling) = promise::growth(reading, growth.max(1.0))?;
+    let memory = next * reading.partitions_per_broker * reading.nodes.len().max(1) as f64;
+    Some(Recommendation {
+        set: format!("{BATCH}={}", plain(next)),
+        why: format!(
+            "batches are {} full and the number of requests is what ends: requests {} times as large carry more (F30)",
+            percent(reading.fill().unwrap_or(1.0)),
+            number(growth)
+        ),
+        promise,
+        next_ceiling,
+        cost: format!(
+            "{} of buffer.memory for one open batch of each partition",
+            bytes(memory)
+        ),
+    })
+}
+
+/// Records per second that fill one batch at a time: the topic's with a sticky partitioner, a partition's with keys (F19).
+pub(crate) fn filling_rate(reading: &Reading<'_>) -> Option<f64> {
+    let rate = positive(reading.records_per_second)?;
+    let partitions = reading.partitions_per_broker * reading.nodes.len().max(1) as f64;
+    match reading
+        .snapshot
+        .settings
+        .partitioner
+        .map(|partitioner| partitioner.value)
+    {
+        Some(Partitioner::Sticky) => Some(rate),
+        _ => Some(rate / partitions.max(1.0)),
+    }
+}
+
+fn longer_linger(reading: &Reading<'_>) -> Option<Recommendation> {
+    let linger_ms = reading.settings.linger_ms.value;
+    let next_ms = if linger_ms < 5.0 { 5.0 } else { 2.0 * linger_ms };
+    let fill = reading.fill()?;
+    let gained = batching::records_per_linger(filling_rate(reading)?, next_ms - linger_ms);
+    // Batches that wait longer than that already do not wait for linger.
+    let waits_anyway = reading.queue_ms.is_some_and(|queue| queue > next_ms);
+    if fill >= HALF_EMPTY || gained < 1.0 || waits_anyway || next_ms > 100.0 {
+        return None;
+    }
+    let record = reading.record_bytes()?;
+    let growth = (1.0 + gained * record / reading.batch_bytes?)
+        .min(reading.settings.batch_bytes.value / reading.batch_bytes?);
+    let (mut promise, next_ceiling) = promise::growth(reading, growth.max(1.0))?;
+    promise.assumption = format!(
+        "at an unchanged latency of requests; each record waits up to {} ms longer",
+        number(next_ms - linger_ms)
+    );
+    Some(Recommendation {
+        set: format!("{LINGER}={}", plain(next_ms)),
+        why: format!(
+            "batches are {} full, and {} ms more collect {} records more for each (F19)",
+            percent(fill),
+            number(next_ms - linger_ms),
+            number(gained)
+        ),
+        promise,
+        next_ceiling,
+        cost: format!("up to {} ms of latency", number(next_ms - linger_ms)),
+    })
+}
+
+fn more_partitions(reading: &Reading<'_>) -> Option<Recommendation> {
+    let partitions = reading.partitions_per_broker * reading.nodes.len().max(1) as f64;
+    let request = 2.0 * reading.partitions_per_broker * reading.batch_bytes?;
+    if request > reading.settings.max_request_bytes.value
+        || reading.library() == crate::doctor::snapshot::Library::Librdkafka
+    {
+        return None;
+    }
+    let (promise, next_ceiling) = promise::growth(reading, 2.0)?;
+    Some(Recommendation {
+        set: format!("{PARTITIONS}={}", plain(2.0 * partitions)),
+        why: "a request holds one batch of every partition that its broker leads".to_owned(),
+        promise,
+        next_ceiling,
+        cost: "permanent: partitions cannot be taken away, keys move to other partitions, every replica has more to fetch".to_owned(),
+    })
+}
+
+fn another_producer(reading: &Reading<'_>) -> Option<Recommendation> {
+    let now = positive(reading.records_per_second)?;
+    let ceilings = promise::ceilings(reading, 1.0, &[Kind::Offered, Kind::Link]);
+    let high =
+        promise::lowest(&ceilings).map_or(2.0 * now, |ceiling| (2.0 * now).min(ceiling.records_per_second));
+    Some(Recommendation {
+        set: "a second producer instance in the process, each with half of the records".to_owned(),
+        why: "it has connections, a request limit and an I/O thread of its own".to_owned(),
+        promise: promise::records(now, (1.5 * now).min(high), high),
+        next_ceiling: promise::next(&ceilings),
+        cost: "another buffer.memory; order holds only within one instance".to_owned(),
+    })
+}
+
+/// How many in flight are of use: `1 + RTT / D` (F14); none without a round trip.
+pub(crate) fn useful_in_flight(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
+    let trip = reading.round_trip(pipe)?;
+    let broker_ms = pipe
+        .broker
+        .as_ref()
+        .map(|broker| broker.ms.unwrap_or(broker.ms_at_most));
+    Some(match broker_ms {
+        Some(broker_ms) if broker_ms > 0.0 => ceiling::in_flight_useful(trip.ms, broker_ms),
+        _ => f64::INFINITY,
+    })
+}
+
+/// One to four in flight across a round trip: five first.
+fn in_flight_first(reading: &Reading<'_>) -> Option<Recommendation> {
+    (reading.settings.in_flight.value < ORDERED)
+        .then(|| in_flight(reading, ORDERED))
+        .flatten()
+}
+
+/// Lever 4, for more than idempotence keeps in order.
+fn later_in_flight(reading: &Reading<'_>) -> Option<Recommendation> {
+    let allowed = reading.settings.in_flight.value;
+    (allowed >= ORDERED && allowed <= 1_000.0)
+        .then(|| in_flight(reading, 2.0 * allowed))
+        .flatten()
+}
+
+fn in_flight(reading: &Reading<'_>, wanted: f64) -> Option<Recommendation> {
+    let pipe = reading.hottest()?;
+    let allowed = reading.settings.in_flight.value;
+    let useful = useful_in_flight(reading, pipe)?;
+    // RTT ≥ D, and room below 1 + RTT / D.
+    if useful < 2.0 || allowed >= ROOM * useful {
+        return None;
+    }
+    let next = wanted.min(useful.floor()).max(allowed + 1.0);
+    let (promise, next_ceiling) = promise::more_in_flight(reading, next)?;
+    if promise.high < 1.05 * promise.now.unwrap_or(0.0) {
+        return None;
+    }
+    let cost = if next <= ORDERED {
+        "order holds with enable.idempotence=true"
+    } else {
+        "more than five in flight needs enable.idempotence=false: records can be reordered and duplicated by retries"
+    };
+    Some(Recommendation {
+        set: format!("{IN_FLIGHT}={}", plain(next)),
+        why: format!(
+            "{} in flight wait for the round trip; up to {} are of use (1 + RTT / D, F14)",
+            number(allowed),
+            number(useful)
+        ),
+        promise,
+        next_ceiling,
+        cost: cost.to_owned(),
+    })
+}
+
+/// The next send.buffer.bytes: what wants to be on the way, up to the link's bandwidth × RTT and eight times today's.
+pub(crate) fn next_send_buffer(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
+    let window = super::cause::window(reading, pipe)?;
+    let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
+    let wanted = reading.settings.in_flight.value.min(1_000.0) * pipe.request_bytes.unwrap_or(window.bytes);
+    let by_link = link.map_or(f64::INFINITY, |link| link * window.round_trip_ms / 1_000.0);
+    let wanted = wanted
+        .max(window.bytes)
+        .min(by_link.max(window.bytes))
+        .min(8.0 * window.bytes);
+    Some(next_power(wanted.max(1.5 * window.bytes)))
+}
+
+fn send_buffer(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation> {
+    let window = super::cause::window(reading, pipe)?;
+    let next = next_send_buffer(reading, pipe)?;
+    let (promise, next_ceiling) = promise::larger_window(reading, pipe, next)?;
+    Some(Recommendation {
+        set: format!("{SEND_BUFFER}={}", plain(next)),
+        why: format!(
+            "{} on the way fill the window of {}; bandwidth × RTT wants more (F12, F13)",
+            bytes(window.on_the_way),
+            bytes(window.bytes)
+        ),
+        promise,
+        next_ceiling,
+        cost: "kernel memory for each connection; the receiver's socket.receive.buffer.bytes and net.core.wmem_max must allow it".to_owned(),
+    })
+}
+
+fn fewer_bytes(reading: &Reading<'_>) -> Option<Recommendation> {
+    let now = positive(reading.records_per_second)?;
+    let codec = reading.snapshot.settings.compression.map(|setting| setting.value);
+    let is_compressed = reading.compression_rate < 0.97 || codec.is_some_and(|codec| codec != Codec::None);
+    let kinds = [Kind::Offered, Kind::Worker, Kind::Broker];
+    let ceilings = promise::ceilings(reading, 1.0, &kinds);
+    let cut = |raw: f64| {
+        promise::lowest(&ceilings).map_or(raw, |ceiling| raw.min(ceiling.records_per_second.max(now)))
+    };
+    if is_compressed {
+        let mut promise = promise::records(now, cut(1.5 * now), cut(2.0 * now));
+        promise.assumption = "a link of twice the bandwidth, at unchanged latency of the broker".to_owned();
+        return Some(Recommendation {
+            set: "a faster link, or fewer bytes: shorter records".to_owned(),
+            why: format!(
+                "the link is full of bytes that are compressed already (c = {})",
+                number(reading.compression_rate)
+            ),
+            promise,
+            next_ceiling: promise::next(&ceilings),
+            cost: "hardware".to_owned(),
+        });
+    }
+    let mut promise = promise::records(now, now, cut(2.0 * now));
+    promise.assumption =
+        "the rate grows by 1 / c: low is data that does not compress (c = 1), high is c = 0.5; measure c of these records".to_owned();
+    Some(Recommendation {
+        set: format!("{COMPRESSION}=zstd"),
+        why: "bytes are the limit, and they are not compressed: X_p = link × 0.92 / c (N6)".to_owned(),
+        promise,
+        next_ceiling: promise::next(&ceilings),
+        cost: "processor time in send(), and at the broker for validation".to_owned(),
+    })
+}
+
+fn worker(reading: &Reading<'_>, finding: Option<&Finding>) -> Option<Recommendation> {
+    let now = positive(reading.records_per_second)?;
+    let threads = reading.threads?;
+    let kinds = [Kind::Offered, Kind::Link, Kind::Pipe, Kind::Thread];
+    let ceilings = promise::ceilings(reading, 1.0, &kinds);
+    let cut = |raw: f64| {
+        promise::lowest(&ceilings).map_or(raw, |ceiling| raw.min(ceiling.records_per_second.max(now)))
+    };
+    if finding.is_some_and(|finding| finding.id == FindingId::W2) {
+        return contended(reading, now, &cut, promise::next(&ceilings));
+    }
+    let raw = now * (threads + 1.0) / threads;
+    let high = cut(raw);
+    Some(Recommendation {
+        set: format!(
+            "{THREADS}={}, each with partitions of its own",
+            plain(threads + 1.0)
+        ),
+        why: "threads have no time left in send() (W1)".to_owned(),
+        promise: promise::records(now, (0.9 * raw).min(0.9 * high).max(now.min(high)), high),
+        next_ceiling: format!("until kappa rises; {}", promise::next(&ceilings)),
+        cost: "order holds only within a thread".to_owned(),
+    })
+}
+
+fn contended(
+    reading: &Reading<'_>,
+    now: f64,
+    cut: &dyn Fn(f64) -> f64,
+    next_ceiling: String,
+) -> Option<Recommendation> {
+    let found = contention::of(reading)?;
+    let (best, threads) = found.best;
+    if contention::has_own_partitions(reading) {
+        return Some(Recommendation {
+            set: format!(
+                "{THREADS}={}, or several producers in the process",
+                plain(threads)
+            ),
+            why: "threads wait for a lock of the producer itself (W2): more of them take longer in turn"
+                .to_owned(),
+            promise: promise::records(now, 0.95 * best, best.max(now)),
+            next_ceiling,
+            cost: "order holds only within one producer".to_owned(),
+        });
+    }
+    let apart = reading.threads? * 1e6 / reading.send_micros? * found.kappa;
+    Some(Recommendation {
+        set: "partitions of its own for every thread (explicit partition in each record)".to_owned(),
+        why: format!(
+            "threads wait for each other's batches (W2); {} threads sent {} records/s",
+            number(threads),
+            number(best)
+        ),
+        promise: promise::records(now, best.min(cut(apart)), cut(apart).max(best)),
+        next_ceiling,
+        cost: "records with the same key must stay with one thread".to_owned(),
+    })
+}
+
+fn asynchronous(reading: &Reading<'_>) -> Option<Recommendation> {
+    let now = positive(reading.records_per_second)?;
+    let request_ms = reading.request_ms?.max(1e-3);
+    let wait_ms = reading.queue_ms.unwrap_or(reading.settings.linger_ms.value);
+    let threads = reading.threads.unwrap_or(1.0);
+    let linger_ms = reading.settings.linger_ms.value;
+    let at_once = ceiling::synchronous_records_per_second(threads, 0.0, request_ms);
+    let without = now * (wait_ms + request_ms) / request_ms;
+    let next_ceiling = format!(
+        "1000 / L for each thread: {} records/s; asynchronous sending with callbacks lifts that too",
+        number(at_once)
+    );
+    if linger_ms > 0.0 && wait_ms >= 0.1 * request_ms && without > 1.05 * now {
+        return Some(Recommendation {
+            set: format!("{LINGER}=0"),
+            why: "nothing else fills the batch that a waiting thread has opened; better: use the callback instead of waiting for each answer (O1)".to_owned(),
+            promise: promise::records(now, 0.9 * without, without),
+            next_ceiling,
+            cost: String::new(),
+        });
+    }
+    let pipe = reading.used().map_or(10.0 * now, |used| now / used.max(0.1));
+    let ceilings = promise::ceilings(reading, 1.0, &[Kind::Offered, Kind::Link, Kind::Worker]);
+    let high = promise::lowest(&ceilings)
+        .map_or(pipe, |ceiling| pipe.min(ceiling.records_per_second))
+        .max(now);
+    Some(Recommendation {
+        set: "use the callback of send() instead of waiting for each answer".to_owned(),
+        why: "one record is under way at a time, and the round trip is most of its time".to_owned(),
+        promise: promise::records(now, now.max(0.8 * high), high),
+        next_ceiling: "the request rate with one record in each request; batches then form by themselves"
+            .to_owned(),
+        cost: "errors arrive later, in the callback".to_owned(),
+    })
+}
+
+fn fewer_requests(reading: &Reading<'_>) -> Option<Recommendation> {
+    let now = positive(reading.requests_per_second)?;
+    let linger_ms = reading.settings.linger_ms.value;
+    if linger_ms >= 10.0 || (linger_ms >= 5.0 && filling_rate(reading)? * linger_ms / 1_000.0 < 1.0) {
+        return Some(Recommendation {
+            set: "fewer producers with the same records, or fewer partitions for each".to_owned(),
+            why: "linger collects less than a record for each partition: k = rate of the partition × linger (F19)".to_owned(),
+            promise: promise::of("requests_per_second", "requests/s", Some(now), now / 2.0, now),
+            next_ceiling: "half the producers send half the requests; brokers then have that time for others".to_owned(),
+            cost: "a gateway or larger instances".to_owned(),
+        });
+    }
+    let next_ms = if linger_ms < 5.0 { 5.0 } else { 10.0 };
+    let (mut low, mut high) = (0.0, 0.0);
+    for pipe in &reading.nodes {
+        low += batching::requests_per_second_sticky(pipe.requests_per_second, next_ms);
+        let partitions = pipe.partitions.unwrap_or(reading.partitions_per_broker);
+        high += batching::requests_per_second_keyed(pipe.requests_per_second, partitions, next_ms);
+    }
+    let mut promise = promise::of("requests_per_second", "requests/s", Some(now), low, high.min(now));
+    promise.assumption = format!(
+        "low: sticky partitioner, high: keys; each record waits up to {} ms longer",
+        number(next_ms - linger_ms)
+    );
+    Some(Recommendation {
+        set: format!("{LINGER}={}", plain(next_ms)),
+        why: "requests are nearly empty; brokers pay for each of them (B1, F20)".to_owned(),
+        promise,
+        next_ceiling: format!(
+            "1000 / linger = {} requests/s for each broker",
+            number(1_000.0 / next_ms)
+        ),
+        cost: format!("up to {} ms of latency", number(next_ms - linger_ms)),
+    })
+}

@@ -1,0 +1,283 @@
+//! What a change brings, and what stops it next: no promise goes beyond a ceiling that is known.
+//!
+//! **low and high**: high is the formula at unchanged latency, low a tenth or a fifth less of it, both cut at the lowest known ceiling:
+//! the offered rate, the threads' own work (F6 without the wait for memory), the link (F15), a known window (F12, F13), the broker's
+//! serial service of a connection (F14). The article's 102 400 → 1 024 000 bytes of send buffer brought 4.8 times the rate where the
+//! buffers' ratio is ten. The ceiling that cuts is named; where none is known, that is said too.
+
+use crate::doctor::diagnosis::Promise;
+use crate::formulas::{buffer, ceiling, change, latency, wire};
+
+use super::super::words::{bytes, number};
+use super::cause::LINK_SHARE;
+use super::reading::{Pipe, Reading, clean, positive};
+
+pub(crate) const UNCHANGED: &str = "at unchanged latency";
+/// What is left of a formula's gain for L growing a little with the request (measured: 8.5 % more rate than promised to 20 % less).
+const LOW: f64 = 0.8;
+/// Of a window formula: the article's rows reach 0.9 of the setting.
+const WINDOW_LOW: f64 = 0.9;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Offered,
+    Worker,
+    Link,
+    Window,
+    Broker,
+    /// What the pipe carries at its present L: X / U.
+    Pipe,
+    /// What the I/O thread carries: X / (1 - i_wait).
+    Thread,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Ceiling {
+    pub records_per_second: f64,
+    pub text: String,
+}
+
+/// F17: how long a thread waits for one batch's memory; none where the drain is not known.
+pub(crate) fn buffer_wait_ms(reading: &Reading<'_>) -> Option<f64> {
+    let own = reading.snapshot.producer.as_ref();
+    let waiting = own.and_then(|own| clean(own.waiting_threads)).unwrap_or(0.0);
+    let waiting = waiting.max(reading.threads.map_or(0.0, |threads| threads - 1.0));
+    let drained = positive(reading.bytes_per_second)?;
+    clean(Some(buffer::wait_ms(
+        waiting,
+        reading.settings.batch_bytes.value,
+        drained,
+    )))
+}
+
+/// `W_own`, the microseconds of `send()` without waiting for memory; none where a hard wait cannot be told from work.
+pub(crate) fn own_send_micros(reading: &Reading<'_>) -> Option<f64> {
+    let rate = positive(reading.records_per_second)?;
+    let all = reading
+        .send_micros
+        .or_else(|| Some(latency::send_micros_max(reading.threads?, rate)))?;
+    let own = match reading.buffer_wait {
+        Some(wait) => latency::send_micros_own(all, wait, rate),
+        None if reading.queue_ms.is_some_and(|queue| queue > 1_000.0) => return None,
+        None => all,
+    };
+    // The difference of two large numbers says nothing any more.
+    positive(Some(own)).filter(|own| *own >= 0.02 * all)
+}
+
+/// The ceilings above the present one that numbers are known for, when requests get `growth` times as large.
+pub(crate) fn ceilings(reading: &Reading<'_>, growth: f64, kinds: &[Kind]) -> Vec<Ceiling> {
+    let mut found = Vec::new();
+    let mut add = |kind: Kind, records: Option<f64>, text: &dyn Fn(f64) -> String| {
+        if let Some(records) = positive(records).filter(|_| kinds.contains(&kind)) {
+            let text = text(records);
+            found.push(Ceiling {
+                records_per_second: records,
+                text,
+            });
+        }
+    };
+    let rate = positive(reading.records_per_second);
+    let record = reading.record_bytes();
+    add(Kind::Offered, reading.offered, &|records| {
+        format!("the application offers {} records/s", number(records))
+    });
+    let worker = reading
+        .threads
+        .zip(own_send_micros(reading))
+        .map(|(threads, micros)| 1e6 * threads / micros);
+    add(Kind::Worker, worker, &|records| {
+        format!(
+            "the sending threads: T / W = {} records/s at today's cost of a record (F6)",
+            number(records)
+        )
+    });
+    let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
+    let by_link = link.zip(record).map(|(link, record)| LINK_SHARE * link / record);
+    add(Kind::Link, by_link, &|records| {
+        format!(
+            "the link: 0.92 × {}/s are {} records/s (F15)",
+            bytes(link.unwrap_or(0.0)),
+            number(records)
+        )
+    });
+    add(Kind::Window, by_window(reading), &|records| {
+        format!("the window: {} records/s (F12)", number(records))
+    });
+    add(
+        Kind::Broker,
+        by_broker(reading).map(|records| records * growth),
+        &|records| {
+            format!(
+                "the broker serves one request of a connection at a time: 1000 / D are {} records/s (F14)",
+                number(records)
+            )
+        },
+    );
+    let used = positive(reading.used());
+    add(
+        Kind::Pipe,
+        rate.zip(used).map(|(rate, used)| rate / used),
+        &|records| format!("the request rate: X / U = {} records/s (F8)", number(records)),
+    );
+    let busy = positive(reading.io_wait.map(|wait| 1.0 - wait));
+    add(
+        Kind::Thread,
+        rate.zip(busy).map(|(rate, busy)| rate / busy),
+        &|records| format!("the I/O thread: X / (1 - i_wait) = {} records/s", number(records)),
+    );
+    found
+}
+
+fn by_window(reading: &Reading<'_>) -> Option<f64> {
+    use crate::doctor::snapshot::Origin;
+    let pipe = reading.hottest()?;
+    let trip = reading.round_trip(pipe)?;
+    let window = positive(reading.snapshot.network.window_bytes).or_else(|| {
+        let buffer = reading.settings.send_buffer_bytes?;
+        (buffer.origin == Origin::Stated).then_some(2.0 * buffer.value)
+    })?;
+    let count = reading.nodes.len().max(1) as f64;
+    let bytes_per_second = 1_000.0 * window / trip.ms * count;
+    clean(Some(bytes_per_second / reading.record_bytes()?))
+}
+
+fn by_broker(reading: &Reading<'_>) -> Option<f64> {
+    let pipe = reading.hottest()?;
+    let broker_ms = positive(reading.broker_ms(pipe))?;
+    let count = reading.nodes.len().max(1) as f64;
+    clean(Some(
+        ceiling::requests_per_connection_max(broker_ms) * count * reading.records_per_request?,
+    ))
+}
+
+pub(crate) fn lowest(ceilings: &[Ceiling]) -> Option<&Ceiling> {
+    ceilings
+        .iter()
+        .min_by(|a, b| a.records_per_second.total_cmp(&b.records_per_second))
+}
+
+/// What limits next, in words.
+pub(crate) fn next(ceilings: &[Ceiling]) -> String {
+    lowest(ceilings).map_or_else(
+        || "not known: no number of the threads, the link or the broker limits it; measure again".to_owned(),
+        |ceiling| ceiling.text.clone(),
+    )
+}
+
+pub(crate) fn of(figure: &str, unit: &str, now: Option<f64>, low: f64, high: f64) -> Promise {
+    let high = clean(Some(high)).unwrap_or(0.0);
+    let low = clean(Some(low)).unwrap_or(0.0).min(high);
+    Promise {
+        figure: figure.to_owned(),
+        now: clean(now),
+        low,
+        high,
+        unit: unit.to_owned(),
+        assumption: UNCHANGED.to_owned(),
+    }
+}
+
+pub(crate) fn records(now: f64, low: f64, high: f64) -> Promise {
+    of("records_per_second", "records/s", Some(now), low, high)
+}
+
+/// F30: requests `growth` times as large.
+///
+/// Where a ceiling leaves no room for more records, what falls is latency: the queue goes.
+pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, String)> {
+    let now = positive(reading.records_per_second)?;
+    let kinds = [
+        Kind::Offered,
+        Kind::Worker,
+        Kind::Link,
+        Kind::Window,
+        Kind::Broker,
+    ];
+    let ceilings = ceilings(reading, growth, &kinds);
+    let used = reading.used().unwrap_or(1.0).min(1.0);
+    let raw = change::records_per_second_after(f64::INFINITY, now, growth, used.max(0.5));
+    let highest = lowest(&ceilings).map_or(raw, |ceiling| ceiling.records_per_second);
+    let high = raw.min(highest);
+    if high < 1.05 * now {
+        return latency_falls(reading).map(|promise| (promise, next(&ceilings)));
+    }
+    Some((records(now, LOW * raw, high), next(&ceilings)))
+}
+
+/// Sender latency without the queue: L and half a linger at best, L and three lingers where S3 would still see no backlog.
+fn latency_falls(reading: &Reading<'_>) -> Option<Promise> {
+    let (queue_ms, request_ms) = (reading.queue_ms?, reading.request_ms?);
+    let linger_ms = reading.settings.linger_ms.value;
+    let now = latency::sender_ms_high(queue_ms, request_ms);
+    let high = (request_ms + super::backlog::queue_threshold_ms(reading)).min(now);
+    let mut promise = of(
+        "sender_latency_ms",
+        "ms",
+        Some(now),
+        request_ms + linger_ms / 2.0,
+        high,
+    );
+    promise.assumption =
+        "at an unchanged latency of requests; the queue goes, the rate stays at the next ceiling".to_owned();
+    Some(promise)
+}
+
+/// N4: `in_flight` requests at a time instead of M, until a window, the link or the broker's serial service.
+pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(Promise, String)> {
+    let now = positive(reading.records_per_second)?;
+    let kinds = [
+        Kind::Offered,
+        Kind::Worker,
+        Kind::Link,
+        Kind::Window,
+        Kind::Broker,
+    ];
+    let ceilings = ceilings(reading, 1.0, &kinds);
+    let raw = now * in_flight / reading.settings.in_flight.value.max(1.0);
+    let high = lowest(&ceilings).map_or(raw, |ceiling| raw.min(ceiling.records_per_second));
+    Some((
+        records(now, (WINDOW_LOW * raw).min(WINDOW_LOW * high), high),
+        next(&ceilings),
+    ))
+}
+
+/// N5: a send buffer of `buffer_bytes`, by F12 and F13: once the setting, since the kernel's cap on doubling it is not known.
+pub(crate) fn larger_window(
+    reading: &Reading<'_>,
+    pipe: &Pipe,
+    buffer_bytes: f64,
+) -> Option<(Promise, String)> {
+    let now = positive(reading.records_per_second)?;
+    let request = pipe.request_bytes?;
+    let trip = reading.round_trip(pipe)?;
+    let count = reading.nodes.len().max(1) as f64;
+    let broker_ms = pipe
+        .broker
+        .as_ref()
+        .map_or(0.0, |broker| broker.ms.unwrap_or(0.0));
+    let link = positive(reading.snapshot.network.bandwidth_bytes_per_second).map(|link| LINK_SHARE * link);
+    let connection = wire::Connection {
+        round_trip_ms: trip.ms,
+        window_bytes: buffer_bytes.max(1.0),
+        bandwidth_bytes_per_second: link.unwrap_or(f64::INFINITY),
+        broker_ms,
+        in_flight: reading.settings.in_flight.value,
+    };
+    let by_window = wire::bytes_per_second_refined(&connection, request);
+    let record = reading.record_bytes()?;
+    let raw = clean(Some(by_window / record * count))?;
+    let kinds = [Kind::Offered, Kind::Worker, Kind::Link, Kind::Broker];
+    let mut ceilings = ceilings(reading, 1.0, &kinds);
+    ceilings.push(Ceiling {
+        records_per_second: raw,
+        text: format!(
+            "a window of {} across {} ms: {} records/s (F12, F13); the kernel's own cap (net.core.wmem_max) and the receiver's window can be lower",
+            bytes(buffer_bytes),
+            number(trip.ms),
+            number(raw)
+        ),
+    });
+    let high = lowest(&ceilings).map_or(raw, |ceiling| ceiling.records_per_second);
+    Some((records(now, WINDOW_LOW * high, high), next(&ceilings)))
+}

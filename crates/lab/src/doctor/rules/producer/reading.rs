@@ -1,0 +1,523 @@
+//! The numbers of a producer that its rules read, whoever measured them: derived once, clean, each finite or absent.
+
+use crate::doctor::snapshot::{BrokerSide, Library, Node, Producer, Snapshot};
+use crate::formulas::{batching, ceiling};
+
+use super::super::inference::{self, Known};
+
+/// Larger than any rate, size or time that a machine has; more is a broken input.
+const ABSURD: f64 = 1e15;
+/// Means of histograms of whole milliseconds say nothing below (reading rule 8).
+const ROUNDED_MS: f64 = 2.0;
+/// One request of up to this many bytes crosses in one round trip and without noticeable transfer.
+const ONE_TRIP_BYTES: f64 = 65_536.0;
+/// Of the receiver: twice its default socket.receive.buffer.bytes of 100 KiB.
+const RECEIVE_BUFFER_BYTES: f64 = 200.0 * 1_024.0;
+
+/// A producer in numbers. Names of symbols are those of the manual.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    pub snapshot: &'a Snapshot,
+    pub settings: Known,
+    pub seconds: f64,
+    /// X_r.
+    pub records_per_second: Option<f64>,
+    /// X_b.
+    pub bytes_per_second: Option<f64>,
+    /// R, without the bootstrap connection where brokers are known apart.
+    pub requests_per_second: Option<f64>,
+    pub requests: Option<f64>,
+    /// S.
+    pub request_bytes: Option<f64>,
+    /// b.
+    pub batch_bytes: Option<f64>,
+    /// n_req.
+    pub records_per_request: Option<f64>,
+    /// c.
+    pub compression_rate: f64,
+    /// q and q_max: from the batch's creation to its drain.
+    pub queue_ms: Option<f64>,
+    pub queue_ms_max: Option<f64>,
+    /// librdkafka's own `record.queue.time`: in the transmit queue, batching excluded.
+    pub transmit_queue_ms: Option<f64>,
+    /// L.
+    pub request_ms: Option<f64>,
+    pub buffer_wait: Option<f64>,
+    pub buffer_free_share: Option<f64>,
+    pub io_wait: Option<f64>,
+    pub io: Option<f64>,
+    /// i_oth.
+    pub io_other: Option<f64>,
+    pub throttle_ms: Option<f64>,
+    /// T, W and C, where somebody knows.
+    pub threads: Option<f64>,
+    pub send_micros: Option<f64>,
+    pub offered: Option<f64>,
+    /// Brokers that lead partitions of this producer; at least one where anything is sent.
+    pub nodes: Vec<Pipe>,
+    /// P_n, mean over brokers.
+    pub partitions_per_broker: f64,
+}
+
+/// The way to one broker.
+#[derive(Clone, Debug)]
+pub(crate) struct Pipe {
+    /// `None`: brokers are not known apart.
+    pub node_id: Option<i32>,
+    /// R_n.
+    pub requests_per_second: f64,
+    /// L_n.
+    pub request_ms: Option<f64>,
+    /// S_n.
+    pub request_bytes: Option<f64>,
+    pub bytes_per_second: Option<f64>,
+    pub partitions: Option<f64>,
+    /// M_eff (F8b).
+    pub in_flight: f64,
+    /// U_n (F8).
+    pub used: Option<f64>,
+    /// D_n: what the broker says of itself.
+    pub broker: Option<BrokerTime>,
+}
+
+/// D, in milliseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct BrokerTime {
+    pub side: BrokerSide,
+    /// Good enough to blame the broker with.
+    pub ms: Option<f64>,
+    /// Not more than this, as far as anybody measured.
+    pub ms_at_most: f64,
+}
+
+/// RTT, and how it is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoundTrip {
+    pub ms: f64,
+    pub origin: &'static str,
+}
+
+pub(crate) fn clean(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite() && (0.0..=ABSURD).contains(value))
+}
+
+pub(crate) fn positive(value: Option<f64>) -> Option<f64> {
+    clean(value).filter(|value| *value > 1e-9)
+}
+
+/// `a / b`, where both are there and b is not zero.
+pub(crate) fn ratio(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    clean(Some(clean(a)? / positive(b)?))
+}
+
+/// Whether a number has reached a threshold, compared with two digits as the tables print both: a U of 0.8499 is 0.85.
+pub(crate) fn reaches(value: f64, threshold: f64) -> bool {
+    value >= threshold - 0.005
+}
+
+fn sum(brokers: &[BrokerSide], of: impl Fn(&BrokerSide) -> Option<f64>) -> Option<f64> {
+    let known: Vec<f64> = brokers.iter().filter_map(|side| clean(of(side))).collect();
+    (!known.is_empty()).then(|| known.iter().sum())
+}
+
+/// Mean over brokers, weighted by requests.
+fn mean(brokers: &[BrokerSide], of: impl Fn(&BrokerSide) -> Option<f64>) -> Option<f64> {
+    let known: Vec<(f64, f64)> = brokers
+        .iter()
+        .filter_map(|side| Some((clean(of(side))?, clean(side.requests_per_second).unwrap_or(1.0))))
+        .collect();
+    let weight: f64 = known.iter().map(|(_, weight)| weight).sum();
+    if weight > 0.0 {
+        clean(Some(
+            known.iter().map(|(value, weight)| value * weight).sum::<f64>() / weight,
+        ))
+    } else {
+        known.first().map(|(value, _)| *value)
+    }
+}
+
+impl<'a> Reading<'a> {
+    pub(crate) fn of(snapshot: &'a Snapshot) -> Self {
+        let none = Producer::default();
+        let own = snapshot.producer.as_ref().unwrap_or(&none);
+        let brokers = &snapshot.brokers[..];
+        let settings = inference::settings(snapshot);
+        let records_per_second =
+            clean(own.records_per_second).or_else(|| sum(brokers, |side| side.records_per_second));
+        let nodes_requests: f64 = leaders(own)
+            .iter()
+            .filter_map(|node| clean(node.requests_per_second))
+            .sum();
+        let requests_per_second = Some(nodes_requests)
+            .filter(|rate| *rate > 0.0)
+            .or(clean(own.requests_per_second))
+            .or_else(|| sum(brokers, |side| side.requests_per_second));
+        let bytes_per_second =
+            positive(own.bytes_per_second).or_else(|| sum(brokers, |side| side.bytes_per_second));
+        let request_bytes = positive(own.request_bytes)
+            .or_else(|| mean(brokers, |side| side.request_bytes))
+            .or_else(|| ratio(bytes_per_second, requests_per_second));
+        let bytes_per_second =
+            bytes_per_second.or_else(|| clean(Some(request_bytes? * requests_per_second?)));
+        let records_per_request = positive(own.records_per_request)
+            .or_else(|| mean(brokers, |side| side.records_per_request))
+            .or_else(|| ratio(records_per_second, requests_per_second));
+        let batch_bytes = positive(own.batch_bytes).or_else(|| mean(brokers, |side| side.batch_bytes));
+        let (queue_ms, transmit_queue_ms) = match snapshot.client.library {
+            Library::Librdkafka => (None, clean(own.queue_ms)),
+            Library::FranzGo => (None, None),
+            _ => (clean(own.queue_ms), None),
+        };
+        let io_wait = clean(own.io_wait).map(|share| share.min(1.0));
+        let io = clean(own.io).map(|share| share.min(1.0));
+        let application = &snapshot.application;
+        let mut reading = Self {
+            snapshot,
+            settings,
+            seconds: clean(Some(snapshot.seconds)).unwrap_or(0.0),
+            records_per_second,
+            bytes_per_second,
+            requests_per_second,
+            requests: clean(own.requests)
+                .or_else(|| clean(Some(requests_per_second? * clean(Some(snapshot.seconds))?))),
+            request_bytes,
+            batch_bytes,
+            records_per_request,
+            compression_rate: positive(own.compression_rate).unwrap_or(1.0),
+            queue_ms,
+            queue_ms_max: queue_ms.and(clean(own.queue_ms_max)),
+            transmit_queue_ms,
+            request_ms: latency(snapshot, own.request_ms),
+            buffer_wait: clean(own.buffer_wait),
+            buffer_free_share: ratio(own.buffer_available_bytes, own.buffer_bytes),
+            io_wait,
+            io,
+            io_other: io_wait.zip(io).map(|(wait, work)| (1.0 - wait - work).max(0.0)),
+            throttle_ms: clean(own.throttle_ms),
+            threads: positive(application.threads),
+            send_micros: positive(application.send_micros),
+            offered: positive(application.offered_records_per_second),
+            nodes: Vec::new(),
+            partitions_per_broker: 1.0,
+        };
+        reading.nodes = pipes(&reading, own, brokers);
+        let leaders = reading.nodes.len().max(1) as f64;
+        reading.partitions_per_broker = partitions_per_broker(own, &reading.nodes, leaders);
+        if reading.request_ms.is_none() {
+            reading.request_ms = reading.hottest().and_then(|pipe| pipe.request_ms);
+        }
+        reading
+    }
+
+    pub(crate) fn library(&self) -> Library {
+        self.snapshot.client.library
+    }
+
+    /// Numbers that were read at once, from a file or an exported case: nobody counts pushes.
+    pub(crate) fn is_complete_reading(&self) -> bool {
+        let telemetry = &self.snapshot.telemetry;
+        match telemetry.pushes {
+            None => self.snapshot.producer.is_some(),
+            // Nothing was pushed, so these numbers came another way.
+            Some(0) => telemetry.empty_pushes == 0 && self.has_own_numbers(),
+            Some(_) => false,
+        }
+    }
+
+    pub(crate) fn has_own_numbers(&self) -> bool {
+        self.snapshot.producer.as_ref().is_some_and(|own| {
+            own.records_per_second.is_some() || own.requests_per_second.is_some() || own.request_ms.is_some()
+        })
+    }
+
+    /// The broker whose pipe is fullest.
+    pub(crate) fn hottest(&self) -> Option<&Pipe> {
+        self.nodes.iter().max_by(|a, b| {
+            let of = |pipe: &Pipe| pipe.used.unwrap_or(0.0);
+            of(a).total_cmp(&of(b))
+        })
+    }
+
+    /// U: the highest U_n.
+    pub(crate) fn used(&self) -> Option<f64> {
+        self.hottest()?.used
+    }
+
+    /// S_max (F9).
+    pub(crate) fn request_bytes_max(&self) -> f64 {
+        let partitions = match self.library() {
+            Library::Librdkafka => 1.0,
+            _ => self.partitions_per_broker,
+        };
+        // A record larger than batch.size travels alone, in a batch of its own size.
+        let batch = self
+            .settings
+            .batch_bytes
+            .value
+            .max(self.batch_bytes.unwrap_or(0.0));
+        ceiling::request_bytes_max(
+            self.settings.max_request_bytes.value.max(batch),
+            partitions,
+            batch,
+        )
+    }
+
+    /// Z (F9).
+    pub(crate) fn load(&self) -> Option<f64> {
+        let pipe = self.hottest()?;
+        clean(Some(ceiling::load(
+            pipe.used?,
+            pipe.request_bytes?,
+            self.request_bytes_max(),
+        )))
+    }
+
+    /// phi (F18).
+    pub(crate) fn fill(&self) -> Option<f64> {
+        clean(Some(batching::fill_share(
+            self.batch_bytes?,
+            self.settings.batch_bytes.value,
+        )))
+    }
+
+    /// Bytes that one record takes on the wire.
+    pub(crate) fn record_bytes(&self) -> Option<f64> {
+        ratio(self.bytes_per_second, self.records_per_second)
+            .filter(|bytes| *bytes > 0.0)
+            .or_else(|| {
+                self.snapshot
+                    .producer
+                    .as_ref()
+                    .and_then(|own| positive(own.record_bytes))
+            })
+    }
+
+    /// D of a pipe, where it is measured well enough to blame the broker with.
+    pub(crate) fn broker_ms(&self, pipe: &Pipe) -> Option<f64> {
+        pipe.broker.as_ref()?.ms
+    }
+
+    /// RTT that somebody measured: the owner, the broker's TCP, or one request at a time (F10).
+    pub(crate) fn round_trip(&self, pipe: &Pipe) -> Option<RoundTrip> {
+        if let Some(ms) = positive(self.snapshot.network.round_trip_ms) {
+            return Some(RoundTrip {
+                ms,
+                origin: "measured",
+            });
+        }
+        let broker = pipe.broker.as_ref();
+        if let Some(ms) = broker.and_then(|broker| positive(broker.side.round_trip_ms)) {
+            return Some(RoundTrip {
+                ms,
+                origin: "TCP_INFO of the broker",
+            });
+        }
+        // One at a time waits for nothing of its own: what is not the broker is the way (F10c).
+        let request_ms = pipe.request_ms?;
+        let broker_ms = broker?.ms_at_most;
+        let is_alone = self.settings.in_flight.value <= 1.0 && pipe.request_bytes? <= ONE_TRIP_BYTES;
+        let is_clear = request_ms >= 4.0 * broker_ms.max(ROUNDED_MS);
+        (is_alone && is_clear).then_some(RoundTrip {
+            ms: request_ms - broker_ms,
+            origin: "F10: L - D of one request at a time",
+        })
+    }
+
+    /// `L - D`, no more than which the round trip is.
+    pub(crate) fn round_trip_at_most(&self, pipe: &Pipe) -> Option<f64> {
+        let broker_ms = pipe.broker.as_ref().and_then(|broker| broker.ms).unwrap_or(0.0);
+        clean(Some((pipe.request_ms? - broker_ms).max(0.0)))
+    }
+
+    /// Whether the application sends what it wants to send, within a tenth: means and totals are of slightly other windows.
+    pub(crate) fn is_offer_met(&self) -> Option<bool> {
+        Some(self.records_per_second? >= 0.9 * self.offered?)
+    }
+}
+
+/// franz-go before 1.21.4 divides the sum of latencies by the interval: requests in flight, not a latency.
+fn latency(snapshot: &Snapshot, value: Option<f64>) -> Option<f64> {
+    if has_false_latency(snapshot) {
+        None
+    } else {
+        positive(value)
+    }
+}
+
+pub(crate) fn has_false_latency(snapshot: &Snapshot) -> bool {
+    snapshot.client.library == Library::FranzGo
+        && inference::version(snapshot).is_some_and(|version| version < (1, 21, 4))
+}
+
+/// Brokers that get records: not the bootstrap connection (reading rule 4), and not one that only answers metadata.
+fn leaders(own: &Producer) -> Vec<&Node> {
+    let real = || own.nodes.iter().filter(|node| node.node_id >= 0);
+    let most = real()
+        .filter_map(|node| clean(node.requests_per_second))
+        .fold(0.0, f64::max);
+    real()
+        .filter(|node| match clean(node.requests_per_second) {
+            Some(rate) => {
+                node.partitions.is_some_and(|count| count > 0.0)
+                    || rate >= (0.02 * most).max(0.5_f64.min(most))
+            }
+            // librdkafka and franz-go send latencies and no rates.
+            None => node.request_ms.is_some(),
+        })
+        .collect()
+}
+
+fn pipes(reading: &Reading<'_>, own: &Producer, brokers: &[BrokerSide]) -> Vec<Pipe> {
+    let side_of = |node_id: i32| brokers.iter().find(|side| side.node_id == Some(node_id));
+    let own_nodes = leaders(own);
+    let mut pipes: Vec<Pipe> = own_nodes
+        .iter()
+        .filter_map(|node| {
+            let side = side_of(node.node_id).or(if brokers.len() == 1 && own_nodes.len() == 1 {
+                brokers.first()
+            } else {
+                None
+            });
+            let rate = clean(node.requests_per_second)
+                .or_else(|| side.and_then(|side| clean(side.requests_per_second)))
+                .or(if own_nodes.len() == 1 {
+                    reading.requests_per_second
+                } else {
+                    None
+                })?;
+            let bytes = clean(node.bytes_per_second)
+                .or_else(|| side.and_then(|side| clean(side.bytes_per_second)))
+                .or(if own_nodes.len() == 1 {
+                    reading.bytes_per_second
+                } else {
+                    None
+                });
+            Some(Pipe {
+                node_id: Some(node.node_id),
+                requests_per_second: rate,
+                request_ms: latency(reading.snapshot, node.request_ms).or(reading.request_ms),
+                request_bytes: ratio(bytes, Some(rate))
+                    .filter(|bytes| *bytes > 0.0)
+                    .or(reading.request_bytes),
+                bytes_per_second: bytes,
+                partitions: positive(node.partitions),
+                in_flight: 1.0,
+                used: None,
+                broker: side.and_then(broker_time),
+            })
+        })
+        .collect();
+    if pipes.is_empty() {
+        pipes = unseparated(reading, brokers);
+    }
+    let count = pipes.len().max(1) as f64;
+    let seen = positive(inference::in_flight_seen(own)).map_or(1.0, |most| (most / count).ceil());
+    for pipe in &mut pipes {
+        pipe.in_flight = in_flight(reading, pipe, seen);
+        pipe.used = used(reading, pipe);
+    }
+    pipes
+}
+
+/// Pipes where the client does not tell brokers apart: the brokers' own, or one of all.
+fn unseparated(reading: &Reading<'_>, brokers: &[BrokerSide]) -> Vec<Pipe> {
+    let is_separate = brokers.len() > 1 || reading.requests_per_second.is_none();
+    if is_separate {
+        return brokers
+            .iter()
+            .filter_map(|side| {
+                let rate = positive(side.requests_per_second)?;
+                Some(Pipe {
+                    node_id: side.node_id,
+                    requests_per_second: rate,
+                    request_ms: reading.request_ms,
+                    request_bytes: positive(side.request_bytes)
+                        .or_else(|| ratio(side.bytes_per_second, Some(rate)))
+                        .or(reading.request_bytes),
+                    bytes_per_second: clean(side.bytes_per_second),
+                    partitions: None,
+                    in_flight: 1.0,
+                    used: None,
+                    broker: broker_time(side),
+                })
+            })
+            .collect();
+    }
+    let Some(rate) = reading.requests_per_second else {
+        return Vec::new();
+    };
+    vec![Pipe {
+        node_id: brokers.first().and_then(|side| side.node_id),
+        requests_per_second: rate,
+        request_ms: reading.request_ms,
+        request_bytes: reading.request_bytes,
+        bytes_per_second: reading.bytes_per_second,
+        partitions: None,
+        in_flight: 1.0,
+        used: None,
+        broker: brokers.first().and_then(broker_time),
+    }]
+}
+
+/// M_eff (F8b): the Java client starts a request only when the one before is written out, so bytes limit what is under way too.
+fn in_flight(reading: &Reading<'_>, pipe: &Pipe, seen: f64) -> f64 {
+    let allowed = reading.settings.in_flight.value.max(1.0);
+    let Some((send, request)) = reading.settings.send_buffer_bytes.zip(pipe.request_bytes) else {
+        return allowed;
+    };
+    let buffers = 2.0 * send.value + RECEIVE_BUFFER_BYTES;
+    let by_bytes = ceiling::in_flight_effective(allowed, buffers, request.max(1.0));
+    by_bytes.max(seen.min(allowed))
+}
+
+/// U_n (F8); none for a client that may have a million requests under way, and none where no answer is awaited.
+fn used(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
+    if pipe.in_flight > 10_000.0 || reading.settings.acks.value == 0 {
+        return None;
+    }
+    let most = ceiling::requests_per_second_max(positive(pipe.request_ms)?, pipe.in_flight, 1.0);
+    clean(Some(ceiling::in_flight_use(pipe.requests_per_second, most)))
+}
+
+fn broker_time(side: &BrokerSide) -> Option<BrokerTime> {
+    let parts = [
+        side.queue_micros,
+        side.local_micros,
+        side.remote_micros,
+        side.response_queue_micros,
+        side.send_micros,
+    ];
+    let parts: Vec<f64> = parts.into_iter().filter_map(clean).collect();
+    let parts_ms = (!parts.is_empty()).then(|| parts.iter().sum::<f64>() / 1_000.0);
+    let total_ms = clean(side.total_micros).map(|micros| micros / 1_000.0);
+    let ms = total_ms.or(parts_ms)?;
+    let is_blurred = side.is_rounded_to_ms && ms < ROUNDED_MS;
+    Some(BrokerTime {
+        side: side.clone(),
+        ms: (!is_blurred).then_some(ms),
+        ms_at_most: if is_blurred { ROUNDED_MS } else { ms },
+    })
+}
+
+/// P_n: said per broker, or by topics, or by how many batches the largest request holds.
+fn partitions_per_broker(own: &Producer, nodes: &[Pipe], brokers: f64) -> f64 {
+    let said: Vec<f64> = nodes.iter().filter_map(|pipe| pipe.partitions).collect();
+    if !said.is_empty() {
+        return (said.iter().sum::<f64>() / said.len() as f64).max(1.0);
+    }
+    let topics: f64 = own
+        .topics
+        .values()
+        .filter_map(|topic| clean(topic.partitions))
+        .sum();
+    if topics > 0.0 {
+        return (topics / brokers).ceil().max(1.0);
+    }
+    // A request of up to 4 KB may be the telemetry push and not the largest Produce.
+    let most = match (positive(own.request_bytes_max), positive(own.batch_bytes_max)) {
+        (Some(request), Some(batch)) if request > 4_096.0 => Some((request / batch - 0.1).ceil()),
+        _ => None,
+    };
+    let mean = ratio(own.request_bytes, own.batch_bytes).map(f64::round);
+    most.or(mean).unwrap_or(1.0).clamp(1.0, 1e6)
+}
