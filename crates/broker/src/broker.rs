@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex};
 use ottla_core::config::{ConfigError, Listener as ListenerConfig};
 use ottla_core::node::Node;
 use ottla_core::random::Seed;
+use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
 use ottla_core::time::Clock;
 use ottla_log::disk::os::OsDisk;
 use tracing::{error, info, warn};
 
-use crate::admin::{Admin, AdminView};
+use crate::activity::ActivityView;
+use crate::admin::{Admin, AdminView, Page};
 use crate::clock::SystemClock;
 use crate::executor::{Queues, Workers};
 use crate::metrics::recorder::Records;
@@ -49,6 +51,15 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// What the program around a broker adds to it.
+#[derive(Default)]
+pub struct Additions {
+    /// Takes what clients push (KIP-714); without one they are not told that they could.
+    pub telemetry: Option<Arc<dyn ClientTelemetryReceiver>>,
+    /// Served by the admin address beside the broker's own.
+    pub pages: Vec<Page>,
+}
+
 /// One broker. Several may run in a process. Dropping it stops it cleanly: answers what is due, closes all
 /// connections, syncs and closes the logs.
 pub struct Broker {
@@ -58,6 +69,7 @@ pub struct Broker {
     loops: Vec<EventLoop>,
     workers: Option<Workers>,
     node: Arc<Node>,
+    activity: ActivityView,
     _directory: Option<TemporaryDirectory>,
 }
 
@@ -66,6 +78,11 @@ impl Broker {
     ///
     /// It accepts connections when this returns.
     pub fn start(properties: &Properties) -> Result<Broker, StartError> {
+        Broker::start_with(properties, Additions::default())
+    }
+
+    /// The same with what the program around it adds.
+    pub fn start_with(properties: &Properties, additions: Additions) -> Result<Broker, StartError> {
         let mut settings = Settings::read(properties, seed()).map_err(StartError::Config)?;
         for warning in &settings.node.warnings {
             warn!("{warning}");
@@ -75,6 +92,9 @@ impl Broker {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let disk = Arc::new(OsDisk);
         let node = Node::open(settings.node.clone(), disk, clock.clone()).map_err(StartError::Node)?;
+        if let Some(receiver) = additions.telemetry {
+            node.telemetry.set_receiver(receiver);
+        }
         let node = Arc::new(node);
         let queues = Arc::new(Queues::default());
         queues.bind(&node);
@@ -106,6 +126,7 @@ impl Broker {
             listeners: Vec::new(),
             loops,
             workers: Some(workers),
+            activity: ActivityView::new(node.config.node_id, records.clone(), clock.clone()),
             node,
             _directory: None,
         };
@@ -123,7 +144,7 @@ impl Broker {
                 last_scrape: Arc::new(Mutex::new((clock.moment(), 0))),
                 clock,
             };
-            broker.admin = Some(Admin::start(socket, view).map_err(StartError::Threads)?);
+            broker.admin = Some(Admin::start(socket, view, additions.pages).map_err(StartError::Threads)?);
         }
         info!(ready = %broker.ready_line(), "started");
         Ok(broker)
@@ -133,6 +154,14 @@ impl Broker {
     ///
     /// `properties` come on top; the admin address is off unless they name one.
     pub fn start_temporary(properties: &[(&str, &str)]) -> Result<Broker, StartError> {
+        Broker::start_temporary_with(properties, Additions::default())
+    }
+
+    /// The same with what the program around it adds.
+    pub fn start_temporary_with(
+        properties: &[(&str, &str)],
+        additions: Additions,
+    ) -> Result<Broker, StartError> {
         let directory = TemporaryDirectory::create().map_err(StartError::Threads)?;
         let path = directory.path.to_string_lossy().into_owned();
         let defaults = [
@@ -144,7 +173,7 @@ impl Broker {
         let properties: Properties = all
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect();
-        let mut broker = Broker::start(&properties)?;
+        let mut broker = Broker::start_with(&properties, additions)?;
         broker._directory = Some(directory);
         Ok(broker)
     }
@@ -156,6 +185,11 @@ impl Broker {
 
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::address)
+    }
+
+    /// What clients do, to be read again and again; it may outlive the broker and then tells nothing new.
+    pub fn activity(&self) -> ActivityView {
+        self.activity.clone()
     }
 
     pub fn node(&self) -> &Arc<Node> {

@@ -11,8 +11,13 @@ pub mod net;
 pub mod executor;
 pub mod clock;
 pub mod metrics;
+pub mod activity;
 pub mod admin;
 mod rate_limit;
 
-pub use broker::{Broker, StartError};
+pub use admin::{Page, PageBody};
+pub use broker::{Additions, Broker, StartError};
+pub use ottla_core::telemetry::receiver as telemetry;
+pub use ottla_wire::error_code::ErrorCode;
 pub use ottla_wire::properties;
+pub use ottla_wire::records::compression::Codec;

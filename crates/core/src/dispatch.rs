@@ -63,6 +63,7 @@ table! {
     DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsRequest,
     Fetch => fetch::FetchRequest,
     FindCoordinator => find_coordinator::FindCoordinatorRequest,
+    GetTelemetrySubscriptions => get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest,
     Heartbeat => heartbeat::HeartbeatRequest,
     IncrementalAlterConfigs => incremental_alter_configs::IncrementalAlterConfigsRequest,
     InitProducerId => init_producer_id::InitProducerIdRequest,
@@ -76,6 +77,7 @@ table! {
     OffsetDelete => offset_delete::OffsetDeleteRequest,
     OffsetFetch => offset_fetch::OffsetFetchRequest,
     OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochRequest,
+    PushTelemetry => push_telemetry::PushTelemetryRequest,
     SyncGroup => sync_group::SyncGroupRequest,
 }
 

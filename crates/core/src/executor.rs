@@ -18,6 +18,9 @@ pub trait Executor: Send + Sync {
     /// Runs `job` on the one controller thread, in order of submission. May wait for the disk.
     fn control(&self, job: Job);
 
+    /// Runs `job` on the one thread that reads client metrics, in order of submission. The core bounds what is queued.
+    fn telemetry(&self, job: Job);
+
     /// `Node::next_deadline` may be earlier than at the last call.
     fn deadline_changed(&self);
 }

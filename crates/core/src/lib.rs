@@ -7,6 +7,7 @@
 
 pub mod time;
 pub mod request;
+pub mod seen;
 pub mod reply;
 pub mod slot;
 pub mod executor;
@@ -18,6 +19,7 @@ pub mod partition;
 pub mod batch_times;
 pub mod log_directory;
 pub mod partitions;
+pub mod telemetry;
 pub mod node;
 mod dispatch;
 mod handlers;

@@ -32,7 +32,8 @@ use crate::partition::Partition;
 use crate::partitions::{self, Partitions};
 use crate::random::Random;
 use crate::reply::{Handled, ReplyBuffer};
-use crate::request::Request;
+use crate::request::{ConnectionContext, Request};
+use crate::telemetry::Telemetry;
 use crate::time::{Clock, Moment};
 
 /// Why a broker cannot start, or did not stop cleanly.
@@ -81,6 +82,7 @@ pub struct Node {
     pub fetch_sessions: FetchSessions,
     pub groups: Groups,
     pub batch_times: BatchTimes,
+    pub telemetry: Telemetry,
     /// Of names that must not meet: topic ids, directory ids, member ids.
     pub random: Arc<Random>,
     pub producer_ids: ProducerIds,
@@ -119,6 +121,7 @@ impl Node {
         let image = controller.image().clone();
         let fetch_sessions = usize::try_from(config.network.fetch_sessions_max).unwrap_or(0);
         let groups = Groups::new(&config);
+        let telemetry = Telemetry::new(config.telemetry);
         let node = Node {
             config,
             clock,
@@ -128,6 +131,7 @@ impl Node {
             fetch_sessions: FetchSessions::new(fetch_sessions),
             groups,
             batch_times: BatchTimes::default(),
+            telemetry,
             random,
             producer_ids: ProducerIds::default(),
             controller: Mutex::new(controller),
@@ -231,7 +235,7 @@ impl Node {
             .served_versions()
             .is_some_and(|served| served.contains(request.api_version));
         if !is_served && api_key == ApiKey::ApiVersions {
-            api_versions::handle_unknown_version(reply);
+            api_versions::handle_unknown_version(self, reply);
             return Handled::Replied;
         }
         if !is_served {
@@ -240,6 +244,13 @@ impl Node {
         match dispatch(self, api_key, request, reply) {
             Ok(handled) => handled,
             Err(error) => Handled::Close(format!("{api_key} version {}: {error}", request.api_version)),
+        }
+    }
+
+    /// A connection is gone, and with it what is remembered only as long as it lasts.
+    pub fn disconnected(&self, connection: &ConnectionContext) {
+        if connection.identity.instance_id().is_some() {
+            self.telemetry.on_disconnect(connection.connection_id);
         }
     }
 
@@ -317,6 +328,7 @@ impl Node {
             .unwrap_or_else(PoisonError::into_inner)
             .run(self);
         self.groups.maintain(self);
+        self.telemetry.expire(self.clock.moment());
     }
 }
 

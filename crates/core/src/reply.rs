@@ -5,6 +5,7 @@ use std::task::{Poll, Waker};
 use ottla_log::disk::FileRegion;
 
 use crate::node::Node;
+use crate::seen::Seen;
 use crate::time::Moment;
 
 /// A reply under construction, behind its response header. The connection frames it.
@@ -15,6 +16,8 @@ pub struct ReplyBuffer {
     pub bytes: Vec<u8>,
     pub regions: Vec<InsertedRegion>,
     pub stages: HandlerStages,
+    /// What the handler saw of its client on the way.
+    pub seen: Seen,
 }
 
 #[derive(Debug)]
@@ -73,4 +76,6 @@ pub enum WaitKind {
     Controller,
     /// A quota.
     Throttle,
+    /// Another thread that reads what the request holds.
+    Reading,
 }

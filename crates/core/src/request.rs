@@ -1,7 +1,9 @@
 //! What the shell hands to the core: one request and who sent it.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use ottla_wire::primitives::Uuid;
 
 use crate::time::Moment;
 
@@ -15,6 +17,44 @@ pub struct ConnectionContext {
     pub listener_name: Arc<str>,
     /// Kafka's form, e.g. `User:ANONYMOUS`.
     pub principal: Arc<str>,
+    pub identity: Arc<ClientIdentity>,
+}
+
+/// Name and version of a client's library (KIP-511).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientSoftware {
+    pub name: Arc<str>,
+    pub version: Arc<str>,
+}
+
+/// What a client has said about itself on this connection so far. The first word counts.
+#[derive(Debug, Default)]
+pub struct ClientIdentity {
+    software: OnceLock<ClientSoftware>,
+    instance_id: OnceLock<Uuid>,
+}
+
+impl ClientIdentity {
+    /// `None` before ApiVersions 3 or later.
+    pub fn software(&self) -> Option<&ClientSoftware> {
+        self.software.get()
+    }
+
+    /// KIP-714's id of the instance; `None` for a client that has not asked for a subscription on this connection.
+    pub fn instance_id(&self) -> Option<Uuid> {
+        self.instance_id.get().copied()
+    }
+
+    pub(crate) fn set_software(&self, name: &str, version: &str) {
+        self.software.get_or_init(|| ClientSoftware {
+            name: name.into(),
+            version: version.into(),
+        });
+    }
+
+    pub(crate) fn set_instance_id(&self, id: Uuid) {
+        self.instance_id.get_or_init(|| id);
+    }
 }
 
 /// One request as cut from the connection: header decoded, body not.

@@ -123,6 +123,7 @@ impl World {
             peer_port: 1,
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
+            identity: Default::default(),
         };
         self.running = Some(Running {
             node,

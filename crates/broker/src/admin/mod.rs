@@ -35,6 +35,20 @@ pub struct AdminView {
     pub last_scrape: Arc<Mutex<(Moment, u64)>>,
 }
 
+/// What a page says.
+pub struct PageBody {
+    pub content_type: &'static str,
+    pub text: String,
+}
+
+/// A page of the program around the broker.
+#[derive(Clone)]
+pub struct Page {
+    pub path: &'static str,
+    /// Makes the text anew for each request, away from the thread that serves `/health`.
+    pub render: Arc<dyn Fn() -> PageBody + Send + Sync>,
+}
+
 /// The running HTTP server. Dropping it stops it.
 pub struct Admin {
     address: SocketAddr,
@@ -43,7 +57,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    pub fn start(socket: TcpListener, view: AdminView) -> io::Result<Admin> {
+    pub fn start(socket: TcpListener, view: AdminView, pages: Vec<Page>) -> io::Result<Admin> {
         let address = socket.local_addr()?;
         socket.set_nonblocking(true)?;
         let (stop, stopped) = oneshot::channel::<()>();
@@ -51,7 +65,7 @@ impl Admin {
             .enable_io()
             .enable_time()
             .build()?;
-        let router = Router::new()
+        let mut router = Router::new()
             .route("/metrics", get(metrics))
             .route("/debug/requests", get(requests))
             .route(
@@ -61,6 +75,10 @@ impl Admin {
             .route("/health", get(|| async { "ok\n" }))
             .route("/ready", get(|| async { "ready\n" }))
             .with_state(view);
+        for page in pages {
+            let render = page.render;
+            router = router.route(page.path, get(move || added(render)));
+        }
         let thread = std::thread::Builder::new()
             .name("ottla-admin".into())
             .spawn(move || {
@@ -101,6 +119,18 @@ async fn metrics(State(view): State<AdminView>) -> impl IntoResponse {
         [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
         prometheus::render(&view),
     )
+}
+
+async fn added(render: Arc<dyn Fn() -> PageBody + Send + Sync>) -> impl IntoResponse {
+    match tokio::task::spawn_blocking(move || render()).await {
+        Ok(page) => (StatusCode::OK, [(CONTENT_TYPE, page.content_type)], page.text),
+        // It panicked; the panic's own line says where.
+        Err(_) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            [(CONTENT_TYPE, "text/plain")],
+            "a bug was hit while this page was made\n".to_owned(),
+        ),
+    }
 }
 
 async fn requests(State(view): State<AdminView>) -> impl IntoResponse {

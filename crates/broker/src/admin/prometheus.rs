@@ -35,6 +35,7 @@ pub fn render(view: &AdminView) -> String {
     write_clients(&mut page, &totals);
     write_partitions(&mut page, view);
     write_loops(&mut page, view, &totals);
+    write_telemetry(&mut page, view);
     write_process(&mut page, view);
     page.finish()
 }
@@ -319,6 +320,54 @@ fn write_partitions(page: &mut Page, view: &AdminView) {
         "Offset up to which consumers read.",
         &|partition| partition.offsets().high_watermark,
     );
+}
+
+/// In sum: instance ids come from the network.
+fn write_telemetry(page: &mut Page, view: &AdminView) {
+    let telemetry = &view.node.telemetry;
+    let counted = telemetry.counts.read();
+    page.single(
+        "ottla_telemetry_instances",
+        "gauge",
+        "Client instances whose subscription is known.",
+        telemetry.instance_count(),
+    );
+    page.single(
+        "ottla_telemetry_queued",
+        "gauge",
+        "Pushes that wait to be read.",
+        telemetry.queued(),
+    );
+    for (name, help, value) in [
+        (
+            "subscriptions",
+            "Subscriptions given to clients.",
+            counted.questions,
+        ),
+        (
+            "subscriptions_throttled",
+            "Questions for a subscription that came too early.",
+            counted.questions_throttled,
+        ),
+        ("pushes", "Pushes of client metrics taken.", counted.pushes),
+        (
+            "payload_bytes",
+            "Bytes of pushes taken, as they came.",
+            counted.payload_bytes,
+        ),
+        (
+            "unfolded_bytes",
+            "Bytes of pushes taken, unfolded.",
+            counted.unfolded_bytes,
+        ),
+    ] {
+        page.single(&format!("ottla_telemetry_{name}_total"), "counter", help, value);
+    }
+    const REFUSED: &str = "ottla_telemetry_refused_total";
+    page.metric(REFUSED, "counter", "Pushes refused, by error.");
+    for (error, count) in counted.refused {
+        page.sample(REFUSED, &[("error", error)], count);
+    }
 }
 
 fn write_process(page: &mut Page, view: &AdminView) {

@@ -29,6 +29,7 @@ pub struct Queues {
     node: OnceLock<Weak<Node>>,
     syncs: WorkQueue<Arc<Partition>>,
     control: WorkQueue<Job>,
+    telemetry: WorkQueue<Job>,
     deadlines: Alarm,
     maintenance: Alarm,
     cold_reads: Arc<ColdReads>,
@@ -63,6 +64,10 @@ impl Executor for Queues {
         self.control.push(job);
     }
 
+    fn telemetry(&self, job: Job) {
+        self.telemetry.push(job);
+    }
+
     fn deadline_changed(&self) {
         self.deadlines.ring();
     }
@@ -91,6 +96,12 @@ impl Workers {
         workers.spawn("ottla-control", node, |node, queues| {
             while let Some(job) = queues.control.pop() {
                 contain("controller", || job(node));
+            }
+        })?;
+        workers.spawn("ottla-telemetry", node, |node, queues| {
+            give_way();
+            while let Some(job) = queues.telemetry.pop() {
+                contain("telemetry", || job(node));
             }
         })?;
         workers.spawn("ottla-deadline", node, move |node, queues| {
@@ -124,6 +135,7 @@ impl Drop for Workers {
         self.queues.maintenance.stop();
         self.queues.deadlines.stop();
         self.queues.control.stop();
+        self.queues.telemetry.stop();
         self.queues.syncs.stop();
         self.queues.cold_reads.stop();
         for thread in self.threads.drain(..) {
@@ -146,6 +158,12 @@ fn run_deadlines(node: &Node, queues: &Queues, clock: &dyn Clock) {
             contain("deadline", || node.on_deadline(now));
         }
     }
+}
+
+/// Lets this thread run when no other wants to: reading metrics must not delay a produce.
+fn give_way() {
+    // Of the thread, not of the process: on Linux the two have ids of one kind. Without it all works, only less politely.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 10);
 }
 
 /// A panic in one piece of work must not take the thread with it.

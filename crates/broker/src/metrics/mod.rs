@@ -2,4 +2,5 @@
 
 pub mod stage;
 pub mod histogram;
+pub mod activity;
 pub mod recorder;

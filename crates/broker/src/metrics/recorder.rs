@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ottla_core::time::Moment;
 use ottla_wire::api_key::ApiKey;
 
+use super::activity::Activities;
 use super::histogram::Histogram;
 use super::stage::{STAGE_COUNT, Stage, StageTimes};
 
@@ -85,6 +86,8 @@ pub struct LoopRecords {
     windows: [Window; WINDOW_COUNT],
     /// How long the loop has not waited in all.
     pub busy_micros: u64,
+    /// What the clients of its connections do.
+    pub activities: Activities,
 }
 
 impl Default for LoopRecords {
@@ -96,8 +99,15 @@ impl Default for LoopRecords {
             clients: vec![ClientRecords::default()],
             windows: Default::default(),
             busy_micros: 0,
+            activities: Activities::default(),
         }
     }
+}
+
+/// A client id as it is kept: a name is a label and a log field, and comes from the network.
+pub fn bounded_name(client_id: &str) -> &str {
+    let end = client_id.char_indices().map(|(start, _)| start).nth(128);
+    &client_id[..end.unwrap_or(client_id.len())]
 }
 
 impl LoopRecords {
@@ -108,13 +118,7 @@ impl LoopRecords {
         if self.client_names.len() > CLIENTS_MAX {
             return ClientIndex(0);
         }
-        // A name is a label and a log field: bounded, too.
-        let end = client_id
-            .char_indices()
-            .map(|(start, _)| start)
-            .nth(128)
-            .unwrap_or(client_id.len());
-        let name: Arc<str> = Arc::from(&client_id[..end]);
+        let name: Arc<str> = Arc::from(bounded_name(client_id));
         let index = ClientIndex(self.client_names.len() as u32);
         self.client_names.push(name.clone());
         self.clients.push(ClientRecords::default());

@@ -83,6 +83,8 @@ impl From<WaitKind> for Stage {
             WaitKind::Group => Stage::WaitedForGroup,
             WaitKind::Controller => Stage::Controller,
             WaitKind::Throttle => Stage::Throttled,
+            // Its handler goes on on another thread.
+            WaitKind::Reading => Stage::Handled,
         }
     }
 }

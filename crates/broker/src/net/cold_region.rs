@@ -8,7 +8,7 @@ use ottla_core::slot::Slot;
 use ottla_log::disk::FileRegion;
 
 /// How much is read in one go. What follows is then usually resident thanks to the kernel's read-ahead.
-const COLD_READ_BYTES: u64 = 256 * 1024;
+pub const COLD_READ_BYTES: u64 = 256 * 1024;
 
 /// Bytes on their way from the device.
 #[derive(Debug)]

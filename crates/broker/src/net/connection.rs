@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
 use ottla_core::request::{ConnectionContext, Request};
+use ottla_core::seen::Seen;
 use ottla_core::time::Moment;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::{RequestHeader, encode_response_header};
 use ottla_wire::primitives::{DecodeError, Reader};
 use rustix::io::Errno;
 
-use super::cold_region::ColdRegion;
+use super::cold_region::{COLD_READ_BYTES, ColdRegion};
 use super::event_loop::LoopContext;
 use super::frame::{Cut, LENGTH_BYTES, cut};
 use super::input::Input;
@@ -29,7 +30,9 @@ use super::listener::ConnectionPermit;
 use super::mailbox::{ConnectionWaker, NewConnection, Token};
 use super::output::{Flushed, Output, OutputError};
 use super::refusal::Refusal;
-use crate::metrics::recorder::{ClientIndex, Finished};
+use super::round_trip::round_trip_micros;
+use crate::metrics::activity::{ActivityIndex, Exchange, Gap, Who};
+use crate::metrics::recorder::{ClientIndex, Finished, bounded_name};
 use crate::metrics::stage::{Stage, StageTimes};
 
 /// Requests of one connection that may be unanswered before it is no longer read.
@@ -40,6 +43,9 @@ const REPLY_BYTES_MAX: usize = 1024 * 1024;
 
 /// How often a connection reads before others have their turn.
 const READS_PER_TURN: usize = 4;
+
+/// How often the kernel is asked for a connection's round trip at most: one system call in a thousand milliseconds.
+const ROUND_TRIP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a turn ended with.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,6 +67,14 @@ struct Asked {
     times: StageTimes,
     /// Up to here the time is booked.
     booked: Moment,
+    seen: Seen,
+    gap: Gap,
+}
+
+impl Asked {
+    fn moves_records(&self) -> bool {
+        matches!(self.api_key, ApiKey::Produce | ApiKey::Fetch)
+    }
 }
 
 enum Answer {
@@ -101,6 +115,13 @@ pub struct Connection {
     is_stopping: bool,
 
     client: Option<(Option<Box<str>>, ClientIndex)>,
+    /// Since the first request that moved records.
+    activity: Option<ActivityIndex>,
+    /// When the last byte of the last answer was with the socket.
+    last_answered: Option<Moment>,
+    next_round_trip: Moment,
+    /// Ranges fetched from the device while answers were sent, and their bytes, since the last answer was complete.
+    cold_regions: (u32, u64),
     /// The deadline the event loop has noted for this connection.
     pub armed: Option<Moment>,
 }
@@ -115,6 +136,7 @@ impl Connection {
                 peer_port: new.peer.port(),
                 listener_name: new.listener_name,
                 principal,
+                identity: Arc::default(),
             },
             socket: new.socket,
             peer: new.peer,
@@ -137,6 +159,10 @@ impl Connection {
             progress: now,
             is_stopping: false,
             client: None,
+            activity: None,
+            last_answered: None,
+            next_round_trip: now,
+            cold_regions: (0, 0),
             armed: None,
         }
     }
@@ -332,6 +358,8 @@ impl Connection {
         context.reply.bytes.clear();
         context.reply.regions.clear();
         context.reply.stages = Default::default();
+        context.reply.seen = Seen::default();
+        let gap = self.gap();
         let handled = catch_unwind(AssertUnwindSafe(|| {
             context.service.handle(&request, &mut context.reply)
         }));
@@ -351,6 +379,8 @@ impl Connection {
             request_bytes: frame.len() as u32,
             times: StageTimes::default(),
             booked: now,
+            seen: context.reply.seen,
+            gap,
         };
         self.book_service(&mut asked.times, start, now, context.reply.stages.append_micros);
         match handled {
@@ -370,6 +400,21 @@ impl Connection {
             }
         }
         Ok(now)
+    }
+
+    /// From the last answer to the first byte of the request that is about to be served.
+    fn gap(&self) -> Gap {
+        let mut unanswered = self.replies.iter().map(|(asked, _)| asked);
+        let mut unsent = self.unsent.iter().map(|(_, _, asked)| asked);
+        if unanswered.any(Asked::moves_records) || unsent.any(Asked::moves_records) {
+            return Gap::Overlap;
+        }
+        if !self.replies.is_empty() || !self.unsent.is_empty() {
+            return Gap::Unknown;
+        }
+        let began = self.request_began.unwrap_or(self.arrived);
+        self.last_answered
+            .map_or(Gap::Unknown, |answered| Gap::Micros(began.micros_since(answered)))
     }
 
     fn book_service(&mut self, times: &mut StageTimes, start: Moment, end: Moment, append_micros: u64) {
@@ -423,6 +468,7 @@ impl Connection {
                     let stage = Stage::from(pending.waits_for());
                     context.reply.bytes.clear();
                     context.reply.regions.clear();
+                    context.reply.seen = Seen::default();
                     let polled = catch_unwind(AssertUnwindSafe(|| {
                         context.service.poll(pending.as_mut(), waker, &mut context.reply)
                     }));
@@ -436,6 +482,7 @@ impl Connection {
                         }
                         Ok(Poll::Ready(())) => {}
                     }
+                    asked.seen.add(&context.reply.seen);
                     let now = context.clock.moment();
                     asked.times.add(stage, now.micros_since(asked.booked));
                     asked.booked = now;
@@ -481,6 +528,7 @@ impl Connection {
         let before = self.output.sent();
         let waker = &mut self.waker;
         let (mailbox, cold_reads, token) = (&context.mailbox, &context.cold_reads, self.token);
+        let cold_regions = &mut self.cold_regions;
         let flushed = self
             .output
             .flush(self.socket.as_fd(), &mut context.spare, |region| {
@@ -488,6 +536,8 @@ impl Connection {
                     let own = Arc::new(ConnectionWaker::new(mailbox.clone(), token));
                     (own.clone(), Waker::from(own))
                 });
+                cold_regions.0 += 1;
+                cold_regions.1 += region.bytes.min(COLD_READ_BYTES);
                 ColdRegion::fetch(region, waker.clone(), |job| cold_reads.run(job))
             })
             .map_err(|error| refusal_of(&error))?;
@@ -510,7 +560,22 @@ impl Connection {
 
     fn finish(&mut self, context: &mut LoopContext, mut asked: Asked, reply_bytes: u64, now: Moment) {
         asked.times.add(Stage::Written, now.micros_since(asked.booked));
-        context.finish(Finished {
+        self.last_answered = Some(now);
+        let (cold_regions, cold_bytes) = std::mem::take(&mut self.cold_regions);
+        let activity = self.activity_index(context, &asked, now).map(|index| {
+            let exchange = Exchange {
+                api_key: asked.api_key,
+                request_bytes: asked.request_bytes,
+                reply_bytes,
+                times: &asked.times,
+                seen: &asked.seen,
+                gap: asked.gap,
+                cold_regions,
+                cold_bytes,
+            };
+            (index, exchange)
+        });
+        let finished = Finished {
             api_key: asked.api_key,
             api_version: asked.api_version,
             correlation_id: asked.correlation_id,
@@ -520,7 +585,41 @@ impl Connection {
             reply_bytes,
             times: asked.times,
             finished: now,
-        });
+        };
+        context.finish(finished, activity);
+    }
+
+    /// Where this connection's activity is kept, opened by the first request that moves records.
+    fn activity_index(&mut self, context: &LoopContext, asked: &Asked, now: Moment) -> Option<ActivityIndex> {
+        let is_data = asked.moves_records();
+        if self.activity.is_none() && is_data {
+            let named = self.client.as_ref().and_then(|(name, _)| name.as_deref());
+            let who = Who {
+                connection_id: self.context.connection_id,
+                client_id: bounded_name(named.unwrap_or_default()).into(),
+                principal: self.context.principal.clone(),
+                listener_name: self.context.listener_name.clone(),
+                address: self.context.peer_address,
+                port: self.context.peer_port,
+                identity: self.context.identity.clone(),
+            };
+            self.activity = Some(context.records().activities.open(who));
+        }
+        let index = self.activity?;
+        if is_data && now >= self.next_round_trip {
+            self.next_round_trip = now.after(ROUND_TRIP_INTERVAL);
+            let round_trip = round_trip_micros(&self.socket);
+            context.records().activities.set_round_trip(index, round_trip);
+        }
+        Some(index)
+    }
+
+    /// The connection is gone: whoever remembers it may forget.
+    pub fn leave(&self, context: &LoopContext) {
+        context.service.disconnected(&self.context);
+        if let Some(index) = self.activity {
+            context.records().activities.close(index);
+        }
     }
 
     /// When to make a turn although nothing happened.

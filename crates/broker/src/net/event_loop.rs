@@ -19,6 +19,7 @@ use super::output::SparePages;
 use super::refusal::Refusal;
 use super::service::Service;
 use crate::executor::cold_reads::ColdReads;
+use crate::metrics::activity::{ActivityIndex, Exchange};
 use crate::metrics::recorder::{Finished, LoopRecords};
 use crate::metrics::stage::Stage;
 use crate::rate_limit::RateLimit;
@@ -71,8 +72,15 @@ impl LoopContext {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn finish(&mut self, request: Finished) {
-        self.records().record(&request);
+    /// Counts a request; `activity` says to whom it counts besides its client id.
+    pub fn finish(&mut self, request: Finished, activity: Option<(ActivityIndex, Exchange<'_>)>) {
+        {
+            let mut records = self.records();
+            records.record(&request);
+            if let Some((index, exchange)) = activity {
+                records.activities.add(index, &exchange);
+            }
+        }
         let own_micros = request.times.own_time();
         if self
             .settings
@@ -384,6 +392,7 @@ impl Looper {
 
     fn close(&mut self, token: Token, refusal: &Refusal) {
         let connection = self.connections.remove(token.index as usize);
+        connection.leave(&self.context);
         if let Some(armed) = connection.armed {
             self.deadlines.remove(&(armed, token));
         }

@@ -11,4 +11,5 @@ pub mod frame;
 pub mod input;
 pub mod output;
 pub mod cold_region;
+pub mod round_trip;
 pub mod refusal;

@@ -4,13 +4,16 @@ use std::task::{Poll, Waker};
 
 use ottla_core::node::Node;
 use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
-use ottla_core::request::Request;
+use ottla_core::request::{ConnectionContext, Request};
 
 /// Answers requests. The broker's is [`Node`]; tests have scripted ones.
 pub trait Service: Send + Sync {
     fn handle(&self, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled;
 
     fn poll(&self, pending: &mut dyn PendingReply, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()>;
+
+    /// The connection is gone.
+    fn disconnected(&self, _connection: &ConnectionContext) {}
 }
 
 impl Service for Node {
@@ -20,5 +23,9 @@ impl Service for Node {
 
     fn poll(&self, pending: &mut dyn PendingReply, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
         pending.poll(self, waker, reply)
+    }
+
+    fn disconnected(&self, connection: &ConnectionContext) {
+        Node::disconnected(self, connection);
     }
 }

@@ -119,6 +119,15 @@ pub struct NetworkConfig {
     pub fetch_sessions_max: i32,
 }
 
+/// Client metrics (KIP-714).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TelemetryConfig {
+    /// `telemetry.max.bytes`: of a push as it comes, usually compressed.
+    pub bytes_max: i32,
+    /// How often a client pushes that no subscription is for; 0: never.
+    pub default_interval_ms: u32,
+}
+
 /// Everything a node is started with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeConfig {
@@ -149,6 +158,7 @@ pub struct NodeConfig {
     pub offsets_topic: OffsetsTopicConfig,
     pub storage: StorageConfig,
     pub network: NetworkConfig,
+    pub telemetry: TelemetryConfig,
     pub static_config: Arc<StaticConfig>,
     /// Feeds every random name: topic ids, directory ids, member ids.
     pub seed: Seed,
@@ -259,6 +269,7 @@ impl NodeConfig {
             },
             storage: storage_config(&read)?,
             network: network_config(&read)?,
+            telemetry: telemetry_config(&read)?,
             static_config: Arc::new(static_config),
             seed,
             warnings: Vec::new(),
@@ -371,6 +382,22 @@ fn group_config(read: &Properties<'_>) -> Result<GroupConfig, ConfigError> {
         offsets_retention_ms: i64::from(read.int("offsets.retention.minutes")?) * MINUTE_MS,
         offsets_retention_check_interval_ms: read.long("offsets.retention.check.interval.ms")?,
         offset_commit_timeout_ms: read.int("offsets.commit.timeout.ms")?,
+    })
+}
+
+fn telemetry_config(read: &Properties<'_>) -> Result<TelemetryConfig, ConfigError> {
+    const KEY: &str = "ottla.telemetry.default.interval.ms";
+    /// As of a subscription's `interval.ms`.
+    const INTERVAL_MS_MIN: u32 = 100;
+    let default_interval_ms = u32::try_from(read.int(KEY)?).expect("the table limits it to 0 and more");
+    if default_interval_ms > 0 && default_interval_ms < INTERVAL_MS_MIN {
+        let given = default_interval_ms.to_string();
+        let problem = format!("must be 0 (none) or from {INTERVAL_MS_MIN} to 3600000");
+        return Err(ConfigError::new(KEY, &given, problem));
+    }
+    Ok(TelemetryConfig {
+        bytes_max: read.int("telemetry.max.bytes")?,
+        default_interval_ms,
     })
 }
 

@@ -12,6 +12,7 @@ use super::topics::{Refusal, topic_name_problem};
 use crate::config;
 use crate::image::record::RecordList;
 use crate::image::{ConfigResource, ConfigResourceType, ConfigValues};
+use crate::telemetry::subscription::{self, SubscriptionError};
 
 /// What IncrementalAlterConfigs does with one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,10 +220,10 @@ impl Decider<'_> {
                         "Default client metrics resources are not allowed.",
                     ));
                 }
-                match config::values_error(resource.resource_type, next) {
-                    Some(problem) => invalid(problem),
-                    None => Ok(()),
-                }
+                subscription::check(next).map_err(|error| match error {
+                    SubscriptionError::Request(problem) => Refusal::new(ErrorCode::InvalidRequest, problem),
+                    SubscriptionError::Config(problem) => Refusal::new(ErrorCode::InvalidConfig, problem),
+                })
             }
         }
     }

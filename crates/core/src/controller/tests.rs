@@ -280,7 +280,7 @@ fn a_change_of_many_batches_is_all_or_nothing() {
                 resource_type: crate::image::ConfigResourceType::ClientMetrics,
                 name: format!("m{index}").into(),
             },
-            operations: vec![("match".to_owned(), configs::ConfigOperation::Set(value.clone()))],
+            operations: vec![("metrics".to_owned(), configs::ConfigOperation::Set(value.clone()))],
         })
         .collect();
     let results = controller

@@ -78,6 +78,10 @@ impl Executor for TestExecutor {
         self.control.lock().unwrap().push(job);
     }
 
+    fn telemetry(&self, job: Job) {
+        self.control.lock().unwrap().push(job);
+    }
+
     fn deadline_changed(&self) {}
 }
 
@@ -109,6 +113,7 @@ impl Broker {
             peer_port: 4_000,
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
+            identity: Arc::default(),
         };
         Broker {
             node,

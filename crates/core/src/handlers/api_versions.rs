@@ -39,6 +39,10 @@ pub(crate) fn handle(
         refusal.encode(&mut reply.bytes, request.api_version);
         return Handled::Replied;
     }
+    if request.api_version >= 3 {
+        let identity = &request.connection.identity;
+        identity.set_software(body.client_software_name, body.client_software_version);
+    }
     let image = node.image();
     let shows_zero = request.api_version >= FIRST_VERSION_WITH_ZERO_MINIMUM;
     let supported_features = SUPPORTED_FEATURES
@@ -59,7 +63,7 @@ pub(crate) fn handle(
             min_version_level: *level,
         });
     let response = ApiVersionsResponse {
-        api_keys: table(),
+        api_keys: table(node),
         supported_features: supported_features.collect(),
         finalized_features_epoch: image.provenance.last_offset,
         finalized_features: finalized_features.collect(),
@@ -70,17 +74,22 @@ pub(crate) fn handle(
 }
 
 /// The answer to a version of ApiVersions that we do not know; its response header and body are version 0.
-pub(crate) fn handle_unknown_version(reply: &mut ReplyBuffer) {
+pub(crate) fn handle_unknown_version(node: &Node, reply: &mut ReplyBuffer) {
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
-        api_keys: table(),
+        api_keys: table(node),
         ..Default::default()
     };
     response.encode(&mut reply.bytes, 0);
 }
 
-fn table() -> Vec<ApiVersion> {
+fn table(node: &Node) -> Vec<ApiVersion> {
     let announced = |api_key: &ApiKey| {
+        // KIP-714: a client that does not see them stays silent, and that is right where nobody listens.
+        let is_telemetry = matches!(api_key, ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry);
+        if is_telemetry && !node.telemetry.has_receiver() {
+            return None;
+        }
         let versions = api_key.announced_versions()?;
         Some(ApiVersion {
             api_key: api_key.code(),

@@ -20,6 +20,7 @@ use crate::node::Node;
 use crate::partition::{Threshold, WaitToken};
 use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
 use crate::request::Request;
+use crate::seen::Position;
 use crate::slot::Slot;
 use crate::time::Moment;
 
@@ -57,6 +58,7 @@ pub(crate) fn handle(
     {
         Ok(session) => session,
         Err(error) => {
+            reply.seen.errors.see(error);
             FetchAnswer {
                 version: request.api_version,
                 error,
@@ -175,7 +177,15 @@ impl Fetch {
 
     fn answer(&self, node: &Node, targets: &[Target], pass: &ReadPass, reply: &mut ReplyBuffer) {
         let mut answers = Vec::new();
+        let mut position = Position::default();
         for (target, read) in targets.iter().zip(&pass.reads) {
+            let asked = &target.asked;
+            match &asked.topic {
+                TopicRef::Id(id) => position.by_id(*id, asked.index, asked.fetch_offset),
+                TopicRef::Name(name) => position.by_name(name, asked.index, asked.fetch_offset),
+            }
+            reply.seen.fetched_bytes += read.bytes();
+            reply.seen.errors.see(read.error);
             if self
                 .session
                 .mentions(&target.asked, read.has_error(), read.bytes(), read.offsets)
@@ -197,6 +207,7 @@ impl Fetch {
                 }
             }
         }
+        reply.seen.position = Some(position);
         let head = FetchAnswer {
             version: self.version,
             error: ErrorCode::None,

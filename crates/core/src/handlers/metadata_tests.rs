@@ -80,6 +80,10 @@ impl Executor for TestExecutor {
         self.jobs.lock().unwrap().push(job);
     }
 
+    fn telemetry(&self, job: Job) {
+        self.jobs.lock().unwrap().push(job);
+    }
+
     fn deadline_changed(&self) {}
 }
 
@@ -151,6 +155,7 @@ impl Broker {
             peer_port: 4_000,
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
+            identity: Arc::default(),
         };
         Broker {
             node,

@@ -21,6 +21,7 @@ pub(crate) mod describe_topic_partitions;
 pub(crate) mod describe_user_scram_credentials;
 pub(crate) mod fetch;
 pub(crate) mod find_coordinator;
+pub(crate) mod get_telemetry_subscriptions;
 pub(crate) mod heartbeat;
 pub(crate) mod incremental_alter_configs;
 pub(crate) mod init_producer_id;
@@ -35,6 +36,7 @@ pub(crate) mod offset_delete;
 pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
+pub(crate) mod push_telemetry;
 pub(crate) mod sync_group;
 
 #[cfg(test)]

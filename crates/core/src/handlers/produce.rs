@@ -17,7 +17,8 @@ use ottla_wire::primitives::{
 };
 use ottla_wire::produce::{self, ProduceRequest, ProduceTopic, TopicName};
 use ottla_wire::records::batch::TimestampType;
-use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, validate};
+use ottla_wire::records::compression::Codec;
+use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, ValidBatch, validate};
 
 use crate::batch_times::NewBatch;
 use crate::image::topics::TopicImage;
@@ -25,6 +26,7 @@ use crate::node::Node;
 use crate::partition::{Appended, Failure, Partition, WaitToken};
 use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
 use crate::request::Request;
+use crate::seen::Seen;
 use crate::time::Moment;
 
 const ACKS_ALL: i16 = -1;
@@ -78,6 +80,7 @@ fn begin(
     let image = node.image();
     let refusal = refusal_of_all(&produce);
     let acks = produce.acks;
+    reply.seen.acks = Some(acks);
     let mut waits = Vec::new();
     let mut refused = None;
     put_count(&mut reply.bytes, produce.topic_count, flexible);
@@ -102,7 +105,10 @@ fn begin(
                     partition: accepted.partition,
                 }),
                 Ok(_) => {}
-                Err(refusal) => refused = Some(refusal.code),
+                Err(refusal) => {
+                    reply.seen.errors.see(refusal.code);
+                    refused = Some(refusal.code);
+                }
             }
         }
         reply.bytes.extend(flexible.then_some(0));
@@ -159,6 +165,7 @@ fn append(
     );
     reply.stages.append_micros += node.clock.moment().micros_since(started);
     let appended = appended.map_err(|error| Refusal::from_append(&error, &partition))?;
+    see(&mut reply.seen, records.unwrap_or_default(), &batch);
     if node.batch_times.is_on() {
         node.batch_times.appended(
             &partition,
@@ -176,6 +183,26 @@ fn append(
         appended,
         log_append_time,
     })
+}
+
+/// Notes what was taken: how large, how packed, by whom.
+fn see(seen: &mut Seen, records: &[u8], batch: &ValidBatch<'_>) {
+    // The low three bits of a batch's attributes, which end at byte 23.
+    let came_as = records
+        .get(22)
+        .and_then(|bits| Codec::from_id(i16::from(bits & 7)));
+    seen.batches += 1;
+    seen.records += u64::try_from(batch.record_count()).unwrap_or(0);
+    seen.batch_bytes += records.len() as u64;
+    if let Some(codec) = came_as {
+        seen.codecs.see(codec);
+    }
+    if let Some(codec) = batch.header.compression().filter(|codec| Some(*codec) != came_as) {
+        seen.recompressed.see(codec);
+    }
+    if batch.header.has_producer_id() {
+        seen.producer_id = Some(batch.header.producer_id);
+    }
 }
 
 /// What refuses every partition of a request alike.
@@ -361,6 +388,7 @@ impl PendingReply for PendingProduce {
                 None => is_late.then_some(ErrorCode::RequestTimedOut),
             };
             if let Some(code) = bad_news {
+                reply.seen.errors.see(code);
                 amend(answer, wait.position, code);
             }
             bad_news.is_none()

@@ -252,6 +252,10 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     long("ottla.slow.request.ms", "500", "How long a request takes before it gets a line in the log with the time of each stage; -1 is never.")
         .ms()
         .at_least(-1),
+    int("ottla.telemetry.default.interval.ms", "10000", "How often clients push the metrics that the doctor reads when no client-metrics subscription matches them; 0 is never, else at least 100.")
+        .ms()
+        .between(0, 3_600_000)
+        .costs("for each client and push about 10 kB of compressed metrics at most, and half a millisecond of a thread that does nothing else"),
     list("process.roles", "broker,controller", "The roles of this process.").one_of(&["broker", "controller"])
         .no_effect("it is always both"),
     int("producer.id.expiration.check.interval.ms", "600000", "How often it is checked whether producers can be forgotten.").ms().at_least(1),
@@ -284,7 +288,8 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .bytes()
         .at_least(-1)
         .costs("kernel memory: this for each connection; too little caps a distant consumer at buffer / round trip"),
-    int("telemetry.max.bytes", "1048576", "The largest push of client metrics.").bytes().at_least(1).no_effect("client telemetry is not collected so far"),
+    int("telemetry.max.bytes", "1048576", "The largest push of client metrics, as it comes; it may unfold to eight times as much.").bytes().at_least(1)
+        .costs("memory: what a push unfolds to, once for the broker"),
     int("transaction.max.timeout.ms", "900000", "The longest timeout that a transaction may ask for.").ms().at_least(1).no_effect(NO_TRANSACTIONS),
     boolean("transaction.partition.verification.enable", "true", "Whether a partition asks the coordinator before it takes a transaction's first batch.")
         .cluster_wide()

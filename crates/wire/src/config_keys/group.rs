@@ -152,26 +152,21 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     .from(&[same("group.streams.session.timeout.ms")]),
 ]);
 
-const NO_TELEMETRY: &str = "client telemetry is not collected so far";
-
 /// The keys of client-metrics subscriptions (KIP-714), in the order of their names.
 pub const CLIENT_METRICS_KEYS: &[ConfigKey] = &dynamic([
     int("interval.ms", "300000", "How often clients push their metrics.")
         .ms()
-        .between(100, 3_600_000)
-        .no_effect(NO_TELEMETRY),
+        .between(100, 3_600_000),
     list(
         "match",
         "",
-        "Which clients the subscription is for, as selector=pattern.",
-    )
-    .no_effect(NO_TELEMETRY),
+        "Which clients the subscription is for, as selector=pattern: all patterns must match the whole value, and without any it is for all clients. Patterns are regular expressions without look-around and back references.",
+    ),
     list(
         "metrics",
         "",
-        "The prefixes of the metrics that clients push; * is all.",
-    )
-    .no_effect(NO_TELEMETRY),
+        "The prefixes of the metrics that clients push; * is all, and none is none.",
+    ),
 ]);
 
 const fn dynamic<const N: usize>(mut keys: [ConfigKey; N]) -> [ConfigKey; N] {

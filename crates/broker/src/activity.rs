@@ -1,0 +1,71 @@
+//! What the broker saw of its clients, as a value for whoever judges them.
+
+use std::sync::{Arc, PoisonError};
+
+use ottla_core::time::Clock;
+pub use ottla_core::time::{Moment, Timestamp};
+
+pub use crate::metrics::activity::{Activity, ApiActivity, Who};
+use crate::metrics::recorder::Records;
+pub use crate::metrics::stage::{STAGE_COUNT, Stage};
+
+/// A place from which the activity of all clients can be read.
+#[derive(Clone)]
+pub struct ActivityView {
+    node_id: i32,
+    records: Records,
+    clock: Arc<dyn Clock>,
+}
+
+/// All clients' activity at one moment. Two readings make a window.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    pub node_id: i32,
+    pub at: Timestamp,
+    pub moment: Moment,
+    /// Event loops, and how long they have worked all together.
+    pub loop_count: usize,
+    pub busy_micros: u64,
+    /// Processors of this machine, and how long this process has used them all together.
+    pub processor_count: usize,
+    pub processor_micros: u64,
+    pub connections: Vec<Activity>,
+}
+
+impl ActivityView {
+    pub(crate) fn new(node_id: i32, records: Records, clock: Arc<dyn Clock>) -> ActivityView {
+        ActivityView {
+            node_id,
+            records,
+            clock,
+        }
+    }
+
+    /// Reads everything. Connections that were closed since the last reading are in it once, so one reader is enough.
+    pub fn read(&self) -> Reading {
+        let mut connections = Vec::new();
+        let mut busy_micros = 0;
+        for records in &self.records.0 {
+            let lock = || records.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut from = Some(0);
+            // A few at a time: the event loop waits for the lock.
+            while let Some(at) = from {
+                from = lock().activities.read(at, &mut connections);
+            }
+            let mut records = lock();
+            busy_micros += records.busy_micros;
+            connections.extend(records.activities.take_departed());
+        }
+        let processor = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Reading {
+            node_id: self.node_id,
+            at: self.clock.timestamp(),
+            moment: self.clock.moment(),
+            loop_count: self.records.0.len(),
+            busy_micros,
+            processor_count: std::thread::available_parallelism().map_or(1, |count| count.get()),
+            processor_micros: processor.tv_sec as u64 * 1_000_000 + processor.tv_nsec as u64 / 1_000,
+            connections,
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! What the client of each connection does, in sums since its connection was opened: evidence for the doctor, above all about
+//! clients that push no metrics.
+//!
+//! Each event loop keeps those of its own connections, where it keeps its other counts; nothing is shared between loops until
+//! somebody reads.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ottla_core::request::ClientIdentity;
+use ottla_core::seen::{CodecsSeen, Position, Seen};
+use ottla_wire::api_key::ApiKey;
+use slab::Slab;
+
+use super::stage::{STAGE_COUNT, Stage, StageTimes};
+
+/// Closed connections whose sums wait for the next reading; what closes beyond them between two readings is not reported.
+const DEPARTED_MAX: usize = 1024;
+
+/// Different error codes of one client that are told apart.
+const ERRORS_MAX: usize = 8;
+
+/// Connections that are read before the event loop gets its counts back.
+const READ_AT_ONCE: usize = 256;
+
+/// A client turns round within this, besides the network's own round trip and a third of it (rule S4).
+const TURN_MICROS: u64 = 1_000;
+
+/// Whose connection it is.
+#[derive(Clone, Debug)]
+pub struct Who {
+    pub connection_id: u64,
+    /// Of the first request that moved records.
+    pub client_id: Arc<str>,
+    pub principal: Arc<str>,
+    pub listener_name: Arc<str>,
+    pub address: IpAddr,
+    pub port: u16,
+    /// Software and instance id, as far as they were said.
+    pub identity: Arc<ClientIdentity>,
+}
+
+/// What lay between the answers before a request and the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gap {
+    /// It was the first, or came beside a request of another kind.
+    #[default]
+    Unknown,
+    /// An earlier one that moves records was not answered yet: the client has more than one in flight.
+    Overlap,
+    /// From the last byte written to the first byte of the request.
+    Micros(u64),
+}
+
+/// Sums over requests of one API. Times are microseconds.
+#[derive(Clone, Debug, Default)]
+pub struct ApiActivity {
+    pub requests: u64,
+    pub request_bytes: u64,
+    pub reply_bytes: u64,
+    pub stage_micros: [u64; STAGE_COUNT],
+    pub batches: u64,
+    /// Produced, or by how many offsets the client's fetches came on.
+    pub records: u64,
+    pub batch_bytes: u64,
+    pub codecs: CodecsSeen,
+    pub recompressed: CodecsSeen,
+    /// Requests with acks all, 0 and 1.
+    pub acks: [u64; 3],
+    pub producer_id: Option<i64>,
+    /// Requests that came after all earlier ones were answered, and how long after.
+    pub gaps: u64,
+    pub gap_micros: u64,
+    /// The shortest.
+    pub gap_micros_min: Option<u64>,
+    /// Those of them whose gap could be held against a round trip, and those that came at once.
+    pub gaps_judged: u64,
+    pub back_to_back: u64,
+    /// Requests that came while an earlier one was not answered.
+    pub overlaps: u64,
+    /// Answers that waited for the device, how long they waited and their bytes.
+    pub cold_reads: u64,
+    pub cold_bytes: u64,
+    /// By code, as many partitions.
+    pub errors: [(i16, u64); ERRORS_MAX],
+    position: Option<Position>,
+}
+
+/// One request and its answer, as its connection saw them.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange<'a> {
+    pub api_key: ApiKey,
+    pub request_bytes: u32,
+    pub reply_bytes: u64,
+    pub times: &'a StageTimes,
+    pub seen: &'a Seen,
+    pub gap: Gap,
+    /// Ranges of files that had to be fetched from the device while the answer was sent, and their bytes.
+    pub cold_regions: u32,
+    pub cold_bytes: u64,
+}
+
+impl ApiActivity {
+    fn add(&mut self, exchange: &Exchange<'_>, round_trip_micros: Option<u32>) {
+        self.requests += 1;
+        self.request_bytes += u64::from(exchange.request_bytes);
+        self.reply_bytes += exchange.reply_bytes;
+        for stage in Stage::ALL {
+            self.stage_micros[stage as usize] += u64::from(exchange.times.get(stage));
+        }
+        self.add_gap(exchange.gap, round_trip_micros);
+        self.add_seen(exchange.seen);
+        let read_cold = exchange.times.get(Stage::ColdRead) > 0;
+        self.cold_reads += u64::from(exchange.cold_regions) + u64::from(read_cold);
+        self.cold_bytes += exchange.cold_bytes;
+        if read_cold {
+            self.cold_bytes += exchange.seen.fetched_bytes;
+        }
+    }
+
+    /// Takes in what happened elsewhere, or later.
+    pub fn merge(&mut self, other: &ApiActivity) {
+        for (into, from) in self.sums().into_iter().zip(other.clone().sums()) {
+            *into += *from;
+        }
+        let least = [self.gap_micros_min, other.gap_micros_min];
+        self.gap_micros_min = least.into_iter().flatten().min();
+        self.codecs.add(other.codecs);
+        self.recompressed.add(other.recompressed);
+        self.producer_id = other.producer_id.or(self.producer_id);
+        for (code, count) in other.errors.into_iter().filter(|(_, count)| *count > 0) {
+            self.count_error(code, count);
+        }
+    }
+
+    /// What happened after `earlier`, which is the same connection's. What is no sum stays as it is.
+    pub fn since(&self, earlier: &ApiActivity) -> ApiActivity {
+        let mut later = self.clone();
+        for (into, from) in later.sums().into_iter().zip(earlier.clone().sums()) {
+            *into -= *from;
+        }
+        for ((_, count), (_, before)) in later.errors.iter_mut().zip(earlier.errors) {
+            *count -= before;
+        }
+        later
+    }
+
+    fn sums(&mut self) -> Vec<&mut u64> {
+        let mut sums = vec![
+            &mut self.requests,
+            &mut self.request_bytes,
+            &mut self.reply_bytes,
+            &mut self.batches,
+            &mut self.records,
+            &mut self.batch_bytes,
+            &mut self.gaps,
+            &mut self.gap_micros,
+            &mut self.gaps_judged,
+            &mut self.back_to_back,
+            &mut self.overlaps,
+            &mut self.cold_reads,
+            &mut self.cold_bytes,
+        ];
+        sums.extend(&mut self.stage_micros);
+        sums.extend(&mut self.acks);
+        sums
+    }
+
+    fn count_error(&mut self, code: i16, count: u64) {
+        let mut entries = self.errors.iter_mut();
+        if let Some(entry) = entries.find(|entry| entry.0 == code || entry.1 == 0) {
+            *entry = (code, entry.1 + count);
+        }
+    }
+
+    fn add_gap(&mut self, gap: Gap, round_trip_micros: Option<u32>) {
+        match gap {
+            Gap::Unknown => {}
+            Gap::Overlap => self.overlaps += 1,
+            Gap::Micros(micros) => {
+                self.gaps += 1;
+                self.gap_micros += micros;
+                self.gap_micros_min = Some(self.gap_micros_min.map_or(micros, |min| min.min(micros)));
+                if let Some(round_trip) = round_trip_micros.map(u64::from) {
+                    self.gaps_judged += 1;
+                    // 1.3 round trips and a millisecond.
+                    let at_once = round_trip + 3 * round_trip / 10 + TURN_MICROS;
+                    self.back_to_back += u64::from(micros <= at_once);
+                }
+            }
+        }
+    }
+
+    fn add_seen(&mut self, seen: &Seen) {
+        self.batches += u64::from(seen.batches);
+        self.records += seen.records;
+        self.batch_bytes += seen.batch_bytes + seen.fetched_bytes;
+        self.codecs.add(seen.codecs);
+        self.recompressed.add(seen.recompressed);
+        self.producer_id = seen.producer_id.or(self.producer_id);
+        if let Some(kind) = seen
+            .acks
+            .and_then(|acks| usize::try_from(i32::from(acks) + 1).ok())
+            && let Some(count) = self.acks.get_mut(kind)
+        {
+            *count += 1;
+        }
+        if let Some(position) = seen.position {
+            let earlier = self.position.replace(position);
+            self.records += earlier
+                .and_then(|earlier| position.progress_since(&earlier))
+                .unwrap_or(0);
+        }
+        for (code, count) in seen.errors.iter() {
+            self.count_error(code, count.into());
+        }
+    }
+}
+
+/// What one connection's client has done.
+#[derive(Clone, Debug)]
+pub struct Activity {
+    pub who: Who,
+    pub produce: Option<Box<ApiActivity>>,
+    pub fetch: Option<Box<ApiActivity>>,
+    /// Of all other requests: how many, and their time in handlers.
+    pub other_requests: u64,
+    pub other_micros: u64,
+    /// The kernel's own measurement of the path, without what waits in queues for long.
+    pub round_trip_micros: Option<u32>,
+    pub is_closed: bool,
+}
+
+impl Activity {
+    fn add(&mut self, exchange: &Exchange<'_>) {
+        let side = match exchange.api_key {
+            ApiKey::Produce => &mut self.produce,
+            ApiKey::Fetch => &mut self.fetch,
+            _ => {
+                self.other_requests += 1;
+                self.other_micros += u64::from(exchange.times.get(Stage::Handled));
+                return;
+            }
+        };
+        side.get_or_insert_default().add(exchange, self.round_trip_micros);
+    }
+}
+
+/// A connection's number in one [`Activities`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActivityIndex(usize);
+
+/// The connections of one event loop that have moved records.
+#[derive(Debug, Default)]
+pub struct Activities {
+    open: Slab<Activity>,
+    /// Oldest first.
+    departed: VecDeque<Activity>,
+}
+
+impl Activities {
+    pub fn open(&mut self, who: Who) -> ActivityIndex {
+        ActivityIndex(self.open.insert(Activity {
+            who,
+            produce: None,
+            fetch: None,
+            other_requests: 0,
+            other_micros: 0,
+            round_trip_micros: None,
+            is_closed: false,
+        }))
+    }
+
+    pub fn add(&mut self, index: ActivityIndex, exchange: &Exchange<'_>) {
+        self.open[index.0].add(exchange);
+    }
+
+    pub fn set_round_trip(&mut self, index: ActivityIndex, micros: Option<u32>) {
+        self.open[index.0].round_trip_micros = micros;
+    }
+
+    pub fn close(&mut self, index: ActivityIndex) {
+        let mut activity = self.open.remove(index.0);
+        activity.is_closed = true;
+        if self.departed.len() >= DEPARTED_MAX {
+            self.departed.pop_front();
+        }
+        self.departed.push_back(activity);
+    }
+
+    /// Copies the next few open connections from `from` on; where to go on, `None` behind the last.
+    pub fn read(&self, from: usize, into: &mut Vec<Activity>) -> Option<usize> {
+        let end = from + READ_AT_ONCE;
+        into.extend((from..end).filter_map(|index| self.open.get(index)).cloned());
+        // Indexes are reused, so the slab is as long as it ever was.
+        (end < self.open.capacity()).then_some(end)
+    }
+
+    /// Closed connections since the last call.
+    pub fn take_departed(&mut self) -> VecDeque<Activity> {
+        std::mem::take(&mut self.departed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ottla_wire::error_code::ErrorCode;
+    use std::net::Ipv4Addr;
+
+    fn who(connection_id: u64) -> Who {
+        Who {
+            connection_id,
+            client_id: "c".into(),
+            principal: "User:ANONYMOUS".into(),
+            listener_name: "PLAINTEXT".into(),
+            address: Ipv4Addr::LOCALHOST.into(),
+            port: 1,
+            identity: Arc::default(),
+        }
+    }
+
+    fn exchange<'a>(api_key: ApiKey, times: &'a StageTimes, seen: &'a Seen, gap: Gap) -> Exchange<'a> {
+        Exchange {
+            api_key,
+            request_bytes: 100,
+            reply_bytes: 50,
+            times,
+            seen,
+            gap,
+            cold_regions: 0,
+            cold_bytes: 0,
+        }
+    }
+
+    fn read_all(activities: &Activities) -> Vec<Activity> {
+        let mut read = Vec::new();
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = activities.read(at, &mut read);
+        }
+        read
+    }
+
+    #[test]
+    fn requests_add_up_by_api() {
+        let mut activities = Activities::default();
+        let index = activities.open(who(1));
+        let mut times = StageTimes::default();
+        times.add(Stage::Synced, 700);
+        times.add(Stage::Handled, 30);
+        let seen = Seen {
+            acks: Some(-1),
+            batches: 2,
+            records: 10,
+            batch_bytes: 900,
+            ..Seen::default()
+        };
+        for _ in 0..3 {
+            activities.add(index, &exchange(ApiKey::Produce, &times, &seen, Gap::Overlap));
+        }
+        activities.add(
+            index,
+            &exchange(ApiKey::Metadata, &times, &Seen::default(), Gap::Unknown),
+        );
+        let [read] = &read_all(&activities)[..] else {
+            panic!("one connection")
+        };
+        let produce = read.produce.as_deref().unwrap();
+        assert_eq!((produce.requests, produce.records, produce.batches), (3, 30, 6));
+        assert_eq!(
+            (produce.request_bytes, produce.reply_bytes, produce.batch_bytes),
+            (300, 150, 2700)
+        );
+        assert_eq!(produce.stage_micros[Stage::Synced as usize], 2100);
+        assert_eq!((produce.overlaps, produce.gaps, produce.acks), (3, 0, [3, 0, 0]));
+        assert!(read.fetch.is_none());
+        assert_eq!((read.other_requests, read.other_micros), (1, 30));
+    }
+
+    #[test]
+    fn a_request_within_a_round_trip_and_its_third_and_a_millisecond_came_at_once() {
+        let mut activities = Activities::default();
+        let index = activities.open(who(1));
+        let (times, seen) = (StageTimes::default(), Seen::default());
+        let add = |activities: &mut Activities, micros| {
+            activities.add(
+                index,
+                &exchange(ApiKey::Produce, &times, &seen, Gap::Micros(micros)),
+            );
+        };
+        add(&mut activities, 500);
+        activities.set_round_trip(index, Some(10_000));
+        add(&mut activities, 14_000);
+        add(&mut activities, 14_001);
+        let read = read_all(&activities);
+        let produce = read[0].produce.as_deref().unwrap();
+        assert_eq!(
+            (produce.gaps, produce.gaps_judged, produce.back_to_back),
+            (3, 2, 1)
+        );
+        assert_eq!((produce.gap_micros, produce.gap_micros_min), (28_501, Some(500)));
+    }
+
+    #[test]
+    fn a_window_is_what_came_after_its_beginning() {
+        let mut activities = Activities::default();
+        let index = activities.open(who(1));
+        let mut times = StageTimes::default();
+        times.add(Stage::Appended, 10);
+        let mut seen = Seen {
+            acks: Some(1),
+            records: 5,
+            ..Seen::default()
+        };
+        seen.errors.see(ErrorCode::NotLeaderOrFollower);
+        let add = |activities: &mut Activities, count: usize| {
+            for _ in 0..count {
+                activities.add(index, &exchange(ApiKey::Produce, &times, &seen, Gap::Micros(7)));
+            }
+        };
+        add(&mut activities, 3);
+        let before = read_all(&activities).remove(0).produce.unwrap();
+        add(&mut activities, 2);
+        let after = read_all(&activities).remove(0).produce.unwrap();
+        let window = after.since(&before);
+        assert_eq!((window.requests, window.records, window.acks), (2, 10, [0, 0, 2]));
+        assert_eq!(
+            (window.stage_micros[Stage::Appended as usize], window.gap_micros),
+            (20, 14)
+        );
+        assert_eq!(window.errors[0], (ErrorCode::NotLeaderOrFollower.code(), 2));
+        let mut merged = before.since(&ApiActivity::default());
+        merged.merge(&window);
+        assert_eq!(
+            (merged.requests, merged.records, merged.errors),
+            (5, 25, after.errors)
+        );
+    }
+
+    #[test]
+    fn a_consumers_records_are_the_offsets_it_came_on() {
+        let mut activities = Activities::default();
+        let index = activities.open(who(1));
+        let times = StageTimes::default();
+        for offset in [100, 150, 150, 175] {
+            let mut position = Position::default();
+            position.by_name("t", 0, offset);
+            let seen = Seen {
+                position: Some(position),
+                fetched_bytes: 10,
+                ..Seen::default()
+            };
+            activities.add(index, &exchange(ApiKey::Fetch, &times, &seen, Gap::Unknown));
+        }
+        let read = read_all(&activities);
+        let fetch = read[0].fetch.as_deref().unwrap();
+        assert_eq!((fetch.records, fetch.batch_bytes), (75, 40));
+    }
+
+    #[test]
+    fn ten_thousand_connections_are_read_and_closed_ones_once() {
+        let mut activities = Activities::default();
+        let indexes: Vec<ActivityIndex> = (0..10_000).map(|id| activities.open(who(id))).collect();
+        assert_eq!(read_all(&activities).len(), 10_000);
+        for index in &indexes[..5_000] {
+            activities.close(*index);
+        }
+        assert_eq!(read_all(&activities).len(), 5_000);
+        let departed = activities.take_departed();
+        assert_eq!(departed.len(), DEPARTED_MAX);
+        assert!(departed.iter().all(|activity| activity.is_closed));
+        assert!(activities.take_departed().is_empty());
+    }
+}

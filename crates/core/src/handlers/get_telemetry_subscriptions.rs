@@ -1,0 +1,56 @@
+//! GetTelemetrySubscriptions, version 0 (KIP-714): which metrics this client should push, and how often.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::get_telemetry_subscriptions::{
+    GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse,
+};
+
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+use crate::telemetry::ACCEPTED_COMPRESSION_TYPES;
+use crate::telemetry::subscription::ALL_METRICS;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: GetTelemetrySubscriptionsRequest,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    if !node.telemetry.has_receiver() {
+        return Handled::Close("client metrics have no receiver here".to_owned());
+    }
+    // KIP-714: a client that brings an id keeps it; Java's treats a zero in the answer as a broken broker.
+    let id = match body.client_instance_id {
+        id if id.is_zero() => node.random.uuid(),
+        id => id,
+    };
+    request.connection.identity.set_instance_id(id);
+    let granted = node.telemetry.ask(&node.image(), request, id, request.received);
+    let response = match &granted {
+        Err(code) => GetTelemetrySubscriptionsResponse {
+            error_code: code.code(),
+            client_instance_id: id,
+            ..Default::default()
+        },
+        Ok(granted) => GetTelemetrySubscriptionsResponse {
+            error_code: ErrorCode::None.code(),
+            client_instance_id: id,
+            subscription_id: granted.subscription_id,
+            accepted_compression_types: ACCEPTED_COMPRESSION_TYPES.to_vec(),
+            push_interval_ms: i32::try_from(granted.wanted.interval_ms).unwrap_or(i32::MAX),
+            telemetry_max_bytes: node.telemetry.bytes_max(),
+            delta_temporality: true,
+            // All metrics begin with nothing; franz-go takes `*` for the beginning of a name and then pushes none.
+            requested_metrics: granted
+                .wanted
+                .metrics
+                .iter()
+                .map(|metric| if &**metric == ALL_METRICS { "" } else { metric })
+                .collect(),
+            ..Default::default()
+        },
+    };
+    response.encode(&mut reply.bytes, request.api_version);
+    Handled::Replied
+}

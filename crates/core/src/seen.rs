@@ -1,0 +1,181 @@
+//! What handlers see of a client's settings and work on the way: evidence for the one who asks why that client is slow.
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::Uuid;
+use ottla_wire::records::compression::Codec;
+
+/// Different errors of one request that are told apart; a request seldom has two.
+const ERRORS_MAX: usize = 2;
+
+/// What one request and its answer say. Plain numbers: it is filled on the hot path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Of a produce.
+    pub acks: Option<i16>,
+    /// Record batches taken, one for each partition of the request, their records and their bytes as they came.
+    pub batches: u32,
+    pub records: u64,
+    pub batch_bytes: u64,
+    /// Codecs of the batches as they came, and as they are stored where the topic wants another.
+    pub codecs: CodecsSeen,
+    pub recompressed: CodecsSeen,
+    /// Of the last batch.
+    pub producer_id: Option<i64>,
+    /// Of a fetch: bytes of record batches in its answer, and where its client has come to.
+    pub fetched_bytes: u64,
+    pub position: Option<Position>,
+    pub errors: ErrorsSeen,
+}
+
+impl Seen {
+    /// Takes over what another part of the same request has seen.
+    pub fn add(&mut self, other: &Seen) {
+        self.acks = other.acks.or(self.acks);
+        self.batches += other.batches;
+        self.records += other.records;
+        self.batch_bytes += other.batch_bytes;
+        self.codecs.add(other.codecs);
+        self.recompressed.add(other.recompressed);
+        self.producer_id = other.producer_id.or(self.producer_id);
+        self.fetched_bytes += other.fetched_bytes;
+        self.position = other.position.or(self.position);
+        for (code, count) in other.errors.iter() {
+            self.errors.count(code, count);
+        }
+    }
+}
+
+/// A set of codecs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CodecsSeen(u8);
+
+impl CodecsSeen {
+    pub fn see(&mut self, codec: Codec) {
+        self.0 |= 1 << codec.id();
+    }
+
+    pub fn add(&mut self, other: CodecsSeen) {
+        self.0 |= other.0;
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Codec> {
+        Codec::ALL
+            .into_iter()
+            .filter(move |codec| self.0 & (1 << codec.id()) != 0)
+    }
+}
+
+/// Error codes and how many partitions had them; beyond the first few different ones they are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorsSeen([(i16, u32); ERRORS_MAX]);
+
+impl ErrorsSeen {
+    pub fn see(&mut self, code: ErrorCode) {
+        if code != ErrorCode::None {
+            self.count(code.code(), 1);
+        }
+    }
+
+    fn count(&mut self, code: i16, count: u32) {
+        if let Some(entry) = self.0.iter_mut().find(|entry| entry.0 == code || entry.1 == 0) {
+            *entry = (code, entry.1 + count);
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (i16, u32)> + '_ {
+        self.0.iter().copied().filter(|(_, count)| *count > 0)
+    }
+}
+
+/// The offsets that a fetch asks from, in sum: two fetches of the same partitions tell how far the client has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The same for the same partitions, whatever their order.
+    partitions: u64,
+    offset_sum: i64,
+}
+
+impl Position {
+    pub fn by_id(&mut self, topic: Uuid, index: i32, offset: i64) {
+        let bits = u128::from_be_bytes(topic.0);
+        self.add(((bits >> 64) as u64) ^ bits as u64, index, offset);
+    }
+
+    pub fn by_name(&mut self, topic: &str, index: i32, offset: i64) {
+        // FNV-1a: names are short.
+        let hash = topic.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+        });
+        self.add(hash, index, offset);
+    }
+
+    fn add(&mut self, topic: u64, index: i32, offset: i64) {
+        let key = (topic ^ u64::from(index as u32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.partitions = self.partitions.wrapping_add(key ^ (key >> 29));
+        self.offset_sum = self.offset_sum.wrapping_add(offset.max(0));
+    }
+
+    /// Offsets from `earlier` to here; `None` when it is of other partitions, or the client went back.
+    pub fn progress_since(&self, earlier: &Position) -> Option<u64> {
+        let is_same = self.partitions == earlier.partitions;
+        is_same
+            .then(|| self.offset_sum.checked_sub(earlier.offset_sum))
+            .flatten()
+            .and_then(|progress| u64::try_from(progress).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(partitions: &[(&str, i32, i64)]) -> Position {
+        let mut position = Position::default();
+        for (topic, index, offset) in partitions {
+            position.by_name(topic, *index, *offset);
+        }
+        position
+    }
+
+    #[test]
+    fn progress_is_that_of_the_same_partitions_in_any_order() {
+        let before = position(&[("a", 0, 10), ("a", 1, 5), ("b", 0, 7)]);
+        let after = position(&[("b", 0, 9), ("a", 1, 5), ("a", 0, 110)]);
+        assert_eq!(after.progress_since(&before), Some(102));
+        assert_eq!(before.progress_since(&after), None, "it went back");
+        for other in [
+            position(&[("a", 0, 110), ("a", 1, 5)]),
+            position(&[("a", 0, 110), ("a", 2, 5), ("b", 0, 9)]),
+            position(&[("a", 1, 110), ("b", 0, 5), ("b", 1, 9)]),
+        ] {
+            assert_eq!(other.progress_since(&before), None);
+        }
+    }
+
+    #[test]
+    fn errors_are_counted_by_code_as_far_as_there_is_room() {
+        let mut seen = Seen::default();
+        seen.errors.see(ErrorCode::None);
+        seen.errors.see(ErrorCode::NotLeaderOrFollower);
+        let mut later = Seen::default();
+        later.errors.see(ErrorCode::NotLeaderOrFollower);
+        later.errors.see(ErrorCode::RequestTimedOut);
+        seen.add(&later);
+        seen.errors.see(ErrorCode::CorruptMessage);
+        let found: Vec<(i16, u32)> = seen.errors.iter().collect();
+        let expected = [
+            (ErrorCode::NotLeaderOrFollower, 2),
+            (ErrorCode::RequestTimedOut, 1),
+        ];
+        assert_eq!(found, expected.map(|(code, count)| (code.code(), count)));
+    }
+
+    #[test]
+    fn codecs_are_a_set() {
+        let mut seen = CodecsSeen::default();
+        seen.see(Codec::Lz4);
+        seen.see(Codec::None);
+        seen.see(Codec::Lz4);
+        assert_eq!(seen.iter().collect::<Vec<_>>(), [Codec::None, Codec::Lz4]);
+    }
+}
