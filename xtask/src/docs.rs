@@ -11,11 +11,12 @@ use crate::codegen::kafka_jars::{KAFKA_VERSION, root};
 /// A generated page: its path below the root, and what makes its text.
 type Page = (&'static str, fn() -> String);
 
-const PAGES: [Page; 4] = [
+const PAGES: [Page; 5] = [
     ("docs/wire-support.md", wire_support),
     ("docs/configuration.md", ottla_wire::config_keys::render),
     ("docs/client-configuration.md", ottla_client::config::render),
     ("docs/client-metrics.md", ottla_client::metrics::reference::render),
+    ("docs/doctor-rules.md", crate::doctor_rules::render),
 ];
 
 pub fn run(arguments: &[String]) -> Result<()> {

@@ -6,6 +6,7 @@ mod bench_report;
 mod codegen;
 mod crash;
 mod docs;
+mod doctor_rules;
 mod golden;
 mod interop;
 mod kafka;

@@ -7,11 +7,14 @@
 
 pub mod snapshot;
 pub mod diagnosis;
+pub mod manual;
+pub mod arithmetic;
 pub mod otlp;
 pub mod adapters;
 pub mod history;
 pub mod replay;
 pub mod rules;
+pub mod calculator;
 
 #[cfg(test)]
 mod sample_push;

@@ -29,9 +29,42 @@ pub fn catch_up_seconds(
     }
 }
 
+/// F29: `1000 * (1 - idle) / X`, time that the application spends on a record, ms (measured).
+pub fn work_ms(poll_idle_share: f64, consumed_records_per_second: f64) -> f64 {
+    1_000.0 * processing_share(poll_idle_share) / consumed_records_per_second
+}
+
+/// F29: `ceil(produced * work)`, consumers that keep up; at least one (p99 article).
+pub fn consumers_needed(produced_records_per_second: f64, work_ms: f64) -> f64 {
+    // A thousandth more than a whole number is rounding, not another machine.
+    (produced_records_per_second * work_ms / 1_000.0 - 1e-3)
+        .ceil()
+        .max(1.0)
+}
+
+/// `1 - consumed / produced`: seconds by which the age of the next record grows in a second; negative when it shrinks.
+pub fn age_growth(consumed_records_per_second: f64, produced_records_per_second: f64) -> f64 {
+    1.0 - consumed_records_per_second / produced_records_per_second
+}
+
+/// `(retention - age) / growth`, seconds until unread records are deleted; infinite where the age does not grow.
+pub fn seconds_until_loss(age_ms: f64, retention_ms: f64, age_growth: f64) -> f64 {
+    if age_growth <= 0.0 {
+        f64::INFINITY
+    } else {
+        (retention_ms - age_ms).max(0.0) / 1_000.0 / age_growth
+    }
+}
+
+/// `1000 * consumers / auto.commit.interval.ms`: commits per second at a group's coordinator (p99 article).
+pub fn commits_per_second(consumers: f64, interval_ms: f64) -> f64 {
+    1_000.0 * consumers / interval_ms
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::formulas::tables::within;
 
     #[test]
     fn catching_up() {
@@ -44,5 +77,33 @@ mod tests {
         assert_eq!(poll_idle_share(0.5), 1.0);
         assert_eq!(processing_share(poll_idle_share(0.5)), 0.0);
         assert_eq!(fetch_bytes_per_second(1e6, 25.0), 25e6);
+    }
+
+    #[test]
+    fn work_decides_how_many_consumers_keep_up() {
+        // 0.5 ms of work on each record: 1 863 records/s were measured, with an idle share of 0.027 / (1 - 0.027).
+        within(work_ms(poll_idle_share(0.026_7), 1_863.0), 0.5, 5.0);
+        assert_eq!(consumers_needed(10_000.0, 0.5), 5.0);
+        assert_eq!(consumers_needed(10_001.0, 0.5), 5.0);
+        assert_eq!(consumers_needed(10_500.0, 0.5), 6.0);
+        assert_eq!(consumers_needed(0.0, 0.5), 1.0);
+        // The p99 article: 10 MB/s read of 100 MB/s written.
+        assert_eq!(catch_up_seconds(1e9, 10e6, 100e6), f64::INFINITY);
+    }
+
+    #[test]
+    fn records_get_lost_when_their_age_reaches_the_retention() {
+        within(age_growth(50.0, 100.0), 0.5, 0.01);
+        // Six days old of seven, half a second per second: two days.
+        let day = 86_400.0;
+        within(seconds_until_loss(6e3 * day, 7e3 * day, 0.5), 2.0 * day, 0.01);
+        assert_eq!(seconds_until_loss(0.0, 7e3 * day, -0.1), f64::INFINITY);
+        assert_eq!(seconds_until_loss(8e3 * day, 7e3 * day, 0.1), 0.0);
+    }
+
+    #[test]
+    fn commits_grow_with_the_group() {
+        assert_eq!(commits_per_second(500.0, 5_000.0), 100.0);
+        assert_eq!(commits_per_second(500.0, 30_000.0), 500.0 / 30.0);
     }
 }

@@ -14,6 +14,13 @@ pub fn time_factor(utilisation: f64) -> f64 {
     1.0 + wait_factor(utilisation)
 }
 
+/// Utilisation after a tenant's requests were reduced: `rho - removed * share` (LINE talk).
+///
+/// - `removed`: share of its requests that go; `share`: what it takes of all threads' time.
+pub fn utilisation_without(utilisation: f64, removed: f64, share: f64) -> f64 {
+    (utilisation - removed * share).max(0.0)
+}
+
 /// F25: `RF * w`, bytes per second that a broker writes when leaders are spread evenly (p99 article).
 pub fn written_bytes_per_second(replicas: f64, produced_bytes_per_second: f64) -> f64 {
     replicas * produced_bytes_per_second
@@ -47,6 +54,8 @@ mod tests {
         // The tenant's example: 0.92 to 0.55 is 11.5 to 1.2.
         within(wait_factor(0.92), 11.5, 0.1);
         within(time_factor(0.55), 2.22, 0.2);
+        within(utilisation_without(0.92, 0.9, 0.41), 0.55, 0.5);
+        within(wait_factor(utilisation_without(0.92, 0.9, 0.41)), 1.2, 3.0);
     }
 
     #[test]

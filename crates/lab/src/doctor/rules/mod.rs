@@ -1,8 +1,10 @@
-//! Rules: pure functions from a snapshot to what they find. Their comments are the manual (docs/doctor-rules.md).
+//! Rules: pure functions from a snapshot to what they find. Their comments are the manual (docs/doctor-rules.md); how these are
+//! written stands in README.md beside this file.
 
 pub(crate) mod words;
 pub(crate) mod inference;
 pub mod broker;
+pub mod tenant;
 pub mod consumer;
 pub mod producer;
 

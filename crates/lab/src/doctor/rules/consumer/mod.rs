@@ -1,16 +1,317 @@
-//! Consumers: their rules read lag, polls and fetches.
+//! Consumers: eleven tests in order; the first that matches names the bottleneck, later ones contribute.
 
-use crate::doctor::diagnosis::{Diagnosis, Verdict};
-use crate::doctor::snapshot::Snapshot;
+mod found;
+pub(crate) mod reading;
+mod group;
+mod lag;
+mod work;
+pub(crate) mod fetches;
 
-/// Judges one consumer.
+use super::super::arithmetic::figure;
+use super::super::diagnosis::{Confidence, Diagnosis, Evidence, Finding, Step, Verdict};
+use super::super::snapshot::{Consumer, Role, Snapshot};
+use super::{broker, tenant};
+use found::Found;
+use reading::{Reading, sane};
+
+struct Test {
+    rule: &'static str,
+    question: &'static str,
+    ask: fn(&Reading<'_>) -> Found,
+}
+
+const fn test(rule: &'static str, question: &'static str, ask: fn(&Reading<'_>) -> Found) -> Test {
+    Test { rule, question, ask }
+}
+
+const TESTS: [Test; 11] = [
+    test("consumer 1", "Is the group rebalancing?", group::rebalancing),
+    test(
+        "consumer 2",
+        "Does the broker throttle its fetches?",
+        group::quota,
+    ),
+    test("consumer 3", "Does it keep up?", lag::keeps_up),
+    test("consumer 4", "Is it one partition?", lag::skew),
+    test("consumer 5", "Does the application have time?", work::processing),
+    test(
+        "consumer 6",
+        "Do fetches wait for fetch.min.bytes?",
+        fetches::fetch_wait,
+    ),
+    test("consumer 7", "Are fetches too small?", fetches::fetch_size),
+    test(
+        "consumer 8",
+        "Does the broker read the disk for it?",
+        fetches::cold_read,
+    ),
+    test(
+        "consumer 9",
+        "Are there more consumers than partitions?",
+        group::idle_members,
+    ),
+    test("consumer 10", "Will unread records be deleted?", lag::retention),
+    test("consumer 11", "Is it catching up?", lag::catching_up),
+];
+
+/// Of a client that pushes nothing or not enough yet, only what the broker alone can know: quota, disk, idle members.
+const TESTS_BY_BROKER: [usize; 2] = [1, 7];
+
+/// What is wrong with a consumer, if anything.
 pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
-    Diagnosis {
+    let mut diagnosis = Diagnosis {
         client_id: snapshot.client.client_id.clone(),
         instance_id: snapshot.client.instance_id.clone(),
-        role: snapshot.client.role,
-        verdict: Verdict::NotEnoughData,
-        summary: "no rule for consumers has judged this yet".to_owned(),
+        role: Role::Consumer,
+        missing: group::unseen(snapshot),
         ..Diagnosis::default()
+    };
+    let nothing = Consumer::default();
+    let consumer = snapshot.consumer.as_ref().unwrap_or(&nothing);
+    let reading = Reading::of(snapshot, consumer);
+    let not_yet = group::evidence(snapshot);
+    diagnosis.reasoning.push(Step {
+        rule: String::from("consumer 0"),
+        question: String::from("Is there evidence?"),
+        numbers: evidence_in_words(snapshot),
+        answer: not_yet.clone().unwrap_or_else(|| String::from("yes")),
+    });
+    match not_yet {
+        Some(why) => {
+            run(
+                &mut diagnosis,
+                &reading,
+                TESTS_BY_BROKER.iter().map(|index| &TESTS[*index]),
+            );
+            if diagnosis.verdict == Verdict::NotEnoughData {
+                diagnosis.summary = why;
+            } else {
+                diagnosis.notes.push(why);
+            }
+        }
+        None => {
+            run(&mut diagnosis, &reading, TESTS.iter());
+            if diagnosis.verdict == Verdict::NotEnoughData && diagnosis.summary.is_empty() {
+                diagnosis.summary = undecided(&reading);
+            }
+        }
+    }
+    surroundings(&mut diagnosis, snapshot, &reading);
+    diagnosis.confidence = diagnosis
+        .confidence
+        .min(agreement(snapshot, &reading, diagnosis.verdict));
+    finish(&mut diagnosis);
+    diagnosis
+}
+
+fn evidence_in_words(snapshot: &Snapshot) -> String {
+    let window = format!("{} s", figure(snapshot.seconds));
+    match snapshot.telemetry.pushes {
+        Some(pushes) => format!("{pushes} pushes in {window}"),
+        None => format!("a reading of {window}, not pushed"),
     }
 }
+
+fn run<'a>(diagnosis: &mut Diagnosis, reading: &Reading<'_>, tests: impl Iterator<Item = &'a Test>) {
+    for test in tests {
+        let found = (test.ask)(reading);
+        diagnosis.reasoning.push(Step {
+            rule: test.rule.to_owned(),
+            question: test.question.to_owned(),
+            numbers: found.numbers.clone(),
+            answer: found.answer.clone(),
+        });
+        take(diagnosis, found);
+    }
+}
+
+/// The first verdict stands with all that belongs to it; what later ones found contributes.
+fn take(diagnosis: &mut Diagnosis, found: Found) {
+    let is_settled = diagnosis.verdict != Verdict::NotEnoughData;
+    let is_first = found.verdict.is_some() && !is_settled;
+    if let Some((verdict, confidence)) = found.verdict.filter(|_| is_first) {
+        diagnosis.verdict = verdict;
+        diagnosis.confidence = confidence;
+        diagnosis.summary = found.summary;
+        diagnosis.recommendation = found.recommendation;
+    }
+    // Tests after the verdict that match in their own right say more; those about the same verdict again do not.
+    let contributes =
+        is_first || found.verdict.is_none() || is_worth_telling(diagnosis.verdict, found.verdict);
+    if contributes {
+        diagnosis
+            .findings
+            .extend(found.findings.into_iter().map(|finding| Finding {
+                is_contributing: !is_first,
+                ..finding
+            }));
+        diagnosis.evidence.extend(found.evidence);
+    }
+    // What would not help beside one bottleneck may help against another: only the verdict's own refusals stand.
+    if is_first || (found.verdict.is_none() && !found.notes.is_empty()) {
+        diagnosis.refused.extend(found.refused);
+    }
+    if is_first || (!is_settled && found.verdict.is_none()) {
+        diagnosis.missing.extend(found.missing);
+    }
+    diagnosis.notes.extend(found.notes);
+}
+
+/// A consumer that keeps up is not also catching up, and the reverse.
+fn is_worth_telling(settled: Verdict, later: Option<(Verdict, Confidence)>) -> bool {
+    match later {
+        Some((Verdict::KeepsUp | Verdict::CatchingUp, _)) => false,
+        Some(_) => settled != Verdict::KeepsUp,
+        None => true,
+    }
+}
+
+/// No test matched: which numbers would decide.
+fn undecided(reading: &Reading<'_>) -> String {
+    let unknown = [
+        ("the lag", reading.lag.is_none()),
+        ("the idle share of polls", reading.idle.is_none()),
+        ("fetch latency", reading.fetch_ms.is_none()),
+        (
+            "the course of the lag",
+            reading.lag.is_some() && reading.lag_slope.is_none(),
+        ),
+    ];
+    let unknown: Vec<&str> = unknown
+        .iter()
+        .filter(|entry| entry.1)
+        .map(|entry| entry.0)
+        .collect();
+    if unknown.is_empty() {
+        String::from(
+            "it falls behind, and neither its work nor its fetches fill its time: paused partitions, or a partition without leader?",
+        )
+    } else {
+        format!("not enough data: {} not known", unknown.join(", "))
+    }
+}
+
+/// Brokers and tenants: what makes its fetches slow though it is not the verdict.
+fn surroundings(diagnosis: &mut Diagnosis, snapshot: &Snapshot, reading: &Reading<'_>) {
+    let is_behind = reading.is_lag_small() != Some(true);
+    if let Some(judgement) = reading
+        .judgement()
+        .filter(|_| is_behind && is_broker_slow(reading))
+    {
+        diagnosis.findings.push(Finding {
+            is_contributing: true,
+            ..judgement.finding
+        });
+        diagnosis.evidence.extend(judgement.evidence);
+    }
+    if let Some(judgement) = tenant::judge(snapshot) {
+        diagnosis.findings.push(judgement.finding);
+        diagnosis.evidence.extend(judgement.evidence);
+        diagnosis.refused.extend(judgement.refused);
+        diagnosis.recommendation.get_or_insert(judgement.recommendation);
+    }
+    diagnosis.notes.extend(broker::pause(snapshot));
+}
+
+fn is_broker_slow(reading: &Reading<'_>) -> bool {
+    match (reading.broker_ms(), reading.fetch_ms) {
+        (Some(broker), Some(fetch)) => broker >= 0.5 * fetch,
+        (Some(broker), None) => broker >= 10.0,
+        _ => false,
+    }
+}
+
+/// How sure any verdict can be: high only where the broker's numbers of this client agree with its own.
+fn agreement(snapshot: &Snapshot, reading: &Reading<'_>, verdict: Verdict) -> Confidence {
+    if verdict == Verdict::NotEnoughData {
+        return Confidence::Low;
+    }
+    if snapshot.consumer.is_none() {
+        return Confidence::Medium;
+    }
+    let own: Vec<_> = snapshot
+        .brokers
+        .iter()
+        .filter(|side| !side.is_of_all_clients)
+        .collect();
+    let of_brokers = |of: fn(&super::super::snapshot::BrokerSide) -> Option<f64>| {
+        own.iter()
+            .filter_map(|side| sane(of(side)))
+            .reduce(|one, other| one + other)
+    };
+    let pairs = [
+        (
+            sane(reading.consumer.bytes_per_second),
+            of_brokers(|side| side.bytes_per_second),
+        ),
+        (
+            sane(reading.consumer.fetches_per_second),
+            of_brokers(|side| side.requests_per_second),
+        ),
+    ];
+    // An idle consumer has no rate to compare: that both say nothing is agreement.
+    let agrees = pairs.iter().any(|pair| match pair {
+        (Some(client), Some(broker)) => (client - broker).abs() <= 0.05 * client.max(*broker),
+        _ => false,
+    });
+    if agrees {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    }
+}
+
+/// Numbers that are not finite are no numbers, and nothing is said twice.
+fn finish(diagnosis: &mut Diagnosis) {
+    diagnosis.evidence.retain(|line| is_finite(line));
+    let mut seen: Vec<Evidence> = Vec::new();
+    diagnosis.evidence.retain(|line| {
+        let is_new = !seen.contains(line);
+        if is_new {
+            seen.push(line.clone());
+        }
+        is_new
+    });
+    if let Some(recommendation) = &mut diagnosis.recommendation {
+        let promise = &mut recommendation.promise;
+        promise.now = promise.now.filter(|now| now.is_finite());
+        let now = promise.now.unwrap_or(0.0);
+        for bound in [&mut promise.low, &mut promise.high] {
+            if !bound.is_finite() {
+                *bound = now;
+            }
+        }
+        if promise.low > promise.high {
+            std::mem::swap(&mut promise.low, &mut promise.high);
+        }
+    }
+    let mut findings: Vec<Finding> = Vec::new();
+    for finding in diagnosis.findings.drain(..) {
+        if !findings.iter().any(|known| known.id == finding.id) {
+            findings.push(finding);
+        }
+    }
+    findings.sort_by_key(|finding| finding.is_contributing);
+    diagnosis.findings = findings;
+    let mut sets: Vec<String> = Vec::new();
+    diagnosis.refused.retain(|refusal| {
+        let is_new = !sets.contains(&refusal.set);
+        sets.push(refusal.set.clone());
+        is_new
+    });
+    for words in [&mut diagnosis.missing, &mut diagnosis.notes] {
+        let mut seen: Vec<String> = Vec::new();
+        words.retain(|word| {
+            let is_new = !seen.contains(word);
+            seen.push(word.clone());
+            is_new
+        });
+    }
+}
+
+fn is_finite(line: &Evidence) -> bool {
+    line.result.is_finite() && line.symbols.iter().all(|symbol| symbol.value.is_finite())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! What a change of settings would bring to one client, by the formulas alone: what changes, what does not, and why.
+
+mod setting;
+mod pipe;
+mod producer;
+mod consumer;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Invalid, VERSION};
+use crate::doctor::diagnosis::{Evidence, Promise, Refusal};
+use crate::doctor::snapshot::{Role, Snapshot};
+use setting::Wanted;
+pub use setting::{KNOWN, Known};
+
+/// A change of settings worked out on a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    pub version: u32,
+    pub client_id: String,
+    pub changes: Vec<Change>,
+    /// The arithmetic, before and after.
+    pub lines: Vec<Evidence>,
+    /// What changes: low and high, never beyond the next ceiling.
+    pub changed: Vec<Promise>,
+    /// What does not, by setting, and why.
+    pub unchanged: Vec<Refusal>,
+    /// What limits after the change, with its number.
+    pub next_ceiling: String,
+    pub missing: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+/// One setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    pub set: String,
+    /// What it is now, and how that is known: `16384 (default)`.
+    pub from: Option<String>,
+    pub to: String,
+}
+
+/// Works out what `batch.size=65536`, `linger.ms=20ms`, ... would change for the snapshot's client.
+///
+/// - Errors: a setting that is unknown (with the nearest one) or of another kind of client, a value that cannot be read, one given
+///   twice, nothing to change, or a snapshot without the numbers that every prediction needs.
+pub fn predict<S: AsRef<str>>(snapshot: &Snapshot, changes: &[S]) -> Result<Prediction, Invalid> {
+    let role = snapshot.client.role;
+    let wanted = Wanted::read(role, changes)?;
+    let mut prediction = match role {
+        Role::Producer => producer::predict(snapshot, &wanted)?,
+        Role::Consumer => consumer::predict(snapshot, &wanted)?,
+    };
+    prediction.version = VERSION;
+    prediction.client_id.clone_from(&snapshot.client.client_id);
+    finish(&mut prediction);
+    Ok(prediction)
+}
+
+/// Numbers that are not finite are no numbers.
+fn finish(prediction: &mut Prediction) {
+    prediction
+        .lines
+        .retain(|line| line.result.is_finite() && line.symbols.iter().all(|symbol| symbol.value.is_finite()));
+    prediction.changed.retain(|promise| {
+        promise.low.is_finite() && promise.high.is_finite() && promise.now.is_none_or(f64::is_finite)
+    });
+}
+
+#[cfg(test)]
+mod tests;

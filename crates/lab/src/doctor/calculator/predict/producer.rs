@@ -1,0 +1,638 @@
+//! What a change would bring to a producer: larger requests, more of them under way, a larger window.
+
+use super::pipe::{Known, Pipe};
+use super::setting::Wanted;
+use super::{Change, Prediction};
+use crate::doctor::arithmetic::{bytes, figure, percent};
+use crate::doctor::calculator::Invalid;
+use crate::doctor::diagnosis::{Evidence, Promise, Refusal};
+use crate::doctor::snapshot::Snapshot;
+use crate::formulas::batching::{expected_batch_bytes, records_per_linger};
+use crate::formulas::buffer::{queue_ms_max, seconds_until_full, wait_ms};
+use crate::formulas::change::{in_flight_use_after, records_per_second_after};
+use crate::formulas::latency::{sender_ms_high, sender_ms_low};
+use crate::formulas::wire::{Connection, bytes_per_second_refined};
+
+/// Emptier batches are not closed by batch.size (F18).
+const FILL_LOW: f64 = 0.5;
+
+/// From here on the pipe is full.
+const USE_FULL: f64 = 0.85;
+
+pub fn predict(snapshot: &Snapshot, wanted: &Wanted) -> Result<Prediction, Invalid> {
+    let before = Pipe::of(snapshot)?;
+    let mut work = Work {
+        snapshot,
+        before,
+        after: before,
+        growth: 1.0,
+        prediction: Prediction::default(),
+    };
+    for (name, text) in wanted.texts() {
+        let from = known_of(&before, name).map(|known| format!("{} ({})", figure(known.value), known.origin));
+        work.prediction.changes.push(Change {
+            set: name.to_owned(),
+            from,
+            to: text.to_owned(),
+        });
+    }
+    work.requests(wanted);
+    work.in_flight(wanted);
+    work.window(wanted);
+    work.compression(wanted);
+    work.durability(wanted);
+    work.memory(wanted);
+    work.threads(wanted);
+    work.conclude();
+    Ok(work.prediction)
+}
+
+fn known_of(pipe: &Pipe, name: &str) -> Option<Known> {
+    match name {
+        "batch.size" => Some(pipe.batch_bytes),
+        "linger.ms" => Some(pipe.linger_ms),
+        "max.in.flight.requests.per.connection" => Some(pipe.in_flight),
+        "send.buffer.bytes" => Some(pipe.send_buffer_bytes),
+        "max.request.size" => Some(pipe.max_request_bytes),
+        "buffer.memory" => Some(pipe.buffer_bytes),
+        "threads" => pipe.threads.map(|value| Known {
+            value,
+            origin: "stated",
+        }),
+        "partitions" => Some(Known {
+            value: pipe.partitions_per_broker * pipe.brokers,
+            origin: "inferred",
+        }),
+        _ => None,
+    }
+}
+
+struct Work<'a> {
+    snapshot: &'a Snapshot,
+    before: Pipe,
+    after: Pipe,
+    /// g: how much larger requests get.
+    growth: f64,
+    prediction: Prediction,
+}
+
+impl Work<'_> {
+    fn unchanged(&mut self, set: &str, why: impl Into<String>) {
+        self.prediction.unchanged.push(Refusal {
+            set: set.to_owned(),
+            why: why.into(),
+        });
+    }
+
+    fn set(&mut self, wanted: &Wanted, name: &str, of: fn(&mut Pipe) -> &mut Known) -> bool {
+        match wanted.get(name) {
+            Some(value) => {
+                *of(&mut self.after) = Known {
+                    value,
+                    origin: "wanted",
+                };
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// batch.size, linger.ms, max.request.size, partitions: how large requests get.
+    fn requests(&mut self, wanted: &Wanted) {
+        let has_batch = self.set(wanted, "batch.size", |pipe| &mut pipe.batch_bytes);
+        let has_linger = self.set(wanted, "linger.ms", |pipe| &mut pipe.linger_ms);
+        let has_limit = self.set(wanted, "max.request.size", |pipe| &mut pipe.max_request_bytes);
+        let has_partitions = match wanted.get("partitions") {
+            Some(partitions) => {
+                self.after.partitions_per_broker = (partitions / self.before.brokers).max(1.0);
+                true
+            }
+            None => false,
+        };
+        if !(has_batch || has_linger || has_limit || has_partitions) {
+            return;
+        }
+        let fill = self.before.fill_share();
+        self.prediction.lines.push(
+            Evidence::new("F18", "phi", "b / batch.size", fill, "")
+                .measured(
+                    "b",
+                    self.before
+                        .batch_bytes_mean
+                        .unwrap_or(fill * self.before.batch_bytes.value),
+                    "B",
+                )
+                .with(
+                    "batch.size",
+                    self.before.batch_bytes.value,
+                    "B",
+                    self.before.batch_bytes.origin,
+                ),
+        );
+        if self.before.has_backlog() {
+            self.full_batches(fill, [has_batch, has_linger, has_limit, has_partitions]);
+        } else {
+            self.lingering_batches([has_batch, has_linger, has_limit, has_partitions]);
+        }
+    }
+
+    /// With a backlog batches fill as far as they may, and requests take one of every partition.
+    fn full_batches(&mut self, fill: f64, has: [bool; 4]) {
+        let [has_batch, has_linger, has_limit, has_partitions] = has;
+        if has_linger {
+            let queue = self
+                .before
+                .queue_ms
+                .map_or(String::new(), |queue| format!(" for {} ms", figure(queue)));
+            self.unchanged(
+                "linger.ms",
+                format!("batches stand in the queue{queue}, longer than any linger: they are sent when there is room, not when it ends"),
+            );
+        }
+        if has_batch && fill < FILL_LOW && self.after.batch_bytes.value > self.before.batch_bytes.value {
+            self.unchanged(
+                "batch.size",
+                format!("batches are {} full: something else closes them", percent(fill)),
+            );
+            self.after.batch_bytes = self.before.batch_bytes;
+        }
+        let grown = (self.after.request_bytes_max() / self.before.request_bytes_max()).max(1e-6);
+        if has_limit && !has_batch && !has_partitions && (grown - 1.0).abs() < 1e-9 {
+            let why = format!(
+                "a request holds {} at most, by batches and partitions",
+                bytes(self.before.request_bytes_max())
+            );
+            self.unchanged("max.request.size", why);
+        }
+        self.growth = grown;
+        if has_partitions {
+            self.prediction.notes.push(String::from(
+                "partitions are for ever: they cost every broker and every follower, and keys move to other ones",
+            ));
+        }
+    }
+
+    /// Without one, batches hold what a linger collects.
+    fn lingering_batches(&mut self, has: [bool; 4]) {
+        let [has_batch, has_linger, has_limit, has_partitions] = has;
+        let expected = |pipe: &Pipe| {
+            let per_linger = records_per_linger(pipe.records_per_second, pipe.linger_ms.value).max(1.0);
+            expected_batch_bytes(pipe.batch_bytes.value, per_linger, pipe.record_bytes(), 1.0)
+        };
+        let (old, new) = (expected(&self.before), expected(&self.after));
+        let line = |pipe: &Pipe, result: f64| {
+            Evidence::new(
+                "F19",
+                "b",
+                "min(batch.size, max(1, X * linger / 1000) * record)",
+                result,
+                "B",
+            )
+            .with("batch.size", pipe.batch_bytes.value, "B", pipe.batch_bytes.origin)
+            .measured("X", pipe.records_per_second, "records/s")
+            .with("linger", pipe.linger_ms.value, "ms", pipe.linger_ms.origin)
+            .measured("record", pipe.record_bytes(), "B")
+        };
+        self.prediction.lines.push(line(&self.before, old));
+        self.prediction.lines.push(line(&self.after, new));
+        // As much larger as the expectation gets; what is measured stays the base.
+        self.growth = (new / old).max(1e-6);
+        if has_batch && !has_linger && (self.growth - 1.0).abs() < 0.01 {
+            self.unchanged(
+                "batch.size",
+                format!("linger closes batches at {}: they do not reach it", bytes(old)),
+            );
+        }
+        if has_linger && !has_batch && (self.growth - 1.0).abs() < 0.01 {
+            self.unchanged(
+                "linger.ms",
+                "no more records come in that time than go into a batch already",
+            );
+        }
+        if has_limit {
+            self.unchanged("max.request.size", "requests are smaller");
+        }
+        if has_partitions {
+            self.unchanged(
+                "partitions",
+                "there is no backlog; records with keys would only fill batches less",
+            );
+            self.after.partitions_per_broker = self.before.partitions_per_broker;
+        }
+        if self.growth != 1.0 {
+            let now = self.before.requests_per_second;
+            self.prediction.changed.push(Promise {
+                figure: String::from("requests_per_second"),
+                now: Some(now),
+                low: (now / self.growth).min(now),
+                high: (now / self.growth).max(now.min(now / self.growth.sqrt())),
+                unit: String::from("requests/s"),
+                assumption: String::from(
+                    "records go to one partition after the other; with keys fewer come together",
+                ),
+            });
+        }
+    }
+
+    fn in_flight(&mut self, wanted: &Wanted) {
+        let name = "max.in.flight.requests.per.connection";
+        if !self.set(wanted, name, |pipe| &mut pipe.in_flight) {
+            return;
+        }
+        let (before, after) = (
+            self.before.in_flight_effective(),
+            self.after.in_flight_effective(),
+        );
+        if self.before.in_flight_use() < USE_FULL && after >= before {
+            let used = percent(self.before.in_flight_use());
+            self.unchanged(
+                name,
+                format!("only {used} of the requests that may be under way are"),
+            );
+        } else if after <= before && self.after.in_flight.value > self.before.in_flight.value {
+            let size = bytes(self.before.request_bytes);
+            self.unchanged(
+                name,
+                format!("requests of {size} fill the socket's buffers: {} are under way, whatever is allowed (F8b)", figure(before)),
+            );
+        }
+        if let (Some(round_trip), Some(broker)) = (self.before.round_trip_ms, self.before.broker_ms) {
+            let useful = 1.0 + round_trip / broker;
+            self.prediction.lines.push(
+                Evidence::new("F14", "M_useful", "1 + RTT / D", useful, "")
+                    .measured("RTT", round_trip, "ms")
+                    .measured("D", broker, "ms"),
+            );
+            if self.after.in_flight.value > self.before.in_flight.value
+                && self.before.in_flight.value >= useful
+            {
+                self.unchanged(
+                    name,
+                    format!(
+                        "a broker serves a connection's requests one after another: {} suffice (F14)",
+                        figure(useful)
+                    ),
+                );
+            }
+        }
+        if self.after.in_flight.value > 5.0 {
+            self.prediction.notes.push(String::from(
+                "more than 5 in flight are only allowed without idempotence, and then a retry can change the order",
+            ));
+        }
+    }
+
+    fn window(&mut self, wanted: &Wanted) {
+        if !self.set(wanted, "send.buffer.bytes", |pipe| &mut pipe.send_buffer_bytes) {
+            return;
+        }
+        let Some(round_trip) = self.before.round_trip_ms else {
+            self.prediction.missing.push(String::from(
+                "the round trip: without it nothing is known of the window",
+            ));
+            self.unchanged("send.buffer.bytes", "not known to be the limit");
+            self.after.send_buffer_bytes = self.before.send_buffer_bytes;
+            return;
+        };
+        let speed = |pipe: &Pipe| {
+            let connection = Connection {
+                round_trip_ms: round_trip,
+                window_bytes: pipe.window(),
+                bandwidth_bytes_per_second: pipe.link_bytes_per_second.unwrap_or(f64::INFINITY),
+                broker_ms: pipe.broker_ms.unwrap_or(0.0),
+                in_flight: pipe.in_flight.value,
+            };
+            bytes_per_second_refined(&connection, pipe.request_bytes * self.growth)
+        };
+        // A window that was measured grows as the buffer does, up to what the kernel allows.
+        let share = self.after.send_buffer_bytes.value / self.before.send_buffer_bytes.value;
+        self.after.window_bytes = self.before.window_bytes.map(|window| window * share);
+        let (old, new) = (speed(&self.before), speed(&self.after));
+        for (name, speed, pipe) in [("speed", old, &self.before), ("speed'", new, &self.after)] {
+            self.prediction.lines.push(
+                Evidence::new(
+                    "F13",
+                    name,
+                    "min(1000 * M * request / t, 1000 * W / RTT)",
+                    speed,
+                    "B/s per broker",
+                )
+                .with("M", pipe.in_flight.value, "", pipe.in_flight.origin)
+                .measured("request", pipe.request_bytes * self.growth, "B")
+                .with("W", pipe.window(), "B", pipe.send_buffer_bytes.origin)
+                .measured("RTT", round_trip, "ms"),
+            );
+        }
+        if new <= 1.05 * old && share > 1.0 {
+            self.unchanged(
+                "send.buffer.bytes",
+                format!(
+                    "{} may be under way already; requests need {}",
+                    bytes(self.before.window()),
+                    bytes(self.before.request_bytes)
+                ),
+            );
+        } else {
+            // What fewer round trips per request save is saved of its latency.
+            self.after.request_ms = self.before.request_ms * (old / new).clamp(1e-3, 1e3);
+        }
+        self.prediction.notes.push(String::from(
+            "the kernel doubles the buffer up to net.core.wmem_max, and the receiver's window limits too",
+        ));
+    }
+
+    fn compression(&mut self, wanted: &Wanted) {
+        if let Some(rate) = wanted.get("compression.rate") {
+            let share = rate / self.before.compression_rate;
+            self.prediction.lines.push(
+                Evidence::new("F2", "share", "c' / c", share, "of the bytes on the wire")
+                    .with("c'", rate, "", "wanted")
+                    .measured("c", self.before.compression_rate, ""),
+            );
+            // Requests of the same size hold as many more records.
+            self.after.records_per_second = self.before.records_per_second / share.max(1e-6);
+            self.after.compression_rate = rate;
+        } else if wanted.get("compression.type").is_some() {
+            self.prediction.missing.push(String::from(
+                "how far these records compress: give compression.rate=0.6 for what another codec is expected to reach",
+            ));
+            self.unchanged(
+                "compression.type",
+                "without the rate nothing can be promised; the sending threads' work changes with it",
+            );
+        }
+    }
+
+    fn durability(&mut self, wanted: &Wanted) {
+        let Some(acks) = wanted.get("acks") else {
+            return;
+        };
+        let remote_ms = self
+            .snapshot
+            .brokers
+            .iter()
+            .filter_map(|side| super::pipe::positive(side.remote_micros))
+            .reduce(f64::max)
+            .map(|micros| micros / 1_000.0);
+        match remote_ms {
+            Some(remote) if acks >= 0.0 => {
+                let latency = (self.before.request_ms - remote).max(self.before.request_ms * 0.01);
+                self.prediction.lines.push(
+                    Evidence::new("F23", "L'", "L - remote", latency, "ms")
+                        .measured("L", self.before.request_ms, "ms")
+                        .measured("remote", remote, "ms"),
+                );
+                self.after.request_ms = latency;
+                self.after.broker_ms = self.before.broker_ms.map(|broker| (broker - remote).max(0.0));
+            }
+            _ if acks >= 0.0 => self.unchanged(
+                "acks",
+                "no time is known to be spent on followers; a round trip stays a round trip",
+            ),
+            _ => self.prediction.missing.push(String::from(
+                "how long followers take: remote time of produce requests with acks=all",
+            )),
+        }
+        self.prediction.notes.push(String::from(
+            "acks decides which records may be lost, not only how fast they go",
+        ));
+    }
+
+    fn memory(&mut self, wanted: &Wanted) {
+        if self.set(wanted, "buffer.memory", |pipe| &mut pipe.buffer_bytes) {
+            let drained = self.before.request_bytes * self.before.requests_per_second;
+            for (name, pipe) in [("q_max", &self.before), ("q_max'", &self.after)] {
+                self.prediction.lines.push(
+                    Evidence::new(
+                        "F16",
+                        name,
+                        "1000 * B / drained",
+                        queue_ms_max(pipe.buffer_bytes.value, drained),
+                        "ms",
+                    )
+                    .with("B", pipe.buffer_bytes.value, "B", pipe.buffer_bytes.origin)
+                    .measured("drained", drained, "B/s"),
+                );
+            }
+            if let Some(offered) = self.before.offered {
+                let offered = offered * self.before.record_bytes();
+                self.prediction.lines.push(
+                    Evidence::new(
+                        "F17",
+                        "t_full'",
+                        "B / (offered - drained)",
+                        seconds_until_full(self.after.buffer_bytes.value, offered, drained),
+                        "s",
+                    )
+                    .with("B", self.after.buffer_bytes.value, "B", "wanted")
+                    .with("offered", offered, "B/s", "stated")
+                    .measured("drained", drained, "B/s"),
+                );
+            }
+            self.unchanged("buffer.memory", "throughput: the buffer only decides how long it takes until send() blocks, and how old records get");
+        }
+        if let Some(block) = wanted.get("max.block.ms") {
+            let drained = self.before.request_bytes * self.before.requests_per_second;
+            let waiting = self
+                .snapshot
+                .producer
+                .as_ref()
+                .and_then(|producer| producer.waiting_threads)
+                .unwrap_or(0.0);
+            let wait = wait_ms(waiting, self.after.batch_bytes.value, drained);
+            let errors = if wait > block {
+                "send() fails"
+            } else {
+                "send() does not fail for that"
+            };
+            self.unchanged(
+                "max.block.ms",
+                format!(
+                    "throughput: a batch waits {} ms for memory, so {errors}",
+                    figure(wait)
+                ),
+            );
+        }
+        if wanted.get("delivery.timeout.ms").is_some() {
+            self.unchanged(
+                "delivery.timeout.ms",
+                "throughput: it decides how old records may get before they fail, which hides a ceiling",
+            );
+        }
+    }
+
+    fn threads(&mut self, wanted: &Wanted) {
+        let Some(threads) = wanted.get("threads") else {
+            return;
+        };
+        let (Some(now), Some(micros)) = (self.before.threads, self.before.send_micros_own()) else {
+            self.prediction.missing.push(String::from(
+                "threads now and the time of send(): no client sends them",
+            ));
+            self.unchanged("threads", "whether they are the limit is not known");
+            return;
+        };
+        let used = self.before.records_per_second * micros / 1e6 / now;
+        self.prediction.lines.push(
+            Evidence::new("F6", "use", "X * W / T / 1000000", used, "")
+                .measured("X", self.before.records_per_second, "records/s")
+                .with("W", micros, "µs", "stated")
+                .with("T", now, "", "stated"),
+        );
+        self.after.threads = Some(threads);
+        if used < 0.8 {
+            self.unchanged(
+                "threads",
+                format!("the sending threads are used {} of the time", percent(used)),
+            );
+        } else if !self.before.has_backlog() {
+            // Nine tenths: threads share locks and caches.
+            self.after.records_per_second =
+                self.before.records_per_second * (threads / now) * if threads > now { 0.9 } else { 1.0 };
+        }
+    }
+
+    /// F30 with every change together, below the next ceiling.
+    fn conclude(&mut self) {
+        let (before, growth) = (self.before, self.growth);
+        let used = before.in_flight_use();
+        self.prediction.lines.push(
+            Evidence::new("F8", "U", "R / (1000 / L * M * N)", used, "")
+                .measured("R", before.requests_per_second, "requests/s")
+                .measured("L", before.request_ms, "ms")
+                .with("M", before.in_flight_effective(), "", before.in_flight.origin)
+                .measured("N", before.brokers, ""),
+        );
+        self.prediction.lines.push(
+            Evidence::new("F9", "Z", "min(U, 1) * S / S_max", before.load(), "")
+                .measured("U", used, "")
+                .measured("S", before.request_bytes, "B")
+                .with(
+                    "S_max",
+                    before.request_bytes_max(),
+                    "B",
+                    before.batch_bytes.origin,
+                ),
+        );
+        self.after.request_bytes = (before.request_bytes * growth).min(self.after.request_bytes_max());
+        let more_under_way = self.after.in_flight_effective() / before.in_flight_effective();
+        let faster = before.request_ms / self.after.request_ms;
+        let denser = self.after.records_per_second / before.records_per_second;
+        let factor = growth * more_under_way * faster;
+        let is_full = before.has_backlog() && used >= USE_FULL;
+        let offered = before
+            .offered
+            .unwrap_or(f64::INFINITY)
+            .max(before.records_per_second);
+        let now = before.records_per_second * denser;
+        let wanted_rate = if is_full && factor > 1.0 {
+            records_per_second_after(offered, now, factor, used)
+        } else if is_full {
+            offered.min(now * factor)
+        } else {
+            offered.min(now)
+        };
+        let ceilings = self.ceilings_after(denser);
+        let ceiling = ceilings.first().map_or(f64::INFINITY, |ceiling| ceiling.0);
+        let high = wanted_rate.min(ceiling.max(before.records_per_second));
+        let low = self.low(high, factor);
+        self.prediction.changed.insert(
+            0,
+            Promise {
+                figure: String::from("records_per_second"),
+                now: Some(before.records_per_second),
+                low: low.min(high),
+                high: low.max(high),
+                unit: String::from("records/s"),
+                assumption: if is_full {
+                    String::from("at unchanged latency; the lower bound where all of it but the round trip grows with the request")
+                } else {
+                    String::from("there is no backlog: the application sends no more than now")
+                },
+            },
+        );
+        self.prediction.lines.push(
+            Evidence::new(
+                "F30",
+                "U'",
+                "U / g",
+                in_flight_use_after(used, factor) * (high / before.records_per_second / denser),
+                "",
+            )
+            .measured("U", used, "")
+            .with("g", factor, "", "worked out"),
+        );
+        self.prediction.next_ceiling = match ceilings.first() {
+            Some((rate, name)) => format!("{} records/s: {name}", figure(*rate)),
+            None => String::from("not known"),
+        };
+        self.latency(high >= offered || !is_full);
+    }
+
+    fn ceilings_after(&self, denser: f64) -> Vec<(f64, String)> {
+        // A record's size on the wire stays what it was measured to be, but for compression.
+        let mut after = self.after;
+        after.records_per_second = self.before.records_per_second * denser;
+        after.requests_per_second = self.before.requests_per_second;
+        after.request_bytes = self.before.request_bytes;
+        after.ceilings()
+    }
+
+    /// What is left when everything but the round trip grows with the request.
+    fn low(&self, high: f64, factor: f64) -> f64 {
+        let before = &self.before;
+        if factor <= 1.0 {
+            return high;
+        }
+        let fixed = before
+            .round_trip_ms
+            .map_or(0.0, |round_trip| round_trip.min(before.request_ms));
+        let grown = fixed + (before.request_ms - fixed) * self.growth;
+        let share = if grown > 0.0 {
+            before.request_ms / grown
+        } else {
+            1.0
+        };
+        (high * share).max(before.records_per_second.min(high))
+    }
+
+    /// q' is the linger where nothing queues any more (F30).
+    fn latency(&mut self, is_relieved: bool) {
+        let Some(queue) = self.before.queue_ms else {
+            return;
+        };
+        let now = sender_ms_high(queue, self.before.request_ms);
+        if !self.before.has_backlog() {
+            let (old, new) = (self.before.linger_ms.value, self.after.linger_ms.value);
+            let (low, high) = (
+                sender_ms_low(new, self.after.request_ms),
+                sender_ms_high(new, self.after.request_ms),
+            );
+            if old != new {
+                self.promise_latency(sender_ms_low(queue, self.before.request_ms), low, high);
+            }
+        } else if is_relieved {
+            let linger = self.after.linger_ms.value;
+            self.promise_latency(
+                now,
+                sender_ms_low(linger, self.after.request_ms),
+                sender_ms_high(linger, self.after.request_ms).min(now),
+            );
+        } else {
+            self.prediction.notes.push(String::from(
+                "the queue stays: records wait as long as buffer.memory lets them, while more is offered than goes out",
+            ));
+        }
+    }
+
+    fn promise_latency(&mut self, now: f64, low: f64, high: f64) {
+        self.prediction.changed.push(Promise {
+            figure: String::from("sender_latency_ms"),
+            now: Some(now),
+            low: low.min(high),
+            high: high.max(low),
+            unit: String::from("ms"),
+            assumption: String::from("batches wait for linger.ms at most (F5), request latency stays"),
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! What one test of a consumer finds.
+
+use super::super::super::diagnosis::{
+    Confidence, Evidence, Finding, FindingId, Promise, Recommendation, Refusal, Verdict,
+};
+
+/// A test's answer with all that it adds to the diagnosis.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The numbers that were used, put in.
+    pub numbers: String,
+    pub answer: String,
+    /// The test matches: this is what limits the consumer.
+    pub verdict: Option<(Verdict, Confidence)>,
+    pub summary: String,
+    pub findings: Vec<Finding>,
+    pub evidence: Vec<Evidence>,
+    pub recommendation: Option<Recommendation>,
+    pub refused: Vec<Refusal>,
+    pub missing: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+impl Found {
+    /// The test does not match.
+    pub fn nothing(numbers: String, answer: impl Into<String>) -> Found {
+        Found {
+            numbers,
+            answer: answer.into(),
+            ..Found::default()
+        }
+    }
+
+    /// It does; the answer is the summary.
+    pub fn verdict(numbers: String, verdict: Verdict, confidence: Confidence, summary: String) -> Found {
+        Found {
+            numbers,
+            answer: summary.clone(),
+            verdict: Some((verdict, confidence)),
+            summary,
+            ..Found::default()
+        }
+    }
+
+    #[must_use]
+    pub fn finding(mut self, id: FindingId, text: impl Into<String>) -> Found {
+        self.findings.push(Finding {
+            id,
+            text: text.into(),
+            is_contributing: false,
+        });
+        self
+    }
+
+    #[must_use]
+    pub fn evidence(mut self, lines: impl IntoIterator<Item = Evidence>) -> Found {
+        self.evidence.extend(lines);
+        self
+    }
+
+    #[must_use]
+    pub fn recommend(mut self, recommendation: Option<Recommendation>) -> Found {
+        self.recommendation = recommendation;
+        self
+    }
+
+    #[must_use]
+    pub fn refuse(mut self, set: &str, why: impl Into<String>) -> Found {
+        self.refused.push(Refusal {
+            set: set.to_owned(),
+            why: why.into(),
+        });
+        self
+    }
+
+    #[must_use]
+    pub fn missing(mut self, what: impl Into<String>) -> Found {
+        self.missing.push(what.into());
+        self
+    }
+
+    #[must_use]
+    pub fn note(mut self, text: impl Into<String>) -> Found {
+        self.notes.push(text.into());
+        self
+    }
+}
+
+/// A promise whose bounds are in order.
+pub fn promise(figure: &str, now: Option<f64>, bounds: (f64, f64), unit: &str, assumption: &str) -> Promise {
+    Promise {
+        figure: figure.to_owned(),
+        now,
+        low: bounds.0.min(bounds.1),
+        high: bounds.0.max(bounds.1),
+        unit: unit.to_owned(),
+        assumption: assumption.to_owned(),
+    }
+}
+
+/// `name 12.6 unit`, or that it is not known.
+pub fn number(name: &str, value: Option<f64>, unit: &str) -> String {
+    match value {
+        Some(value) if unit.is_empty() => format!("{name} {}", super::figure(value)),
+        Some(value) => format!("{name} {} {unit}", super::figure(value)),
+        None => format!("{name} unknown"),
+    }
+}

@@ -1,0 +1,851 @@
+//! What the sources report of consumers, what was measured here, and every test's yes and no.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::doctor::diagnosis::FindingId;
+use crate::doctor::snapshot::{
+    BrokerSide, ConsumedPartition, Earlier, Library, Neighbour, Origin, Setting, Settings, Telemetry,
+};
+use crate::formulas::tables::within;
+
+fn stated(value: f64) -> Option<Setting<f64>> {
+    Some(Setting {
+        value,
+        origin: Origin::Stated,
+    })
+}
+
+fn of(consumer: Consumer) -> Snapshot {
+    let mut snapshot = Snapshot {
+        seconds: 60.0,
+        consumer: Some(consumer),
+        ..Snapshot::default()
+    };
+    snapshot.client.client_id = String::from("reader");
+    snapshot.client.library = Library::Java;
+    snapshot.client.role = Role::Consumer;
+    snapshot
+}
+
+/// Lag, its slope, consumed per second.
+fn partitions(of: &[(f64, f64, f64)]) -> Vec<ConsumedPartition> {
+    let each = of
+        .iter()
+        .enumerate()
+        .map(|(partition, (lag, slope, consumed))| ConsumedPartition {
+            topic: String::from("orders"),
+            partition: partition as i32,
+            lag: Some(*lag),
+            lag_slope: Some(*slope),
+            consumed_per_second: Some(*consumed),
+            produced_per_second: Some((consumed + slope).max(0.0)),
+            lag_ms: None,
+        });
+    each.collect()
+}
+
+#[track_caller]
+fn check(snapshot: &Snapshot, expected: Verdict) -> Diagnosis {
+    let diagnosis = diagnose(snapshot);
+    assert_eq!(diagnosis.verdict, expected, "{diagnosis:#?}");
+    diagnosis
+}
+
+fn has(diagnosis: &Diagnosis, id: FindingId) -> bool {
+    diagnosis.findings.iter().any(|finding| finding.id == id)
+}
+
+#[track_caller]
+fn refuses(diagnosis: &Diagnosis, set: &str) {
+    assert!(
+        diagnosis.refused.iter().any(|refusal| refusal.set.contains(set)),
+        "{set} is not refused: {:#?}",
+        diagnosis.refused
+    );
+}
+
+/// Measured here, C1: 0.5 ms of work on a record, a topic that nobody writes; Java's ratio of 0.0267.
+fn slow_work() -> Consumer {
+    Consumer {
+        records_per_second: Some(1_863.0),
+        bytes_per_second: Some(476_935.0),
+        fetches_per_second: Some(0.155),
+        fetch_bytes: Some(3_115_054.0),
+        fetch_ms: Some(104.75),
+        poll_idle_share: Some(0.0267 / (1.0 - 0.0267)),
+        ms_between_polls: Some(253.0),
+        assigned_partitions: Some(3.0),
+        rebalances: Some(0.0),
+        partitions: partitions(&[
+            (1_169_883.0, -620.0, 620.0),
+            (1_471_275.0, -620.0, 620.0),
+            (1_483_526.0, -620.0, 620.0),
+        ]),
+        ..Consumer::default()
+    }
+}
+
+/// Measured here, C2 and C4: full speed through an old topic.
+fn full_speed() -> Consumer {
+    Consumer {
+        records_per_second: Some(276_000.0),
+        bytes_per_second: Some(73e6),
+        fetches_per_second: Some(25.0),
+        fetch_bytes: Some(2_900_000.0),
+        fetch_ms: Some(28.0),
+        poll_idle_share: None,
+        ms_between_polls: Some(0.4),
+        assigned_partitions: Some(3.0),
+        lag_max: Some(2_000_000.0),
+        without_sample: vec![String::from("org.apache.kafka.consumer.poll.idle.ratio.avg")],
+        ..Consumer::default()
+    }
+}
+
+/// Measured here, C3: nothing to read.
+fn idle() -> Consumer {
+    Consumer {
+        records_per_second: Some(0.0),
+        bytes_per_second: Some(0.0),
+        fetches_per_second: Some(1.98),
+        fetch_bytes: Some(0.0),
+        fetch_ms: Some(504.6),
+        poll_idle_share: Some(1.0),
+        ms_between_polls: Some(206.0),
+        lag_max: Some(0.0),
+        assigned_partitions: Some(2.0),
+        partitions: partitions(&[(0.0, 0.0, 0.0), (0.0, 0.0, 0.0)]),
+        ..Consumer::default()
+    }
+}
+
+/// Polls that wait, and a lag that grows.
+fn starved() -> Consumer {
+    Consumer {
+        records_per_second: Some(14_000.0),
+        bytes_per_second: Some(14e6),
+        fetches_per_second: Some(13.5),
+        fetch_bytes: Some(1_020_000.0),
+        fetch_ms: Some(72.0),
+        poll_idle_share: Some(0.9),
+        assigned_partitions: Some(1.0),
+        partitions: partitions(&[(900_000.0, 2_000.0, 14_000.0)]),
+        ..Consumer::default()
+    }
+}
+
+#[test]
+fn slow_work_is_told() {
+    let mut snapshot = of(slow_work());
+    // Most of the broker's time is spent on sending: the consumer does not take what it asked for.
+    snapshot.brokers = vec![BrokerSide {
+        requests_per_second: Some(0.165),
+        local_micros: Some(3_333.0),
+        remote_micros: Some(0.0),
+        send_micros: Some(118_667.0),
+        is_rounded_to_ms: true,
+        ..BrokerSide::default()
+    }];
+    let diagnosis = check(&snapshot, Verdict::Processing);
+    assert!(has(&diagnosis, FindingId::C1));
+    let work = diagnosis
+        .evidence
+        .iter()
+        .find(|line| line.name == "work")
+        .unwrap();
+    within(work.result, 0.5, 5.0);
+    for set in [
+        "more partitions",
+        "fetch.max.bytes",
+        "max.partition.fetch.bytes",
+        "max.poll.records",
+    ] {
+        refuses(&diagnosis, set);
+    }
+    let promise = diagnosis.recommendation.unwrap().promise;
+    within(promise.high, 2.0 * 1_863.0, 0.1);
+    within(promise.low, 1.8 * 1_863.0, 0.1);
+}
+
+#[test]
+fn a_reading_without_slopes_says_the_same_of_slow_work() {
+    let consumer = Consumer {
+        partitions: Vec::new(),
+        lag_max: Some(1_498_706.0),
+        ..slow_work()
+    };
+    let diagnosis = check(&of(consumer), Verdict::Processing);
+    assert!(
+        diagnosis
+            .missing
+            .iter()
+            .any(|words| words.contains("how much is produced"))
+    );
+}
+
+#[test]
+fn full_speed_is_catching_up() {
+    let diagnosis = check(&of(full_speed()), Verdict::CatchingUp);
+    assert_eq!(diagnosis.confidence, Confidence::Low);
+    let shrinking = Consumer {
+        partitions: partitions(&[(700_000.0, -92_000.0, 92_000.0); 3]),
+        ..full_speed()
+    };
+    let diagnosis = check(&of(shrinking), Verdict::CatchingUp);
+    let line = diagnosis
+        .evidence
+        .iter()
+        .find(|line| line.name == "catch_up")
+        .unwrap();
+    within(line.result, 2_100_000.0 / 276_000.0, 0.1);
+}
+
+#[test]
+fn full_speed_that_is_not_enough_is_the_consumer() {
+    let falling_behind = Consumer {
+        partitions: partitions(&[(700_000.0, 30_000.0, 92_000.0); 3]),
+        ..full_speed()
+    };
+    let diagnosis = check(&of(falling_behind), Verdict::Processing);
+    assert_eq!(diagnosis.confidence, Confidence::Low);
+}
+
+#[test]
+fn an_idle_consumer_keeps_up() {
+    let diagnosis = check(&of(idle()), Verdict::KeepsUp);
+    assert!(
+        diagnosis
+            .findings
+            .iter()
+            .all(|finding| finding.id == FindingId::O2)
+    );
+    refuses(&diagnosis, "fetch.max.wait.ms");
+    assert!(
+        diagnosis
+            .notes
+            .iter()
+            .any(|note| note.contains("nothing to fetch"))
+    );
+}
+
+// T10: 25 MB/s with one and with three partitions: one consumer is the limit.
+#[test]
+fn partitions_that_do_not_matter_mean_the_consumer() {
+    let consumer = Consumer {
+        records_per_second: Some(250_000.0),
+        bytes_per_second: Some(25e6),
+        assigned_partitions: Some(3.0),
+        group_members: Some(1.0),
+        group_partitions: Some(3.0),
+        partitions: partitions(&[(1e6, 40_000.0, 83_333.0); 3]),
+        ..Consumer::default()
+    };
+    let mut snapshot = of(consumer);
+    snapshot.earlier = vec![Earlier {
+        partitions: Some(1.0),
+        records_per_second: Some(250_000.0),
+        ..Earlier::default()
+    }];
+    let diagnosis = check(&snapshot, Verdict::Processing);
+    refuses(&diagnosis, "more partitions");
+    let recommendation = diagnosis.recommendation.unwrap();
+    assert!(recommendation.set.contains("consumers"), "{recommendation:?}");
+    // T11: three of them were promised 75 MB/s at most and got 47: the next ceiling was the broker.
+    assert!(recommendation.promise.high <= 3.0 * 250_000.0);
+}
+
+// A14: 10 MB/s read of 100 MB/s written: never caught up.
+#[test]
+fn consumers_slower_than_producers_never_catch_up() {
+    let consumer = Consumer {
+        records_per_second: Some(10_000.0),
+        bytes_per_second: Some(10e6),
+        poll_idle_share: Some(0.05),
+        assigned_partitions: Some(12.0),
+        partitions: partitions(&[(50_000.0, 7_500.0, 833.0); 12]),
+        ..Consumer::default()
+    };
+    let diagnosis = check(&of(consumer), Verdict::Processing);
+    assert!(
+        diagnosis.evidence.iter().all(|line| line.name != "catch_up"),
+        "it has no number"
+    );
+    let needed = diagnosis
+        .evidence
+        .iter()
+        .find(|line| line.name == "needed")
+        .unwrap();
+    within(needed.result, 10.0, 0.1);
+    let recommendation = diagnosis.recommendation.unwrap();
+    assert!(
+        recommendation.set.starts_with("10 consumers"),
+        "{recommendation:?}"
+    );
+}
+
+// T12: one broker's disk makes fetches slow.
+#[test]
+fn a_broker_that_reads_its_disk_is_suspected_or_known() {
+    let mut snapshot = of(Consumer {
+        fetch_ms: Some(130.0),
+        ..starved()
+    });
+    snapshot.brokers = vec![BrokerSide {
+        queue_micros: Some(500.0),
+        local_micros: Some(90_000.0),
+        remote_micros: Some(0.0),
+        send_micros: Some(20_000.0),
+        ..BrokerSide::default()
+    }];
+    let diagnosis = check(&snapshot, Verdict::ColdRead);
+    assert!(diagnosis.summary.contains("suspected"), "{}", diagnosis.summary);
+    assert!(has(&diagnosis, FindingId::C3) && has(&diagnosis, FindingId::B4));
+    refuses(&diagnosis, "more consumers");
+    snapshot.brokers[0].cold_reads_per_second = Some(10.0);
+    snapshot.brokers[0].cold_read_ms = Some(80.0);
+    snapshot.brokers[0].requests_per_second = Some(13.5);
+    let diagnosis = check(&snapshot, Verdict::ColdRead);
+    assert!(!diagnosis.summary.contains("suspected"), "{}", diagnosis.summary);
+    // Records of this second lie in memory; what a fetch brings is the limit then.
+    if let Some(consumer) = &mut snapshot.consumer {
+        consumer.partitions[0].lag_ms = Some(5_000.0);
+    }
+    check(&snapshot, Verdict::FetchSize);
+}
+
+#[test]
+fn full_fetches_across_a_long_way_are_too_small() {
+    let mut snapshot = of(starved());
+    snapshot.network.round_trip_ms = Some(70.0);
+    let diagnosis = check(&snapshot, Verdict::FetchSize);
+    let recommendation = diagnosis.recommendation.clone().unwrap();
+    assert_eq!(recommendation.set, "max.partition.fetch.bytes=2097152");
+    // Two milliseconds of 72 grow with the size, and the application has time for ten times as much.
+    within(recommendation.promise.high, 28_000.0, 0.1);
+    within(recommendation.promise.low, 28_000.0 * 72.0 / 74.0, 0.1);
+    refuses(&diagnosis, "fetch.max.wait.ms");
+    // The link is full: no size helps, and the lag grows.
+    snapshot.network.bandwidth_bytes_per_second = Some(15e6);
+    let diagnosis = diagnose(&snapshot);
+    assert_ne!(diagnosis.verdict, Verdict::FetchSize);
+    refuses(&diagnosis, "max.partition.fetch.bytes");
+}
+
+#[test]
+fn a_small_limit_of_all_partitions_is_the_one_named() {
+    let mut snapshot = of(Consumer {
+        fetch_bytes: Some(60_000.0),
+        assigned_partitions: Some(8.0),
+        ..starved()
+    });
+    snapshot.settings.fetch_max_bytes = stated(65_536.0);
+    let diagnosis = check(&snapshot, Verdict::FetchSize);
+    assert_eq!(diagnosis.recommendation.unwrap().set, "fetch.max.bytes=131072");
+}
+
+#[test]
+fn fetches_that_wait_for_bytes_are_told() {
+    let consumer = Consumer {
+        records_per_second: Some(1_000.0),
+        bytes_per_second: Some(256_000.0),
+        fetches_per_second: Some(2.0),
+        fetch_bytes: Some(128_000.0),
+        fetch_ms: Some(501.0),
+        poll_idle_share: Some(0.97),
+        assigned_partitions: Some(1.0),
+        partitions: partitions(&[(0.0, 0.0, 1_000.0)]),
+        ..Consumer::default()
+    };
+    let mut snapshot = of(consumer);
+    // Nobody asked for that many bytes: records come in bursts, and it keeps up.
+    check(&snapshot, Verdict::KeepsUp);
+    snapshot.settings.fetch_min_bytes = stated(1_048_576.0);
+    let diagnosis = check(&snapshot, Verdict::FetchWait);
+    assert!(has(&diagnosis, FindingId::C2));
+    assert_eq!(
+        diagnosis.recommendation.as_ref().unwrap().set,
+        "fetch.min.bytes=1"
+    );
+    refuses(&diagnosis, "fetch.max.bytes");
+    // A lag that is one, with the defaults: the same, less surely.
+    let mut behind = of(Consumer {
+        fetch_ms: Some(498.0),
+        ..starved()
+    });
+    behind.settings = Settings::default();
+    let diagnosis = check(&behind, Verdict::FetchWait);
+    assert!(diagnosis.confidence < Confidence::High);
+}
+
+#[test]
+fn a_throttled_consumer_has_a_quota() {
+    let consumer = Consumer {
+        throttle_ms: Some(210.0),
+        ..starved()
+    };
+    let diagnosis = check(&of(consumer), Verdict::Quota);
+    assert!(has(&diagnosis, FindingId::Q1));
+    // Fetches that are too small besides contribute.
+    assert!(
+        diagnosis
+            .findings
+            .iter()
+            .any(|finding| finding.id == FindingId::C2 && finding.is_contributing)
+    );
+    // Throttling of other clients is none.
+    let mut snapshot = of(idle());
+    snapshot.brokers = vec![BrokerSide {
+        throttle_ms: Some(50.0),
+        is_of_all_clients: true,
+        ..BrokerSide::default()
+    }];
+    check(&snapshot, Verdict::KeepsUp);
+}
+
+#[test]
+fn rebalances_come_first() {
+    let storm = Consumer {
+        rebalances: Some(3.0),
+        rebalance_ms_max: Some(4_000.0),
+        ms_between_polls_max: Some(310_000.0),
+        expelled: vec![String::from("worker-2")],
+        throttle_ms: Some(5.0),
+        ..slow_work()
+    };
+    let diagnosis = check(&of(storm), Verdict::Rebalancing);
+    assert!(diagnosis.summary.contains("worker-2"), "{}", diagnosis.summary);
+    assert!(
+        diagnosis
+            .recommendation
+            .as_ref()
+            .unwrap()
+            .set
+            .contains("max.poll.records")
+    );
+    let lost = diagnosis
+        .evidence
+        .iter()
+        .find(|line| line.name == "lost")
+        .unwrap();
+    within(lost.result, 0.2, 0.1);
+    assert!(has(&diagnosis, FindingId::C1) && has(&diagnosis, FindingId::Q1));
+    for (name, consumer) in [
+        (
+            "a slow one",
+            Consumer {
+                rebalance_ms_max: Some(1_500.0),
+                ..idle()
+            },
+        ),
+        (
+            "one",
+            Consumer {
+                rebalances: Some(1.0),
+                ..idle()
+            },
+        ),
+        (
+            "no heartbeat",
+            Consumer {
+                heartbeat_gap_s: Some(40.0),
+                ..idle()
+            },
+        ),
+    ] {
+        assert_eq!(diagnose(&of(consumer)).verdict, Verdict::Rebalancing, "{name}");
+    }
+    let calm = Consumer {
+        rebalances: Some(0.0),
+        heartbeat_gap_s: Some(3.0),
+        ..idle()
+    };
+    check(&of(calm), Verdict::KeepsUp);
+}
+
+#[test]
+fn one_partition_behind_is_skew() {
+    let hot = Consumer {
+        poll_idle_share: Some(0.1),
+        partitions: partitions(&[(90.0, 0.0, 200.0), (400_000.0, 900.0, 300.0), (80.0, -1.0, 200.0)]),
+        ..slow_work()
+    };
+    let diagnosis = check(&of(hot), Verdict::Skew);
+    assert!(has(&diagnosis, FindingId::B2));
+    assert!(diagnosis.summary.contains("orders-1"), "{}", diagnosis.summary);
+    refuses(&diagnosis, "more consumers");
+    assert!(diagnosis.recommendation.unwrap().set.contains("keys"));
+    let stuck = Consumer {
+        partitions: partitions(&[(90.0, 0.0, 200.0), (40_000.0, 210.0, 0.0), (80.0, -1.0, 200.0)]),
+        ..idle()
+    };
+    let diagnosis = check(&of(stuck), Verdict::Skew);
+    assert!(
+        diagnosis.summary.contains("does not move"),
+        "{}",
+        diagnosis.summary
+    );
+    assert!(diagnosis.recommendation.unwrap().set.contains("set aside"));
+    // All of them behind: the application, not a partition.
+    check(&of(slow_work()), Verdict::Processing);
+}
+
+#[test]
+fn partitions_that_are_read_in_turn_are_no_skew() {
+    // One is being read, the other waits for its turn.
+    let consumer = Consumer {
+        partitions: partitions(&[(500_000.0, -1_500.0, 1_863.0), (520_000.0, 300.0, 0.0)]),
+        ..slow_work()
+    };
+    check(&of(consumer), Verdict::Processing);
+}
+
+#[test]
+fn the_end_of_a_catch_up_is_no_skew() {
+    let consumer = Consumer {
+        partitions: partitions(&[
+            (0.0, -90_000.0, 90_000.0),
+            (400_000.0, -90_000.0, 90_000.0),
+            (0.0, -90_000.0, 90_000.0),
+        ]),
+        ..full_speed()
+    };
+    check(&of(consumer), Verdict::CatchingUp);
+    let mut read_once = Consumer {
+        partitions: partitions(&[(0.0, 0.0, 0.0), (600_000.0, 0.0, 0.0), (0.0, 0.0, 0.0)]),
+        ..full_speed()
+    };
+    for partition in &mut read_once.partitions {
+        partition.lag_slope = None;
+        partition.consumed_per_second = None;
+        partition.produced_per_second = None;
+    }
+    check(&of(read_once.clone()), Verdict::CatchingUp);
+    // The same left where hardly anything is read: longer than the window.
+    read_once.records_per_second = Some(50.0);
+    read_once.poll_idle_share = Some(0.9);
+    check(&of(read_once), Verdict::Skew);
+}
+
+#[test]
+fn idle_members_are_counted() {
+    let spare = Consumer {
+        assigned_partitions: Some(0.0),
+        group_members: Some(14.0),
+        group_partitions: Some(12.0),
+        poll_idle_share: Some(1.0),
+        ..Consumer::default()
+    };
+    let diagnosis = check(&of(spare), Verdict::KeepsUp);
+    assert!(
+        diagnosis.summary.contains("2 of 14 members are idle"),
+        "{}",
+        diagnosis.summary
+    );
+    let working = Consumer {
+        group_members: Some(14.0),
+        group_partitions: Some(12.0),
+        ..slow_work()
+    };
+    let diagnosis = check(&of(working), Verdict::Processing);
+    assert!(diagnosis.notes.iter().any(|note| note.contains("2 of 14")));
+    refuses(&diagnosis, "more than 12 consumers");
+}
+
+#[test]
+fn loss_is_foretold() {
+    let mut consumer = slow_work();
+    for partition in &mut consumer.partitions {
+        partition.lag_ms = Some(5.0 * 3_600_000.0);
+        partition.produced_per_second = Some(1_240.0);
+    }
+    let mut snapshot = of(consumer);
+    snapshot.settings.retention_ms = stated(6.0 * 3_600_000.0);
+    let diagnosis = check(&snapshot, Verdict::Processing);
+    // The age grows by half a second in a second: one hour left takes two.
+    assert!(
+        diagnosis
+            .notes
+            .iter()
+            .any(|note| note.starts_with("will lose data in 2 h")),
+        "{:?}",
+        diagnosis.notes
+    );
+    snapshot.settings.retention_ms = stated(3_600_000.0);
+    let diagnosis = diagnose(&snapshot);
+    assert!(
+        diagnosis
+            .notes
+            .iter()
+            .any(|note| note.contains("are being deleted")),
+        "{:?}",
+        diagnosis.notes
+    );
+}
+
+#[test]
+fn little_evidence_is_no_verdict() {
+    let mut snapshot = of(slow_work());
+    snapshot.telemetry = Telemetry {
+        pushes: Some(1),
+        seconds_until_next_push: Some(4.0),
+        ..Telemetry::default()
+    };
+    let diagnosis = check(&snapshot, Verdict::NotEnoughData);
+    assert_eq!(diagnosis.summary, "not enough data yet: 1 push; next push in 4 s");
+    snapshot.telemetry.pushes = Some(5);
+    check(&snapshot, Verdict::Processing);
+    snapshot.telemetry.restarted = true;
+    check(&snapshot, Verdict::NotEnoughData);
+    // What the broker knows by itself stands.
+    snapshot.brokers = vec![BrokerSide {
+        throttle_ms: Some(80.0),
+        ..BrokerSide::default()
+    }];
+    check(&snapshot, Verdict::Quota);
+}
+
+#[test]
+fn clients_that_say_little_are_told_so() {
+    // librdkafka: polls and fetches, no lag.
+    let librdkafka = |idle: f64, fetch_ms: f64| {
+        let mut snapshot = of(Consumer {
+            poll_idle_share: Some(idle),
+            fetch_ms: Some(fetch_ms),
+            assigned_partitions: Some(3.0),
+            ..Consumer::default()
+        });
+        snapshot.client.library = Library::Librdkafka;
+        snapshot
+    };
+    let diagnosis = check(&librdkafka(0.99, 503.0), Verdict::KeepsUp);
+    assert_eq!(diagnosis.confidence, Confidence::Medium);
+    let diagnosis = check(&librdkafka(0.05, 20.0), Verdict::Processing);
+    assert!(
+        diagnosis
+            .missing
+            .iter()
+            .any(|words| words.contains("at most 13 metrics"))
+    );
+    assert!(diagnosis.missing.iter().any(|words| words.contains("the lag")));
+    let diagnosis = check(&librdkafka(0.9, 20.0), Verdict::NotEnoughData);
+    assert!(diagnosis.summary.contains("lag"), "{}", diagnosis.summary);
+    // franz-go: connections and latencies of nodes.
+    let mut snapshot = of(Consumer::default());
+    snapshot.client.library = Library::FranzGo;
+    let diagnosis = check(&snapshot, Verdict::NotEnoughData);
+    assert!(
+        diagnosis
+            .missing
+            .iter()
+            .any(|words| words.contains("cannot be seen"))
+    );
+    // Nothing at all.
+    snapshot.consumer = None;
+    let diagnosis = check(&snapshot, Verdict::NotEnoughData);
+    assert!(
+        diagnosis
+            .missing
+            .iter()
+            .any(|words| words.contains("does not push metrics"))
+    );
+}
+
+#[test]
+fn the_group_s_lag_by_the_broker_stands_in_for_the_client_s() {
+    let mut snapshot = of(Consumer {
+        fetch_ms: Some(20.0),
+        fetches_per_second: Some(0.5),
+        records_per_second: Some(900.0),
+        partitions: partitions(&[(80_000.0, 200.0, 450.0); 2]),
+        ..Consumer::default()
+    });
+    snapshot.client.library = Library::Librdkafka;
+    // There are records, and it asks for them 1 % of the time.
+    let diagnosis = check(&snapshot, Verdict::Processing);
+    assert_eq!(diagnosis.confidence, Confidence::Low);
+}
+
+#[test]
+fn a_noisy_neighbour_contributes() {
+    let mut snapshot = of(idle());
+    snapshot.neighbours = vec![Neighbour {
+        client_id: String::from("X"),
+        time_share: 0.41,
+        time_share_before: Some(0.06),
+        victim_growth: Some(3.0),
+        ..Neighbour::default()
+    }];
+    let diagnosis = check(&snapshot, Verdict::KeepsUp);
+    assert!(
+        diagnosis
+            .findings
+            .iter()
+            .any(|finding| finding.id == FindingId::T1 && finding.is_contributing)
+    );
+}
+
+#[test]
+fn high_confidence_takes_both_sides() {
+    let mut snapshot = of(slow_work());
+    assert_eq!(diagnose(&snapshot).confidence, Confidence::Medium);
+    snapshot.brokers = vec![BrokerSide {
+        bytes_per_second: Some(480_000.0),
+        ..BrokerSide::default()
+    }];
+    assert_eq!(diagnose(&snapshot).confidence, Confidence::High);
+}
+
+#[test]
+fn every_test_leaves_its_step() {
+    let diagnosis = diagnose(&of(slow_work()));
+    let rules: Vec<&str> = diagnosis
+        .reasoning
+        .iter()
+        .map(|step| step.rule.as_str())
+        .collect();
+    let expected: Vec<String> = (0..=11).map(|number| format!("consumer {number}")).collect();
+    assert_eq!(rules, expected);
+    assert!(
+        diagnosis
+            .reasoning
+            .iter()
+            .all(|step| !step.answer.is_empty() && !step.numbers.is_empty())
+    );
+}
+
+fn number() -> impl Strategy<Value = Option<f64>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(0.0)),
+        Just(Some(f64::NAN)),
+        Just(Some(f64::INFINITY)),
+        Just(Some(-1.0)),
+        (0.0..1.0).prop_map(Some),
+        (0.0..1e4).prop_map(Some),
+        (0.0..1e12).prop_map(Some),
+        Just(Some(f64::MAX)),
+        Just(Some(f64::MIN_POSITIVE)),
+    ]
+}
+
+prop_compose! {
+    fn any_partition()(numbers in prop::collection::vec(number(), 5), partition in 0..4) -> ConsumedPartition {
+        ConsumedPartition {
+            topic: String::from("t"),
+            partition,
+            lag: numbers[0],
+            lag_slope: numbers[1],
+            consumed_per_second: numbers[2],
+            produced_per_second: numbers[3],
+            lag_ms: numbers[4],
+        }
+    }
+}
+
+prop_compose! {
+    fn any_consumer()(
+        numbers in prop::collection::vec(number(), 22),
+        partitions in prop::collection::vec(any_partition(), 0..4),
+    ) -> Consumer {
+        Consumer {
+            records_per_second: numbers[0],
+            bytes_per_second: numbers[1],
+            fetches_per_second: numbers[2],
+            fetch_bytes: numbers[3],
+            fetch_ms: numbers[4],
+            fetch_ms_max: numbers[5],
+            throttle_ms: numbers[6],
+            throttle_ms_max: numbers[7],
+            poll_idle_share: numbers[8],
+            ms_between_polls: numbers[9],
+            ms_between_polls_max: numbers[10],
+            lag_max: numbers[11],
+            assigned_partitions: numbers[12],
+            rebalances: numbers[13],
+            rebalance_ms: numbers[14],
+            rebalance_ms_max: numbers[15],
+            failed_rebalances: numbers[16],
+            heartbeat_gap_s: numbers[17],
+            commit_ms: numbers[18],
+            commits_per_second: numbers[19],
+            group_members: numbers[20],
+            group_partitions: numbers[21],
+            partitions,
+            expelled: Vec::new(),
+            without_sample: Vec::new(),
+        }
+    }
+}
+
+prop_compose! {
+    fn any_broker()(numbers in prop::collection::vec(number(), 16), flags in any::<[bool; 2]>()) -> BrokerSide {
+        BrokerSide {
+            requests_per_second: numbers[0],
+            bytes_per_second: numbers[1],
+            queue_micros: numbers[2],
+            local_micros: numbers[3],
+            remote_micros: numbers[4],
+            response_queue_micros: numbers[5],
+            send_micros: numbers[6],
+            total_micros: numbers[7],
+            throttle_ms: numbers[8],
+            handler_idle: numbers[9],
+            network_idle: numbers[10],
+            cpu_use: numbers[11],
+            cold_reads_per_second: numbers[12],
+            cold_read_ms: numbers[13],
+            cold_bytes_per_second: numbers[14],
+            network_threads: numbers[15],
+            is_rounded_to_ms: flags[0],
+            is_of_all_clients: flags[1],
+            ..BrokerSide::default()
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_and_every_number_is_one(
+        consumer in prop::option::of(any_consumer()),
+        brokers in prop::collection::vec(any_broker(), 0..3),
+        settings in prop::collection::vec(number(), 6),
+        (seconds, round_trip, share) in (number(), number(), number()),
+    ) {
+        let setting = |index: usize| settings[index].map(|value| Setting { value, origin: Origin::Stated });
+        let mut snapshot = of(Consumer::default());
+        snapshot.consumer = consumer;
+        snapshot.brokers = brokers;
+        snapshot.seconds = seconds.unwrap_or(60.0);
+        snapshot.network.round_trip_ms = round_trip;
+        snapshot.neighbours = vec![Neighbour {
+            time_share: share.unwrap_or(0.5),
+            time_share_before: round_trip,
+            victim_growth: seconds,
+            ..Neighbour::default()
+        }];
+        snapshot.settings = Settings {
+            fetch_max_wait_ms: setting(0),
+            fetch_min_bytes: setting(1),
+            fetch_max_bytes: setting(2),
+            max_partition_fetch_bytes: setting(3),
+            max_poll_interval_ms: setting(4),
+            retention_ms: setting(5),
+            ..Settings::default()
+        };
+        let diagnosis = diagnose(&snapshot);
+        for line in &diagnosis.evidence {
+            prop_assert!(line.result.is_finite(), "{line:?}");
+            prop_assert!(line.symbols.iter().all(|symbol| symbol.value.is_finite()), "{line:?}");
+        }
+        if let Some(recommendation) = &diagnosis.recommendation {
+            let promise = &recommendation.promise;
+            prop_assert!(promise.low.is_finite() && promise.high.is_finite(), "{promise:?}");
+            prop_assert!(promise.low <= promise.high, "{promise:?}");
+        }
+        // What is not a number becomes null, which is none when it is read again.
+        let text = serde_json::to_string(&diagnosis).unwrap();
+        let read: Diagnosis = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(read.verdict, diagnosis.verdict);
+    }
+}

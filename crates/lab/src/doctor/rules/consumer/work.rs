@@ -1,0 +1,322 @@
+//! Test 5 of consumers: is it the application's work on records?
+
+use super::super::super::arithmetic::{duration, figure, percent};
+use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
+use super::fetches;
+use super::found::{Found, number, promise};
+use super::group::of_time;
+use super::reading::{Reading, sane};
+use crate::formulas::consumer::{catch_up_seconds, consumers_needed, work_ms};
+
+/// A poll that waits for less than this share of time leaves no time: the application works.
+pub const IDLE_LOW: f64 = 0.2;
+
+/// Below this share of time with a fetch under way the consumer does not ask.
+const FETCH_USE_LOW: f64 = 0.2;
+
+/// Rates that differ by less are the same.
+const SAME_RATE: f64 = 0.05;
+
+/// What more consumers bring of what they could: they share machines, brokers and the coordinator.
+const SHARED_GAIN: f64 = 0.9;
+
+/// consumer 5 Does the application have time?
+///
+/// Polls that hardly ever wait mean that the application is at work on the records all the time. Without an idle share other signs
+/// say the same: fetches are rarely under way though records are there (it does not ask), polls follow each other within a
+/// millisecond and it still falls behind, or a topic with another number of partitions was read at the same rate. More partitions
+/// then bring nothing unless more consumers read them.
+///
+/// - Numbers: idle share of polls (Java's corrected: r / (1 - r)), records per second, work per record = (1 - idle) / records per
+///   second, needed consumers = produced * work, at most the partitions (F29).
+/// - Thresholds: idle below 0.2; below 0.5 where the lag grows; fetches under way below 0.2 of the time; rates within 5 %.
+/// - Says: "PROCESSING: polls wait 3 % of the time, the work on a record takes 0.521 ms: 1863 records/s".
+/// - Source: measured here (0.5 ms of work: ratio 0.027, 1 863 records/s); 2.3.0 test report (25 MB/s with one and three partitions).
+pub fn processing(reading: &Reading<'_>) -> Found {
+    let numbers = [
+        number("idle", reading.idle, ""),
+        number("consumed", reading.consumed, "records/s"),
+        number("produced", reading.produced, "records/s"),
+        number("lag", reading.lag, "records"),
+        number("fetches under way", reading.fetch_use, ""),
+    ]
+    .join(", ");
+    let is_small = reading.is_lag_small();
+    let is_growing = reading.is_growing() == Some(true);
+    if is_small == Some(true) && !is_growing {
+        let busy = reading.idle.filter(|idle| *idle < IDLE_LOW);
+        let found = Found::nothing(numbers, "there is no lag that it could have caused");
+        return match busy {
+            Some(idle) => {
+                let text = format!("it keeps up, but without reserve: polls wait {}", of_time(idle));
+                let mut found = found.finding(FindingId::C1, text);
+                found.evidence.extend(work_line(reading));
+                found
+            }
+            None => found,
+        };
+    }
+    let Some((why, confidence)) = sign(reading, is_small, is_growing) else {
+        let answer = match reading.idle {
+            Some(idle) => format!("yes: polls wait {}", of_time(idle)),
+            None => String::from("that it has none is not known"),
+        };
+        return Found::nothing(numbers, answer);
+    };
+    matched(reading, numbers, &why, confidence)
+}
+
+/// What says that the application is the limit, most certain first.
+fn sign(reading: &Reading<'_>, is_small: Option<bool>, is_growing: bool) -> Option<(String, Confidence)> {
+    if let Some(idle) = reading.idle {
+        let confidence = if is_small.is_none() {
+            Confidence::Medium
+        } else {
+            Confidence::High
+        };
+        if idle < IDLE_LOW {
+            return Some((format!("polls wait {} only", of_time(idle)), confidence));
+        }
+        return (idle < 0.5 && is_growing).then(|| {
+            let why = format!(
+                "it falls behind, and polls wait {}: it works longer than it waits",
+                of_time(idle)
+            );
+            (why, Confidence::Low)
+        });
+    }
+    if is_small != Some(false) {
+        return None;
+    }
+    if let Some(partitions) = same_rate_with_other_partitions(reading) {
+        let why = format!(
+            "with {} partitions it read at the same rate, so the consumer is the limit",
+            figure(partitions)
+        );
+        return Some((why, Confidence::Medium));
+    }
+    if let Some(share) = reading.fetch_use.filter(|share| *share < FETCH_USE_LOW) {
+        let why = format!("there are records, but it asks for them {} only", of_time(share));
+        return Some((why, Confidence::Low));
+    }
+    let polls_at_once = reading
+        .consumer
+        .without_sample
+        .iter()
+        .any(|name| name.ends_with("poll.idle.ratio.avg"));
+    let flows = reading.consumed.is_some_and(|rate| rate > 0.0);
+    (polls_at_once && flows && is_growing && reading.is_fetch_waiting() != Some(true)).then(|| {
+        let why = String::from(
+            "it falls behind, and its polls follow each other within a millisecond: it never waits",
+        );
+        (why, Confidence::Low)
+    })
+}
+
+fn same_rate_with_other_partitions(reading: &Reading<'_>) -> Option<f64> {
+    let (now, rate) = (reading.partitions?, reading.consumed.filter(|rate| *rate > 0.0)?);
+    let earlier = reading.snapshot.earlier.iter().find(|earlier| {
+        let is_other = sane(earlier.partitions).is_some_and(|partitions| (partitions - now).abs() >= 1.0);
+        let is_same =
+            sane(earlier.records_per_second).is_some_and(|before| (before - rate).abs() <= SAME_RATE * rate);
+        is_other && is_same
+    });
+    earlier?.partitions
+}
+
+fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confidence) -> Found {
+    let work = work_of(reading);
+    let mut summary = format!("the application is the limit: {why}");
+    if let (Some(work), Some(consumed)) = (work, reading.consumed) {
+        summary.push_str(&format!(
+            "; its work on a record takes {}, so {} records/s",
+            duration(work / 1_000.0),
+            figure(consumed)
+        ));
+    }
+    let mut found = Found::verdict(numbers, Verdict::Processing, confidence, summary.clone())
+        .finding(FindingId::C1, summary)
+        .evidence(work_line(reading))
+        .evidence(needed_line(reading, work))
+        .evidence(catch_up_line(reading))
+        .recommend(Some(recommendation(reading, work)))
+        .refuse("max.partition.fetch.bytes", fetches_wait(reading))
+        .refuse("fetch.max.bytes", "it has more records at hand than it works on")
+        .refuse("fetch.min.bytes", "it does not wait for fetches")
+        .refuse(
+            "max.poll.records",
+            "how many records a poll hands over does not change what each costs",
+        );
+    if reading.partitions != Some(1.0) {
+        found = found.refuse(
+            "more partitions",
+            "the consumer, not their number, is the limit: they bring more only to more consumers",
+        );
+    }
+    if let Some(partitions) = reading
+        .consumer
+        .group_partitions
+        .and_then(|count| sane(Some(count)))
+    {
+        found = found.refuse(
+            &format!("more than {} consumers", figure(partitions)),
+            "a partition is read by one member of a group; those beyond have nothing to read",
+        );
+    }
+    if reading.produced.is_none() {
+        found = found.missing("how much is produced: without it the number of consumers needed is not known");
+    }
+    if reading.lag.is_none() {
+        found = found.missing("the lag: whether it falls behind is not known, only that it has no time left");
+    }
+    poll_interval(reading, found)
+}
+
+fn fetches_wait(reading: &Reading<'_>) -> String {
+    match reading.fetch_use {
+        Some(share) => format!(
+            "a fetch is under way {} only; what it brought waits for the application",
+            of_time(share.min(1.0))
+        ),
+        None => String::from("what fetches brought waits for the application"),
+    }
+}
+
+/// A poll's records against max.poll.interval.ms.
+fn poll_interval(reading: &Reading<'_>, found: Found) -> Found {
+    let limit = reading
+        .snapshot
+        .settings
+        .max_poll_interval_ms
+        .map(|setting| setting.value);
+    let limit = sane(limit).filter(|limit| *limit > 0.0).unwrap_or(300_000.0);
+    match sane(reading.consumer.ms_between_polls_max).filter(|ms| *ms > 0.5 * limit) {
+        Some(ms) => found.note(format!(
+            "{} pass between polls, {} of max.poll.interval.ms: beyond it the member is expelled",
+            duration(ms / 1_000.0),
+            percent(ms / limit)
+        )),
+        None => found,
+    }
+}
+
+fn work_of(reading: &Reading<'_>) -> Option<f64> {
+    let consumed = reading.consumed.filter(|rate| *rate > 0.0)?;
+    // Without an idle share all of its time is the most that the work can take.
+    let work = work_ms(reading.idle.unwrap_or(0.0), consumed);
+    Some(work).filter(|work| work.is_finite() && *work > 0.0)
+}
+
+fn work_line(reading: &Reading<'_>) -> Option<Evidence> {
+    let (work, consumed) = (work_of(reading)?, reading.consumed?);
+    let line = match reading.idle {
+        Some(idle) => {
+            Evidence::new("F29", "work", "1000 * (1 - idle) / X", work, "ms").measured("idle", idle, "")
+        }
+        None => Evidence::new("F29", "work", "1000 / X", work, "ms at most"),
+    };
+    Some(line.measured("X", consumed, "records/s"))
+}
+
+fn needed_line(reading: &Reading<'_>, work: Option<f64>) -> Option<Evidence> {
+    let (work, produced) = (work?, reading.produced?);
+    Some(
+        Evidence::new(
+            "F29",
+            "needed",
+            "ceil(produced * work / 1000)",
+            consumers_needed(produced, work),
+            "consumers for these partitions",
+        )
+        .measured("produced", produced, "records/s")
+        .with("work", work, "ms", "worked out"),
+    )
+}
+
+fn catch_up_line(reading: &Reading<'_>) -> Option<Evidence> {
+    let (lag, consumed, produced) = (reading.lag?, reading.consumed?, reading.produced?);
+    let seconds = catch_up_seconds(lag, consumed, produced);
+    seconds.is_finite().then(|| {
+        Evidence::new("F29", "catch_up", "lag / (consumed - produced)", seconds, "s")
+            .measured("lag", lag, "records")
+            .measured("consumed", consumed, "records/s")
+            .measured("produced", produced, "records/s")
+    })
+}
+
+/// More consumers as far as there are partitions; where there is one, a faster handler.
+fn recommendation(reading: &Reading<'_>, work: Option<f64>) -> Recommendation {
+    let now = reading.consumed.unwrap_or(0.0);
+    let partitions = reading.partitions;
+    let wanted = match (work, reading.produced) {
+        (Some(work), Some(produced)) => consumers_needed(produced, work),
+        _ => 1.0,
+    };
+    // One that only just keeps up never loses its lag.
+    let wanted = if reading.is_lag_small() == Some(true) {
+        wanted
+    } else {
+        wanted.max(2.0)
+    };
+    let shared = partitions.map_or(wanted, |partitions| wanted.min(partitions));
+    // One fetch stream each: what a consumer can be given at most.
+    let given = fetches::records_per_second_max(reading);
+    let next = |consumers: f64| match given {
+        Some(rate) => format!(
+            "fetches bring at most {} records/s to each consumer (F29)",
+            figure(rate)
+        ),
+        None => format!(
+            "the partitions' number: {}",
+            partitions.map_or_else(|| figure(consumers), figure)
+        ),
+    };
+    let bounded =
+        |rate: f64, consumers: f64| given.map_or(rate, |given| rate.min(given.max(now) * consumers));
+    if shared < 2.0 {
+        return Recommendation {
+            set: String::from(
+                "a faster handler: batches instead of single records, several threads by key, no waiting for others",
+            ),
+            why: String::from(
+                "it has one partition, which one consumer reads; only less work per record helps",
+            ),
+            promise: promise(
+                "records_per_second",
+                Some(now),
+                (now, bounded(2.0 * now, 1.0)),
+                "records/s",
+                "half of the work per record",
+            ),
+            next_ceiling: next(1.0),
+            cost: String::from("threads of its own lose the order of records, and commits need care"),
+        };
+    }
+    let full = now * shared;
+    let mut why = String::from("each takes a share of the partitions; the work on a record stays as it is");
+    if let (Some(lag), Some(produced)) = (reading.lag, reading.produced) {
+        let seconds = catch_up_seconds(lag, full, produced);
+        if seconds.is_finite() && lag > 0.0 {
+            why.push_str(&format!("; the lag is then gone in {}", duration(seconds)));
+        }
+    }
+    if shared < wanted {
+        why.push_str(&format!(
+            "; {} would be needed, there are no more partitions",
+            figure(wanted)
+        ));
+    }
+    Recommendation {
+        set: format!("{} consumers for the partitions of this one", figure(shared)),
+        why,
+        promise: promise(
+            "records_per_second",
+            Some(now),
+            ((SHARED_GAIN * full).max(now), bounded(full, shared)),
+            "records/s",
+            "at unchanged work per record, on processors of their own",
+        ),
+        next_ceiling: next(shared),
+        cost: String::from("the group rebalances once"),
+    }
+}
