@@ -31,20 +31,64 @@ pub fn render() -> String {
          explained where they are used. MB are 10^6 bytes, times of a client are means over its window.\n",
     );
     findings(&mut page);
-    for (path, text) in files(&root().join(RULES)) {
-        let pages = pages(&text);
-        if pages.is_empty() {
-            continue;
-        }
-        let head = head(&text).unwrap_or_else(|| path.display().to_string());
-        write!(page, "\n## {head}\n").expect("a string takes every write");
-        for rule in pages {
+    for (section, rules) in sections() {
+        write!(page, "\n## {section}\n").expect("a string takes every write");
+        for rule in rules {
             write!(page, "\n### {} {}\n\n{}", rule.id, rule.question, rule.text)
                 .expect("a string takes every write");
         }
     }
     formulas(&mut page);
     page
+}
+
+/// Pages by the side that they are about, in the order in which they are asked.
+fn sections() -> Vec<(&'static str, Vec<Page>)> {
+    let mut sections: Vec<(&str, Vec<Page>)> = ["Producers", "Consumers", "Brokers", "Tenants"]
+        .map(|name| (name, Vec::new()))
+        .into();
+    for (path, text) in files(&root().join(RULES)) {
+        let below = path.strip_prefix(root().join(RULES)).unwrap_or(&path);
+        let first = below
+            .components()
+            .next()
+            .map(|part| part.as_os_str().to_string_lossy().into_owned());
+        let place = match first.as_deref().map(|name| name.trim_end_matches(".rs")) {
+            Some("consumer") => 1,
+            Some("broker") => 2,
+            Some("tenant") => 3,
+            _ => 0,
+        };
+        sections[place].1.extend(pages(&text));
+    }
+    for (_, rules) in &mut sections {
+        rules.sort_by_key(|rule| order(&rule.id));
+    }
+    sections.retain(|(_, rules)| !rules.is_empty());
+    sections
+}
+
+/// Steps, then tests, then words, then findings; each by its number.
+fn order(id: &str) -> (usize, String, u32) {
+    let first = id.split([',', ' ']).next().unwrap_or_default();
+    let digits = id.find(|character: char| character.is_ascii_digit());
+    let number: String = digits.map_or_else(String::new, |at| {
+        id[at..].chars().take_while(char::is_ascii_digit).collect()
+    });
+    let letters = first.trim_end_matches(|character: char| character.is_ascii_digit());
+    let is_word = first.starts_with(|character: char| character.is_ascii_lowercase());
+    // Findings in the order of the manual's table.
+    let rank = match letters {
+        "S" => 0,
+        _ if is_word => 1,
+        _ => {
+            2 + FINDINGS
+                .iter()
+                .position(|row| format!("{:?}", row.id) == first)
+                .unwrap_or(FINDINGS.len())
+        }
+    };
+    (rank, letters.to_owned(), number.parse().unwrap_or(0))
 }
 
 fn findings(page: &mut String) {
@@ -59,30 +103,33 @@ fn findings(page: &mut String) {
     }
 }
 
-/// The formulas by their numbers, from the first sentences of their functions.
+/// The formulas by their numbers, from the first sentences of their functions and the list in their module's head.
 fn formulas(page: &mut String) {
     let mut rows: Vec<(u32, String, String)> = Vec::new();
     for (_, text) in files(&root().join(FORMULAS)) {
-        for comment in comments(&text) {
-            let line = comment
-                .lines()
-                .take_while(|line| !line.is_empty())
-                .collect::<Vec<_>>()
-                .join(" ");
-            let Some((name, sentence)) = line.split_once([':', ',']).filter(|(name, _)| is_formula(name))
-            else {
-                continue;
-            };
-            let number = name[1..].trim_end_matches(|character: char| !character.is_ascii_digit());
-            let number = number.parse().expect("a formula's name has a number");
-            rows.push((number, name.to_owned(), sentence.trim().to_owned()));
-        }
+        let listed = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("//! - "))
+            .map(str::to_owned);
+        let sentences = comments(&text).into_iter().map(|comment| {
+            let lines: Vec<&str> = comment.lines().take_while(|line| !line.is_empty()).collect();
+            lines.join(" ")
+        });
+        rows.extend(listed.chain(sentences).filter_map(|line| formula(&line)));
     }
     rows.sort();
     page.push_str("\n## Formulas\n\n| | |\n|---|---|\n");
     for (_, name, sentence) in rows {
         writeln!(page, "| {name} | {} |", sentence.replace('|', "\\|")).expect("a string takes every write");
     }
+}
+
+/// `F8: ...` cut into number, name and sentence.
+fn formula(line: &str) -> Option<(u32, String, String)> {
+    let (name, sentence) = line.split_once([':', ',']).filter(|(name, _)| is_formula(name))?;
+    let number = name[1..].trim_end_matches(|character: char| !character.is_ascii_digit());
+    let number = number.parse().ok()?;
+    Some((number, name.to_owned(), sentence.trim().to_owned()))
 }
 
 /// `F8`, `F8b`, `F10c`.
@@ -124,16 +171,6 @@ fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
             found.push((path, text));
         }
     }
-}
-
-/// The first sentence of a file, without its full stop.
-fn head(text: &str) -> Option<String> {
-    let line = text.lines().next()?.strip_prefix("//! ")?;
-    let end = line
-        .find(": ")
-        .or_else(|| line.strip_suffix('.').map(str::len))
-        .unwrap_or(line.len());
-    Some(line[..end].to_owned())
 }
 
 fn pages(text: &str) -> Vec<Page> {
