@@ -207,8 +207,8 @@ impl Instance {
     ) {
         let own = reading.span_seconds().unwrap_or(0.0);
         let chosen = Chosen::of(reading);
-        if self.subjects.len() > Subjects::COUNT_MAX / 2 {
-            self.forget_old_subjects();
+        if self.subjects.is_half_full() {
+            self.forget_old_subjects(slot);
         }
         for value in &reading.values {
             if slot.points.len() == POINTS_MAX {
@@ -217,7 +217,7 @@ impl Instance {
             if value.measure.is_of_one_reading() || !chosen.has(value.subject) {
                 continue;
             }
-            let Some(subject) = self.subjects.place(value.subject) else {
+            let Some(subject) = self.place(value.subject, slot) else {
                 continue;
             };
             let mut point = point(value, subject);
@@ -276,12 +276,9 @@ impl Instance {
         }
         let in_window = self.window_slots();
         self.slots.drain(..self.slots.len() - in_window);
-        if self.bytes() > BYTES_MAX {
-            self.forget_old_subjects();
-        }
         while self.slots.len() > 1 && self.bytes() > BYTES_MAX {
             self.slots.pop_front();
-            self.forget_old_subjects();
+            self.forget_old_subjects(&mut Slot::default());
         }
         if let Some(last) = self.slots.back_mut() {
             last.points.shrink_to_fit();
@@ -322,10 +319,23 @@ impl Instance {
         self.heard_ms.map(|heard| heard.saturating_add(longest as i64))
     }
 
-    /// Drops names that no slot mentions: a client that names new topics all the time has the newest.
-    fn forget_old_subjects(&mut self) {
+    /// A name's place. Where there is no room for it, what is new counts more than what is old.
+    fn place(&mut self, subject: Subject<'_>, newest: &mut Slot) -> Option<u16> {
+        if let Some(place) = self.subjects.place(subject) {
+            return Some(place);
+        }
+        if self.slots.len() < 2 {
+            return None;
+        }
+        self.slots.drain(..self.slots.len() - 1);
+        self.forget_old_subjects(newest);
+        self.subjects.place(subject)
+    }
+
+    /// Drops names that neither `newest` nor any slot mentions: a client may name new topics all the time.
+    fn forget_old_subjects(&mut self, newest: &mut Slot) {
         let old = std::mem::take(&mut self.subjects);
-        for slot in &mut self.slots {
+        for slot in std::iter::once(newest).chain(self.slots.iter_mut().rev()) {
             slot.points.retain_mut(|point| match self.subjects.place(old.get(point.subject)) {
                 Some(place) => {
                     point.subject = place;

@@ -95,8 +95,8 @@ impl Subjects {
     pub const COUNT_MAX: usize = 384;
     const TEXT_BYTES_MAX: usize = 32 << 10;
 
-    pub fn len(&self) -> usize {
-        self.names.len()
+    pub fn is_half_full(&self) -> bool {
+        self.names.len() > Subjects::COUNT_MAX / 2 || self.text_bytes > Subjects::TEXT_BYTES_MAX / 2
     }
 
     pub fn get(&self, place: u16) -> Subject<'_> {

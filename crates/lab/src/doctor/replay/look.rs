@@ -11,6 +11,10 @@ use super::metric_key::MetricKey;
 /// `metrics.sample.window.ms` × `metrics.num.samples` of a client that says nothing else.
 pub const SAMPLES_SECONDS: f64 = 60.0;
 
+/// The oldest of the samples is kept until it is wholly out of the time: averages reach back between once and one and a half times
+/// as far.
+const SAMPLES_REACH: f64 = 1.25;
+
 /// What a client's metrics were at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
@@ -42,7 +46,7 @@ impl Look {
                     let rate = rates.get(&key).copied().unwrap_or(f64::NAN);
                     seconds_of(value, rate, age_seconds)
                 }
-                _ if value.measure.is_of_one_reading() => age_seconds.min(samples_seconds),
+                _ if value.measure.is_of_one_reading() => age_seconds.min(samples_seconds * SAMPLES_REACH),
                 _ => value.weight,
             };
         }
