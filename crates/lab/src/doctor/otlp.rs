@@ -37,12 +37,20 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Malformed::TooLong { bytes } => {
-                write!(f, "the payload has {bytes} bytes; at most {PAYLOAD_BYTES_MAX} are read")
+                write!(
+                    f,
+                    "the payload has {bytes} bytes; at most {PAYLOAD_BYTES_MAX} are read"
+                )
             }
             Malformed::TooManyPoints => write!(f, "the payload has more than {POINTS_MAX} data points"),
-            Malformed::CutOff => f.write_str("the payload is no OTLP MetricsData: it ends in the middle of a field"),
+            Malformed::CutOff => {
+                f.write_str("the payload is no OTLP MetricsData: it ends in the middle of a field")
+            }
             Malformed::WrongKind { field } => {
-                write!(f, "the payload is no OTLP MetricsData: field {field} is of the wrong kind")
+                write!(
+                    f,
+                    "the payload is no OTLP MetricsData: field {field} is of the wrong kind"
+                )
             }
             Malformed::NotText => f.write_str("the payload is no OTLP MetricsData: a name is not UTF-8"),
         }
@@ -237,7 +245,10 @@ fn data_point<'a>(name: &'a str, kind: Kind, message: &'a [u8]) -> Result<Option
     if has_no_sample {
         point.value = f64::NAN;
     }
-    let is_plausible = point.labels.topic.is_none_or(|topic| topic.len() <= NAME_BYTES_MAX);
+    let is_plausible = point
+        .labels
+        .topic
+        .is_none_or(|topic| topic.len() <= NAME_BYTES_MAX);
     Ok(((has_value || has_no_sample) && is_plausible).then_some(point))
 }
 

@@ -61,12 +61,20 @@ impl Sample {
             }),
         };
         let point = NumberDataPoint {
-            start_time_unix_nano: if self.temporality == 0 { 0 } else { (start_ms * 1e6) as u64 },
+            start_time_unix_nano: if self.temporality == 0 {
+                0
+            } else {
+                (start_ms * 1e6) as u64
+            },
             time_unix_nano: (end_ms * 1e6) as u64,
             value: Some(Number::Double(self.value)),
             attributes: self.labels.iter().map(attribute).collect(),
         };
-        let domain = if self.name.starts_with("ottla.") { "" } else { "org.apache.kafka." };
+        let domain = if self.name.starts_with("ottla.") {
+            ""
+        } else {
+            "org.apache.kafka."
+        };
         OtlpMetric {
             name: format!("{domain}{}", self.name),
             data: Some(match self.temporality {
@@ -85,7 +93,12 @@ impl Sample {
 
 /// A push of the interval, by the client's clock; one resource for each metric, as Java pushes them.
 pub fn payload(start_ms: f64, end_ms: f64, resource: &[(&str, &str)], samples: &[Sample]) -> Vec<u8> {
-    let attributes = || resource.iter().map(|(key, value)| KeyValue::new(*key, value)).collect();
+    let attributes = || {
+        resource
+            .iter()
+            .map(|(key, value)| KeyValue::new(*key, value))
+            .collect()
+    };
     let resource_metrics = samples.iter().map(|sample| ResourceMetrics {
         resource: Some(Resource {
             attributes: attributes(),

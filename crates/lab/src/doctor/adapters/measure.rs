@@ -167,7 +167,10 @@ impl Measure {
 
     /// Serves only where a single reading is all there is: pushes say the same by their differences.
     pub fn is_of_one_reading(self) -> bool {
-        matches!(self, Measure::LagMean | Measure::LeadMean | Measure::LastRebalance)
+        matches!(
+            self,
+            Measure::LagMean | Measure::LeadMean | Measure::LastRebalance
+        )
     }
 }
 

@@ -144,7 +144,9 @@ impl<'a> Gathered<'a> {
             _ => None,
         };
         reading.role = role.or(reading.role);
-        let Some(measure) = Measure::named(name) else { return };
+        let Some(measure) = Measure::named(name) else {
+            return;
+        };
         let Some(subject) = subject(measure.level(), &point.labels) else {
             return;
         };
@@ -188,7 +190,11 @@ impl<'a> Gathered<'a> {
 impl Reading<'_> {
     /// Sorts, drops what is there twice, adds what follows from others, and weighs the means.
     fn settle(&mut self) {
-        if let Some(in_flight) = self.values.iter().find(|value| value.measure == Measure::InFlight) {
+        if let Some(in_flight) = self
+            .values
+            .iter()
+            .find(|value| value.measure == Measure::InFlight)
+        {
             let peak = Value {
                 measure: Measure::InFlightPeak,
                 ..*in_flight

@@ -11,13 +11,14 @@ pub struct Version(pub u32, pub u32, pub u32);
 impl Version {
     /// The first `1.2.3` or `1.2` in the text.
     pub fn find(text: &str) -> Option<Version> {
-        text.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(|word| {
-            let mut numbers = word.split('.').map(str::parse);
-            let major = numbers.next()?.ok()?;
-            let minor = numbers.next()?.ok()?;
-            let patch = numbers.next().and_then(Result::ok).unwrap_or(0);
-            Some(Version(major, minor, patch))
-        })
+        text.split(|c: char| !c.is_ascii_digit() && c != '.')
+            .find_map(|word| {
+                let mut numbers = word.split('.').map(str::parse);
+                let major = numbers.next()?.ok()?;
+                let minor = numbers.next()?.ok()?;
+                let patch = numbers.next().and_then(Result::ok).unwrap_or(0);
+                Some(Version(major, minor, patch))
+            })
     }
 }
 
@@ -107,14 +108,31 @@ mod tests {
         let cases = [
             ("apache-kafka-java", "4.3.0", Library::Java, Version(4, 3, 0)),
             ("librdkafka", "2.6.1", Library::Librdkafka, Version(2, 6, 1)),
-            ("confluent-kafka-python", "2.16.1-librdkafka-2.16.0", Library::Librdkafka, Version(2, 16, 0)),
-            ("rdkafka-ruby", "0.21-librdkafka-2.8.0", Library::Librdkafka, Version(2, 8, 0)),
+            (
+                "confluent-kafka-python",
+                "2.16.1-librdkafka-2.16.0",
+                Library::Librdkafka,
+                Version(2, 16, 0),
+            ),
+            (
+                "rdkafka-ruby",
+                "0.21-librdkafka-2.8.0",
+                Library::Librdkafka,
+                Version(2, 8, 0),
+            ),
             ("kgo", "v1.21.4", Library::FranzGo, Version(1, 21, 4)),
             ("ottla-client", "0.1.0", Library::Ottla, Version(0, 1, 0)),
         ];
         for (name, version, library, number) in cases {
             let found = Software::recognise(Some(name), Some(version), &Hints::default());
-            assert_eq!(found, Software { library, version: Some(number) }, "{name}");
+            assert_eq!(
+                found,
+                Software {
+                    library,
+                    version: Some(number)
+                },
+                "{name}"
+            );
         }
     }
 
@@ -134,7 +152,11 @@ mod tests {
             (with(None, ""), Library::Unknown),
         ];
         for (hints, library) in cases {
-            assert_eq!(Software::recognise(None, None, &hints).library, library, "{hints:?}");
+            assert_eq!(
+                Software::recognise(None, None, &hints).library,
+                library,
+                "{hints:?}"
+            );
         }
     }
 }

@@ -156,7 +156,10 @@ impl Instance {
             self.software = reading.software;
             client.library = reading.software.library;
         }
-        self.push_interval_ms = from.push_interval_ms.filter(|ms| *ms > 0.0).or(self.push_interval_ms);
+        self.push_interval_ms = from
+            .push_interval_ms
+            .filter(|ms| *ms > 0.0)
+            .or(self.push_interval_ms);
         self.is_star_subscription = from.is_star_subscription;
     }
 
@@ -245,7 +248,9 @@ impl Instance {
             value: point.value,
             received_ms: at_ms,
         };
-        let place = self.counters.binary_search_by_key(&now.key, |counter| counter.key);
+        let place = self
+            .counters
+            .binary_search_by_key(&now.key, |counter| counter.key);
         let place = match place {
             Ok(place) => place,
             Err(place) => {
@@ -336,19 +341,22 @@ impl Instance {
     fn forget_old_subjects(&mut self, newest: &mut Slot) {
         let old = std::mem::take(&mut self.subjects);
         for slot in std::iter::once(newest).chain(self.slots.iter_mut().rev()) {
-            slot.points.retain_mut(|point| match self.subjects.place(old.get(point.subject)) {
-                Some(place) => {
-                    point.subject = place;
-                    true
-                }
-                None => false,
-            });
+            slot.points
+                .retain_mut(|point| match self.subjects.place(old.get(point.subject)) {
+                    Some(place) => {
+                        point.subject = place;
+                        true
+                    }
+                    None => false,
+                });
             slot.points.sort_by_key(Point::key);
         }
         let newest_ms = self.heard_ms;
         self.counters.retain_mut(|counter| {
             let is_live = Some(counter.received_ms) == newest_ms;
-            let place = is_live.then(|| self.subjects.place(old.get(counter.key.1))).flatten();
+            let place = is_live
+                .then(|| self.subjects.place(old.get(counter.key.1)))
+                .flatten();
             counter.key.1 = place.unwrap_or_default();
             place.is_some()
         });
@@ -453,7 +461,8 @@ impl<'a> Chosen<'a> {
             Some(subjects)
         };
         Chosen {
-            nodes: choose(Measure::NodeRequests, NODES_MAX).or_else(|| choose(Measure::NodeLatencyMax, NODES_MAX)),
+            nodes: choose(Measure::NodeRequests, NODES_MAX)
+                .or_else(|| choose(Measure::NodeLatencyMax, NODES_MAX)),
             topics: choose(Measure::TopicBytes, TOPICS_MAX),
             partitions: choose(Measure::Lag, PARTITIONS_MAX),
         }
@@ -466,6 +475,8 @@ impl<'a> Chosen<'a> {
             Subject::Topic(_) => &self.topics,
             Subject::Partition(..) => &self.partitions,
         };
-        chosen.as_ref().is_none_or(|chosen| chosen.binary_search(&subject).is_ok())
+        chosen
+            .as_ref()
+            .is_none_or(|chosen| chosen.binary_search(&subject).is_ok())
     }
 }

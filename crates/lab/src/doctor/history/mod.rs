@@ -18,8 +18,11 @@ pub use super::otlp::Malformed;
 pub use instance::Instance;
 
 use super::adapters::{Hints, Reading, Software};
-use super::otlp;
-use super::snapshot::{BrokerSide, Client, ConsumedPartition, Consumer, Library, Neighbour, Role, Settings, Snapshot};
+use super::diagnosis::{self, Examination};
+use super::snapshot::{
+    BrokerSide, Client, ConsumedPartition, Consumer, Library, Neighbour, Role, Settings, Snapshot,
+};
+use super::{otlp, rules};
 
 /// As many as one Apache Kafka broker keeps.
 pub const INSTANCES_MAX: usize = 16_384;
@@ -128,7 +131,11 @@ impl Collector {
                 (source.instance_id, source.client_id) == (instance_id, client_id)
             })?;
             let one = PushedFrom {
-                client_id: if client_id.is_empty() { from.client_id } else { client_id },
+                client_id: if client_id.is_empty() {
+                    from.client_id
+                } else {
+                    client_id
+                },
                 instance_id,
                 ..from
             };
@@ -172,7 +179,9 @@ impl Collector {
         }
         let client = all.entry(key).or_default();
         client.at_ms = at_ms;
-        client.by_node.retain(|_, (heard_ms, _)| *heard_ms > at_ms - OBSERVATION_MS);
+        client
+            .by_node
+            .retain(|_, (heard_ms, _)| *heard_ms > at_ms - OBSERVATION_MS);
         if client.by_node.len() < BROKERS_MAX || client.by_node.contains_key(&node_id) {
             client.by_node.insert(node_id, (at_ms, observed));
         }
@@ -206,11 +215,23 @@ impl Collector {
         snapshots
     }
 
+    /// The verdict on every client.
+    pub fn examine(&self, at_ms: i64) -> Examination {
+        Examination {
+            version: diagnosis::VERSION,
+            at_ms,
+            clients: self.snapshots(at_ms).iter().map(rules::examine).collect(),
+        }
+    }
+
     fn observations(&self, at_ms: i64) -> Observations {
         let mut all = lock(&self.observed);
         all.retain(|_, client| client.at_ms > at_ms - OBSERVATION_MS);
         let live = all.iter().map(|(key, client)| {
-            let fresh = client.by_node.values().filter(|(heard_ms, _)| *heard_ms > at_ms - OBSERVATION_MS);
+            let fresh = client
+                .by_node
+                .values()
+                .filter(|(heard_ms, _)| *heard_ms > at_ms - OBSERVATION_MS);
             (key.clone(), fresh.map(|(_, observed)| observed.clone()).collect())
         });
         Observations {
@@ -227,7 +248,11 @@ impl Collector {
         let shards = self.shards.iter().map(|shard| {
             let shard = lock(shard);
             let slots = shard.capacity() * (size_of::<String>() + 1);
-            slots + shard.iter().map(|(key, instance)| key.capacity() + instance.bytes()).sum::<usize>()
+            slots
+                + shard
+                    .iter()
+                    .map(|(key, instance)| key.capacity() + instance.bytes())
+                    .sum::<usize>()
         });
         shards.sum()
     }
@@ -239,7 +264,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn key_of(snapshot: &Snapshot) -> (&str, Option<&str>, Option<&str>) {
     let client = &snapshot.client;
-    (&client.client_id, client.instance_id.as_deref(), client.address.as_deref())
+    (
+        &client.client_id,
+        client.instance_id.as_deref(),
+        client.address.as_deref(),
+    )
 }
 
 fn is_expired(instance: &Instance, at_ms: i64) -> bool {
@@ -254,7 +283,9 @@ fn make_room(shard: &mut Shard, count_max: usize, at_ms: i64) {
     shard.retain(|_, instance| !is_expired(instance, at_ms));
     while shard.len() >= count_max {
         let silent = shard.iter().min_by_key(|(_, instance)| instance.heard_ms);
-        let Some(key) = silent.map(|(key, _)| key.clone()) else { return };
+        let Some(key) = silent.map(|(key, _)| key.clone()) else {
+            return;
+        };
         shard.remove(&key);
     }
 }
@@ -355,7 +386,10 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
     client.software_name = client.software_name.take().or(seen.software_name);
     client.software_version = client.software_version.take().or(seen.software_version);
     if client.library == Library::Unknown {
-        let (name, version) = (client.software_name.as_deref(), client.software_version.as_deref());
+        let (name, version) = (
+            client.software_name.as_deref(),
+            client.software_version.as_deref(),
+        );
         client.library = Software::recognise(name, version, &Hints::default()).library;
     }
     client.principal = client.principal.take().or(seen.principal);
@@ -364,8 +398,14 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
     client.member_id = client.member_id.take().or(seen.member_id);
     snapshot.settings.acks = snapshot.settings.acks.or(side.settings.acks);
     snapshot.settings.compression = snapshot.settings.compression.or(side.settings.compression);
-    snapshot.settings.topic_compression = snapshot.settings.topic_compression.or(side.settings.topic_compression);
-    snapshot.settings.replication_factor = snapshot.settings.replication_factor.or(side.settings.replication_factor);
+    snapshot.settings.topic_compression = snapshot
+        .settings
+        .topic_compression
+        .or(side.settings.topic_compression);
+    snapshot.settings.replication_factor = snapshot
+        .settings
+        .replication_factor
+        .or(side.settings.replication_factor);
     snapshot.settings.retention_ms = snapshot.settings.retention_ms.or(side.settings.retention_ms);
     snapshot.telemetry.has_subscription |= side.has_subscription;
     if let Some(round_trip_ms) = side.broker.round_trip_ms {
@@ -374,19 +414,30 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
     }
     snapshot.brokers.push(side.broker);
     for neighbour in side.neighbours {
-        if snapshot.neighbours.iter().all(|known| known.client_id != neighbour.client_id) {
+        if snapshot
+            .neighbours
+            .iter()
+            .all(|known| known.client_id != neighbour.client_id)
+        {
             snapshot.neighbours.push(neighbour);
         }
     }
-    snapshot.neighbours.sort_by(|one, other| other.time_share.total_cmp(&one.time_share));
-    let is_about_group = side.group_members.is_some() || !side.partitions.is_empty() || !side.expelled.is_empty();
+    snapshot
+        .neighbours
+        .sort_by(|one, other| other.time_share.total_cmp(&one.time_share));
+    let is_about_group =
+        side.group_members.is_some() || !side.partitions.is_empty() || !side.expelled.is_empty();
     if snapshot.client.role == Role::Consumer && (snapshot.consumer.is_some() || is_about_group) {
         let consumer = snapshot.consumer.get_or_insert_with(Consumer::default);
         consumer.group_members = consumer.group_members.or(side.group_members);
         consumer.group_partitions = consumer.group_partitions.or(side.group_partitions);
         consumer.expelled.extend(side.expelled);
         if consumer.partitions.is_empty() {
-            consumer.lag_max = side.partitions.iter().filter_map(|partition| partition.lag).reduce(f64::max);
+            consumer.lag_max = side
+                .partitions
+                .iter()
+                .filter_map(|partition| partition.lag)
+                .reduce(f64::max);
             consumer.partitions = side.partitions;
         }
     }

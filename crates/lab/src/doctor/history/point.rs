@@ -147,7 +147,8 @@ impl Subjects {
             Name::Topic(topic) => topic.len(),
             _ => 0,
         };
-        if self.names.len() >= Subjects::COUNT_MAX || self.text_bytes + text_bytes > Subjects::TEXT_BYTES_MAX {
+        if self.names.len() >= Subjects::COUNT_MAX || self.text_bytes + text_bytes > Subjects::TEXT_BYTES_MAX
+        {
             return None;
         }
         self.text_bytes += text_bytes;

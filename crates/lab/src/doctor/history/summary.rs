@@ -51,7 +51,9 @@ fn telemetry(window: &Window<'_>) -> Telemetry {
 /// What no other library sends and Ottla's client does.
 fn application(window: &Window<'_>) -> Application {
     Application {
-        threads: window.get(Measure::SendingThreads).filter(|threads| *threads > 0.0),
+        threads: window
+            .get(Measure::SendingThreads)
+            .filter(|threads| *threads > 0.0),
         send_micros: window.get(Measure::SendTime).map(|ms| ms * MICROS_PER_MS),
         callback_micros: window.get(Measure::CallbackTime).map(|ms| ms * MICROS_PER_MS),
         ..Application::default()
@@ -62,7 +64,10 @@ fn producer(window: &Window<'_>) -> Producer {
     use Measure::{self as M};
     let nodes = nodes(window);
     let over_nodes = mean(nodes.iter().filter_map(|node| node.request_ms));
-    let max_over_nodes = nodes.iter().filter_map(|node| node.request_ms_max).reduce(f64::max);
+    let max_over_nodes = nodes
+        .iter()
+        .filter_map(|node| node.request_ms_max)
+        .reduce(f64::max);
     let share = |measure| window.rate(measure).map(|nanos| nanos * SECONDS_PER_NANO);
     Producer {
         records_per_second: window.rate(M::RecordsSent),
@@ -78,7 +83,12 @@ fn producer(window: &Window<'_>) -> Producer {
         record_bytes: window.get(M::RecordBytes),
         queue_ms: window.get(M::QueueTime),
         queue_ms_max: window.get(M::QueueTimeMax),
-        queue_ms_max_course: window.instance().queue_max_course.iter().map(|ms| f64::from(*ms)).collect(),
+        queue_ms_max_course: window
+            .instance()
+            .queue_max_course
+            .iter()
+            .map(|ms| f64::from(*ms))
+            .collect(),
         request_ms: window.get(M::RequestLatency).or(over_nodes),
         request_ms_max: window.get(M::RequestLatencyMax).or(max_over_nodes),
         in_flight: window.get(M::InFlight),
@@ -117,7 +127,11 @@ fn metadata_wait(window: &Window<'_>) -> Option<f64> {
 /// Brokers that got a request in the window.
 fn nodes(window: &Window<'_>) -> Vec<Node> {
     let mut nodes: BTreeMap<i32, Node> = BTreeMap::new();
-    for measure in [Measure::NodeRequests, Measure::NodeLatency, Measure::NodeLatencyMax] {
+    for measure in [
+        Measure::NodeRequests,
+        Measure::NodeLatency,
+        Measure::NodeLatencyMax,
+    ] {
         for (subject, point) in window.each(measure) {
             let Subject::Node(node_id) = subject else { continue };
             let requests = window.beside(point, Measure::NodeRequests);
@@ -141,11 +155,17 @@ fn nodes(window: &Window<'_>) -> Vec<Node> {
 
 fn topics(window: &Window<'_>) -> BTreeMap<String, Topic> {
     let topics = window.each(Measure::TopicRecords).filter_map(|(subject, point)| {
-        let Subject::Topic(topic) = subject else { return None };
+        let Subject::Topic(topic) = subject else {
+            return None;
+        };
         let value = Topic {
             records_per_second: point.rate(),
-            bytes_per_second: window.beside(point, Measure::TopicBytes).and_then(|bytes| bytes.rate()),
-            compression_rate: window.beside(point, Measure::TopicCompression).map(|rate| rate.value),
+            bytes_per_second: window
+                .beside(point, Measure::TopicBytes)
+                .and_then(|bytes| bytes.rate()),
+            compression_rate: window
+                .beside(point, Measure::TopicCompression)
+                .map(|rate| rate.value),
             partitions: None,
         };
         Some((topic.to_owned(), value))
@@ -156,7 +176,10 @@ fn topics(window: &Window<'_>) -> BTreeMap<String, Topic> {
 fn consumer(window: &Window<'_>) -> Consumer {
     use Measure::{self as M};
     let partitions = partitions(window);
-    let lag_max = partitions.iter().filter_map(|partition| partition.lag).reduce(f64::max);
+    let lag_max = partitions
+        .iter()
+        .filter_map(|partition| partition.lag)
+        .reduce(f64::max);
     let rebalances = rebalances(window);
     let is_rebalanced = rebalances.is_none_or(|count| count > 0.0);
     let of_rebalances = |measure| window.get(measure).filter(|_| is_rebalanced);
@@ -207,7 +230,11 @@ fn partitions(window: &Window<'_>) -> Vec<ConsumedPartition> {
             Some(2.0 * (now - mean.value) / f64::from(mean.weight))
         };
         let lag_slope = window.slope(lag).or_else(|| drift(lag.value, Measure::LagMean));
-        let lead_slope = lead.and_then(|lead| window.slope(lead).or_else(|| drift(lead.value, Measure::LeadMean)));
+        let lead_slope = lead.and_then(|lead| {
+            window
+                .slope(lead)
+                .or_else(|| drift(lead.value, Measure::LeadMean))
+        });
         // The lead also shrinks when the log's start moves: then it does not tell what was consumed.
         let consumed = lead_slope.filter(|slope| *slope >= 0.0);
         Some(ConsumedPartition {
@@ -216,7 +243,9 @@ fn partitions(window: &Window<'_>) -> Vec<ConsumedPartition> {
             lag: Some(lag.value),
             lag_slope,
             consumed_per_second: consumed,
-            produced_per_second: consumed.zip(lag_slope).map(|(consumed, slope)| (consumed + slope).max(0.0)),
+            produced_per_second: consumed
+                .zip(lag_slope)
+                .map(|(consumed, slope)| (consumed + slope).max(0.0)),
             lag_ms: None,
         })
     });

@@ -104,7 +104,10 @@ fn the_window_is_a_minute_or_three_pushes() {
     assert_eq!(window(30_000, 20), (90.0, 3));
     assert_eq!(window(10_000, 2), (20.0, 2));
     let (seconds, pushes) = window(100, 2_000);
-    assert!((50.0..=66.0).contains(&seconds) && pushes >= 500, "{seconds} {pushes}");
+    assert!(
+        (50.0..=66.0).contains(&seconds) && pushes >= 500,
+        "{seconds} {pushes}"
+    );
 }
 
 #[test]
@@ -119,14 +122,24 @@ fn averages_are_of_the_same_minute_as_the_counts() {
         };
         let mut pushes = Pushes::new(&collector, from);
         for (latency_ms, requests) in latencies {
-            pushes.push(10_000, &[
-                delta("producer.request.total", *requests),
-                gauge("producer.request.latency.avg", *latency_ms),
-            ]);
+            pushes.push(
+                10_000,
+                &[
+                    delta("producer.request.total", *requests),
+                    gauge("producer.request.latency.avg", *latency_ms),
+                ],
+            );
         }
         pushes.producer().request_ms.unwrap()
     };
-    let course = [(90.0, 100.0), (90.0, 100.0), (90.0, 100.0), (10.0, 100.0), (10.0, 100.0), (40.0, 100.0)];
+    let course = [
+        (90.0, 100.0),
+        (90.0, 100.0),
+        (90.0, 100.0),
+        (10.0, 100.0),
+        (10.0, 100.0),
+        (40.0, 100.0),
+    ];
     assert_eq!(latencies("apache-kafka-java", &course), 20.0);
     // Averages since the last push are all of them of the window.
     assert_eq!(latencies("librdkafka", &course), 55.0);
@@ -166,7 +179,13 @@ fn a_lost_push_leaves_a_gap_and_no_wrong_rate() {
 fn counts_of_hours_before_the_first_push_are_not_of_the_window() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
-    pushes.push(7_200_000, &[delta("producer.request.total", 1.0), gauge("producer.requests.in.flight", 3.0)]);
+    pushes.push(
+        7_200_000,
+        &[
+            delta("producer.request.total", 1.0),
+            gauge("producer.requests.in.flight", 3.0),
+        ],
+    );
     let first = pushes.producer();
     assert_eq!((first.requests_per_second, first.in_flight), (None, Some(3.0)));
     pushes.push(10_000, &steady(10_000));
@@ -179,29 +198,56 @@ fn a_sum_since_the_beginning_is_read_by_its_growth() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
     for total in [5_000.0, 5_100.0, 5_300.0] {
-        pushes.push(10_000, &[cumulative("producer.request.total", total), gauge("producer.requests.in.flight", 1.0)]);
+        pushes.push(
+            10_000,
+            &[
+                cumulative("producer.request.total", total),
+                gauge("producer.requests.in.flight", 1.0),
+            ],
+        );
     }
     let producer = pushes.producer();
-    assert_eq!((producer.requests, producer.requests_per_second), (Some(300.0), Some(15.0)));
+    assert_eq!(
+        (producer.requests, producer.requests_per_second),
+        (Some(300.0), Some(15.0))
+    );
     pushes.push(10_000, &[cumulative("producer.request.total", 7.0)]);
-    assert_eq!(pushes.producer().requests, Some(300.0), "it began again: nothing is known of this interval");
+    assert_eq!(
+        pushes.producer().requests,
+        Some(300.0),
+        "it began again: nothing is known of this interval"
+    );
 }
 
 #[test]
 fn gauges_are_the_last_and_peaks_the_highest() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
-    for (in_flight, waiting, queue_max) in [(1.0, 0.0, 10.0), (5.0, 2.0, 20.0), (2.0, 1.0, 30.0), (3.0, 0.0, 40.0)] {
-        pushes.push(10_000, &[
-            delta("producer.request.total", 1.0),
-            gauge("producer.requests.in.flight", in_flight),
-            gauge("producer.waiting.threads", waiting),
-            gauge("producer.record.queue.time.max", queue_max),
-        ]);
+    for (in_flight, waiting, queue_max) in [
+        (1.0, 0.0, 10.0),
+        (5.0, 2.0, 20.0),
+        (2.0, 1.0, 30.0),
+        (3.0, 0.0, 40.0),
+    ] {
+        pushes.push(
+            10_000,
+            &[
+                delta("producer.request.total", 1.0),
+                gauge("producer.requests.in.flight", in_flight),
+                gauge("producer.waiting.threads", waiting),
+                gauge("producer.record.queue.time.max", queue_max),
+            ],
+        );
     }
     let producer = pushes.producer();
-    assert_eq!((producer.in_flight, producer.in_flight_max), (Some(3.0), Some(5.0)));
-    assert_eq!((producer.waiting_threads, producer.pushes_with_waiting_threads), (Some(0.0), 2));
+    assert_eq!(
+        (producer.in_flight, producer.in_flight_max),
+        (Some(3.0), Some(5.0))
+    );
+    assert_eq!(
+        (producer.waiting_threads, producer.pushes_with_waiting_threads),
+        (Some(0.0), 2)
+    );
     assert_eq!(producer.queue_ms_max_course, [10.0, 20.0, 30.0, 40.0]);
 }
 
@@ -214,26 +260,36 @@ fn nodes_and_topics_have_their_own_numbers() {
             true => delta(name, value).with("node_id", id),
             false => gauge(name, value).with("node_id", id),
         };
-        pushes.push(10_000, &[
-            node("producer.node.request.total", "node-1", 100.0),
-            node("producer.node.request.total", "node-2", 300.0),
-            node("producer.node.request.total", "node-3", 0.0),
-            node("producer.node.request.total", "node--1", 4.0),
-            node("producer.node.request.latency.avg", "node-1", 2.0),
-            node("producer.node.request.latency.avg", "node-2", 8.0),
-            node("producer.node.request.latency.avg", "node-3", f64::NAN),
-            node("producer.node.outgoing.byte.total", "node-2", 5_000.0),
-            delta("producer.topic.record.send.total", 70.0).with("topic", "t"),
-            delta("producer.topic.byte.total", 900.0).with("topic", "t"),
-            gauge("producer.topic.compression.rate", 0.6).with("topic", "t"),
-        ]);
+        pushes.push(
+            10_000,
+            &[
+                node("producer.node.request.total", "node-1", 100.0),
+                node("producer.node.request.total", "node-2", 300.0),
+                node("producer.node.request.total", "node-3", 0.0),
+                node("producer.node.request.total", "node--1", 4.0),
+                node("producer.node.request.latency.avg", "node-1", 2.0),
+                node("producer.node.request.latency.avg", "node-2", 8.0),
+                node("producer.node.request.latency.avg", "node-3", f64::NAN),
+                node("producer.node.outgoing.byte.total", "node-2", 5_000.0),
+                delta("producer.topic.record.send.total", 70.0).with("topic", "t"),
+                delta("producer.topic.byte.total", 900.0).with("topic", "t"),
+                gauge("producer.topic.compression.rate", 0.6).with("topic", "t"),
+            ],
+        );
     }
     let producer = pushes.producer();
-    let nodes: Vec<_> = producer.nodes.iter().map(|node| (node.node_id, node.requests_per_second, node.request_ms)).collect();
+    let nodes: Vec<_> = producer
+        .nodes
+        .iter()
+        .map(|node| (node.node_id, node.requests_per_second, node.request_ms))
+        .collect();
     assert_eq!(nodes, [(1, Some(10.0), Some(2.0)), (2, Some(30.0), Some(8.0))]);
     assert_eq!(producer.nodes[1].bytes_per_second, Some(500.0));
     let topic = &producer.topics["t"];
-    assert_eq!((topic.records_per_second, topic.bytes_per_second), (Some(7.0), Some(90.0)));
+    assert_eq!(
+        (topic.records_per_second, topic.bytes_per_second),
+        (Some(7.0), Some(90.0))
+    );
     assert!((topic.compression_rate.unwrap() - 0.6).abs() < 1e-9);
     // Without an average over all nodes, theirs.
     assert_eq!(producer.request_ms, Some(5.0));
@@ -244,10 +300,13 @@ fn waiting_for_the_first_metadata_is_not_waiting_now() {
     let wait = |metadata_age: f64| {
         let collector = Collector::default();
         let mut pushes = Pushes::new(&collector, java("i"));
-        pushes.push(10_000, &[
-            delta("producer.metadata.wait.time.ns.total", 4e8),
-            gauge("producer.metadata.age", metadata_age),
-        ]);
+        pushes.push(
+            10_000,
+            &[
+                delta("producer.metadata.wait.time.ns.total", 4e8),
+                gauge("producer.metadata.age", metadata_age),
+            ],
+        );
         pushes.producer().metadata_wait.unwrap()
     };
     assert_eq!(wait(9.6), 0.0);
@@ -259,10 +318,13 @@ fn a_client_that_begins_again_is_counted_anew() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
     let push = |pushes: &mut Pushes<'_>, started_ms: f64, requests: f64| {
-        pushes.push(10_000, &[
-            gauge("app.info.start.time.ms", started_ms),
-            delta("producer.request.total", requests),
-        ]);
+        pushes.push(
+            10_000,
+            &[
+                gauge("app.info.start.time.ms", started_ms),
+                delta("producer.request.total", requests),
+            ],
+        );
     };
     for _ in 0..3 {
         push(&mut pushes, BEGIN_MS as f64, 100.0);
@@ -271,7 +333,10 @@ fn a_client_that_begins_again_is_counted_anew() {
     push(&mut pushes, BEGIN_MS as f64 + 30_000.0, 7.0);
     let snapshot = pushes.snapshot();
     assert!(snapshot.telemetry.restarted);
-    assert_eq!((snapshot.telemetry.pushes, snapshot.producer.unwrap().requests), (Some(1), Some(7.0)));
+    assert_eq!(
+        (snapshot.telemetry.pushes, snapshot.producer.unwrap().requests),
+        (Some(1), Some(7.0))
+    );
     push(&mut pushes, BEGIN_MS as f64 + 30_000.0, 7.0);
     assert!(!pushes.snapshot().telemetry.restarted);
 }
@@ -286,7 +351,13 @@ fn the_last_push_counts_and_none_is_awaited_after_it() {
     pushes.from.is_terminating = true;
     pushes.push(1_300, &steady(1_300));
     let snapshot = pushes.snapshot();
-    assert_eq!((snapshot.telemetry.pushes, snapshot.telemetry.seconds_until_next_push), (Some(2), None));
+    assert_eq!(
+        (
+            snapshot.telemetry.pushes,
+            snapshot.telemetry.seconds_until_next_push
+        ),
+        (Some(2), None)
+    );
     assert!((snapshot.producer.unwrap().requests_per_second.unwrap() - 365.0).abs() < 0.1);
 }
 
@@ -298,10 +369,15 @@ fn the_silent_expire_after_a_minute_or_three_intervals() {
             push_interval_ms: Some(interval_ms),
             ..java(instance_id)
         };
-        collector.push(from, &payload(0.0, 10.0, &[], &steady(10)), BEGIN_MS).unwrap();
+        collector
+            .push(from, &payload(0.0, 10.0, &[], &steady(10)), BEGIN_MS)
+            .unwrap();
     }
     let count = |after_ms: i64| collector.snapshots(BEGIN_MS + after_ms).len();
-    assert_eq!([count(59_999), count(60_000), count(89_999), count(90_000)], [2, 1, 1, 0]);
+    assert_eq!(
+        [count(59_999), count(60_000), count(89_999), count(90_000)],
+        [2, 1, 1, 0]
+    );
     assert_eq!(collector.instance_count(), 0);
 }
 
@@ -315,8 +391,18 @@ fn an_empty_push_is_one_without_metrics() {
     pushes.push(10_000, &[]);
     let snapshot = pushes.snapshot();
     let telemetry = snapshot.telemetry;
-    assert_eq!((telemetry.pushes, telemetry.empty_pushes, telemetry.is_star_subscription), (Some(2), 2, true));
-    assert_eq!((snapshot.producer, snapshot.client.library), (None, Library::FranzGo));
+    assert_eq!(
+        (
+            telemetry.pushes,
+            telemetry.empty_pushes,
+            telemetry.is_star_subscription
+        ),
+        (Some(2), 2, true)
+    );
+    assert_eq!(
+        (snapshot.producer, snapshot.client.library),
+        (None, Library::FranzGo)
+    );
 }
 
 #[test]
@@ -324,15 +410,21 @@ fn ottlas_own_client_tells_what_no_other_does() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
     pushes.from.software_name = Some("ottla-client");
-    pushes.push(10_000, &[
-        delta("producer.request.total", 1.0),
-        gauge("ottla.producer.send.time.avg", 0.0116),
-        gauge("ottla.producer.sending.threads", 3.0),
-        gauge("ottla.producer.callback.time.avg", 0.002),
-    ]);
+    pushes.push(
+        10_000,
+        &[
+            delta("producer.request.total", 1.0),
+            gauge("ottla.producer.send.time.avg", 0.0116),
+            gauge("ottla.producer.sending.threads", 3.0),
+            gauge("ottla.producer.callback.time.avg", 0.002),
+        ],
+    );
     let application = pushes.snapshot().application;
     assert!((application.send_micros.unwrap() - 11.6).abs() < 1e-9);
-    assert_eq!((application.threads, application.callback_micros), (Some(3.0), Some(2.0)));
+    assert_eq!(
+        (application.threads, application.callback_micros),
+        (Some(3.0), Some(2.0))
+    );
 }
 
 fn consumer(lag: f64, lead: f64, rebalances: f64) -> Vec<Sample> {
@@ -373,7 +465,10 @@ fn joining_at_the_start_is_no_rebalance() {
     assert_eq!((first.rebalances, first.rebalance_ms_max), (Some(0.0), None));
     pushes.push(12_000, &consumer(0.0, 0.0, 1.0));
     let second = pushes.snapshot().consumer.unwrap();
-    assert_eq!((second.rebalances, second.rebalance_ms_max), (Some(1.0), Some(3_000.0)));
+    assert_eq!(
+        (second.rebalances, second.rebalance_ms_max),
+        (Some(1.0), Some(3_000.0))
+    );
 }
 
 #[test]
@@ -381,7 +476,10 @@ fn a_partition_that_was_given_away_is_not_shown() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
     pushes.push(12_000, &consumer(7.0, 1.0, 0.0));
-    pushes.push(12_000, &[delta("consumer.fetch.manager.records.consumed.total", 1.0)]);
+    pushes.push(
+        12_000,
+        &[delta("consumer.fetch.manager.records.consumed.total", 1.0)],
+    );
     assert_eq!(pushes.snapshot().consumer.unwrap().partitions, []);
 }
 
@@ -395,14 +493,23 @@ fn no_client_takes_more_than_its_bytes() {
             let topic = format!("{}{round}-{number}", "t".repeat(200));
             samples.push(delta("producer.topic.byte.total", f64::from(number)).with("topic", &topic));
             samples.push(delta("producer.topic.record.send.total", 1.0).with("topic", &topic));
-            samples.push(delta("producer.node.request.total", 1.0).with("node_id", &format!("node-{number}")));
+            samples
+                .push(delta("producer.node.request.total", 1.0).with("node_id", &format!("node-{number}")));
         }
         pushes.push(10_000, &samples);
-        assert!(collector.bytes() < BYTES_MAX + 2_000, "{} bytes", collector.bytes());
+        assert!(
+            collector.bytes() < BYTES_MAX + 2_000,
+            "{} bytes",
+            collector.bytes()
+        );
     }
     let producer = pushes.producer();
     // The newest ones with the most bytes are there.
-    assert!(producer.topics.contains_key(&format!("{}11-599", "t".repeat(200))));
+    assert!(
+        producer
+            .topics
+            .contains_key(&format!("{}11-599", "t".repeat(200)))
+    );
     assert!(!producer.topics.contains_key(&format!("{}11-0", "t".repeat(200))));
     assert!((producer.requests_per_second.unwrap() - 365.0).abs() < 0.1);
 }
@@ -415,7 +522,8 @@ fn a_wide_consumer_keeps_its_worst_partitions() {
         let samples: Vec<Sample> = (0..1_000)
             .flat_map(|partition| {
                 let label = partition.to_string();
-                let named = |name: &str, value: f64| gauge(name, value).with("topic", "t").with("partition", &label);
+                let named =
+                    |name: &str, value: f64| gauge(name, value).with("topic", "t").with("partition", &label);
                 [
                     named("consumer.fetch.manager.records.lag", f64::from(partition)),
                     named("consumer.fetch.manager.records.lead", 5.0),
@@ -423,7 +531,11 @@ fn a_wide_consumer_keeps_its_worst_partitions() {
             })
             .collect();
         pushes.push(10_000, &samples);
-        assert!(collector.bytes() < BYTES_MAX + 2_000, "{} bytes", collector.bytes());
+        assert!(
+            collector.bytes() < BYTES_MAX + 2_000,
+            "{} bytes",
+            collector.bytes()
+        );
     }
     let consumer = pushes.snapshot().consumer.unwrap();
     assert_eq!(consumer.lag_max, Some(999.0));
@@ -436,11 +548,17 @@ fn the_one_that_is_silent_longest_makes_room() {
     let ids: Vec<String> = (0..5_000).map(|number| format!("changing-{number}")).collect();
     for (number, id) in ids.iter().enumerate() {
         let at_ms = BEGIN_MS + number as i64;
-        collector.push(java(id), &payload(0.0, 1.0, &[], &steady(1)), at_ms).unwrap();
+        collector
+            .push(java(id), &payload(0.0, 1.0, &[], &steady(1)), at_ms)
+            .unwrap();
         assert!(collector.instance_count() <= 160);
     }
     let newest = collector.snapshots(BEGIN_MS + 5_000);
-    let is_there = |id: &str| newest.iter().any(|snapshot| snapshot.client.instance_id.as_deref() == Some(id));
+    let is_there = |id: &str| {
+        newest
+            .iter()
+            .any(|snapshot| snapshot.client.instance_id.as_deref() == Some(id))
+    };
     assert!(is_there("changing-4999") && !is_there("changing-0"));
     assert!(newest.len() > 100);
 }
@@ -448,7 +566,10 @@ fn the_one_that_is_silent_longest_makes_room() {
 #[test]
 fn what_is_malformed_leaves_no_trace() {
     let collector = Collector::default();
-    assert_eq!(collector.push(java("i"), b"\xff\xff", BEGIN_MS), Err(Malformed::CutOff));
+    assert_eq!(
+        collector.push(java("i"), b"\xff\xff", BEGIN_MS),
+        Err(Malformed::CutOff)
+    );
     assert_eq!(collector.instance_count(), 0);
 }
 
@@ -461,7 +582,12 @@ fn a_payload_of_an_exporter_is_split_by_client() {
         ..PushedFrom::default()
     };
     let one = |client: &'static str, requests: f64| {
-        payload(1.0, 10_001.0, &[("client_id", client)], &[delta("producer.request.total", requests)])
+        payload(
+            1.0,
+            10_001.0,
+            &[("client_id", client)],
+            &[delta("producer.request.total", requests)],
+        )
     };
     // Messages of protobuf are joined by joining their bytes.
     let both = [one("a", 10.0), one("b", 20.0)].concat();
@@ -471,7 +597,10 @@ fn a_payload_of_an_exporter_is_split_by_client() {
         .into_iter()
         .map(|snapshot| (snapshot.client.client_id, snapshot.producer.unwrap().requests))
         .collect();
-    assert_eq!(requests, [("a".to_owned(), Some(10.0)), ("b".to_owned(), Some(20.0))]);
+    assert_eq!(
+        requests,
+        [("a".to_owned(), Some(10.0)), ("b".to_owned(), Some(20.0))]
+    );
 }
 
 fn observed(client_id: &str, instance_id: Option<&str>, node_id: i32, requests: f64) -> Observed {
@@ -510,7 +639,11 @@ fn what_brokers_saw_is_added_to_the_client_it_is_about() {
         collector.observe(observed("p", None, node_id, requests), pushes.now_ms);
     }
     let snapshot = pushes.snapshot();
-    let rates: Vec<_> = snapshot.brokers.iter().map(|side| (side.node_id, side.requests_per_second)).collect();
+    let rates: Vec<_> = snapshot
+        .brokers
+        .iter()
+        .map(|side| (side.node_id, side.requests_per_second))
+        .collect();
     assert_eq!(rates, [(Some(1), Some(6.0)), (Some(2), Some(7.0))]);
     assert_eq!(snapshot.settings.acks.unwrap().value, -1);
     assert_eq!(snapshot.network.round_trip_ms, Some(2.0));
@@ -535,7 +668,10 @@ fn two_instances_of_one_client_id_do_not_share_a_brokers_view() {
         })
         .collect();
     let named = |id: &str| Some(id.to_owned());
-    assert_eq!(sides, [(None, Some(5.0)), (named("i"), None), (named("j"), Some(3.0))]);
+    assert_eq!(
+        sides,
+        [(None, Some(5.0)), (named("i"), None), (named("j"), Some(3.0))]
+    );
 }
 
 #[test]
@@ -543,10 +679,15 @@ fn a_client_that_pushes_nothing_is_still_seen() {
     let collector = Collector::default();
     collector.observe(observed("silent", None, 1, 45.0), BEGIN_MS);
     let snapshots = collector.snapshots(BEGIN_MS + 1_000);
-    let [snapshot] = &snapshots[..] else { panic!("one client is expected: {snapshots:?}") };
+    let [snapshot] = &snapshots[..] else {
+        panic!("one client is expected: {snapshots:?}")
+    };
     assert_eq!(snapshot.client.library, Library::Java);
     let telemetry = snapshot.telemetry;
-    assert_eq!((telemetry.pushes, telemetry.is_silent, telemetry.has_subscription), (Some(0), true, true));
+    assert_eq!(
+        (telemetry.pushes, telemetry.is_silent, telemetry.has_subscription),
+        (Some(0), true, true)
+    );
     assert_eq!((snapshot.seconds, &snapshot.producer), (60.0, &None));
     assert_eq!(collector.snapshots(BEGIN_MS + 60_000), []);
 }

@@ -46,10 +46,20 @@ impl<'a> Window<'a> {
                 Fold::Last => is_newest,
             };
             window.points = match window.points.is_empty() {
-                true => slot.points.iter().filter(|point| counts(point)).copied().collect(),
+                true => slot
+                    .points
+                    .iter()
+                    .filter(|point| counts(point))
+                    .copied()
+                    .collect(),
                 false if is_newest => merged(&window.points, &slot.points),
                 false => {
-                    let points: Vec<Point> = slot.points.iter().filter(|point| counts(point)).copied().collect();
+                    let points: Vec<Point> = slot
+                        .points
+                        .iter()
+                        .filter(|point| counts(point))
+                        .copied()
+                        .collect();
                     merged(&window.points, &points)
                 }
             };

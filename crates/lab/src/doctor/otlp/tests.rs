@@ -44,14 +44,21 @@ fn gauges_and_sums_are_read_as_they_were_encoded() {
         Data::Sum(Sum {
             data_points: vec![point(
                 Number::Double(2.5),
-                vec![KeyValue::new("node_id", "node-1"), KeyValue::new("topic", "t"), KeyValue::new("partition", "7")],
+                vec![
+                    KeyValue::new("node_id", "node-1"),
+                    KeyValue::new("topic", "t"),
+                    KeyValue::new("partition", "7"),
+                ],
             )],
             aggregation_temporality: temporality,
             is_monotonic: true,
         })
     };
     let gauge = Data::Gauge(Gauge {
-        data_points: vec![point(Number::Int(-3), vec![]), point(Number::Double(f64::NAN), vec![])],
+        data_points: vec![
+            point(Number::Int(-3), vec![]),
+            point(Number::Double(f64::NAN), vec![]),
+        ],
     });
     let metric = |name: &str, data| OtlpMetric {
         name: name.to_owned(),
@@ -99,10 +106,19 @@ fn bytes_field(number: u8, bytes: &[u8]) -> Vec<u8> {
 fn fields_may_stand_in_any_order_and_unknown_ones_are_skipped() {
     let point = [&[0x21][..], &4.0f64.to_le_bytes(), &bytes_field(11, b"exemplar")].concat();
     let sum = [bytes_field(1, &point), vec![0x10, 1]].concat();
-    let metric = [bytes_field(7, &sum), bytes_field(3, b"ms"), bytes_field(1, b"name")].concat();
+    let metric = [
+        bytes_field(7, &sum),
+        bytes_field(3, b"ms"),
+        bytes_field(1, b"name"),
+    ]
+    .concat();
     let scope = [bytes_field(1, b"s#producer-1"), bytes_field(2, b"2.16.0")].concat();
     let scope_metrics = [bytes_field(2, &metric), bytes_field(1, &scope)].concat();
-    let attribute = [bytes_field(2, &bytes_field(1, b"c-1")), bytes_field(1, b"client_id")].concat();
+    let attribute = [
+        bytes_field(2, &bytes_field(1, b"c-1")),
+        bytes_field(1, b"client_id"),
+    ]
+    .concat();
     let resource = bytes_field(1, &attribute);
     let resource_metrics = [bytes_field(2, &scope_metrics), bytes_field(1, &resource)].concat();
     let payload = bytes_field(1, &resource_metrics);
@@ -127,14 +143,25 @@ fn a_point_that_says_it_has_no_value_is_not_a_number() {
 
 #[test]
 fn what_is_no_metrics_data_is_refused_with_its_reason() {
-    assert_eq!(points(b"{\"metrics\": []}"), Err(Malformed::WrongKind { field: 15 }));
+    assert_eq!(
+        points(b"{\"metrics\": []}"),
+        Err(Malformed::WrongKind { field: 15 })
+    );
     assert_eq!(points(&[0x0a, 200, 1, 0]), Err(Malformed::CutOff));
     assert_eq!(points(&[0xff; 12]), Err(Malformed::CutOff));
     assert_eq!(points(&[0x08, 1]), Err(Malformed::WrongKind { field: 1 }));
-    let name = bytes_field(1, &bytes_field(2, &bytes_field(2, &bytes_field(1, &[0xc3, 0x28]))));
+    let name = bytes_field(
+        1,
+        &bytes_field(2, &bytes_field(2, &bytes_field(1, &[0xc3, 0x28]))),
+    );
     assert_eq!(points(&name), Err(Malformed::NotText));
     let long = vec![0; PAYLOAD_BYTES_MAX + 1];
-    assert_eq!(points(&long), Err(Malformed::TooLong { bytes: PAYLOAD_BYTES_MAX + 1 }));
+    assert_eq!(
+        points(&long),
+        Err(Malformed::TooLong {
+            bytes: PAYLOAD_BYTES_MAX + 1
+        })
+    );
 }
 
 #[test]
@@ -172,14 +199,18 @@ fn any_metric() -> impl Strategy<Value = OtlpMetric> {
         (-1e300..1e300f64).prop_map(Number::Double),
         any::<i64>().prop_map(Number::Int)
     ];
-    let data_point = (any::<u64>(), any::<u64>(), number, prop::collection::vec(attribute, 0..3)).prop_map(
-        |(start, end, value, attributes)| NumberDataPoint {
+    let data_point = (
+        any::<u64>(),
+        any::<u64>(),
+        number,
+        prop::collection::vec(attribute, 0..3),
+    )
+        .prop_map(|(start, end, value, attributes)| NumberDataPoint {
             start_time_unix_nano: start,
             time_unix_nano: end,
             value: Some(value),
             attributes,
-        },
-    );
+        });
     let points = prop::collection::vec(data_point, 0..4);
     ("[a-z.]{1,20}", points, 0..4i32).prop_map(|(name, data_points, temporality)| OtlpMetric {
         name,

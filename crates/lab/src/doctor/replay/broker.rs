@@ -5,8 +5,8 @@
 use serde_json::{Map, Value};
 
 use super::super::snapshot::{BrokerSide, Role};
-use super::field;
 use super::ReplayError;
+use super::field;
 
 const MICROS_PER_MS: f64 = 1000.0;
 
@@ -36,7 +36,11 @@ pub fn sides(case: &Value, role: Role, listener: Option<&str>) -> Result<Vec<Bro
 }
 
 fn is_by_broker(brokers: &Map<String, Value>) -> bool {
-    let is_broker = |value: &Value| value.as_object().is_some_and(|broker| broker.contains_key("window_s"));
+    let is_broker = |value: &Value| {
+        value
+            .as_object()
+            .is_some_and(|broker| broker.contains_key("window_s"))
+    };
     !brokers.is_empty() && brokers.values().all(is_broker)
 }
 
@@ -49,13 +53,18 @@ fn one(
 ) -> Result<Option<BrokerSide>, ReplayError> {
     let Value::Object(metrics) = broker else {
         let found = field::kind(broker);
-        return Err(ReplayError::at(path, format!("an object is expected, not {found}")));
+        return Err(ReplayError::at(
+            path,
+            format!("an object is expected, not {found}"),
+        ));
     };
     let (requests, quota): (&[&str], &str) = match role {
         Role::Producer => (&["Produce"], "Produce"),
         Role::Consumer => (&["FetchConsumer", "Fetch"], "Fetch"),
     };
-    let kept = requests.iter().find(|request| metrics.contains_key(&format!("TotalTimeMs:request.{request}")));
+    let kept = requests
+        .iter()
+        .find(|request| metrics.contains_key(&format!("TotalTimeMs:request.{request}")));
     let Some(request) = kept else { return Ok(None) };
     let histogram = |name: &str, part: &str| -> Result<Option<f64>, ReplayError> {
         let name = format!("{name}:request.{request}");
@@ -69,15 +78,21 @@ fn one(
     let of_client = |name: &str| {
         let prefix = format!("kafka {quota}:{name}:{{client-id=");
         let own = metrics.iter().find(|(key, _)| key.starts_with(&prefix));
-        own.map_or(Ok(None), |(key, value)| field::number(value, &format!("{path}.{key}")))
+        own.map_or(Ok(None), |(key, value)| {
+            field::number(value, &format!("{path}.{key}"))
+        })
     };
     let throttle_ms = match of_client("throttle-time")? {
         Some(throttle_ms) => Some(throttle_ms),
         None => histogram("ThrottleTimeMs", "avg")?,
     };
     Ok(Some(BrokerSide {
-        node_id: field::number_in(metrics, path, "node_id")?.map(|id| id as i32).or(node_id),
-        requests_per_second: histogram("TotalTimeMs", "n")?.zip(window_seconds).map(|(n, seconds)| n / seconds),
+        node_id: field::number_in(metrics, path, "node_id")?
+            .map(|id| id as i32)
+            .or(node_id),
+        requests_per_second: histogram("TotalTimeMs", "n")?
+            .zip(window_seconds)
+            .map(|(n, seconds)| n / seconds),
         bytes_per_second: of_client("byte-rate")?,
         request_bytes: histogram("RequestBytes", "avg")?,
         queue_micros: micros("RequestQueueTimeMs")?,
@@ -90,8 +105,16 @@ fn one(
         throttle_ms,
         is_rounded_to_ms: true,
         is_of_all_clients: true,
-        handler_idle: share(metrics, path, "kafka.server:KafkaRequestHandlerPool:RequestHandlerAvgIdlePercent")?,
-        network_idle: share(metrics, path, "kafka.network:SocketServer:NetworkProcessorAvgIdlePercent")?,
+        handler_idle: share(
+            metrics,
+            path,
+            "kafka.server:KafkaRequestHandlerPool:RequestHandlerAvgIdlePercent",
+        )?,
+        network_idle: share(
+            metrics,
+            path,
+            "kafka.network:SocketServer:NetworkProcessorAvgIdlePercent",
+        )?,
         network_threads: listener.and_then(|listener| network_threads(metrics, listener)),
         ..BrokerSide::default()
     }))

@@ -9,7 +9,10 @@ pub fn object<'a>(parent: &'a Value, name: &str) -> Result<Option<&'a Map<String
     match parent.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(object)) => Ok(Some(object)),
-        Some(other) => Err(ReplayError::at(name, format!("an object is expected, not {}", kind(other)))),
+        Some(other) => Err(ReplayError::at(
+            name,
+            format!("an object is expected, not {}", kind(other)),
+        )),
     }
 }
 
@@ -26,10 +29,16 @@ pub fn number(value: &Value, field: &str) -> Result<Option<f64>, ReplayError> {
             // NaN and infinity are texts to Rust, and say nothing here.
             text => match text.parse::<f64>() {
                 Ok(number) => Ok(Some(number).filter(|number| number.is_finite())),
-                Err(_) => Err(ReplayError::at(field, format!("a number is expected, not {text:?}"))),
+                Err(_) => Err(ReplayError::at(
+                    field,
+                    format!("a number is expected, not {text:?}"),
+                )),
             },
         },
-        other => Err(ReplayError::at(field, format!("a number is expected, not {}", kind(other)))),
+        other => Err(ReplayError::at(
+            field,
+            format!("a number is expected, not {}", kind(other)),
+        )),
     }
 }
 

@@ -60,12 +60,23 @@ fn clients(case: &Value, stated: &Map<String, Value>) -> Result<Vec<Snapshot>, R
     let described = [text(case, "note"), text(case, "name")].map(Option::unwrap_or_default);
     let software = described.iter().find_map(|text| named_software(text));
     let software = software.as_ref().map(|(name, version)| (*name, version.as_str()));
-    let software = (software.map(|(name, _)| name), software.map(|(_, version)| version));
+    let software = (
+        software.map(|(name, _)| name),
+        software.map(|(_, version)| version),
+    );
     let is_star = described[0].contains("subscription \"*\"");
     match (case.get("pushes"), case.get("last_push")) {
         (Some(Value::Array(all)), _) if !all.is_empty() => pushes::snapshots(all, software, is_star),
-        (_, Some(push @ Value::Object(_))) => pushes::snapshots(std::slice::from_ref(push), software, is_star),
-        _ if case.get("broker").or(case.get("brokers")).is_some_and(Value::is_object) => Ok(vec![unseen(case)]),
+        (_, Some(push @ Value::Object(_))) => {
+            pushes::snapshots(std::slice::from_ref(push), software, is_star)
+        }
+        _ if case
+            .get("broker")
+            .or(case.get("brokers"))
+            .is_some_and(Value::is_object) =>
+        {
+            Ok(vec![unseen(case)])
+        }
         _ => Err(ReplayError::new(
             "no case: it has neither \"metrics\" nor \"pushes\" nor \"broker\"; a fixture, the output of --print-metrics or an exported case is expected",
         )),
@@ -79,7 +90,10 @@ fn unseen(case: &Value) -> Snapshot {
         snapshot.client.role = Role::Consumer;
     }
     snapshot.telemetry.pushes = Some(0);
-    snapshot.seconds = case.get("broker").and_then(|broker| broker.get("window_s")?.as_f64()).unwrap_or(0.0);
+    snapshot.seconds = case
+        .get("broker")
+        .and_then(|broker| broker.get("window_s")?.as_f64())
+        .unwrap_or(0.0);
     snapshot
 }
 
@@ -91,8 +105,12 @@ fn looks(
     let mut by_client: Vec<(Option<String>, Look)> = Vec::new();
     let last_push = case.get("last_push").filter(|push| push.is_object());
     for (name, value) in metrics {
-        let Some(key) = MetricKey::parse(name) else { continue };
-        let place = by_client.iter().position(|(client_id, _)| *client_id == key.client_id);
+        let Some(key) = MetricKey::parse(name) else {
+            continue;
+        };
+        let place = by_client
+            .iter()
+            .position(|(client_id, _)| *client_id == key.client_id);
         let place = place.unwrap_or_else(|| {
             by_client.push((key.client_id.clone(), Look::default()));
             by_client.len() - 1
@@ -133,11 +151,15 @@ fn add_group(client: &mut Client, stated: &Map<String, Value>, last_push: Option
 /// How long the client had lived: its tool says so, or its metadata (fetched at the start, again after five minutes), or the load.
 fn age_seconds(case: &Value, stated: &Map<String, Value>) -> Result<Option<f64>, ReplayError> {
     let summary = summary(case);
-    let own = summary.and_then(|summary| summary.seconds).or(case.get("seconds").and_then(Value::as_f64));
+    let own = summary
+        .and_then(|summary| summary.seconds)
+        .or(case.get("seconds").and_then(Value::as_f64));
     if own.is_some() {
         return Ok(own);
     }
-    let metadata_age = case.get("metrics").and_then(|metrics| metrics.get("producer-metrics:metadata-age")?.as_f64());
+    let metadata_age = case
+        .get("metrics")
+        .and_then(|metrics| metrics.get("producer-metrics:metadata-age")?.as_f64());
     let empty = Map::new();
     let app = object(case, "app")?.unwrap_or(&empty);
     let ages = [
@@ -155,7 +177,10 @@ fn summary(case: &Value) -> Option<print_metrics::Summary> {
         Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
-    lines.iter().filter_map(|line| print_metrics::Summary::parse(line)).next_back()
+    lines
+        .iter()
+        .filter_map(|line| print_metrics::Summary::parse(line))
+        .next_back()
 }
 
 fn application(case: &Value, stated: &Map<String, Value>) -> Result<Application, ReplayError> {
@@ -169,7 +194,8 @@ fn application(case: &Value, stated: &Map<String, Value>) -> Result<Application,
     }
     let empty = Map::new();
     let app = object(case, "app")?.unwrap_or(&empty);
-    let positive = |name: &str| Ok::<_, ReplayError>(number_in(app, "app", name)?.filter(|value| *value > 0.0));
+    let positive =
+        |name: &str| Ok::<_, ReplayError>(number_in(app, "app", name)?.filter(|value| *value > 0.0));
     facts.threads = positive("threads")?.or(facts.threads);
     facts.send_micros = positive("send_call_avg_us")?;
     // Nothing was acknowledged: the zeros beside it are no times.
@@ -177,11 +203,16 @@ fn application(case: &Value, stated: &Map<String, Value>) -> Result<Application,
     facts.callback_micros = positive("callback_avg_us")?.filter(|_| has_answers);
     facts.acknowledged_ms = positive("ack_latency_avg_ms")?.filter(|_| has_answers);
     facts.acknowledged_deviation_ms = positive("ack_latency_stddev_ms")?;
-    facts.acknowledged_ms = facts.acknowledged_ms.or(summary(case).and_then(|summary| summary.latency_ms));
+    facts.acknowledged_ms = facts
+        .acknowledged_ms
+        .or(summary(case).and_then(|summary| summary.latency_ms));
     if let Some(errors) = object(case, "errors")? {
         let count = |words: &[&str]| -> Result<Option<f64>, ReplayError> {
             let mut sum = None;
-            for (message, _) in errors.iter().filter(|(message, _)| words.iter().any(|word| message.contains(word))) {
+            for (message, _) in errors
+                .iter()
+                .filter(|(message, _)| words.iter().any(|word| message.contains(word)))
+            {
                 sum = Some(sum.unwrap_or(0.0) + number_in(errors, "errors", message)?.unwrap_or(0.0));
             }
             Ok(sum)
@@ -207,7 +238,8 @@ fn network(case: &Value) -> Result<Network, ReplayError> {
     let Some(network) = object(case, "network")? else {
         return Ok(Network::default());
     };
-    let positive = |name: &str| Ok::<_, ReplayError>(number_in(network, "network", name)?.filter(|value| *value > 0.0));
+    let positive =
+        |name: &str| Ok::<_, ReplayError>(number_in(network, "network", name)?.filter(|value| *value > 0.0));
     Ok(Network {
         round_trip_ms: positive("rtt_ms")?,
         bandwidth_bytes_per_second: positive("bw")?,
@@ -230,7 +262,9 @@ fn noted_topic_codec(note: &str) -> Option<Setting<Codec>> {
 fn named_software(text: &str) -> Option<(&'static str, String)> {
     let text = text.to_ascii_lowercase().replace(['_', '-'], " ");
     for (words, name) in [("librdkafka", "librdkafka"), ("franz go", "kgo"), ("kgo", "kgo")] {
-        let Some((_, after)) = text.split_once(words) else { continue };
+        let Some((_, after)) = text.split_once(words) else {
+            continue;
+        };
         let numbers: Vec<&str> = after
             .split([' ', '.', ',', ';', '/'])
             .skip_while(|word| word.is_empty())

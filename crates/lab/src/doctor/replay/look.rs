@@ -36,7 +36,10 @@ impl Look {
         let samples_seconds = self.samples_seconds.unwrap_or(SAMPLES_SECONDS);
         let has_rates = age_seconds >= samples_seconds;
         let rates = if has_rates { self.rates() } else { HashMap::new() };
-        let points = self.metrics.iter().filter(|(key, _)| key.name.len() <= NAME_BYTES_MAX);
+        let points = self
+            .metrics
+            .iter()
+            .filter(|(key, _)| key.name.len() <= NAME_BYTES_MAX);
         let points = points.map(|(key, value)| (Source::default(), data_point(key, *value)));
         let mut reading = Reading::of_points(points, (None, None));
         for value in &mut reading.values {
@@ -60,7 +63,8 @@ impl Look {
 
     /// Growth per second by the client's own `.rate` and `.ratio` gauges.
     fn rates(&self) -> HashMap<(Measure, String), f64> {
-        let gauges: HashMap<&MetricKey, f64> = self.metrics.iter().map(|(key, value)| (key, *value)).collect();
+        let gauges: HashMap<&MetricKey, f64> =
+            self.metrics.iter().map(|(key, value)| (key, *value)).collect();
         let rates = self.metrics.iter().filter_map(|(key, _)| {
             let measure = Measure::named(key.name.strip_prefix("org.apache.kafka.")?)?;
             let (gauge, factor) = rate_gauge(&key.name)?;
@@ -79,7 +83,9 @@ impl Look {
     fn guessed_age(&self) -> f64 {
         let find = |name: &str| {
             let found = self.metrics.iter().find(|(key, _)| key.name == name);
-            found.map(|(_, value)| *value).filter(|value| value.is_finite() && *value > 0.0)
+            found
+                .map(|(_, value)| *value)
+                .filter(|value| value.is_finite() && *value > 0.0)
         };
         let of = |client: &str| {
             let total = find(&format!("org.apache.kafka.{client}.request.total"))?;
@@ -139,7 +145,11 @@ fn data_point(key: &MetricKey, value: f64) -> DataPoint<'_> {
     DataPoint {
         name: &key.name,
         labels: key.labels(),
-        kind: if key.name.ends_with(".total") { Kind::Delta } else { Kind::Gauge },
+        kind: if key.name.ends_with(".total") {
+            Kind::Delta
+        } else {
+            Kind::Gauge
+        },
         start_nanos: 0,
         end_nanos: 0,
         value,

@@ -28,7 +28,10 @@ impl MetricKey {
         } else {
             let name = key_parts.next()?.trim();
             let is_word = |text: &str| {
-                !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+                !text.is_empty()
+                    && text
+                        .bytes()
+                        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
             };
             if !is_word(group) || !is_word(name) {
                 return None;
@@ -80,7 +83,11 @@ fn tags_of(text: &str) -> Option<Vec<(String, String)>> {
             Value::String(text) => text,
             other => other.to_string(),
         };
-        return Some(tags.into_iter().map(|(tag, value)| (tag, as_text(value))).collect());
+        return Some(
+            tags.into_iter()
+                .map(|(tag, value)| (tag, as_text(value)))
+                .collect(),
+        );
     }
     let mut tags: Vec<(String, String)> = Vec::new();
     for part in inner.split(", ").filter(|part| !part.is_empty()) {
@@ -113,15 +120,25 @@ mod tests {
 
     #[test]
     fn partitions_and_pushed_names_are_read() {
-        let key = MetricKey::parse("consumer-fetch-manager-metrics:records-lag:{partition=11, topic=t}").unwrap();
-        assert_eq!((key.labels().topic, key.labels().partition), (Some("t"), Some(11)));
+        let key =
+            MetricKey::parse("consumer-fetch-manager-metrics:records-lag:{partition=11, topic=t}").unwrap();
+        assert_eq!(
+            (key.labels().topic, key.labels().partition),
+            (Some("t"), Some(11))
+        );
         let pushed = MetricKey::parse("org.apache.kafka.producer.io.ratio").unwrap();
         assert_eq!(pushed.name, "org.apache.kafka.producer.io.ratio");
     }
 
     #[test]
     fn other_texts_are_none() {
-        for text in ["", "Metric Name", "a b:c", "Error: it failed", "producer-metrics:x:{"] {
+        for text in [
+            "",
+            "Metric Name",
+            "a b:c",
+            "Error: it failed",
+            "producer-metrics:x:{",
+        ] {
             assert_eq!(MetricKey::parse(text), None, "{text}");
         }
     }

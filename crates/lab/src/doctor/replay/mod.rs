@@ -83,7 +83,10 @@ pub fn read(text: &str) -> Result<Vec<Snapshot>, ReplayError> {
     match parse(text)? {
         Value::Array(cases) if cases.iter().all(exported::is_snapshot) => exported::read(text),
         Value::Array(cases) => {
-            let clients = cases.iter().map(fixture::of_value).collect::<Result<Vec<_>, _>>()?;
+            let clients = cases
+                .iter()
+                .map(fixture::of_value)
+                .collect::<Result<Vec<_>, _>>()?;
             Ok(clients.into_iter().flatten().collect())
         }
         case if exported::is_snapshot(&case) || case.get("snapshots").is_some() => exported::read(text),

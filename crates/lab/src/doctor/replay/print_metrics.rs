@@ -65,7 +65,9 @@ pub fn read(text: &str) -> Result<Vec<Snapshot>, ReplayError> {
             }
             continue;
         }
-        let Some((key, value)) = metric_line(line) else { continue };
+        let Some((key, value)) = metric_line(line) else {
+            continue;
+        };
         let client_id = key.client_id.clone().unwrap_or_default();
         let place = looks.iter().position(|look| look.client.client_id == client_id);
         let place = place.unwrap_or_else(|| {
@@ -109,7 +111,10 @@ pub fn read(text: &str) -> Result<Vec<Snapshot>, ReplayError> {
             let mut snapshot = look.snapshot();
             snapshot.application = Application {
                 // Both tools send from one thread.
-                threads: snapshot.application.threads.or(summary.is_producer.then_some(1.0)),
+                threads: snapshot
+                    .application
+                    .threads
+                    .or(summary.is_producer.then_some(1.0)),
                 acknowledged_ms: summary.latency_ms,
                 ..snapshot.application
             };
@@ -119,7 +124,9 @@ pub fn read(text: &str) -> Result<Vec<Snapshot>, ReplayError> {
 }
 
 fn is_of_client(name: &str) -> bool {
-    ["org.apache.kafka.producer.", "org.apache.kafka.consumer."].iter().any(|prefix| name.starts_with(prefix))
+    ["org.apache.kafka.producer.", "org.apache.kafka.consumer."]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// `group:name:{tags} : value`; the columns are as wide as the longest name.

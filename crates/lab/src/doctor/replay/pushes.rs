@@ -24,7 +24,9 @@ pub fn snapshots(
     for (index, push) in pushes.iter().enumerate() {
         let path = format!("pushes[{index}]");
         let given = text(push, "instance");
-        let place = instances.iter().position(|known| known.client.instance_id.as_deref() == given);
+        let place = instances
+            .iter()
+            .position(|known| known.client.instance_id.as_deref() == given);
         let place = place.unwrap_or_else(|| {
             instances.push(Instance::new(client(push)));
             instances.len() - 1
@@ -34,8 +36,12 @@ pub fn snapshots(
             instance_id: given.unwrap_or_default(),
             principal: text(push, "principal"),
             address: text(push, "addr"),
-            software_name: text(push, "software_name").or(text(push, "softwareName")).or(software.0),
-            software_version: text(push, "software_version").or(text(push, "softwareVersion")).or(software.1),
+            software_name: text(push, "software_name")
+                .or(text(push, "softwareName"))
+                .or(software.0),
+            software_version: text(push, "software_version")
+                .or(text(push, "softwareVersion"))
+                .or(software.1),
             push_interval_ms: field_number(push, &path, "pushIntervalMs")?,
             is_terminating: push.get("terminating").and_then(Value::as_bool).unwrap_or(false),
             is_star_subscription,
@@ -46,7 +52,10 @@ pub fn snapshots(
         let at_ms = field_number(push, &path, "ts")?.unwrap_or(0.0) as i64;
         instances[place].push(&from, &reading, at_ms);
     }
-    Ok(instances.iter().map(|instance| summary::snapshot(&instance.window())).collect())
+    Ok(instances
+        .iter()
+        .map(|instance| summary::snapshot(&instance.window()))
+        .collect())
 }
 
 /// Who pushed.
@@ -63,7 +72,10 @@ pub fn client(push: &Value) -> Client {
 
 /// The group and the member id that a push's resources name.
 pub fn group(push: &Value) -> (Option<String>, Option<String>) {
-    let metrics = push.get("metrics").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let metrics = push
+        .get("metrics")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
     let of = |name: &str| {
         let found = metrics.iter().find_map(|metric| text(metric.get("res")?, name));
         found.map(str::to_owned)
@@ -75,23 +87,37 @@ fn points<'a>(push: &'a Value, path: &str) -> Result<Vec<(Source<'a>, DataPoint<
     let metrics = match push.get("metrics") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(metrics)) => metrics,
-        Some(_) => return Err(ReplayError::at(format!("{path}.metrics"), "a list of metrics is expected")),
+        Some(_) => {
+            return Err(ReplayError::at(
+                format!("{path}.metrics"),
+                "a list of metrics is expected",
+            ));
+        }
     };
     let end_ms = field_number(push, path, "ts")?;
     let seconds = field_number(push, path, "interval_s")?;
     let mut points = Vec::with_capacity(metrics.len());
     for (index, metric) in metrics.iter().enumerate() {
         let path = format!("{path}.metrics[{index}]");
-        let Some(name) = text(metric, "name") else { continue };
+        let Some(name) = text(metric, "name") else {
+            continue;
+        };
         let kind = kind(text(metric, "type").unwrap_or_default());
         let end_nanos = field_number(metric, &path, "t")?.or(end_ms.map(|ms| ms * NANOS_PER_MS));
         let start_nanos = match field_number(metric, &path, "start")? {
             Some(start) => Some(start),
             None if kind == Kind::Gauge => None,
-            None => end_nanos.zip(seconds).map(|(end, seconds)| end - seconds * NANOS_PER_SECOND),
+            None => end_nanos
+                .zip(seconds)
+                .map(|(end, seconds)| end - seconds * NANOS_PER_SECOND),
         };
         let scope = text(metric, "scope").and_then(|scope| scope.rsplit_once('/'));
-        let resource = |name: &str| metric.get("res").and_then(|res| text(res, name)).unwrap_or_default();
+        let resource = |name: &str| {
+            metric
+                .get("res")
+                .and_then(|res| text(res, name))
+                .unwrap_or_default()
+        };
         let source = Source {
             group_id: resource("group_id"),
             member_id: match resource("group_member_id") {
@@ -103,14 +129,21 @@ fn points<'a>(push: &'a Value, path: &str) -> Result<Vec<(Source<'a>, DataPoint<
             ..Source::default()
         };
         let value = field_number(metric, &path, "v")?;
-        points.push((source, DataPoint {
-            name,
-            labels: metric.get("attrs").and_then(Value::as_object).map(labels).unwrap_or_default(),
-            kind,
-            start_nanos: start_nanos.unwrap_or(0.0) as u64,
-            end_nanos: end_nanos.unwrap_or(0.0) as u64,
-            value: value.unwrap_or(f64::NAN),
-        }));
+        points.push((
+            source,
+            DataPoint {
+                name,
+                labels: metric
+                    .get("attrs")
+                    .and_then(Value::as_object)
+                    .map(labels)
+                    .unwrap_or_default(),
+                kind,
+                start_nanos: start_nanos.unwrap_or(0.0) as u64,
+                end_nanos: end_nanos.unwrap_or(0.0) as u64,
+                value: value.unwrap_or(f64::NAN),
+            },
+        ));
     }
     Ok(points)
 }
@@ -137,7 +170,9 @@ fn labels(attributes: &Map<String, Value>) -> Labels<'_> {
         // What is no string was written down with its kind.
         let number = match value {
             Value::Number(number) => number.as_i64(),
-            Value::String(text) => text.strip_prefix("int_value:").and_then(|text| text.trim().parse().ok()),
+            Value::String(text) => text
+                .strip_prefix("int_value:")
+                .and_then(|text| text.trim().parse().ok()),
             _ => None,
         };
         let text = value.as_str();

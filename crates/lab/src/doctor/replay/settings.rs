@@ -98,7 +98,8 @@ pub fn codec_named(name: &str) -> Option<Codec> {
 }
 
 fn partitioner(stated: &Stated) -> Option<Partitioner> {
-    let is_on = |value: &Value| !matches!(value, Value::Null | Value::Bool(false)) && value.as_f64() != Some(0.0);
+    let is_on =
+        |value: &Value| !matches!(value, Value::Null | Value::Bool(false)) && value.as_f64() != Some(0.0);
     for (key, value) in stated.iter().filter(|(_, value)| is_on(value)) {
         let key = key.to_ascii_lowercase();
         let text = value.as_str().unwrap_or_default().to_ascii_lowercase();
@@ -108,7 +109,10 @@ fn partitioner(stated: &Stated) -> Option<Partitioner> {
         if key == "partitioner.class" && text.contains("sticky") {
             return Some(Partitioner::Sticky);
         }
-        if key.starts_with("bench.") && key.contains("part") && (key.contains("own") || key.contains("perthread")) {
+        if key.starts_with("bench.")
+            && key.contains("part")
+            && (key.contains("own") || key.contains("perthread"))
+        {
             return Some(Partitioner::PerThread);
         }
         if key == "bench.keyed" || key == "bench.keys" {

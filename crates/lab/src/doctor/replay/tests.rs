@@ -25,14 +25,19 @@ fn one(name: &str) -> Snapshot {
 }
 
 fn producer(name: &str) -> Producer {
-    one(name).producer.unwrap_or_else(|| panic!("{name} is no producer"))
+    one(name)
+        .producer
+        .unwrap_or_else(|| panic!("{name} is no producer"))
 }
 
 fn all() -> BTreeMap<String, Value> {
     let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     let cases = files.map(|path| {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        (name, serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap())
+        (
+            name,
+            serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap(),
+        )
     });
     cases.collect()
 }
@@ -51,10 +56,24 @@ fn every_fixture_is_one_client_with_numbers() {
         let is_consumer = name.starts_with('C');
         assert_eq!(snapshot.client.role == Role::Consumer, is_consumer, "{name}");
         if case.get("metrics").is_some() {
-            assert_eq!((snapshot.producer.is_none(), snapshot.consumer.is_some()), (is_consumer, is_consumer), "{name}");
-            assert_eq!((snapshot.client.library, snapshot.telemetry.pushes), (Library::Java, None), "{name}");
-            assert!((10.0..80.0).contains(&snapshot.seconds), "{name}: {} s", snapshot.seconds);
-            let [broker] = &snapshot.brokers[..] else { panic!("{name}: one broker") };
+            assert_eq!(
+                (snapshot.producer.is_none(), snapshot.consumer.is_some()),
+                (is_consumer, is_consumer),
+                "{name}"
+            );
+            assert_eq!(
+                (snapshot.client.library, snapshot.telemetry.pushes),
+                (Library::Java, None),
+                "{name}"
+            );
+            assert!(
+                (10.0..80.0).contains(&snapshot.seconds),
+                "{name}: {} s",
+                snapshot.seconds
+            );
+            let [broker] = &snapshot.brokers[..] else {
+                panic!("{name}: one broker")
+            };
             assert!(broker.is_rounded_to_ms && broker.is_of_all_clients, "{name}");
         }
     }
@@ -63,11 +82,17 @@ fn every_fixture_is_one_client_with_numbers() {
 #[test]
 fn bytes_per_second_are_requests_times_their_size() {
     // F1, both sides within 5 %.
-    for (name, case) in all().iter().filter(|(name, case)| !name.starts_with('C') && case.get("metrics").is_some()) {
+    for (name, case) in all()
+        .iter()
+        .filter(|(name, case)| !name.starts_with('C') && case.get("metrics").is_some())
+    {
         let producer = producer(name);
         assert!(case["metrics"].is_object());
         let product = producer.requests_per_second.unwrap() * producer.request_bytes.unwrap();
-        assert!(is_near(producer.bytes_per_second.unwrap(), product, 0.05), "{name}");
+        assert!(
+            is_near(producer.bytes_per_second.unwrap(), product, 0.05),
+            "{name}"
+        );
     }
 }
 
@@ -76,16 +101,21 @@ fn what_the_client_counted_is_what_the_application_saw() {
     for (name, case) in all() {
         let measured = match (&case["app"]["send_calls_per_s"], &case["summary"][0]) {
             (Value::Number(rate), _) => rate.as_f64(),
-            (_, Value::String(line)) => {
-                line.split(" sent, ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok())
-            }
+            (_, Value::String(line)) => line
+                .split(" sent, ")
+                .nth(1)
+                .and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok()),
             _ => None,
         };
         // Where sends outran the sender or the rate changed while measuring, the two counted different records.
-        let is_steady = !["B11_quota", "B6_slow_callback_busy", "B9_contention_4thr_1part"].contains(&name.as_str());
+        let is_steady =
+            !["B11_quota", "B6_slow_callback_busy", "B9_contention_4thr_1part"].contains(&name.as_str());
         if let Some(measured) = measured.filter(|_| is_steady) {
             let found = producer(&name).records_per_second.unwrap();
-            assert!(is_near(found, measured, 0.10), "{name}: {found} against {measured}");
+            assert!(
+                is_near(found, measured, 0.10),
+                "{name}: {found} against {measured}"
+            );
         }
     }
 }
@@ -100,8 +130,14 @@ fn client_and_broker_agree_on_requests() {
                 .contains(&name.as_str());
         if is_steady {
             let snapshot = one(&name);
-            let (client, broker) = (snapshot.producer.unwrap().requests_per_second, snapshot.brokers[0].requests_per_second);
-            assert!(is_near(client.unwrap(), broker.unwrap(), 0.08), "{name}: {client:?} against {broker:?}");
+            let (client, broker) = (
+                snapshot.producer.unwrap().requests_per_second,
+                snapshot.brokers[0].requests_per_second,
+            );
+            assert!(
+                is_near(client.unwrap(), broker.unwrap(), 0.08),
+                "{name}: {client:?} against {broker:?}"
+            );
         }
     }
 }
@@ -116,21 +152,40 @@ fn the_kontur_analogue_has_its_numbers() {
     assert!((producer.buffer_wait.unwrap() - 0.85).abs() < 0.01);
     assert!((producer.io_wait.unwrap() - 0.768).abs() < 0.01);
     assert_eq!(producer.metadata_wait, Some(0.0), "the wait of the start is over");
-    assert_eq!((producer.in_flight, producer.buffer_bytes), (Some(5.0), Some(33_554_432.0)));
+    assert_eq!(
+        (producer.in_flight, producer.buffer_bytes),
+        (Some(5.0), Some(33_554_432.0))
+    );
     let nodes: Vec<i32> = producer.nodes.iter().map(|node| node.node_id).collect();
     assert_eq!(nodes, [1]);
-    assert!(producer.without_sample.is_empty(), "{:?}", producer.without_sample);
+    assert!(
+        producer.without_sample.is_empty(),
+        "{:?}",
+        producer.without_sample
+    );
     let settings = &snapshot.settings;
-    assert_eq!(settings.batch_bytes.map(|set| (set.value, set.origin)), Some((16_384.0, Origin::Stated)));
+    assert_eq!(
+        settings.batch_bytes.map(|set| (set.value, set.origin)),
+        Some((16_384.0, Origin::Stated))
+    );
     assert_eq!(settings.compression.map(|set| set.value), Some(Codec::Lz4));
     assert_eq!(settings.in_flight, None);
     assert_eq!(snapshot.network.round_trip_ms, Some(10.0));
     let application = snapshot.application;
-    assert_eq!((application.threads, application.offered_records_per_second), (Some(1.0), Some(100_000.0)));
+    assert_eq!(
+        (application.threads, application.offered_records_per_second),
+        (Some(1.0), Some(100_000.0))
+    );
     assert!((application.send_micros.unwrap() - 15.3).abs() < 0.1);
     assert!((application.acknowledged_ms.unwrap() - 1_799.0).abs() < 1.0);
-    assert_eq!(snapshot.client.instance_id.as_deref(), Some("gh9iEIsoShWE9tZBfaNr1Q"));
-    assert_eq!((snapshot.brokers[0].node_id, snapshot.brokers[0].network_threads), (Some(1), Some(3.0)));
+    assert_eq!(
+        snapshot.client.instance_id.as_deref(),
+        Some("gh9iEIsoShWE9tZBfaNr1Q")
+    );
+    assert_eq!(
+        (snapshot.brokers[0].node_id, snapshot.brokers[0].network_threads),
+        (Some(1), Some(3.0))
+    );
     assert!(snapshot.telemetry.has_subscription && !snapshot.telemetry.is_silent);
 }
 
@@ -139,16 +194,32 @@ fn a_young_clients_rates_are_totals_over_its_life() {
     // Its own gauge says 161 741 records/s: the divisor is a whole window and more.
     let snapshot = one("P2_defaults");
     assert!((snapshot.seconds - 13.6).abs() < 0.1);
-    assert!(is_near(snapshot.producer.unwrap().records_per_second.unwrap(), 515_578.0, 0.01));
+    assert!(is_near(
+        snapshot.producer.unwrap().records_per_second.unwrap(),
+        515_578.0,
+        0.01
+    ));
     // Older than its windows: the gauge is right, and about the same time as the averages.
-    assert_eq!(producer("P6_buffer_exhaustion").requests_per_second.map(|rate| (rate * 1000.0).round()), Some(45_821.0));
+    assert_eq!(
+        producer("P6_buffer_exhaustion")
+            .requests_per_second
+            .map(|rate| (rate * 1000.0).round()),
+        Some(45_821.0)
+    );
 }
 
 #[test]
 fn a_client_that_did_not_push_is_silent_and_still_read() {
-    for name in ["P4_one_inflight_rtt20", "P6_buffer_exhaustion", "B13_interdc_window100k"] {
+    for name in [
+        "P4_one_inflight_rtt20",
+        "P6_buffer_exhaustion",
+        "B13_interdc_window100k",
+    ] {
         let snapshot = one(name);
-        assert!(snapshot.telemetry.is_silent && snapshot.telemetry.pushes.is_none(), "{name}");
+        assert!(
+            snapshot.telemetry.is_silent && snapshot.telemetry.pushes.is_none(),
+            "{name}"
+        );
         assert_eq!(snapshot.settings.in_flight.unwrap().value, 1.0);
     }
     let failing = one("P6_buffer_exhaustion");
@@ -158,8 +229,14 @@ fn a_client_that_did_not_push_is_silent_and_still_read() {
     assert!((failing.application.acknowledged_ms.unwrap() - 347.48).abs() < 0.01);
     // Nothing was acknowledged within the measured time: its zeros are no latencies.
     let slow = one("B13_interdc_window100k");
-    assert_eq!((slow.application.acknowledged_ms, slow.application.callback_micros), (None, None));
-    assert_eq!((slow.network.window_bytes, slow.network.round_trip_ms), (Some(102_400.0), Some(72.0)));
+    assert_eq!(
+        (slow.application.acknowledged_ms, slow.application.callback_micros),
+        (None, None)
+    );
+    assert_eq!(
+        (slow.network.window_bytes, slow.network.round_trip_ms),
+        (Some(102_400.0), Some(72.0))
+    );
 }
 
 #[test]
@@ -186,13 +263,24 @@ fn a_consumers_lag_has_a_slope_from_one_look() {
     assert_eq!(consumer.lag_max, Some(1_483_526.0));
     assert_eq!(consumer.partitions.len(), 3);
     let sum = |part: fn(&super::super::snapshot::ConsumedPartition) -> Option<f64>| {
-        consumer.partitions.iter().map(|partition| part(partition).unwrap()).sum::<f64>()
+        consumer
+            .partitions
+            .iter()
+            .map(|partition| part(partition).unwrap())
+            .sum::<f64>()
     };
     // The application consumed 1 863 records/s and nobody produced.
-    assert!(is_near(sum(|partition| partition.consumed_per_second), 1_863.0, 0.1));
+    assert!(is_near(
+        sum(|partition| partition.consumed_per_second),
+        1_863.0,
+        0.1
+    ));
     assert!(is_near(sum(|partition| partition.lag_slope), -1_863.0, 0.1));
     assert!(sum(|partition| partition.produced_per_second) < 10.0);
-    assert_eq!((consumer.rebalances, consumer.failed_rebalances), (Some(0.0), Some(0.0)));
+    assert_eq!(
+        (consumer.rebalances, consumer.failed_rebalances),
+        (Some(0.0), Some(0.0))
+    );
     assert_eq!(snapshot.client.group_id.as_deref(), Some("g1"));
     let idle = one("C3_idle").consumer.unwrap();
     assert_eq!((idle.poll_idle_share, idle.lag_max), (Some(1.0), Some(0.0)));
@@ -205,9 +293,19 @@ fn librdkafkas_pushes_are_read_as_librdkafkas() {
     assert_eq!(snapshot.client.library, Library::Librdkafka);
     assert_eq!(snapshot.client.software_version.as_deref(), Some("2.16.0"));
     let telemetry = snapshot.telemetry;
-    assert_eq!((telemetry.pushes, telemetry.empty_pushes, telemetry.push_interval_ms), (Some(4), 0, Some(5_000.0)));
+    assert_eq!(
+        (
+            telemetry.pushes,
+            telemetry.empty_pushes,
+            telemetry.push_interval_ms
+        ),
+        (Some(4), 0, Some(5_000.0))
+    );
     let producer = snapshot.producer.unwrap();
-    assert_eq!((producer.queue_ms, producer.throttle_ms, producer.requests), (None, None, None));
+    assert_eq!(
+        (producer.queue_ms, producer.throttle_ms, producer.requests),
+        (None, None, None)
+    );
     assert_eq!(producer.request_ms_max, Some(90.0));
     let request_ms = producer.request_ms.unwrap();
     assert!((0.56..1.64).contains(&request_ms), "{request_ms}");
@@ -218,9 +316,19 @@ fn librdkafkas_pushes_are_read_as_librdkafkas() {
 #[test]
 fn empty_pushes_of_franz_go_are_counted() {
     let snapshot = one("X3_franz_go_1_21_5_star");
-    assert_eq!((snapshot.client.library, &snapshot.producer), (Library::FranzGo, &None));
+    assert_eq!(
+        (snapshot.client.library, &snapshot.producer),
+        (Library::FranzGo, &None)
+    );
     let telemetry = snapshot.telemetry;
-    assert_eq!((telemetry.pushes, telemetry.empty_pushes, telemetry.is_star_subscription), (Some(4), 4, true));
+    assert_eq!(
+        (
+            telemetry.pushes,
+            telemetry.empty_pushes,
+            telemetry.is_star_subscription
+        ),
+        (Some(4), 4, true)
+    );
 }
 
 #[test]
@@ -278,20 +386,42 @@ fn what_is_missing_may_be_missing() {
         "metrics": {"producer-metrics:request-total": 10, "no metric at all": 3, "producer-metrics:batch-size-avg": "NaN"},
     });
     let snapshot = &read(&more.to_string()).unwrap()[0];
-    assert_eq!((snapshot.settings.acks.unwrap().value, snapshot.settings.linger_ms.unwrap().value), (-1, 5.0));
-    assert_eq!((snapshot.client.client_id.as_str(), snapshot.application.offered_records_per_second), ("n", None));
+    assert_eq!(
+        (
+            snapshot.settings.acks.unwrap().value,
+            snapshot.settings.linger_ms.unwrap().value
+        ),
+        (-1, 5.0)
+    );
+    assert_eq!(
+        (
+            snapshot.client.client_id.as_str(),
+            snapshot.application.offered_records_per_second
+        ),
+        ("n", None)
+    );
     let producer = snapshot.producer.as_ref().unwrap();
-    assert_eq!((producer.batch_bytes, &producer.without_sample[..]), (None, &["producer.batch.size.avg".to_owned()][..]));
+    assert_eq!(
+        (producer.batch_bytes, &producer.without_sample[..]),
+        (None, &["producer.batch.size.avg".to_owned()][..])
+    );
 }
 
 #[test]
 fn several_brokers_are_read_in_either_form() {
     let broker = |n: i64| json!({"window_s": 10.0, "TotalTimeMs:request.Produce": {"n": n, "avg": 2.5}});
     let metrics = json!({"producer-node-metrics:request-total:{node-id=node-1}": 10, "producer-node-metrics:request-total:{node-id=node-2}": 20});
-    for brokers in [json!([broker(10), broker(20)]), json!({"1": broker(10), "node-2": broker(20)})] {
+    for brokers in [
+        json!([broker(10), broker(20)]),
+        json!({"1": broker(10), "node-2": broker(20)}),
+    ] {
         let case = json!({"metrics": metrics, "broker": brokers});
         let snapshot = &read(&case.to_string()).unwrap()[0];
-        let rates: Vec<_> = snapshot.brokers.iter().map(|side| side.requests_per_second).collect();
+        let rates: Vec<_> = snapshot
+            .brokers
+            .iter()
+            .map(|side| side.requests_per_second)
+            .collect();
         assert_eq!(rates, [Some(1.0), Some(2.0)]);
         assert_eq!(snapshot.producer.as_ref().unwrap().nodes.len(), 2);
         if brokers.is_object() {
@@ -305,8 +435,18 @@ fn several_brokers_are_read_in_either_form() {
 fn a_case_of_a_broker_alone_is_a_client_that_is_silent() {
     let case = json!({"name": "n", "pushes_received": 0, "broker": {"window_s": 30.0, "TotalTimeMs:request.Produce": {"n": 60, "avg": 1.0}}});
     let snapshot = &read(&case.to_string()).unwrap()[0];
-    assert_eq!((snapshot.telemetry.pushes, snapshot.telemetry.is_silent, snapshot.seconds), (Some(0), true, 30.0));
-    assert_eq!((snapshot.brokers[0].requests_per_second, &snapshot.producer), (Some(2.0), &None));
+    assert_eq!(
+        (
+            snapshot.telemetry.pushes,
+            snapshot.telemetry.is_silent,
+            snapshot.seconds
+        ),
+        (Some(0), true, 30.0)
+    );
+    assert_eq!(
+        (snapshot.brokers[0].requests_per_second, &snapshot.producer),
+        (Some(2.0), &None)
+    );
 }
 
 const PRINTED: &str = "\
@@ -329,14 +469,22 @@ producer-node-metrics:request-total:{client-id=perf-producer-client, node-id=nod
 #[test]
 fn printed_metrics_become_rates_by_the_summary() {
     let snapshots = read(PRINTED).unwrap();
-    let [snapshot] = &snapshots[..] else { panic!("{snapshots:?}") };
-    assert_eq!((snapshot.seconds, snapshot.client.client_id.as_str()), (50.0, "perf-producer-client"));
+    let [snapshot] = &snapshots[..] else {
+        panic!("{snapshots:?}")
+    };
+    assert_eq!(
+        (snapshot.seconds, snapshot.client.client_id.as_str()),
+        (50.0, "perf-producer-client")
+    );
     assert_eq!(snapshot.client.software_version.as_deref(), Some("4.3.0"));
     let producer = snapshot.producer.as_ref().unwrap();
     assert_eq!(producer.records_per_second, Some(2_000.0));
     assert_eq!((producer.request_ms, producer.queue_ms), (Some(1.1), None));
     assert_eq!(producer.nodes[0].requests_per_second, Some(180.0));
-    assert_eq!((snapshot.application.threads, snapshot.application.acknowledged_ms), (Some(1.0), Some(3.4)));
+    assert_eq!(
+        (snapshot.application.threads, snapshot.application.acknowledged_ms),
+        (Some(1.0), Some(3.4))
+    );
     assert_eq!(snapshot.telemetry.pushes, None);
 }
 
@@ -355,8 +503,17 @@ fn ottlas_own_tool_is_read_as_ottlas() {
         "app-info:version:{client-id=p}": "0.1.0",
     }});
     let snapshot = &read(&json.to_string()).unwrap()[0];
-    assert_eq!(snapshot.producer.as_ref().unwrap().records_per_second, Some(2_000.0));
-    assert_eq!((snapshot.client.client_id.as_str(), snapshot.client.software_version.as_deref()), ("p", Some("0.1.0")));
+    assert_eq!(
+        snapshot.producer.as_ref().unwrap().records_per_second,
+        Some(2_000.0)
+    );
+    assert_eq!(
+        (
+            snapshot.client.client_id.as_str(),
+            snapshot.client.software_version.as_deref()
+        ),
+        ("p", Some("0.1.0"))
+    );
 }
 
 #[test]
@@ -364,7 +521,10 @@ fn several_printed_clients_are_several() {
     let text = "producer-metrics:request-latency-avg:{client-id=a} : 1.0\nconsumer-metrics:request-total:{client-id=b} : 7.0\n\
                 consumer-fetch-manager-metrics:fetch-latency-avg:{client-id=b} : 5.0\n";
     let snapshots = read(text).unwrap();
-    let clients: Vec<_> = snapshots.iter().map(|snapshot| (snapshot.client.client_id.as_str(), snapshot.client.role)).collect();
+    let clients: Vec<_> = snapshots
+        .iter()
+        .map(|snapshot| (snapshot.client.client_id.as_str(), snapshot.client.role))
+        .collect();
     assert_eq!(clients, [("a", Role::Producer), ("b", Role::Consumer)]);
 }
 
@@ -379,10 +539,21 @@ fn the_consumers_summary_tells_the_time_as_well() {
 fn errors_name_the_line_or_the_field() {
     let message = |text: &str| read(text).unwrap_err().to_string();
     assert_eq!(message("  \n"), "the file is empty");
-    assert!(message("hello\nworld").starts_with("no case: not JSON"), "{}", message("hello\nworld"));
-    assert!(message("{\n\"a\": ,\n}").starts_with("line 2: "), "{}", message("{\n\"a\": ,\n}"));
+    assert!(
+        message("hello\nworld").starts_with("no case: not JSON"),
+        "{}",
+        message("hello\nworld")
+    );
+    assert!(
+        message("{\n\"a\": ,\n}").starts_with("line 2: "),
+        "{}",
+        message("{\n\"a\": ,\n}")
+    );
     assert!(message("{}").starts_with("no case: "));
-    assert_eq!(message("{\"settings\": 3, \"metrics\": {}}"), "settings: an object is expected, not a number");
+    assert_eq!(
+        message("{\"settings\": 3, \"metrics\": {}}"),
+        "settings: an object is expected, not a number"
+    );
     assert_eq!(
         message("{\"settings\": {\"batch.size\": \"big\"}, \"metrics\": {\"producer-metrics:io-ratio\": 1}}"),
         "settings.batch.size: a number is expected, not \"big\""

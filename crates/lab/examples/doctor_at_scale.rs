@@ -1,0 +1,141 @@
+//! What 10,000 pushing clients cost: reading their pushes, remembering them, judging all of them.
+//!
+//! `cargo run --release -p ottla-lab --example doctor_at_scale [CLIENTS]`. Every client pushes what a Java producer of a fixture
+//! pushed: 108 metrics, 9.7 kB, one resource for each.
+
+use std::time::Instant;
+
+use ottla_client::metrics::otlp::{
+    Any, AnyValue, Data, Gauge, KeyValue, MetricsData, Number, NumberDataPoint, OtlpMetric, ResourceMetrics,
+    ScopeMetrics, Sum,
+};
+use ottla_lab::doctor::history::{Collector, PushedFrom};
+use prost::Message as _;
+use serde_json::Value;
+
+const FIXTURE: &str = include_str!("../fixtures/doctor/B1_kontur_I_16k.json");
+const INTERVAL_MS: i64 = 10_000;
+const ROUNDS: usize = 8;
+const BEGIN_MS: i64 = 1_800_000_000_000;
+
+fn main() {
+    let clients: usize = std::env::args()
+        .nth(1)
+        .map_or(10_000, |count| count.parse().expect("a number of clients"));
+    let fixture: Value = serde_json::from_str(FIXTURE).expect("the fixture is JSON");
+    let metrics = fixture["last_push"]["metrics"]
+        .as_array()
+        .expect("the fixture has a push");
+    let payloads: Vec<Vec<u8>> = (0..ROUNDS).map(|round| payload(metrics, round)).collect();
+    let instances: Vec<String> = (0..clients).map(|number| format!("{number:022}")).collect();
+    let collector = Collector::default();
+    println!(
+        "{clients} clients, {ROUNDS} pushes each of {} bytes",
+        payloads[0].len()
+    );
+
+    let begin = Instant::now();
+    for (round, payload) in payloads.iter().enumerate() {
+        for instance in &instances {
+            let from = PushedFrom {
+                client_id: instance,
+                instance_id: instance,
+                software_name: Some("apache-kafka-java"),
+                software_version: Some("4.3.0"),
+                principal: Some("User:ANONYMOUS"),
+                address: Some("127.0.0.1"),
+                push_interval_ms: Some(INTERVAL_MS as f64),
+                ..PushedFrom::default()
+            };
+            let at_ms = BEGIN_MS + (round as i64 + 1) * INTERVAL_MS;
+            collector.push(from, payload, at_ms).expect("the payload is OTLP");
+        }
+    }
+    let per_push = begin.elapsed().as_secs_f64() / (clients * ROUNDS) as f64;
+    let share = per_push * clients as f64 / (INTERVAL_MS as f64 / 1000.0);
+    println!(
+        "a push: {:.1} us; {clients} per 10 s: {:.1} % of a core",
+        per_push * 1e6,
+        share * 100.0
+    );
+    println!(
+        "kept: {:.1} KiB per instance",
+        collector.bytes() as f64 / clients as f64 / 1024.0
+    );
+
+    let now_ms = BEGIN_MS + ROUNDS as i64 * INTERVAL_MS;
+    let mut snapshots_ms = Vec::new();
+    let mut verdicts_ms = Vec::new();
+    for _ in 0..5 {
+        let begin = Instant::now();
+        let snapshots = collector.snapshots(now_ms);
+        snapshots_ms.push(begin.elapsed().as_secs_f64() * 1000.0);
+        assert_eq!(snapshots.len(), clients);
+        let begin = Instant::now();
+        let examination = collector.examine(now_ms);
+        verdicts_ms.push(begin.elapsed().as_secs_f64() * 1000.0);
+        assert_eq!(examination.clients.len(), clients);
+    }
+    println!("snapshots of all: {:.1} ms (median of 5)", median(snapshots_ms));
+    println!("verdicts on all: {:.1} ms (median of 5)", median(verdicts_ms));
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn payload(metrics: &[Value], round: usize) -> Vec<u8> {
+    let end_nanos = (BEGIN_MS + (round as i64 + 1) * INTERVAL_MS) as u64 * 1_000_000;
+    let resource_metrics = metrics.iter().map(|metric| {
+        let is_sum = metric["type"]
+            .as_str()
+            .is_some_and(|kind| kind.starts_with("sum"));
+        let attributes = metric["attrs"].as_object().expect("a metric has attributes");
+        let point = NumberDataPoint {
+            start_time_unix_nano: if is_sum {
+                end_nanos - INTERVAL_MS as u64 * 1_000_000
+            } else {
+                0
+            },
+            time_unix_nano: end_nanos,
+            value: Some(Number::Double(metric["v"].as_f64().unwrap_or(f64::NAN))),
+            attributes: attributes
+                .iter()
+                .map(|(key, value)| attribute(key, value))
+                .collect(),
+        };
+        let data = match is_sum {
+            true => Data::Sum(Sum {
+                data_points: vec![point],
+                aggregation_temporality: 1,
+                is_monotonic: true,
+            }),
+            false => Data::Gauge(Gauge {
+                data_points: vec![point],
+            }),
+        };
+        ResourceMetrics {
+            resource: Some(Default::default()),
+            scope_metrics: vec![ScopeMetrics {
+                metrics: vec![OtlpMetric {
+                    name: metric["name"].as_str().expect("a metric has a name").to_owned(),
+                    data: Some(data),
+                }],
+            }],
+        }
+    });
+    let data = MetricsData {
+        resource_metrics: resource_metrics.collect(),
+    };
+    data.encode_to_vec()
+}
+
+fn attribute(key: &str, value: &Value) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue {
+            value: Some(Any::Text(value.as_str().unwrap_or_default().to_owned())),
+        }),
+    }
+}
