@@ -14,7 +14,7 @@ const FORMULAS: &str = "crates/lab/src/formulas";
 /// A rule's manual page.
 #[derive(Debug, PartialEq)]
 struct Page {
-    /// `S3`; `consumer 5`; `W1, W2`.
+    /// `S3`; `consumer 5`; `W1, W2`; empty for what belongs to several rules.
     id: String,
     question: String,
     /// Markdown.
@@ -34,7 +34,8 @@ pub fn render() -> String {
     for (section, rules) in sections() {
         write!(page, "\n## {section}\n").expect("a string takes every write");
         for rule in rules {
-            write!(page, "\n### {} {}\n\n{}", rule.id, rule.question, rule.text)
+            let title = format!("{} {}", rule.id, rule.question);
+            write!(page, "\n### {}\n\n{}", title.trim_start(), rule.text)
                 .expect("a string takes every write");
         }
     }
@@ -79,6 +80,7 @@ fn order(id: &str) -> (usize, String, u32) {
     let is_word = first.starts_with(|character: char| character.is_ascii_lowercase());
     // Findings in the order of the manual's table.
     let rank = match letters {
+        "" => 2 * FINDINGS.len(),
         "S" => 0,
         _ if is_word => 1,
         _ => {
@@ -173,11 +175,50 @@ fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
+/// A file's own page, then those of its functions.
 fn pages(text: &str) -> Vec<Page> {
-    comments(text)
-        .iter()
-        .filter_map(|comment| page(comment))
-        .collect()
+    let of_functions = comments(text);
+    let of_functions = of_functions.iter().filter_map(|comment| page(comment));
+    head_page(text).into_iter().chain(of_functions).collect()
+}
+
+/// The head of a file that says more than one line: `S3: does a backlog exist?` and what follows.
+fn head_page(text: &str) -> Option<Page> {
+    let lines: Vec<&str> = text
+        .lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        .collect();
+    let (title, rest) = lines.split_first()?;
+    let body = rest.join("\n").trim().to_owned();
+    if body.is_empty() || !rest[0].is_empty() {
+        return None;
+    }
+    let title = title.trim_end_matches('.');
+    let is_id = |text: &str| text.split([',', ' ']).next().is_some_and(is_rule_id);
+    let (id, question) = match title.split_once(": ").filter(|(id, _)| is_id(id)) {
+        Some((id, question)) => (id, capitalised(question)),
+        None => ("", title.to_owned()),
+    };
+    Some(Page {
+        id: id.to_owned(),
+        question,
+        text: format!("{body}\n"),
+    })
+}
+
+/// `S3`, `W1`.
+fn is_rule_id(word: &str) -> bool {
+    let digits = word.strip_prefix(|first: char| first.is_ascii_uppercase());
+    digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    match characters.next() {
+        Some(first) => first.to_uppercase().chain(characters).collect(),
+        None => String::new(),
+    }
 }
 
 /// Documentation comments, without their slashes.
@@ -246,6 +287,24 @@ mod tests {
     }
 
     #[test]
+    fn the_head_of_a_file_is_a_page_when_it_says_more_than_what_it_is() {
+        let page =
+            head_page("//! S3: does a backlog exist?\n//!\n//! **Asks** whether.\n\nuse x;\n").unwrap();
+        assert_eq!(
+            (page.id.as_str(), page.question.as_str()),
+            ("S3", "Does a backlog exist?")
+        );
+        assert_eq!(page.text, "**Asks** whether.\n");
+        let page = head_page("//! Confidence, and checks.\n//!\n//! Text.\n").unwrap();
+        assert_eq!(
+            (page.id.as_str(), page.question.as_str()),
+            ("", "Confidence, and checks")
+        );
+        assert_eq!(head_page("//! Words.\n\nuse x;\n"), None);
+        assert_eq!(head_page("use x;\n"), None);
+    }
+
+    #[test]
     fn titles_are_cut_behind_their_ids() {
         for (title, expected) in [
             (
@@ -279,11 +338,12 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_says_where_it_is_from() {
+    fn no_two_pages_have_one_id() {
         let files = files(&root().join(RULES));
         let pages: Vec<Page> = files.iter().flat_map(|(_, text)| pages(text)).collect();
         assert!(pages.len() >= 11, "only {} pages", pages.len());
-        let mut ids: Vec<&str> = pages.iter().map(|page| page.id.as_str()).collect();
+        let ids = pages.iter().map(|page| page.id.as_str());
+        let mut ids: Vec<&str> = ids.filter(|id| !id.is_empty()).collect();
         ids.sort_unstable();
         let count = ids.len();
         ids.dedup();

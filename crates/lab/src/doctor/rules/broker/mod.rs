@@ -29,11 +29,14 @@ pub struct Judgement {
     pub missing: Vec<String>,
 }
 
-/// The finding that a broker's own numbers lead to: B3, B4, B5 or B6.
+/// The finding that a broker's own numbers lead to: B3, B4, B5 or B6; contributing, until a rule makes it the bottleneck.
 ///
 /// `None`: the parts are not known apart, mean nothing (whole milliseconds below 2 ms), or none of them stands out.
 pub fn blame(side: &BrokerSide) -> Option<Finding> {
-    judge(side, Role::Producer).map(|judgement| judgement.finding)
+    judge(side, Role::Producer).map(|judgement| Finding {
+        is_contributing: true,
+        ..judgement.finding
+    })
 }
 
 /// broker Which part of the broker's time is the largest?

@@ -849,3 +849,32 @@ proptest! {
         prop_assert_eq!(read.verdict, diagnosis.verdict);
     }
 }
+
+fn fixture(name: &str) -> Snapshot {
+    let path = format!("{}/fixtures/doctor/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut snapshots = crate::doctor::replay::fixture::read(&text).unwrap();
+    assert_eq!(snapshots.len(), 1);
+    snapshots.remove(0)
+}
+
+// C1 and C3 as they were measured, through the reader.
+#[test]
+fn fixtures_of_consumers() {
+    let slow = check(&fixture("C1_slow_consumer"), Verdict::Processing);
+    let work = slow.evidence.iter().find(|line| line.name == "work").unwrap();
+    // The application's own work was 0.5 ms.
+    within(work.result, 0.5, 6.0);
+    refuses(&slow, "max.partition.fetch.bytes");
+    let idle = check(&fixture("C3_idle"), Verdict::KeepsUp);
+    assert!(idle.recommendation.is_none());
+}
+
+// The same as snapshots and back: what is exported is judged alike.
+#[test]
+fn an_exported_case_is_judged_alike() {
+    let snapshot = fixture("C1_slow_consumer");
+    let text = serde_json::to_string(&snapshot).unwrap();
+    let read: Snapshot = serde_json::from_str(&text).unwrap();
+    assert_eq!(diagnose(&read).verdict, Verdict::Processing);
+}
