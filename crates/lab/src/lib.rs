@@ -8,6 +8,7 @@ pub mod formulas;
 pub mod machine;
 pub mod process;
 pub mod histogram;
+pub mod ask;
 pub mod load;
 pub mod link;
 pub mod scenario;

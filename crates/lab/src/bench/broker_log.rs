@@ -1,12 +1,12 @@
 //! Ottla's own times of batches, from its admin address: `/debug/batches`.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::ask;
 use crate::load::outcome::Place;
 
 /// The form of the document that this reads.
@@ -14,8 +14,6 @@ const VERSION: u32 = 1;
 
 /// 65,536 batches of some 100 bytes; a broker that says more is not the one we know.
 const DOCUMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// When one batch passed through the broker, in nanoseconds of CLOCK_MONOTONIC of the broker's machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,22 +61,23 @@ impl BrokerLog {
     /// - Errors: no Ottla answers there.
     pub fn begin(admin_address: &str, duration: Duration) -> io::Result<()> {
         let seconds = duration.as_secs_f64().ceil().max(1.0) as u64;
-        ask(
-            admin_address,
-            "POST",
-            &format!("/debug/batches?seconds={seconds}"),
-        )
-        .map(|_| ())
+        let target = format!("/debug/batches?seconds={seconds}");
+        ask::ask(admin_address, "POST", &target, DOCUMENT_BYTES_MAX).map(drop)
     }
 
     /// What was written down since `begin`.
     pub fn read(admin_address: &str) -> io::Result<BrokerLog> {
-        BrokerLog::parse(&ask(admin_address, "GET", "/debug/batches")?)
+        BrokerLog::parse(&ask::ask(
+            admin_address,
+            "GET",
+            "/debug/batches",
+            DOCUMENT_BYTES_MAX,
+        )?)
     }
 
     /// Ends it: the broker forgets.
     pub fn end(admin_address: &str) -> io::Result<()> {
-        ask(admin_address, "DELETE", "/debug/batches").map(|_| ())
+        ask::ask(admin_address, "DELETE", "/debug/batches", DOCUMENT_BYTES_MAX).map(drop)
     }
 
     /// - Errors: `InvalidData` for a document of another form.
@@ -129,36 +128,6 @@ impl BrokerLog {
         let batch = batches.get(after.checked_sub(1)?)?;
         (place.offset <= batch.last_offset).then_some(batch)
     }
-}
-
-/// One HTTP exchange, for which a client library would be the largest dependency of this crate.
-fn ask(admin_address: &str, method: &str, target: &str) -> io::Result<String> {
-    let address = admin_address
-        .to_socket_addrs()?
-        .next()
-        .ok_or_else(|| io::Error::other(format!("{admin_address} has no address")))?;
-    let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    // Version 1.0: the answer is not cut into chunks and ends with the connection.
-    let request = format!("{method} {target} HTTP/1.0\r\nHost: {admin_address}\r\nContent-Length: 0\r\n\r\n");
-    socket.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    socket.take(DOCUMENT_BYTES_MAX).read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("{admin_address} speaks no HTTP"),
-        )
-    })?;
-    let status = head.split(' ').nth(1).unwrap_or_default();
-    if !status.starts_with('2') {
-        let problem = format!(
-            "{method} {target} at {admin_address}: status {status}: {}",
-            body.trim()
-        );
-        return Err(io::Error::other(problem));
-    }
-    Ok(body.to_owned())
 }
 
 #[cfg(test)]

@@ -25,6 +25,9 @@ pub struct Diagnosis {
     pub confidence: Confidence,
     /// One sentence for people: the verdict with its decisive number.
     pub summary: String,
+    /// Where the time of a record, or of a turn of a consumer's loop, goes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub time: Vec<super::time::TimeShare>,
     /// Findings of section "Findings" of the manual, the bottleneck's own first, contributing causes after it.
     pub findings: Vec<Finding>,
     pub evidence: Vec<Evidence>,

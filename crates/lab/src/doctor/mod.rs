@@ -6,9 +6,13 @@
 //! Reading order: the modules below, top to bottom.
 
 pub mod snapshot;
+pub mod time;
 pub mod diagnosis;
+pub mod severity;
+pub mod glossary;
 pub mod manual;
 pub mod arithmetic;
+pub mod encoding;
 pub mod otlp;
 pub mod adapters;
 pub mod history;

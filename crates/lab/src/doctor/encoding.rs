@@ -1,0 +1,59 @@
+//! What HTTP calls content encodings, undone within a limit.
+
+use std::borrow::Cow;
+
+use ottla_wire::records::compression::{Codec, decompress};
+
+/// The body as it was before it was encoded.
+///
+/// - Shape: `encoding` as in the header; empty and `identity` are none. Kafka's names are taken too: what a plug-in forwards may
+///   still be in the client's own codec.
+/// - Errors: the name is unknown, the bytes are not so encoded, or they unfold to more than `limit_bytes`; in words.
+pub fn decode<'a>(encoding: &str, body: &'a [u8], limit_bytes: usize) -> Result<Cow<'a, [u8]>, String> {
+    let name = encoding.trim().to_ascii_lowercase();
+    let codec = match name.as_str() {
+        "" | "identity" => Codec::None,
+        // Its old name in HTTP.
+        "x-gzip" => Codec::Gzip,
+        name => Codec::from_name(name).ok_or_else(|| {
+            format!(
+                "Content-Encoding {encoding:?} is unknown; identity, gzip, zstd, lz4 and snappy are taken"
+            )
+        })?,
+    };
+    if codec == Codec::None && body.len() <= limit_bytes {
+        return Ok(Cow::Borrowed(body));
+    }
+    let mut out = Vec::new();
+    decompress(codec, body, limit_bytes, &mut out).map_err(|error| error.to_string())?;
+    Ok(Cow::Owned(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ottla_wire::records::compression::{Compression, compress};
+
+    #[test]
+    fn every_codec_is_undone() {
+        for codec in Codec::ALL {
+            let mut body = Vec::new();
+            compress(Compression::from(codec), &[7; 5_000], &mut body);
+            assert_eq!(
+                decode(codec.name(), &body, 5_000).unwrap(),
+                &[7; 5_000][..],
+                "{codec}"
+            );
+            let error = decode(codec.name(), &body, 4_999).unwrap_err();
+            assert!(error.contains("limit of 4999 bytes"), "{error}");
+        }
+        assert_eq!(decode("identity", b"x", 1).unwrap(), &b"x"[..]);
+    }
+
+    #[test]
+    fn what_is_not_so_encoded_is_refused() {
+        assert!(decode("gzip", b"plain", 100).is_err());
+        let error = decode("br", b"x", 100).unwrap_err();
+        assert!(error.contains("\"br\" is unknown"), "{error}");
+    }
+}
