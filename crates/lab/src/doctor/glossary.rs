@@ -231,6 +231,16 @@ mod tests {
         }
     }
 
+    const PAGE: &str = include_str!("../../../../docs/doctor.md");
+
+    #[test]
+    fn the_page_lists_every_verdict_in_the_same_words() {
+        for verdict in ALL {
+            let row = format!("| `{}` | {} |", verdict.name(), verdict.meaning());
+            assert!(PAGE.contains(&row), "docs/doctor.md lacks: {row}");
+        }
+    }
+
     #[test]
     fn a_symbol_has_one_meaning() {
         for (index, (name, _)) in SYMBOLS.iter().enumerate() {

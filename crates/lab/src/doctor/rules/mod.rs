@@ -10,13 +10,18 @@ pub mod producer;
 
 use super::diagnosis::Diagnosis;
 use super::snapshot::{Role, Snapshot};
+use super::time;
 
 /// Judges one client over one window: the one bottleneck, the arithmetic, the change, and what would not help.
 ///
 /// - Shape: any snapshot, however incomplete; nothing in it makes this panic or say a number that is not finite.
 pub fn examine(snapshot: &Snapshot) -> Diagnosis {
-    match snapshot.client.role {
+    let diagnosis = match snapshot.client.role {
         Role::Producer => producer::diagnose(snapshot),
         Role::Consumer => consumer::diagnose(snapshot),
+    };
+    Diagnosis {
+        time: time::split(snapshot),
+        ..diagnosis
     }
 }

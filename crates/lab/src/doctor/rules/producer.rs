@@ -341,5 +341,6 @@ fn write(
         missing: missing::words(reading, found.verdict),
         reasoning,
         notes,
+        ..Diagnosis::default()
     }
 }
