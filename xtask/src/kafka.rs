@@ -9,8 +9,11 @@ use std::process::Command;
 pub const VERSION: &str = "4.3.0";
 
 /// The jars of Apache Kafka, and the Java programs of `tests/interop/java` compiled against them.
+#[derive(Clone)]
 pub struct Kafka {
     home: PathBuf,
+    /// Besides Kafka's own, before them.
+    jars: Vec<PathBuf>,
 }
 
 impl Kafka {
@@ -37,12 +40,24 @@ impl Kafka {
         }
         let jar = home.join(format!("jars/kafka_2.13-{VERSION}.jar"));
         ensure!(jar.exists(), "maven did not bring {}", jar.display());
-        Ok(Kafka { home })
+        Ok(Kafka {
+            home,
+            jars: Vec::new(),
+        })
+    }
+
+    /// The same with one more jar, or directory of classes, on the class path.
+    pub fn with_jar(&self, jar: &Path) -> Kafka {
+        let mut with = self.clone();
+        with.jars.push(jar.to_owned());
+        with
     }
 
     /// Kafka's jars and the programs of `tests/interop/java`.
     pub fn class_path(&self) -> String {
-        format!("{0}/classes:{0}/jars/*", self.home.display())
+        let own = format!("{0}/classes:{0}/jars/*", self.home.display());
+        let more = self.jars.iter().map(|jar| jar.display().to_string());
+        more.chain([own]).collect::<Vec<_>>().join(":")
     }
 
     /// The JVM's flag that names the configuration of its log.

@@ -6,6 +6,7 @@
 pub mod cases;
 mod client_admin;
 pub mod clients;
+mod doctor;
 mod groups;
 mod old_kafka;
 pub mod ours;
@@ -26,7 +27,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "clients",
     "tools",
     "takeover",
@@ -37,10 +38,11 @@ const PARTS: [&str; 10] = [
     "groups",
     "client",
     "perf",
+    "doctor",
 ];
 
 /// Parts about our clients, which need none of the foreign ones but Java's.
-const OWN_PARTS: [&str; 5] = ["security", "telemetry", "admin", "groups", "perf"];
+const OWN_PARTS: [&str; 6] = ["security", "telemetry", "admin", "groups", "perf", "doctor"];
 
 struct Options {
     target: Target,
@@ -82,7 +84,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
         .parts
         .iter()
         .any(|part| !["security", "telemetry"].contains(&part.as_str()));
-    let with_ottla = (options.target == Target::Ottla && needs_ottla) || has("client") || has("perf");
+    let with_ottla =
+        (options.target == Target::Ottla && needs_ottla) || has("client") || has("perf") || has("doctor");
     let programs = Programs::prepare(with_ottla)?;
     let mut table = Table::default();
     // Ottla does not encrypt yet, and has no receiver of telemetry: there our client is held against Apache Kafka, whatever the target.
@@ -105,6 +108,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // Both sides' tools on one Apache Kafka, whatever the target.
     if has("perf") {
         perf::run(&mut table, &programs)?;
+    }
+    // The plug-in is for Apache Kafka, whatever the target.
+    if has("doctor") {
+        doctor::run(&mut table, &programs)?;
     }
     if options
         .parts
