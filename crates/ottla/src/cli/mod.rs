@@ -3,6 +3,7 @@
 mod serve;
 mod perf;
 mod bench;
+mod doctor;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ enum Job {
     Serve(serve::Serve),
     Perf(perf::Perf),
     Bench(bench::Bench),
+    Doctor(doctor::Doctor),
 }
 
 /// Runs the command line of this process. Exit status: 0 good, 1 failed, 2 usage.
@@ -29,5 +31,6 @@ pub fn run() -> ExitCode {
         Job::Serve(serve) => serve.run(),
         Job::Perf(perf) => perf.run(),
         Job::Bench(bench) => bench.run(),
+        Job::Doctor(doctor) => doctor.run(),
     }
 }

@@ -1,0 +1,197 @@
+//! The collector's HTTP server: paths, limits, and what is told of refusals.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use ottla_lab::doctor::history::Collector;
+use tokio::sync::{Mutex, Semaphore, oneshot};
+
+use super::push::{self, Refusal};
+use crate::cli::doctor::{now_ms, replay};
+
+/// Kafka's telemetry.max.bytes is 1 MiB after compression; what a plug-in forwards is not compressed any more.
+const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// Requests that are read at the same time: 256 MiB if all were as large as they may be.
+const REQUESTS_MAX: usize = 32;
+
+/// For the slowest sender of a whole request.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+
+const REFUSALS_TOLD_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Clone)]
+struct View {
+    collector: Arc<Collector>,
+    room: Arc<Semaphore>,
+    refusals: Arc<Mutex<Refusals>>,
+}
+
+/// Since the last line about them.
+#[derive(Debug, Default)]
+struct Refusals {
+    count: u64,
+    told: Option<Instant>,
+}
+
+/// The running server. Dropping it stops it.
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub fn start(socket: TcpListener, collector: Arc<Collector>) -> io::Result<Server> {
+        let address = socket.local_addr()?;
+        socket.set_nonblocking(true)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let router = router(collector);
+        let thread = std::thread::Builder::new()
+            .name("doctor-collect".into())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    let Ok(socket) = tokio::net::TcpListener::from_std(socket) else {
+                        return;
+                    };
+                    tokio::select! {
+                        _ = async { axum::serve(socket, router).await } => {}
+                        _ = stopped => {}
+                    }
+                });
+            })?;
+        Ok(Server {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn router(collector: Arc<Collector>) -> Router {
+    let view = View {
+        collector,
+        room: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        refusals: Arc::default(),
+    };
+    Router::new()
+        .route("/doctor", get(examination))
+        .route("/doctor/snapshots", get(snapshots))
+        .route("/v1/kafka/push", post(from_plugin))
+        .route("/v1/metrics", post(from_exporter))
+        .route("/health", get(|| async { "ok\n" }))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(view.clone(), limited))
+        .with_state(view)
+}
+
+/// One of so many, for so long; a sender that is told 503 comes again.
+async fn limited(State(view): State<View>, request: Request, next: Next) -> Response {
+    let Ok(_place) = view.room.try_acquire() else {
+        let reason = format!("{REQUESTS_MAX} requests are being served\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();
+    };
+    match tokio::time::timeout(REQUEST_TIME_MAX, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let reason = format!("the request took longer than {} s\n", REQUEST_TIME_MAX.as_secs());
+            (StatusCode::REQUEST_TIMEOUT, reason).into_response()
+        }
+    }
+}
+
+async fn from_plugin(State(view): State<View>, headers: HeaderMap, body: Bytes) -> Response {
+    match push::from_plugin(&view.collector, &headers, &body, now_ms()) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(refusal) => refuse(&view, refusal).await,
+    }
+}
+
+async fn from_exporter(State(view): State<View>, headers: HeaderMap, body: Bytes) -> Response {
+    match push::from_exporter(&view.collector, &headers, &body, now_ms()) {
+        // An ExportMetricsServiceResponse without a word is an empty message.
+        Ok(()) => (
+            StatusCode::OK,
+            [(CONTENT_TYPE, "application/x-protobuf")],
+            Vec::new(),
+        )
+            .into_response(),
+        Err(refusal) => refuse(&view, refusal).await,
+    }
+}
+
+async fn refuse(view: &View, (status, reason): Refusal) -> Response {
+    let mut refusals = view.refusals.lock().await;
+    refusals.count += 1;
+    if refusals
+        .told
+        .is_none_or(|told| told.elapsed() >= REFUSALS_TOLD_EVERY)
+    {
+        let clean = crate::cli::doctor::text::clean(&reason);
+        eprintln!(
+            "ottla doctor collect: {} pushes refused; the last: {clean}",
+            refusals.count
+        );
+        *refusals = Refusals {
+            count: 0,
+            told: Some(Instant::now()),
+        };
+    }
+    (status, format!("{reason}\n")).into_response()
+}
+
+async fn examination(State(view): State<View>) -> Response {
+    let examine = |collector: &Collector| {
+        let at_ms = now_ms();
+        serde_json::to_vec(&replay::examined(&collector.snapshots(at_ms), at_ms))
+    };
+    as_json(view, examine).await
+}
+
+async fn snapshots(State(view): State<View>) -> Response {
+    as_json(view, |collector| {
+        serde_json::to_vec(&collector.snapshots(now_ms()))
+    })
+    .await
+}
+
+/// On another thread: ten thousand verdicts take as long as hundreds of pushes, which go on meanwhile.
+async fn as_json(
+    view: View,
+    make: impl FnOnce(&Collector) -> serde_json::Result<Vec<u8>> + Send + 'static,
+) -> Response {
+    let collector = view.collector.clone();
+    match tokio::task::spawn_blocking(move || make(&collector)).await {
+        Ok(Ok(text)) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}

@@ -1,0 +1,102 @@
+//! `ottla doctor` and `ottla doctor explain`: what a running doctor says.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use ottla_lab::doctor::diagnosis::Examination;
+
+use super::text::{Paper, explain, table};
+use super::{Failure, Format, Place, json, place, print, status, watch, write_file};
+
+#[derive(Args)]
+pub struct Look {
+    #[command(flatten)]
+    place: Place,
+
+    #[arg(long, default_value = "text")]
+    format: Format,
+
+    /// A live screen, until q is pressed.
+    #[arg(long, conflicts_with_all = ["format", "export"])]
+    watch: bool,
+
+    /// Seconds between two looks of --watch.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, requires = "watch", value_parser = interval)]
+    interval: f64,
+
+    /// Keeps the readings of all clients in a file, which `ottla doctor replay` takes.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=3_600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(String::from("must be seconds between 0.1 and 3600")),
+    }
+}
+
+impl Look {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let address = self.place.address()?;
+        if self.watch {
+            return watch::run(&address, self.interval);
+        }
+        if let Some(path) = &self.export {
+            let snapshots = place::snapshots(&address)?;
+            write_file(path, &json(&snapshots)?)?;
+            eprintln!("ottla doctor: {} clients in {}", snapshots.len(), path.display());
+        }
+        let examination = place::examination(&address)?;
+        match self.format {
+            Format::Text => print(&table::render(&examination, Paper::of_stdout()))?,
+            Format::Json => print(&json(&examination)?)?,
+        }
+        Ok(status(examination.has_bad()))
+    }
+}
+
+#[derive(Args)]
+pub struct Explain {
+    /// `client.id`, or the id of one instance.
+    client: String,
+
+    #[command(flatten)]
+    place: Place,
+
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+impl Explain {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let address = self.place.address()?;
+        let all = place::examination(&address)?;
+        let found = all
+            .find(&self.client)
+            .map_err(|problem| Failure(format!("{address}: {problem}")))?;
+        let examination = Examination {
+            version: all.version,
+            at_ms: all.at_ms,
+            clients: found.into_iter().cloned().collect(),
+        };
+        tell(&examination, self.format)?;
+        Ok(status(examination.has_bad()))
+    }
+}
+
+/// Every client with all its reasoning, or the same as JSON.
+pub fn tell(examination: &Examination, format: Format) -> Result<(), Failure> {
+    if format == Format::Json {
+        return print(&json(examination)?);
+    }
+    let paper = Paper::of_stdout();
+    let pages: Vec<String> = examination
+        .clients
+        .iter()
+        .map(|client| explain::render(client, paper))
+        .collect();
+    let rule = format!("\n{}\n\n", "─".repeat(paper.width));
+    print(&pages.join(&rule))
+}

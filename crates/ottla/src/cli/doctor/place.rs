@@ -1,0 +1,209 @@
+//! Where the doctor is asked: Ottla's admin address, or a collector's.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use ottla_client::admin::{Admin, ConfigResource, ConfigResourceKind};
+use ottla_client::config::Config;
+use ottla_lab::ask;
+use ottla_lab::doctor::Snapshot;
+use ottla_lab::doctor::diagnosis::{Examination, VERSION};
+
+use super::Failure;
+
+/// Ottla's own default (`ottla.admin.listener`).
+const ADMIN_ADDRESS: &str = "127.0.0.1:9644";
+
+/// Where `ottla doctor collect` listens unless it is told otherwise.
+pub const COLLECTOR_ADDRESS: &str = "127.0.0.1:9645";
+
+/// The broker's setting that names the admin address.
+const ADMIN_KEY: &str = "ottla.admin.listener";
+
+/// Ten thousand clients with all their reasoning are about 100 MB.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+#[derive(Args, Debug, Default)]
+pub struct Place {
+    /// A broker, `host:port`: an Ottla is asked for its admin address, for Apache Kafka the collector is asked.
+    #[arg(long, value_name = "SERVERS", conflicts_with_all = ["admin", "collector"])]
+    pub bootstrap_server: Option<String>,
+
+    /// A file with Kafka's client settings for --bootstrap-server, for security.
+    #[arg(long, value_name = "FILE", requires = "bootstrap_server")]
+    pub command_config: Option<PathBuf>,
+
+    /// Ottla's admin address, `host:port` [default: 127.0.0.1:9644]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "collector")]
+    pub admin: Option<String>,
+
+    /// A running `ottla doctor collect`, `host:port`.
+    #[arg(long, value_name = "ADDRESS")]
+    pub collector: Option<String>,
+}
+
+impl Place {
+    /// Host and port that serve /doctor.
+    ///
+    /// - Errors: the cluster cannot be asked, or its admin address cannot be reached from here.
+    pub fn address(&self) -> Result<String, Failure> {
+        let named = self.admin.as_ref().or(self.collector.as_ref());
+        match (named, &self.bootstrap_server) {
+            (Some(address), _) => Ok(without_scheme(address).to_owned()),
+            (None, Some(servers)) => self.of_cluster(servers),
+            (None, None) => Ok(ADMIN_ADDRESS.to_owned()),
+        }
+    }
+
+    fn of_cluster(&self, servers: &str) -> Result<String, Failure> {
+        let config = match &self.command_config {
+            Some(path) => Config::from_file(path).map_err(Failure::new)?,
+            None => Config::new(),
+        };
+        let admin = Admin::new(&config.set("bootstrap.servers", servers)).map_err(Failure::new)?;
+        let of_servers = |error| Failure(format!("{servers}: {error}"));
+        let cluster = admin.describe_cluster().wait().map_err(of_servers)?;
+        let Some((id, node)) = cluster.nodes.iter().next() else {
+            return Err(Failure(format!("{servers}: the cluster names no broker")));
+        };
+        let resource = ConfigResource::new(ConfigResourceKind::Broker, id.0.to_string());
+        let answers = admin
+            .describe_configs(vec![resource])
+            .wait()
+            .map_err(of_servers)?;
+        let mut listener = None;
+        for entries in answers.into_values() {
+            let entries = entries.map_err(of_servers)?;
+            listener = entries
+                .get(ADMIN_KEY)
+                .map(|entry| entry.value.clone().unwrap_or_default());
+        }
+        match listener {
+            Some(listener) => reachable(&listener, &node.address.host),
+            None => {
+                eprintln!("ottla doctor: {servers} is no Ottla: asking the collector at {COLLECTOR_ADDRESS}");
+                Ok(COLLECTOR_ADDRESS.to_owned())
+            }
+        }
+    }
+}
+
+/// The admin address as it is seen from here.
+///
+/// - `listener`: the setting's value; `host`: where the broker is reached.
+fn reachable(listener: &str, host: &str) -> Result<String, Failure> {
+    let tell = |problem: &str| Err(Failure(format!("{ADMIN_KEY} of {host} {problem}")));
+    let Some((bound, port)) = listener.rsplit_once(':') else {
+        return tell("is empty: its admin address is switched off");
+    };
+    if port == "0" {
+        return tell("takes any free port; the broker's ready line names it: use --admin");
+    }
+    let bound = bound.trim_start_matches('[').trim_end_matches(']');
+    let is = |test: fn(&IpAddr) -> bool| bound.parse().is_ok_and(|address: IpAddr| test(&address));
+    if bound.is_empty() || is(IpAddr::is_unspecified) {
+        let host = match host.contains(':') {
+            true => format!("[{host}]"),
+            false => host.to_owned(),
+        };
+        return Ok(format!("{host}:{port}"));
+    }
+    let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    if is(IpAddr::is_loopback) && !is_here {
+        return tell(&format!(
+            "is {listener}, which only its own machine reaches: run ottla doctor there, or use --admin with a tunnel"
+        ));
+    }
+    Ok(listener.to_owned())
+}
+
+/// Addresses are pasted from ready lines, which write them as URLs.
+fn without_scheme(address: &str) -> &str {
+    address.trim_start_matches("http://").trim_end_matches('/')
+}
+
+/// The diagnoses of all clients, the worst first.
+///
+/// - Errors: nobody answers, or in another version of the form.
+pub fn examination(address: &str) -> Result<Examination, Failure> {
+    let text = ask::ask(address, "GET", "/doctor", ANSWER_BYTES_MAX)
+        .map_err(|error| unreachable(address, &error))?;
+    read_examination(&text).map_err(|problem| Failure(format!("{address}: {problem}")))
+}
+
+fn read_examination(text: &str) -> Result<Examination, String> {
+    let parsed: Result<Examination, serde_json::Error> = serde_json::from_str(text);
+    // The version is looked at first: in another one other fields may be missing.
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| format!("/doctor is no JSON: {error}"))?;
+    match value.get("version").and_then(serde_json::Value::as_u64) {
+        Some(version) if version == u64::from(VERSION) => {}
+        Some(version) => {
+            return Err(format!(
+                "/doctor has version {version}; this program reads version {VERSION}"
+            ));
+        }
+        None => return Err(String::from("/doctor has no version: this is no doctor")),
+    }
+    let mut examination = parsed.map_err(|error| format!("/doctor: {error}"))?;
+    examination.sort();
+    Ok(examination)
+}
+
+/// What the diagnoses are made of.
+pub fn snapshots(address: &str) -> Result<Vec<Snapshot>, Failure> {
+    let text = ask::ask(address, "GET", "/doctor/snapshots", ANSWER_BYTES_MAX)
+        .map_err(|error| unreachable(address, &error))?;
+    serde_json::from_str(&text).map_err(|error| Failure(format!("{address}: /doctor/snapshots: {error}")))
+}
+
+fn unreachable(address: &str, error: &std::io::Error) -> Failure {
+    let hint = match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => {
+            "; is ottla serve or ottla doctor collect running there? --admin, --collector or --bootstrap-server name another"
+        }
+        _ => "",
+    };
+    Failure(format!("{address}: {error}{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::doctor::sample;
+
+    #[test]
+    fn an_admin_address_is_seen_from_where_the_broker_is() {
+        let check = |listener: &str, host: &str, expected: &str| {
+            let found = reachable(listener, host).map_err(|Failure(text)| text);
+            match expected.strip_prefix("error: ") {
+                Some(part) => assert!(found.as_ref().is_err_and(|text| text.contains(part)), "{found:?}"),
+                None => assert_eq!(found.as_deref(), Ok(expected)),
+            }
+        };
+        check("127.0.0.1:9644", "127.0.0.1", "127.0.0.1:9644");
+        check("127.0.0.1:9644", "localhost", "127.0.0.1:9644");
+        check(
+            "127.0.0.1:9644",
+            "10.0.0.7",
+            "error: only its own machine reaches",
+        );
+        check("0.0.0.0:9644", "10.0.0.7", "10.0.0.7:9644");
+        check("[::]:9644", "fd00::7", "[fd00::7]:9644");
+        check(":9644", "kafka", "kafka:9644");
+        check("kafka:9644", "10.0.0.7", "kafka:9644");
+        check("", "kafka", "error: switched off");
+        check("127.0.0.1:0", "127.0.0.1", "error: --admin");
+    }
+
+    #[test]
+    fn another_version_is_refused_by_number() {
+        let text = serde_json::to_string(&sample::examination()).unwrap();
+        assert_eq!(read_examination(&text).unwrap(), sample::examination());
+        let error = read_examination(&text.replace("\"version\":1", "\"version\":2")).unwrap_err();
+        assert_eq!(error, "/doctor has version 2; this program reads version 1");
+        assert!(read_examination("[]").unwrap_err().contains("no doctor"));
+        assert!(read_examination("<html>").unwrap_err().contains("no JSON"));
+    }
+}

@@ -1,0 +1,398 @@
+//! One client with all that leads to its verdict: steps, arithmetic, the change, what was refused and what is missing.
+
+use std::fmt::Write;
+
+use ottla_lab::doctor::diagnosis::{Diagnosis, Evidence, Recommendation, Step};
+use ottla_lab::doctor::glossary;
+use ottla_lab::doctor::time::TimeShare;
+
+use super::{Paper, clean, letters, number, promise, quantity, wrap};
+
+pub fn render(client: &Diagnosis, paper: Paper) -> String {
+    let mut page = Page {
+        paper,
+        out: String::new(),
+    };
+    page.head(client);
+    page.steps(&client.reasoning);
+    if !client.evidence.is_empty() {
+        page.title("The arithmetic");
+        for evidence in &client.evidence {
+            page.evidence(evidence);
+        }
+    }
+    if let Some(recommendation) = &client.recommendation {
+        page.recommendation(recommendation);
+    }
+    let refused = client
+        .refused
+        .iter()
+        .map(|refusal| (refusal.set.as_str(), refusal.why.as_str()));
+    page.pairs("What would not help", refused.collect());
+    let own = client.findings.iter().filter(|finding| !finding.is_contributing);
+    let own: Vec<(String, &str)> = own
+        .map(|finding| (format!("{:?}", finding.id), finding.text.as_str()))
+        .collect();
+    page.pairs(
+        "Findings",
+        own.iter().map(|(id, text)| (id.as_str(), *text)).collect(),
+    );
+    let others = client.findings.iter().filter(|finding| finding.is_contributing);
+    let others: Vec<(String, &str)> = others
+        .map(|finding| (format!("{:?}", finding.id), finding.text.as_str()))
+        .collect();
+    page.pairs(
+        "Contributing",
+        others.iter().map(|(id, text)| (id.as_str(), *text)).collect(),
+    );
+    page.list("What is missing to be sure", &client.missing);
+    page.list("Notes", &client.notes);
+    page.out
+}
+
+/// Lines of arithmetic alone.
+pub fn arithmetic(lines: &[Evidence], paper: Paper) -> String {
+    let mut page = Page {
+        paper,
+        out: String::new(),
+    };
+    for line in lines {
+        page.evidence(line);
+    }
+    page.out
+}
+
+struct Page {
+    paper: Paper,
+    out: String,
+}
+
+impl Page {
+    fn line(&mut self, text: impl AsRef<str>) {
+        self.out.push_str(text.as_ref().trim_end());
+        self.out.push('\n');
+    }
+
+    fn title(&mut self, text: &str) {
+        let title = self.paper.bold(text);
+        self.line("");
+        self.line(title);
+    }
+
+    /// Wrapped, every line indented by so much.
+    fn text(&mut self, indent: usize, text: &str) {
+        for line in wrap(text, self.paper.width.saturating_sub(indent).max(20)) {
+            self.line(format!("{:indent$}{line}", ""));
+        }
+    }
+
+    /// `head` at the indent, the text beside it, wrapped.
+    fn beside(&mut self, indent: usize, width: usize, head: &str, text: &str) {
+        let begin = indent + width + 2;
+        let lines = wrap(text, self.paper.width.saturating_sub(begin).max(20));
+        let head = clean(head);
+        if letters(&head) > width || lines.is_empty() {
+            self.line(format!("{:indent$}{head}", ""));
+        }
+        for (index, line) in lines.iter().enumerate() {
+            let shown = if index == 0 && letters(&head) <= width {
+                head.as_str()
+            } else {
+                ""
+            };
+            self.line(format!("{:indent$}{shown:width$}  {line}", ""));
+        }
+    }
+
+    fn head(&mut self, client: &Diagnosis) {
+        let instance = client
+            .instance_id
+            .as_ref()
+            .map_or_else(String::new, |id| format!(", instance {}", clean(id)));
+        let name = self.paper.bold(&clean(&client.client_id));
+        self.line(format!("{name}  {}{instance}", client.role.name()));
+        let verdict = self.paper.severe(client.severity(), client.verdict.name());
+        self.line(format!("{verdict}  {} confidence", client.confidence.name()));
+        self.line("");
+        self.text(0, &client.summary);
+        let meaning = client.verdict.meaning();
+        if !client.summary.contains(meaning) {
+            self.text(0, meaning);
+        }
+        if !client.time.is_empty() {
+            self.line("");
+            self.beside(0, 8, "its time", &time_text(&client.time));
+        }
+    }
+
+    fn steps(&mut self, steps: &[Step]) {
+        if steps.is_empty() {
+            return;
+        }
+        self.title("How this was found");
+        let width = steps.iter().map(|step| letters(&step.rule)).max().unwrap_or(0);
+        for step in steps {
+            self.beside(2, width, &step.rule, &step.question);
+            self.text(width + 4, &step.numbers);
+            self.text(width + 4, &format!("→ {}", step.answer));
+        }
+    }
+
+    fn evidence(&mut self, evidence: &Evidence) {
+        let (head, name) = (clean(&evidence.formula), clean(&evidence.name));
+        let begin = format!("  {head}  {name} ");
+        let indent = letters(&begin);
+        let expression = clean(&evidence.expression);
+        if !expression.is_empty() {
+            self.line(format!("{begin}= {expression}"));
+            let substituted = substitute(evidence);
+            if substituted != expression {
+                self.line(format!("{:indent$}= {substituted}", ""));
+            }
+        }
+        let result = quantity(evidence.result, &evidence.unit);
+        match expression.is_empty() {
+            true => self.line(format!("{begin}= {result}")),
+            false => self.line(format!("{:indent$}= {result}", "")),
+        }
+        let under = letters(&head) + 4;
+        let names = evidence.symbols.iter().map(|symbol| letters(&symbol.name));
+        let name_width = names.max().unwrap_or(0);
+        let values: Vec<String> = evidence
+            .symbols
+            .iter()
+            .map(|symbol| quantity(symbol.value, &symbol.unit))
+            .collect();
+        let value_width = values.iter().map(|value| letters(value)).max().unwrap_or(0);
+        for (symbol, value) in evidence.symbols.iter().zip(&values) {
+            let meaning = match glossary::symbol(&symbol.name) {
+                Some(meaning) if symbol.origin.is_empty() => meaning.to_owned(),
+                Some(meaning) => format!("{meaning} ({})", symbol.origin),
+                None => symbol.origin.clone(),
+            };
+            let head = format!("{:name_width$}  {value:value_width$}", clean(&symbol.name));
+            self.beside(under, name_width + 2 + value_width, &head, &meaning);
+        }
+    }
+
+    fn recommendation(&mut self, recommendation: &Recommendation) {
+        self.title("The one change");
+        let set = self.paper.bold(&clean(&recommendation.set));
+        self.line(format!("  {set}"));
+        self.text(2, &recommendation.why);
+        let promised = &recommendation.promise;
+        let figure = match promised.figure.as_str() {
+            "records_per_second" | "" => String::new(),
+            figure => format!("{}: ", figure.replace('_', " ")),
+        };
+        let assumption = match promised.assumption.as_str() {
+            "" => String::new(),
+            assumption => format!(" ({assumption})"),
+        };
+        self.beside(
+            2,
+            7,
+            "promise",
+            &format!("{figure}{}{assumption}", promise(promised)),
+        );
+        for (head, text) in [
+            ("then", &recommendation.next_ceiling),
+            ("cost", &recommendation.cost),
+        ] {
+            if !text.is_empty() {
+                self.beside(2, 7, head, text);
+            }
+        }
+    }
+
+    fn pairs(&mut self, title: &str, pairs: Vec<(&str, &str)>) {
+        if pairs.is_empty() {
+            return;
+        }
+        self.title(title);
+        // A long name has a line of its own rather than a column for all.
+        let names = pairs
+            .iter()
+            .map(|(name, _)| letters(name))
+            .filter(|width| *width <= 24);
+        let width = names.max().unwrap_or(0);
+        for (name, text) in pairs {
+            self.beside(2, width, name, text);
+        }
+    }
+
+    fn list(&mut self, title: &str, lines: &[String]) {
+        if lines.is_empty() {
+            return;
+        }
+        self.title(title);
+        for line in lines {
+            self.beside(2, 1, "-", line);
+        }
+    }
+}
+
+/// `queue 1,710 ms (99 %), request 12.9 ms (1 %), broker 0.6 ms (0 %)`
+fn time_text(time: &[TimeShare]) -> String {
+    let sum: f64 = time.iter().map(|share| share.ms).sum();
+    let part = |share: &TimeShare| {
+        let percent = share.ms / sum.max(f64::MIN_POSITIVE) * 100.0;
+        format!("{} {} ms ({percent:.0} %)", share.part.name(), number(share.ms))
+    };
+    time.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+/// The expression with values in place of its symbols.
+fn substitute(evidence: &Evidence) -> String {
+    let expression = clean(&evidence.expression);
+    let value = |word: &str| {
+        evidence
+            .symbols
+            .iter()
+            .find(|symbol| symbol.name == word)
+            .map(|symbol| symbol.value)
+    };
+    let is_inner = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '.' | '\'');
+    let mut out = String::new();
+    let mut rest = expression.as_str();
+    while let Some(first) = rest.chars().next() {
+        let is_word = first.is_alphabetic() || first == '_';
+        // A number is passed over whole, so that no symbol is found inside of it.
+        let end = match is_inner(first) {
+            true => rest.find(|letter| !is_inner(letter)).unwrap_or(rest.len()),
+            false => first.len_utf8(),
+        };
+        let (word, after) = rest.split_at(end);
+        match value(word).filter(|_| is_word) {
+            Some(value) if value < 0.0 => {
+                let _ = write!(out, "({})", number(value));
+            }
+            Some(value) => out.push_str(&number(value)),
+            None => out.push_str(word),
+        }
+        rest = after;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::doctor::sample;
+    use ottla_lab::doctor::diagnosis::Symbol;
+
+    const PAPER: Paper = Paper {
+        width: 100,
+        is_coloured: false,
+    };
+
+    fn evidence(expression: &str, symbols: &[(&str, f64)]) -> Evidence {
+        Evidence {
+            formula: "F8".into(),
+            expression: expression.into(),
+            symbols: symbols
+                .iter()
+                .map(|(name, value)| Symbol {
+                    name: (*name).into(),
+                    value: *value,
+                    unit: String::new(),
+                    origin: String::new(),
+                })
+                .collect(),
+            name: "x".into(),
+            result: 1.0,
+            unit: String::new(),
+        }
+    }
+
+    #[test]
+    fn symbols_are_replaced_as_whole_words() {
+        let check = |expression: &str, symbols: &[(&str, f64)], expected: &str| {
+            assert_eq!(substitute(&evidence(expression, symbols)), expected);
+        };
+        check(
+            "1000 / L * M * N",
+            &[("L", 9.8), ("M", 5.0), ("N", 3.0)],
+            "1000 / 9.8 * 5 * 3",
+        );
+        check(
+            "R / R_max",
+            &[("R", 1_391.0), ("R_max", 1_531.0)],
+            "1,391 / 1,531",
+        );
+        check(
+            "max(batch.size, 1e3)",
+            &[("batch.size", 16_384.0), ("e3", 7.0)],
+            "max(16,384, 1e3)",
+        );
+        check("U' + slope", &[("U'", 0.5), ("slope", -2.0)], "0.5 + (−2)");
+        check("q + missing", &[("q", 1.0)], "1 + missing");
+        check("", &[], "");
+    }
+
+    #[test]
+    fn the_whole_chain_is_told() {
+        let expected = "\
+orders-writer  producer, instance 5tqAxl0GTx2WJmZ2cqxIVw
+SENDER_RATE  high confidence
+
+Requests leave at 91 % of the rate that their round trips allow, and every batch is full.
+The client sends as many requests as answers come back; only bigger requests carry more.
+
+its time  queue 14,000 ms (100 %), request 9.3 ms (0 %), broker 0.5 ms (0 %)
+
+How this was found
+  S0  Is there evidence?
+      6 pushes, 83,460 requests
+      → yes
+  S4  Is the pipe full?
+      U = 0.908, from 0.85 on it is full
+      → yes
+
+The arithmetic
+  F8  R_max = 1000 / L * M * N
+            = 1000 / 9.8 * 5 * 3
+            = 1,531 requests/s
+      L  9.8 ms  mean time from a request to its answer (measured)
+      M  5       requests that may be under way on a connection (default)
+      N  3       brokers that are written to (measured)
+
+The one change
+  batch.size=32768
+  Batches are full, so a batch of twice the size doubles what each request carries.
+  promise  83,550 → 100,000 records/s (at unchanged latency)
+  then     the rate that the application asks for, 100,000 records/s
+  cost     up to 32 KiB of buffer memory for each partition
+
+What would not help
+  linger.ms          batches are full before linger expires
+  send.buffer.bytes  49 kB are under way, far less than the buffer holds
+
+Findings
+  N2  the request rate is at its ceiling and batches are full
+
+Contributing
+  W1  the thread is busy 97 % of the time, of which most is waiting for the buffer
+
+What is missing to be sure
+  -  the link's bandwidth
+
+Notes
+  -  batch.size inferred from the largest batch
+";
+        assert_eq!(render(&sample::limited(), PAPER), expected);
+    }
+
+    #[test]
+    fn a_diagnosis_without_anything_has_a_head() {
+        let text = render(&Diagnosis::default(), PAPER);
+        assert!(text.contains("NOT_ENOUGH_DATA  low confidence"), "{text}");
+        assert!(!text.contains("The arithmetic"), "{text}");
+    }
+
+    #[test]
+    fn narrow_paper_is_kept_to() {
+        let text = render(&sample::limited(), Paper { width: 60, ..PAPER });
+        assert!(text.lines().all(|line| letters(line) <= 60), "{text}");
+    }
+}

@@ -1,0 +1,168 @@
+//! All clients on one page: the worst first, one line each, and a sentence about those that are not well.
+
+use ottla_lab::doctor::diagnosis::{Diagnosis, Examination};
+use ottla_lab::doctor::severity::Severity;
+
+use super::{Paper, change, cut, letters, wrap};
+
+/// Longer names would push the verdict off the page.
+const NAME_LETTERS_MAX: usize = 32;
+
+const HEADS: [&str; 5] = ["client", "role", "verdict", "confidence", "change"];
+
+/// - Shape: `examination` is sorted.
+pub fn render(examination: &Examination, paper: Paper) -> String {
+    let clients = &examination.clients;
+    if clients.is_empty() {
+        return String::from("no client has been seen yet\n");
+    }
+    let rows: Vec<[String; 5]> = clients.iter().map(row).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| letters(&row[column]));
+        cells.chain([letters(HEADS[column])]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..HEADS.len() - 1).map(width).collect();
+    let mut out = String::new();
+    let heads = line(&HEADS.map(String::from), &widths);
+    out.push_str(&paper.faint(heads.trim_end()));
+    out.push('\n');
+    for (client, row) in clients.iter().zip(&rows) {
+        draw(client, row, &widths, paper, &mut out);
+    }
+    out.push_str(&conclusion(clients));
+    out
+}
+
+fn row(client: &Diagnosis) -> [String; 5] {
+    [
+        cut(&client.client_id, NAME_LETTERS_MAX),
+        client.role.name().to_owned(),
+        client.verdict.name().to_owned(),
+        client.confidence.name().to_owned(),
+        client
+            .recommendation
+            .as_ref()
+            .map_or_else(|| String::from("–"), change),
+    ]
+}
+
+fn line(cells: &[String; 5], widths: &[usize]) -> String {
+    let mut text = String::new();
+    for (cell, width) in cells.iter().zip(widths) {
+        text.push_str(cell);
+        text.push_str(&" ".repeat(width - letters(cell) + 2));
+    }
+    text.push_str(&cells[cells.len() - 1]);
+    text
+}
+
+fn draw(client: &Diagnosis, row: &[String; 5], widths: &[usize], paper: Paper, out: &mut String) {
+    let severity = client.severity();
+    let mut cells = row.clone();
+    // The last column begins where the others end; what does not fit gets lines of its own.
+    let begin: usize = widths.iter().map(|width| width + 2).sum();
+    let room = paper.width.saturating_sub(begin);
+    let is_long = letters(&row[4]) > room;
+    if is_long {
+        cells[4] = String::new();
+    }
+    let text = line(&cells, widths);
+    // Only the verdict is coloured; colours have no width, so it is painted after the columns stand.
+    let painted = text.replacen(
+        client.verdict.name(),
+        &paper.severe(severity, client.verdict.name()),
+        1,
+    );
+    out.push_str(painted.trim_end());
+    out.push('\n');
+    let mut indented = |text: &str| {
+        for line in wrap(text, paper.width.saturating_sub(2)) {
+            out.push_str("  ");
+            out.push_str(&line);
+            out.push('\n');
+        }
+    };
+    if severity != Severity::Good {
+        indented(&client.summary);
+    }
+    if is_long {
+        indented(&row[4]);
+    }
+}
+
+fn conclusion(clients: &[Diagnosis]) -> String {
+    let bad: Vec<&Diagnosis> = clients
+        .iter()
+        .filter(|client| client.severity().is_bad())
+        .collect();
+    let of = match clients.len() {
+        1 => String::from("1 client"),
+        count => format!("{count} clients"),
+    };
+    match bad.as_slice() {
+        [] => format!("\n{of}, none of them limited.\n"),
+        [first, ..] => format!(
+            "\n{} of {of} limited. Why: ottla doctor explain {}\n",
+            bad.len(),
+            super::clean(&first.client_id)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::doctor::sample;
+
+    const PAPER: Paper = Paper {
+        width: 100,
+        is_coloured: false,
+    };
+
+    #[test]
+    fn those_that_are_not_well_come_with_a_sentence() {
+        let expected = "\
+client         role      verdict      confidence  change
+orders-writer  producer  SENDER_RATE  high        batch.size=32768: 83,550 → 100,000 records/s
+  Requests leave at 91 % of the rate that their round trips allow, and every batch is full.
+audit          producer  KEEPS_UP     medium      –
+
+1 of 2 clients limited. Why: ottla doctor explain orders-writer
+";
+        assert_eq!(render(&sample::examination(), PAPER), expected);
+    }
+
+    #[test]
+    fn a_narrow_page_puts_the_change_below() {
+        let text = render(&sample::examination(), Paper { width: 60, ..PAPER });
+        assert!(text.lines().all(|line| letters(line) <= 64), "{text}");
+        assert!(
+            text.contains("\n  batch.size=32768: 83,550 → 100,000 records/s\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn no_client_is_said_too() {
+        let mut examination = sample::examination();
+        examination.clients.clear();
+        assert_eq!(render(&examination, PAPER), "no client has been seen yet\n");
+    }
+
+    #[test]
+    fn colours_change_nothing_but_colour() {
+        let coloured = render(
+            &sample::examination(),
+            Paper {
+                is_coloured: true,
+                ..PAPER
+            },
+        );
+        assert!(coloured.contains("\x1b[31mSENDER_RATE\x1b[0m"), "{coloured}");
+        let mut plain = coloured;
+        for code in ["\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"] {
+            plain = plain.replace(code, "");
+        }
+        assert_eq!(plain, render(&sample::examination(), PAPER));
+    }
+}

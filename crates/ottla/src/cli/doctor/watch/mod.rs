@@ -1,0 +1,160 @@
+//! `ottla doctor --watch`: a screen that an operator leaves open.
+//!
+//! One thread asks, the other draws and listens to keys: a doctor that is slow or gone leaves the screen alive, with what was last
+//! known and since when.
+
+mod state;
+mod draw;
+mod bar;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use ottla_lab::doctor::Snapshot;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use signal_hook::consts::{SIGHUP, SIGTERM};
+
+use self::draw::Palette;
+use self::state::{ClientKey, News, Screen, Wish};
+use super::{Failure, json, now_ms, place, text, write_file};
+
+/// How long the screen waits for a key before it looks for news.
+const TICK: Duration = Duration::from_millis(100);
+
+/// - Errors: there is no terminal.
+pub fn run(address: &str, interval_seconds: f64) -> Result<ExitCode, Failure> {
+    if !std::io::stdout().is_terminal() {
+        return Err(Failure::new(
+            "--watch needs a terminal; without it every look is printed once",
+        ));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|error| Failure(format!("cannot handle signals: {error}")))?;
+    }
+    let (sender, news) = mpsc::channel();
+    ask_again_and_again(address, interval_seconds, sender.clone())?;
+    // From here on the terminal is ours; it is given back on every way out, a panic included.
+    let mut terminal = ratatui::try_init().map_err(|error| Failure(format!("the terminal: {error}")))?;
+    let outcome = show(&mut terminal, address, &stop, &news, &sender);
+    ratatui::restore();
+    outcome.map_err(|error| Failure(format!("the terminal: {error}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    address: &str,
+    stop: &AtomicBool,
+    news: &Receiver<News>,
+    sender: &Sender<News>,
+) -> std::io::Result<()> {
+    let palette = Palette {
+        is_coloured: text::has_colours(),
+    };
+    let mut screen = Screen::new(address);
+    loop {
+        while let Ok(one) = news.try_recv() {
+            screen.receive(one, Instant::now());
+        }
+        terminal.draw(|frame| draw::screen(frame, &mut screen, palette, Instant::now()))?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if !event::poll(TICK)? {
+            continue;
+        }
+        // Everything that is typed is read before the next drawing, so that a held key does not lag.
+        while event::poll(Duration::ZERO)? {
+            let Event::Key(key) = event::read()? else { continue };
+            if key.kind == KeyEventKind::Release {
+                continue;
+            }
+            match screen.on_key(key) {
+                Some(Wish::Quit) => return Ok(()),
+                Some(Wish::Export(client)) => export(address, client, sender.clone()),
+                None => {}
+            }
+        }
+    }
+}
+
+/// Asks for as long as somebody listens.
+fn ask_again_and_again(address: &str, interval_seconds: f64, sender: Sender<News>) -> Result<(), Failure> {
+    let address = address.to_owned();
+    let ask = move || {
+        loop {
+            let news = match place::examination(&address) {
+                Ok(examination) => News::Examined(examination),
+                Err(Failure(why)) => News::Lost(why),
+            };
+            if sender.send(news).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_secs_f64(interval_seconds));
+        }
+    };
+    let thread = std::thread::Builder::new().name("doctor-watch".into()).spawn(ask);
+    thread
+        .map(drop)
+        .map_err(|error| Failure(format!("cannot start a thread: {error}")))
+}
+
+/// Writes a client's readings beside where the command was started, and tells the screen.
+fn export(address: &str, client: ClientKey, sender: Sender<News>) {
+    let address = address.to_owned();
+    let write = move || {
+        let news = match write_case(&address, &client) {
+            Ok(path) => format!("evidence of {} is in {}", client.client_id, path.display()),
+            Err(Failure(why)) => format!("no evidence of {}: {why}", client.client_id),
+        };
+        // The screen may be closed by now; the file is written all the same.
+        let _ = sender.send(News::Told(news));
+    };
+    // Without a thread there is no export, and the next key may have more luck.
+    let _ = std::thread::Builder::new()
+        .name("doctor-export".into())
+        .spawn(write);
+}
+
+fn write_case(address: &str, client: &ClientKey) -> Result<PathBuf, Failure> {
+    let is_it = |snapshot: &Snapshot| {
+        snapshot.client.client_id == client.client_id && snapshot.client.instance_id == client.instance_id
+    };
+    let mut snapshots = place::snapshots(address)?;
+    snapshots.retain(is_it);
+    if snapshots.is_empty() {
+        return Err(Failure::new("it has gone"));
+    }
+    let path = PathBuf::from(file_name(&client.client_id, now_ms()));
+    write_file(&path, &json(&snapshots)?)?;
+    Ok(path)
+}
+
+/// Client ids may hold anything; file names may not.
+fn file_name(client_id: &str, at_ms: i64) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    let plain = |letter| if is_plain(letter) { letter } else { '_' };
+    let name: String = client_id.chars().take(64).map(plain).collect();
+    format!("doctor-{name}-{at_ms}.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_after_its_client_and_stays_here() {
+        assert_eq!(file_name("orders", 17), "doctor-orders-17.json");
+        assert_eq!(
+            file_name("../../etc/pass wd", 17),
+            "doctor-.._.._etc_pass_wd-17.json"
+        );
+    }
+}

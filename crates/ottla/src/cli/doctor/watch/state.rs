@@ -1,0 +1,446 @@
+//! What the live screen shows, and what keys do to it: no terminal, no clock, no network.
+
+use std::time::Instant;
+
+use ottla_lab::doctor::Diagnosis;
+use ottla_lab::doctor::diagnosis::Examination;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// From the other threads.
+#[derive(Clone, Debug)]
+pub enum News {
+    Examined(Examination),
+    /// The doctor does not answer, and why.
+    Lost(String),
+    /// Something for the message line.
+    Told(String),
+}
+
+/// What the screen cannot do by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Quit,
+    Export(ClientKey),
+}
+
+/// Which client, however the order changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientKey {
+    pub client_id: String,
+    pub instance_id: Option<String>,
+}
+
+impl ClientKey {
+    pub fn of(client: &Diagnosis) -> ClientKey {
+        ClientKey {
+            client_id: client.client_id.clone(),
+            instance_id: client.instance_id.clone(),
+        }
+    }
+}
+
+/// Whether the doctor answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contact {
+    /// Nothing has come yet.
+    Waiting,
+    Since(Instant),
+    Lost {
+        since: Instant,
+        why: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    List,
+    /// The selected client's whole chain of reasoning, from this line on.
+    Explanation {
+        top: usize,
+    },
+    /// Letters go into the filter.
+    Filter,
+}
+
+#[derive(Debug)]
+pub struct Screen {
+    pub address: String,
+    pub contact: Contact,
+    /// All clients, the worst first.
+    clients: Vec<Diagnosis>,
+    /// What came while the screen stood still.
+    held_back: Option<Vec<Diagnosis>>,
+    pub is_paused: bool,
+    pub view: View,
+    pub filter: String,
+    pub message: String,
+    selected: Option<ClientKey>,
+    /// Where the selected client was: if it goes, its neighbour is next.
+    place: usize,
+    /// First line of the list on the screen, and how many there are: set when it is drawn.
+    pub top: usize,
+    pub rows: usize,
+}
+
+impl Screen {
+    pub fn new(address: &str) -> Screen {
+        Screen {
+            address: address.to_owned(),
+            contact: Contact::Waiting,
+            clients: Vec::new(),
+            held_back: None,
+            is_paused: false,
+            view: View::List,
+            filter: String::new(),
+            message: String::new(),
+            selected: None,
+            place: 0,
+            top: 0,
+            rows: 1,
+        }
+    }
+
+    pub fn receive(&mut self, news: News, now: Instant) {
+        match news {
+            News::Told(message) => self.message = message,
+            News::Lost(why) => {
+                let since = match &self.contact {
+                    Contact::Lost { since, .. } => *since,
+                    _ => now,
+                };
+                self.contact = Contact::Lost { since, why };
+            }
+            News::Examined(mut examination) => {
+                examination.sort();
+                self.contact = Contact::Since(now);
+                match self.is_paused {
+                    true => self.held_back = Some(examination.clients),
+                    false => self.clients = examination.clients,
+                }
+                self.keep_selection();
+            }
+        }
+    }
+
+    /// Those that the filter lets through: part of the client's id or of its verdict, whatever the case.
+    pub fn shown(&self) -> Vec<&Diagnosis> {
+        let wanted = self.filter.to_lowercase();
+        let fits = |client: &&Diagnosis| {
+            client.client_id.to_lowercase().contains(&wanted)
+                || client.verdict.name().to_lowercase().contains(&wanted)
+        };
+        self.clients.iter().filter(fits).collect()
+    }
+
+    pub fn all(&self) -> &[Diagnosis] {
+        &self.clients
+    }
+
+    pub fn selected(&self) -> Option<&Diagnosis> {
+        self.shown().get(self.place).copied()
+    }
+
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
+    pub fn on_key(&mut self, key: KeyEvent) -> Option<Wish> {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if is_control && matches!(key.code, KeyCode::Char('c' | 'd')) {
+            return Some(Wish::Quit);
+        }
+        self.message.clear();
+        match self.view {
+            View::Filter => {
+                self.on_filter_key(key.code);
+                None
+            }
+            View::List => self.on_list_key(key.code),
+            View::Explanation { top } => self.on_explanation_key(key.code, top),
+        }
+    }
+
+    fn on_filter_key(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Char(letter) => self.filter.push(letter),
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Enter => self.view = View::List,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.view = View::List;
+            }
+            _ => return,
+        }
+        self.keep_selection();
+    }
+
+    fn on_list_key(&mut self, code: KeyCode) -> Option<Wish> {
+        let page = self.rows.max(1);
+        match code {
+            KeyCode::Char('q') => return Some(Wish::Quit),
+            KeyCode::Esc if !self.filter.is_empty() => {
+                self.filter.clear();
+                self.keep_selection();
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.select(self.place.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.select(self.place + 1),
+            KeyCode::PageUp => self.select(self.place.saturating_sub(page)),
+            KeyCode::PageDown => self.select(self.place + page),
+            KeyCode::Home => self.select(0),
+            KeyCode::End => self.select(usize::MAX),
+            KeyCode::Enter if self.selected().is_some() => {
+                // Nobody may have chosen yet; whose explanation this is must not change with the order.
+                self.select(self.place);
+                self.view = View::Explanation { top: 0 };
+            }
+            KeyCode::Char('/') => self.view = View::Filter,
+            KeyCode::Char('p') => self.pause(),
+            KeyCode::Char('e') => return self.export(),
+            _ => {}
+        }
+        None
+    }
+
+    fn on_explanation_key(&mut self, code: KeyCode, top: usize) -> Option<Wish> {
+        let page = self.rows.max(1);
+        let top = match code {
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') | KeyCode::Backspace => {
+                self.view = View::List;
+                return None;
+            }
+            KeyCode::Up | KeyCode::Char('k') => top.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => top + 1,
+            KeyCode::PageUp => top.saturating_sub(page),
+            KeyCode::PageDown | KeyCode::Char(' ') => top + page,
+            KeyCode::Home => 0,
+            // Drawing knows how long the text is and corrects this.
+            KeyCode::End => usize::MAX,
+            KeyCode::Left => {
+                self.select(self.place.saturating_sub(1));
+                0
+            }
+            KeyCode::Right => {
+                self.select(self.place + 1);
+                0
+            }
+            KeyCode::Char('p') => {
+                self.pause();
+                top
+            }
+            KeyCode::Char('e') => return self.export(),
+            _ => top,
+        };
+        self.view = View::Explanation { top };
+        None
+    }
+
+    fn export(&mut self) -> Option<Wish> {
+        let client = ClientKey::of(self.selected()?);
+        self.message = format!("asking for the evidence of {} …", client.client_id);
+        Some(Wish::Export(client))
+    }
+
+    fn pause(&mut self) {
+        self.is_paused = !self.is_paused;
+        if let Some(clients) = self.held_back.take_if(|_| !self.is_paused) {
+            self.clients = clients;
+            self.keep_selection();
+        }
+    }
+
+    fn select(&mut self, place: usize) {
+        let shown = self.shown();
+        let place = place.min(shown.len().saturating_sub(1));
+        let selected = shown.get(place).map(|client| ClientKey::of(client));
+        self.place = place;
+        self.selected = selected;
+    }
+
+    /// The same client stays selected wherever it goes; the first one is while nobody has chosen.
+    fn keep_selection(&mut self) {
+        let shown = self.shown();
+        let is_it = |client: &&Diagnosis| self.selected.as_ref() == Some(&ClientKey::of(client));
+        match shown.iter().position(is_it) {
+            Some(place) => self.place = place,
+            None => {
+                let place = self.place.min(shown.len().saturating_sub(1));
+                // A filter that hides the selected client gives it back when it goes.
+                let is_gone = !self.clients.iter().any(|client| is_it(&client));
+                self.place = place;
+                if is_gone {
+                    self.selected = None;
+                }
+                if self.selected.is_none() && matches!(self.view, View::Explanation { .. }) {
+                    self.view = View::List;
+                    self.message = String::from("the client has gone");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::doctor::sample;
+
+    fn examination(names: &[&str]) -> Examination {
+        let client = |name: &&str| Diagnosis {
+            client_id: (*name).to_owned(),
+            ..sample::limited()
+        };
+        Examination {
+            clients: names.iter().map(client).collect(),
+            ..sample::examination()
+        }
+    }
+
+    fn screen(names: &[&str]) -> Screen {
+        let mut screen = Screen::new("here:1");
+        screen.receive(News::Examined(examination(names)), Instant::now());
+        screen
+    }
+
+    fn press(screen: &mut Screen, codes: &[KeyCode]) -> Option<Wish> {
+        codes
+            .iter()
+            .fold(None, |_, code| screen.on_key(KeyEvent::from(*code)))
+    }
+
+    fn selected(screen: &Screen) -> Option<&str> {
+        screen.selected().map(|client| client.client_id.as_str())
+    }
+
+    #[test]
+    fn the_selection_follows_its_client() {
+        let mut screen = screen(&["b", "d"]);
+        press(&mut screen, &[KeyCode::Down]);
+        assert_eq!(selected(&screen), Some("d"));
+        screen.receive(
+            News::Examined(examination(&["a", "b", "c", "d", "e"])),
+            Instant::now(),
+        );
+        assert_eq!((selected(&screen), screen.place()), (Some("d"), 3));
+        // It goes: its neighbour is next.
+        screen.receive(News::Examined(examination(&["a", "b", "c"])), Instant::now());
+        assert_eq!(selected(&screen), Some("c"));
+        screen.receive(News::Examined(examination(&[])), Instant::now());
+        assert_eq!(selected(&screen), None);
+        assert_eq!(
+            press(&mut screen, &[KeyCode::Down, KeyCode::Enter, KeyCode::Char('e')]),
+            None
+        );
+    }
+
+    #[test]
+    fn the_selection_stays_within_the_list() {
+        let mut screen = screen(&["a", "b", "c"]);
+        screen.rows = 2;
+        for (code, expected) in [
+            (KeyCode::Up, "a"),
+            (KeyCode::PageDown, "c"),
+            (KeyCode::PageDown, "c"),
+            (KeyCode::Home, "a"),
+            (KeyCode::End, "c"),
+            (KeyCode::Down, "c"),
+            (KeyCode::Char('k'), "b"),
+        ] {
+            press(&mut screen, &[code]);
+            assert_eq!(selected(&screen), Some(expected), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_filter_hides_and_gives_back() {
+        let mut screen = screen(&["audit", "orders", "payments"]);
+        press(&mut screen, &[KeyCode::End]);
+        let type_or = [KeyCode::Char('/'), KeyCode::Char('O'), KeyCode::Char('r')];
+        press(&mut screen, &type_or);
+        assert_eq!(selected(&screen), Some("orders"));
+        assert_eq!(screen.shown().len(), 1);
+        // The letters of commands are letters here.
+        assert_eq!(press(&mut screen, &[KeyCode::Char('q')]), None);
+        assert_eq!(screen.shown().len(), 0);
+        press(&mut screen, &[KeyCode::Backspace, KeyCode::Enter, KeyCode::Esc]);
+        assert_eq!(screen.filter, "");
+        assert_eq!(selected(&screen), Some("payments"));
+        press(&mut screen, &[KeyCode::Char('/')]);
+        for letter in "sender_rate".chars() {
+            press(&mut screen, &[KeyCode::Char(letter)]);
+        }
+        assert_eq!(screen.shown().len(), 3);
+    }
+
+    #[test]
+    fn a_pause_holds_back_and_then_catches_up() {
+        let mut screen = screen(&["a"]);
+        press(&mut screen, &[KeyCode::Char('p')]);
+        screen.receive(News::Examined(examination(&["b"])), Instant::now());
+        screen.receive(News::Examined(examination(&["c"])), Instant::now());
+        assert_eq!(selected(&screen), Some("a"));
+        press(&mut screen, &[KeyCode::Char('p')]);
+        assert_eq!(selected(&screen), Some("c"));
+    }
+
+    #[test]
+    fn what_was_known_stays_when_the_doctor_is_lost() {
+        let mut screen = screen(&["a"]);
+        let since = Instant::now();
+        screen.receive(News::Lost("refused".into()), since);
+        screen.receive(
+            News::Lost("still refused".into()),
+            since + std::time::Duration::from_secs(5),
+        );
+        let lost = Contact::Lost {
+            since,
+            why: "still refused".into(),
+        };
+        assert_eq!(screen.contact, lost);
+        assert_eq!(selected(&screen), Some("a"));
+        screen.receive(News::Examined(examination(&["a", "b"])), since);
+        assert_eq!(screen.contact, Contact::Since(since));
+        assert_eq!(screen.shown().len(), 2);
+    }
+
+    #[test]
+    fn an_explanation_opens_closes_and_ends_with_its_client() {
+        let mut screen = screen(&["a", "b"]);
+        press(&mut screen, &[KeyCode::Enter, KeyCode::Down, KeyCode::Down]);
+        assert_eq!(screen.view, View::Explanation { top: 2 });
+        press(&mut screen, &[KeyCode::Right]);
+        assert_eq!(
+            (selected(&screen), screen.view),
+            (Some("b"), View::Explanation { top: 0 })
+        );
+        screen.receive(News::Examined(examination(&["a"])), Instant::now());
+        assert_eq!(screen.view, View::List);
+        assert_eq!(screen.message, "the client has gone");
+        press(&mut screen, &[KeyCode::Enter]);
+        assert_eq!(press(&mut screen, &[KeyCode::Char('q')]), None);
+        assert_eq!(screen.view, View::List);
+        assert_eq!(press(&mut screen, &[KeyCode::Char('q')]), Some(Wish::Quit));
+    }
+
+    #[test]
+    fn an_explanation_stays_with_its_client_when_the_order_changes() {
+        let mut screen = screen(&["b"]);
+        press(&mut screen, &[KeyCode::Enter]);
+        screen.receive(News::Examined(examination(&["a", "b"])), Instant::now());
+        assert_eq!(screen.view, View::Explanation { top: 0 });
+        assert_eq!(selected(&screen), Some("b"));
+    }
+
+    #[test]
+    fn evidence_is_asked_for_by_instance() {
+        let mut screen = screen(&["a"]);
+        let wish = press(&mut screen, &[KeyCode::Char('e')]);
+        assert_eq!(
+            wish,
+            Some(Wish::Export(ClientKey::of(&examination(&["a"]).clients[0])))
+        );
+        let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(screen.on_key(control_c), Some(Wish::Quit));
+    }
+}
