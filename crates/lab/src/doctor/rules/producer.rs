@@ -23,6 +23,9 @@ mod silent;
 mod sums;
 mod throttled;
 
+#[cfg(test)]
+mod tests;
+
 use crate::doctor::diagnosis::{Diagnosis, Finding, FindingId, Step, Verdict};
 use crate::doctor::snapshot::Snapshot;
 
@@ -107,6 +110,9 @@ fn with_backlog(
     let (fullness, step) = pipe::judge(reading, backlog, failing);
     reasoning.push(step);
     let mut found = match fullness {
+        Fullness::Near if limit::worker_use(reading).is_some_and(|used| reading::reaches(used, 0.8)) => {
+            without_backlog(reading, backlog, reasoning)
+        }
         Fullness::Full | Fullness::Near => of_cause(reading, backlog, reasoning),
         Fullness::Skewed(finding) => overruled(of_cause(reading, backlog, reasoning), Verdict::Skew, finding),
         Fullness::ThreadBusy => busy_thread(reading, backlog),

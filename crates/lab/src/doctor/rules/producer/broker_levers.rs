@@ -24,7 +24,22 @@ pub(crate) fn recompresses(reading: &Reading<'_>, pipe: &Pipe) -> Option<Finding
     let local_ms = clean(pipe.broker.as_ref()?.side.local_micros)? / 1_000.0;
     let request = pipe.request_bytes?;
     let is_other_codec = topic.zip(own).is_some_and(|(topic, own)| topic != own);
-    let is_slow = local_ms >= MORE_THAN_APPENDING * APPEND_MS_PER_BYTE * request && local_ms >= 2.0;
+    let is_most = pipe.broker.as_ref()?.ms.is_some_and(|all| local_ms >= 0.5 * all);
+    let is_slow =
+        is_most && local_ms >= MORE_THAN_APPENDING * APPEND_MS_PER_BYTE * request && local_ms >= 2.0;
+    let converted_ms = clean(pipe.broker.as_ref()?.side.conversion_micros).unwrap_or(0.0) / 1_000.0;
+    if converted_ms >= 0.5 * local_ms && converted_ms >= 1.0 {
+        let text = format!(
+            "the broker converts or compresses batches again: {} of {} ms of local time (topic compression.type, or an old message format)",
+            number(converted_ms),
+            number(local_ms)
+        );
+        return Some(Finding {
+            id: FindingId::B7,
+            text,
+            is_contributing: false,
+        });
+    }
     let is_compressed = own.is_some_and(|codec| codec != Codec::None) || reading.compression_rate < 0.97;
     let per_byte = 1e6 * local_ms / request;
     let text = if is_other_codec && is_slow {

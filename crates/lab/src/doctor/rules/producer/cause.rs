@@ -264,6 +264,14 @@ pub(crate) fn window(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
     })
 }
 
+/// Whether a known window or the link is full, whatever U is: M_eff is an estimate.
+pub(crate) fn is_full_in_bytes(reading: &Reading<'_>) -> bool {
+    let is_window = reading
+        .hottest()
+        .is_some_and(|pipe| window(reading, pipe).is_some());
+    is_window || bandwidth(reading).is_some()
+}
+
 fn window_limits(reading: &Reading<'_>, pipe: &Pipe) -> Option<Cause> {
     let window = window(reading, pipe)?;
     let text = format!(
@@ -291,7 +299,7 @@ fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<Cause> {
     }
     let allowed = reading.settings.in_flight.value;
     let text = format!(
-        "the round trip of {} ms ({}) is {} of L = {} ms, and {} of {} at a time are in flight",
+        "the round trip of {} ms ({}) is {} of L = {} ms, with {} of {} in flight",
         number(trip.ms),
         trip.origin,
         percent((trip.ms / request_ms).min(1.0)),

@@ -166,8 +166,8 @@ fn free_thread(reading: &Reading<'_>) -> Option<Recommendation> {
 pub(crate) fn larger_requests(reading: &Reading<'_>) -> Option<Recommendation> {
     larger_batches(reading)
         .or_else(|| longer_linger(reading))
-        .or_else(|| later_in_flight(reading))
         .or_else(|| more_partitions(reading))
+        .or_else(|| later_in_flight(reading))
         .or_else(|| another_producer(reading))
 }
 
@@ -350,7 +350,9 @@ fn in_flight(reading: &Reading<'_>, wanted: f64) -> Option<Recommendation> {
     let allowed = reading.settings.in_flight.value;
     let useful = useful_in_flight(reading, pipe)?;
     // RTT ≥ D, and room below 1 + RTT / D.
-    if useful < 2.0 || allowed >= ROOM * useful {
+    // An unknown D leaves five as the most that anybody can recommend.
+    let is_known = useful.is_finite() || wanted <= ORDERED;
+    if useful < 2.0 || allowed >= ROOM * useful || !is_known {
         return None;
     }
     let next = wanted.min(useful.floor()).max(allowed + 1.0);

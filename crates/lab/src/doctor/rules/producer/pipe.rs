@@ -9,12 +9,14 @@
 //! | U_n ≥ 0.85 on a broker while another is at half of it or less | skewed: one broker's pipe stops the others' (B2), then S5 |
 //! | U_n ≥ 0.85, or R_n × D_n ≥ 0.8 s/s | full: S5 asks of what |
 //! | all below, I/O thread waits < 10 % | the thread is busy: F7 says how much of it callbacks can be (N1) |
+//! | all below, hard backlog, a known window or the link is full | full, in bytes: M_eff is an estimate |
 //! | all below, soft backlog, U ≥ 0.7 | near the ceiling |
 //! | all below, soft backlog | the pipe is not it: S6 |
 //! | all below, hard backlog | something blocks: retries, order, an unknown leader, one partition per request, two regimes in one window |
 //!
 //! **Why R × D**: with requests of 311 kB M_eff is an estimate (2.5, while 3 were seen), and U was 0.77 to 0.92 by it; the broker
 //! served the connection without a pause, R × D = 0.95, and that needs no estimate.
+//! An R × D above 1.2 says the opposite: requests of the connection are served side by side, and F14 is no ceiling.
 //! **Why 0.7 is near**: means over a minute blur a queue that comes and goes; 515 600 records/s with U = 0.8 and q = 109 ms do not wait
 //! for the application.
 //! Where no answer is awaited (acks=0), or the allowed number is a million (librdkafka), U says nothing: a backlog is judged by S5.
@@ -23,12 +25,15 @@ use crate::doctor::diagnosis::{Finding, FindingId, Step};
 
 use super::super::words::{known, number, step};
 use super::backlog::Backlog;
+use super::cause;
 use super::failing::Failing;
 use super::reading::{Pipe, Reading, clean, reaches};
 
 const FULL: f64 = 0.85;
 const NEAR: f64 = 0.7;
 const SERVED_WITHOUT_PAUSE: f64 = 0.8;
+/// More seconds of service in a second than this: the broker serves requests of a connection side by side.
+pub(crate) const SERVED_AT_ONCE: f64 = 1.2;
 const BUSY: f64 = 0.1;
 const HALF: f64 = 0.5;
 
@@ -77,7 +82,7 @@ pub(crate) fn served_share(pipe: &Pipe) -> Option<f64> {
 }
 
 pub(crate) fn is_served_without_pause(pipe: &Pipe) -> bool {
-    served_share(pipe).is_some_and(|share| reaches(share, SERVED_WITHOUT_PAUSE))
+    served_share(pipe).is_some_and(|share| reaches(share, SERVED_WITHOUT_PAUSE) && share <= SERVED_AT_ONCE)
 }
 
 fn weigh(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) -> Fullness {
@@ -99,6 +104,7 @@ fn weigh(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) -> Fullness
         return Fullness::ThreadBusy;
     }
     match backlog {
+        Backlog::Hard if cause::is_full_in_bytes(reading) => Fullness::Full,
         Backlog::Hard => Fullness::Blocked(blocked_by(reading, failing)),
         _ if reaches(used, NEAR) => Fullness::Near,
         _ => Fullness::NotThePipe,

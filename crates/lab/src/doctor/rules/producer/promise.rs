@@ -53,9 +53,7 @@ pub(crate) fn buffer_wait_ms(reading: &Reading<'_>) -> Option<f64> {
 /// `W_own`, the microseconds of `send()` without waiting for memory; none where a hard wait cannot be told from work.
 pub(crate) fn own_send_micros(reading: &Reading<'_>) -> Option<f64> {
     let rate = positive(reading.records_per_second)?;
-    let all = reading
-        .send_micros
-        .or_else(|| Some(latency::send_micros_max(reading.threads?, rate)))?;
+    let all = reading.send_micros?;
     let own = match reading.buffer_wait {
         Some(wait) => latency::send_micros_own(all, wait, rate),
         None if reading.queue_ms.is_some_and(|queue| queue > 1_000.0) => return None,
@@ -145,6 +143,9 @@ fn by_window(reading: &Reading<'_>) -> Option<f64> {
 fn by_broker(reading: &Reading<'_>) -> Option<f64> {
     let pipe = reading.hottest()?;
     let broker_ms = positive(reading.broker_ms(pipe))?;
+    if super::pipe::served_share(pipe).is_some_and(|share| share > super::pipe::SERVED_AT_ONCE) {
+        return None;
+    }
     let count = reading.nodes.len().max(1) as f64;
     clean(Some(
         ceiling::requests_per_connection_max(broker_ms) * count * reading.records_per_request?,
@@ -182,6 +183,14 @@ pub(crate) fn records(now: f64, low: f64, high: f64) -> Promise {
     of("records_per_second", "records/s", Some(now), low, high)
 }
 
+/// What threads could send at the least, where only their wait for memory is known: the rest of their time is all work (F6).
+fn worker_at_least(reading: &Reading<'_>) -> Option<f64> {
+    let (threads, wait) = reading.threads.zip(reading.buffer_wait)?;
+    let work = (threads - wait).max(0.05 * threads);
+    (reading.send_micros.is_none() && wait >= 0.5 * threads)
+        .then(|| reading.records_per_second.unwrap_or(0.0) * threads / work)
+}
+
 /// F30: requests `growth` times as large.
 ///
 /// Where a ceiling leaves no room for more records, what falls is latency: the queue goes.
@@ -202,7 +211,8 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
     if high < 1.05 * now {
         return latency_falls(reading).map(|promise| (promise, next(&ceilings)));
     }
-    Some((records(now, LOW * raw, high), next(&ceilings)))
+    let low = worker_at_least(reading).map_or(LOW * raw, |least| (LOW * raw).min(least));
+    Some((records(now, low, high), next(&ceilings)))
 }
 
 /// Sender latency without the queue: L and half a linger at best, L and three lingers where S3 would still see no backlog.

@@ -1,0 +1,324 @@
+//! What is said when evidence is missing, and that nobody guesses then.
+
+use super::rows::{ROW, Row};
+use crate::doctor::diagnosis::{Confidence, FindingId, Verdict};
+use crate::doctor::rules::examine;
+use crate::doctor::snapshot::{BrokerSide, Client, Library, Node, Producer, Snapshot, Telemetry};
+
+const LIVE: Row = Row {
+    name: "live",
+    records: 2_000.0,
+    requests: 180.0,
+    request_bytes: 3_100.0,
+    batch: 3_029.0,
+    records_per_request: 11.0,
+    queue: Some(5.2),
+    latency: 1.0,
+    buffer_wait: Some(0.0),
+    thread: Some((0.9, 0.03)),
+    ..ROW
+};
+
+fn pushed(pushes: u32, seconds: f64) -> Snapshot {
+    let mut snapshot = LIVE.snapshot();
+    snapshot.seconds = seconds;
+    snapshot.telemetry = Telemetry {
+        pushes: Some(pushes),
+        has_subscription: true,
+        seconds_until_next_push: Some(4.0),
+        ..Telemetry::default()
+    };
+    snapshot
+}
+
+#[test]
+fn two_pushes_are_the_least() {
+    let one = examine(&pushed(1, 10.0));
+    assert_eq!(one.verdict, Verdict::NotEnoughData);
+    assert!(
+        one.summary.contains("1 pushes") && one.summary.contains("next push in 4 s"),
+        "{}",
+        one.summary
+    );
+    assert!(one.refused.is_empty() && one.recommendation.is_none());
+    assert_eq!(examine(&pushed(2, 10.0)).verdict, Verdict::KeepsUp);
+    let mut restarted = pushed(6, 60.0);
+    restarted.telemetry.restarted = true;
+    assert_eq!(examine(&restarted).verdict, Verdict::NotEnoughData);
+}
+
+#[test]
+fn a_slow_client_needs_half_a_minute() {
+    let mut slow = pushed(3, 20.0);
+    let own = slow.producer.as_mut().unwrap();
+    own.requests_per_second = Some(2.0);
+    own.nodes[0].requests_per_second = Some(2.0);
+    own.records_per_second = Some(2.0);
+    assert_eq!(examine(&slow).verdict, Verdict::NotEnoughData);
+    slow.seconds = 30.0;
+    let diagnosis = examine(&slow);
+    assert_eq!(
+        (diagnosis.verdict, diagnosis.confidence),
+        (Verdict::KeepsUp, Confidence::Low)
+    );
+}
+
+fn client(library: Library, version: &str) -> Client {
+    Client {
+        library,
+        software_name: Some("client".to_owned()),
+        software_version: Some(version.to_owned()),
+        ..Client::default()
+    }
+}
+
+#[test]
+fn librdkafka_alone_does_not_say_enough() {
+    let snapshot = Snapshot {
+        client: client(Library::Librdkafka, "2.16.0"),
+        seconds: 60.0,
+        telemetry: Telemetry {
+            pushes: Some(6),
+            ..Telemetry::default()
+        },
+        producer: Some(Producer {
+            queue_ms: Some(0.22),
+            request_ms: Some(0.75),
+            nodes: vec![Node {
+                node_id: 1,
+                request_ms: Some(0.75),
+                ..Node::default()
+            }],
+            ..Producer::default()
+        }),
+        ..Snapshot::default()
+    };
+    let alone = examine(&snapshot);
+    assert_eq!(alone.verdict, Verdict::NotEnoughData);
+    assert!(
+        alone.missing[0].contains("batching and buffer cannot be seen"),
+        "{:?}",
+        alone.missing
+    );
+    let with_broker = Snapshot {
+        brokers: vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(180.0),
+            records_per_second: Some(2_000.0),
+            bytes_per_second: Some(558_000.0),
+            request_bytes: Some(3_100.0),
+            records_per_request: Some(11.0),
+            total_micros: Some(200.0),
+            ..BrokerSide::default()
+        }],
+        ..snapshot
+    };
+    assert_eq!(examine(&with_broker).verdict, Verdict::KeepsUp);
+}
+
+#[test]
+fn franz_go_with_a_star_sends_nothing() {
+    let snapshot = Snapshot {
+        client: client(Library::FranzGo, "v1.21.5"),
+        seconds: 20.0,
+        telemetry: Telemetry {
+            pushes: Some(4),
+            empty_pushes: 4,
+            is_star_subscription: true,
+            ..Telemetry::default()
+        },
+        ..Snapshot::default()
+    };
+    let diagnosis = examine(&snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::NotEnoughData);
+    assert!(
+        diagnosis
+            .missing
+            .iter()
+            .any(|words| words.contains("subscribe to the prefix `org.apache.kafka.`")),
+        "{:?}",
+        diagnosis.missing
+    );
+    assert!(
+        !diagnosis
+            .missing
+            .iter()
+            .any(|words| words.contains("does not push")),
+        "{:?}",
+        diagnosis.missing
+    );
+}
+
+#[test]
+fn franz_go_s_old_latencies_are_ignored() {
+    let mut snapshot = pushed(6, 60.0);
+    snapshot.client = client(Library::FranzGo, "1.21.3");
+    let diagnosis = examine(&snapshot);
+    assert!(
+        diagnosis
+            .missing
+            .iter()
+            .any(|words| words.contains("are not latencies"))
+    );
+    assert!(
+        diagnosis.evidence.iter().all(|line| line.formula != "F8"),
+        "{:?}",
+        diagnosis.evidence
+    );
+    snapshot.client = client(Library::FranzGo, "1.21.4");
+    assert!(
+        examine(&snapshot)
+            .evidence
+            .iter()
+            .any(|line| line.formula == "F8")
+    );
+}
+
+#[test]
+fn no_sample_is_not_zero() {
+    let mut snapshot = pushed(6, 60.0);
+    let own = snapshot.producer.as_mut().unwrap();
+    own.request_ms = None;
+    own.nodes[0].request_ms = None;
+    own.without_sample = vec!["request.latency.avg".to_owned()];
+    let diagnosis = examine(&snapshot);
+    assert!(
+        diagnosis
+            .missing
+            .iter()
+            .any(|words| words.contains("no request in the window")),
+        "{:?}",
+        diagnosis.missing
+    );
+    assert_eq!(diagnosis.confidence, Confidence::Low);
+}
+
+/// A client that pushes nothing while its requests follow each other.
+fn silent(rate: f64, request: f64, records: f64, broker_micros: f64, round_trip: f64) -> Snapshot {
+    Snapshot {
+        client: client(Library::Java, "4.3.0"),
+        seconds: 60.0,
+        telemetry: Telemetry {
+            pushes: Some(0),
+            has_subscription: true,
+            ..Telemetry::default()
+        },
+        brokers: vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(rate),
+            bytes_per_second: Some(rate * request),
+            records_per_second: Some(rate * records),
+            request_bytes: Some(request),
+            records_per_request: Some(records),
+            batch_bytes: Some(request),
+            total_micros: Some(broker_micros),
+            round_trip_ms: Some(round_trip),
+            gap_ms: Some(round_trip),
+            back_to_back_share: Some(0.97),
+            has_overlap: Some(false),
+            ..BrokerSide::default()
+        }],
+        ..Snapshot::default()
+    }
+}
+
+#[test]
+fn silence_with_a_full_pipe_is_evidence() {
+    let diagnosis = examine(&silent(45.4, 16_260.0, 61.0, 300.0, 20.0));
+    assert_eq!(diagnosis.verdict, Verdict::NetworkRtt, "{diagnosis:#?}");
+    assert!(
+        diagnosis.summary.contains("R_max = 1000 / (RTT + D)"),
+        "{}",
+        diagnosis.summary
+    );
+    assert!(
+        diagnosis.missing[0].contains("does not push"),
+        "{:?}",
+        diagnosis.missing
+    );
+    assert_eq!(diagnosis.findings[0].id, FindingId::N4);
+    let synchronous = examine(&silent(80.0, 380.0, 1.0, 200.0, 12.0));
+    assert_eq!(synchronous.verdict, Verdict::Synchronous, "{synchronous:#?}");
+    let slow_broker = examine(&silent(8.0, 300_000.0, 1_600.0, 118_000.0, 0.3));
+    assert_eq!(slow_broker.verdict, Verdict::Broker, "{slow_broker:#?}");
+    let mut idle = silent(8.0, 16_260.0, 61.0, 300.0, 20.0);
+    idle.brokers[0].back_to_back_share = Some(0.1);
+    assert_eq!(examine(&idle).verdict, Verdict::NotEnoughData);
+}
+
+#[test]
+fn metadata_goes_before_tuning() {
+    let mut snapshot = pushed(6, 60.0);
+    snapshot.producer.as_mut().unwrap().metadata_wait = Some(0.9);
+    let diagnosis = examine(&snapshot);
+    assert!(diagnosis.findings.iter().any(|found| found.id == FindingId::E3));
+    assert!(
+        diagnosis
+            .recommendation
+            .unwrap()
+            .set
+            .starts_with("create the topic")
+    );
+    // The first fetch of a client that has just started is no finding: 0.44 s in 25 s.
+    let mut started = LIVE.snapshot();
+    started.seconds = 25.0;
+    started.producer.as_mut().unwrap().metadata_wait = Some(0.0178);
+    assert!(
+        examine(&started)
+            .findings
+            .iter()
+            .all(|found| found.id != FindingId::E3)
+    );
+}
+
+#[test]
+fn one_full_broker_is_a_skew() {
+    let mut row = LIVE;
+    row.brokers = 3.0;
+    row.requests = 1_500.0;
+    row.batch = 16_000.0;
+    row.queue = Some(3_000.0);
+    row.buffer_wait = Some(0.5);
+    row.latency = 9.8;
+    let mut snapshot = row.snapshot();
+    for (node, rate) in snapshot
+        .producer
+        .as_mut()
+        .unwrap()
+        .nodes
+        .iter_mut()
+        .zip([500.0, 120.0, 110.0])
+    {
+        node.requests_per_second = Some(rate);
+    }
+    let diagnosis = examine(&snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::Skew, "{diagnosis:#?}");
+    assert_eq!(diagnosis.findings[0].id, FindingId::B2);
+    // A broker that only answers metadata is no second leader.
+    let nodes = &mut snapshot.producer.as_mut().unwrap().nodes;
+    nodes[1].requests_per_second = Some(0.2);
+    nodes[2].requests_per_second = Some(0.1);
+    assert_ne!(examine(&snapshot).verdict, Verdict::Skew);
+}
+
+#[test]
+fn retries_are_named_by_code() {
+    let mut snapshot = pushed(6, 60.0);
+    snapshot.producer.as_mut().unwrap().retried_records = Some(2_000.0);
+    snapshot.brokers = vec![BrokerSide {
+        node_id: Some(1),
+        errors: [("NOT_ENOUGH_REPLICAS".to_owned(), 40.0)].into(),
+        ..BrokerSide::default()
+    }];
+    let diagnosis = examine(&snapshot);
+    let retries = diagnosis
+        .findings
+        .iter()
+        .find(|found| found.id == FindingId::E4)
+        .unwrap();
+    assert!(
+        retries.text.contains("NOT_ENOUGH_REPLICAS 40 times"),
+        "{}",
+        retries.text
+    );
+}
