@@ -200,12 +200,13 @@ impl Collector {
                 snapshots.push(snapshot);
             }
         }
-        let mut by_client_id: HashMap<String, u32> = HashMap::new();
+        let name_of = |snapshot: &Snapshot| (snapshot.client.client_id.clone(), snapshot.client.role);
+        let mut by_name: HashMap<(String, Role), u32> = HashMap::new();
         for snapshot in &snapshots {
-            *by_client_id.entry(snapshot.client.client_id.clone()).or_default() += 1;
+            *by_name.entry(name_of(snapshot)).or_default() += 1;
         }
         for snapshot in &mut snapshots {
-            let is_only = by_client_id[&snapshot.client.client_id] == 1;
+            let is_only = by_name[&name_of(snapshot)] == 1;
             for side in observed.take(&snapshot.client, is_only) {
                 add_side(snapshot, side);
             }
@@ -302,6 +303,8 @@ fn seconds_until_next_push(instance: &Instance, at_ms: i64) -> Option<f64> {
 struct ObservedKey {
     instance_id: Option<String>,
     client_id: String,
+    /// A process may give one client id to its producer and its consumer.
+    role: Option<Role>,
     address: Option<String>,
 }
 
@@ -310,6 +313,7 @@ impl ObservedKey {
         ObservedKey {
             instance_id: client.instance_id.clone(),
             client_id: client.client_id.clone(),
+            role: Some(client.role).filter(|_| client.instance_id.is_none()),
             address: client.address.clone().filter(|_| client.instance_id.is_none()),
         }
     }
@@ -332,6 +336,7 @@ impl Observations {
         let by_instance = ObservedKey {
             instance_id: client.instance_id.clone(),
             client_id: client.client_id.clone(),
+            role: None,
             address: None,
         };
         let mut taken = Vec::new();
@@ -342,12 +347,18 @@ impl Observations {
             let begin = ObservedKey {
                 instance_id: None,
                 client_id: client.client_id.clone(),
+                role: Some(client.role),
                 address: None,
+            };
+            let is_named = |key: &ObservedKey| {
+                key.instance_id.is_none()
+                    && key.client_id == client.client_id
+                    && key.role == Some(client.role)
             };
             let own: Vec<ObservedKey> = self
                 .sides
                 .range(begin..)
-                .take_while(|(key, _)| key.instance_id.is_none() && key.client_id == client.client_id)
+                .take_while(|(key, _)| is_named(key))
                 .filter(|(key, _)| is_same_host(key.address.as_deref(), client.address.as_deref()))
                 .map(|(key, _)| key.clone())
                 .collect();
@@ -381,8 +392,12 @@ fn is_same_host(one: Option<&str>, other: Option<&str>) -> bool {
 }
 
 fn add_side(snapshot: &mut Snapshot, side: Observed) {
+    let is_wordless = snapshot.producer.is_none() && snapshot.consumer.is_none();
     let client = &mut snapshot.client;
     let seen = side.client;
+    if is_wordless {
+        client.role = seen.role;
+    }
     client.software_name = client.software_name.take().or(seen.software_name);
     client.software_version = client.software_version.take().or(seen.software_version);
     if client.library == Library::Unknown {

@@ -699,3 +699,17 @@ fn hosts_are_compared_without_port_and_slash() {
     assert!(is_same_host(None, Some("10.0.0.7")));
     assert!(!is_same_host(Some("10.0.0.7"), Some("10.0.0.8:51234")));
 }
+
+#[test]
+fn a_producers_requests_are_not_its_consumer_namesakes() {
+    let collector = Collector::default();
+    let mut pushes = Pushes::new(&collector, java("i"));
+    pushes.push(10_000, &consumer(1.0, 1.0, 0.0));
+    collector.observe(observed("p", None, 1, 5.0), pushes.now_ms);
+    let snapshots = collector.snapshots(pushes.now_ms);
+    let sides: Vec<_> = snapshots
+        .iter()
+        .map(|snapshot| (snapshot.client.role, snapshot.brokers.len()))
+        .collect();
+    assert_eq!(sides, [(Role::Producer, 1), (Role::Consumer, 0)]);
+}

@@ -10,29 +10,45 @@ use super::field;
 
 const MICROS_PER_MS: f64 = 1000.0;
 
-/// One for each broker: `broker` is one broker's object, a list of such, or an object of such by broker.
+/// One for each broker: under `broker`, or any key that begins so (`brokers`, `broker_2`), stands one broker's object, a list of
+/// such, or an object of such by broker.
 ///
 /// - `listener`: where the client is connected, if it is known: its network threads are counted.
 pub fn sides(case: &Value, role: Role, listener: Option<&str>) -> Result<Vec<BrokerSide>, ReplayError> {
     let mut sides = Vec::new();
-    for name in ["broker", "brokers"] {
-        match case.get(name) {
-            None | Some(Value::Null) => {}
-            Some(Value::Array(brokers)) => {
+    let fields = case.as_object().into_iter().flatten();
+    for (name, value) in fields.filter(|(name, _)| name.starts_with("broker")) {
+        let side = |broker: &Value, key: &str| one(broker, name, id_in(key), role, listener);
+        match value {
+            Value::Array(brokers) => {
                 for broker in brokers {
-                    sides.extend(one(broker, name, None, role, listener)?);
+                    sides.extend(side(broker, "")?);
                 }
             }
-            Some(Value::Object(brokers)) if is_by_broker(brokers) => {
+            Value::Object(brokers) if is_by_broker(brokers) => {
                 for (key, broker) in brokers {
-                    let digits = key.trim_start_matches(|c: char| !c.is_ascii_digit());
-                    sides.extend(one(broker, name, digits.parse().ok(), role, listener)?);
+                    sides.extend(side(broker, key)?);
                 }
             }
-            Some(broker) => sides.extend(one(broker, name, None, role, listener)?),
+            Value::Object(_) => sides.extend(side(value, name)?),
+            Value::Null => {}
+            other if name == "broker" => {
+                let found = field::kind(other);
+                return Err(ReplayError::at(
+                    name,
+                    format!("an object is expected, not {found}"),
+                ));
+            }
+            // The number of brokers, their version.
+            _ => {}
         }
     }
     Ok(sides)
+}
+
+/// `2` of `broker-2`.
+fn id_in(key: &str) -> Option<i32> {
+    key.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
 
 fn is_by_broker(brokers: &Map<String, Value>) -> bool {

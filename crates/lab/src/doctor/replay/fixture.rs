@@ -70,12 +70,10 @@ fn clients(case: &Value, stated: &Map<String, Value>) -> Result<Vec<Snapshot>, R
         (_, Some(push @ Value::Object(_))) => {
             pushes::snapshots(std::slice::from_ref(push), software, is_star)
         }
-        _ if case
-            .get("broker")
-            .or(case.get("brokers"))
-            .is_some_and(Value::is_object) =>
+        _ if !broker::sides(case, Role::Producer, None)?.is_empty()
+            || !broker::sides(case, Role::Consumer, None)?.is_empty() =>
         {
-            Ok(vec![unseen(case)])
+            Ok(vec![unseen(case)?])
         }
         _ => Err(ReplayError::new(
             "no case: it has neither \"metrics\" nor \"pushes\" nor \"broker\"; a fixture, the output of --print-metrics or an exported case is expected",
@@ -83,18 +81,19 @@ fn clients(case: &Value, stated: &Map<String, Value>) -> Result<Vec<Snapshot>, R
     }
 }
 
-/// A client of which only a broker speaks.
-fn unseen(case: &Value) -> Snapshot {
+/// A client of which only brokers speak.
+fn unseen(case: &Value) -> Result<Snapshot, ReplayError> {
     let mut snapshot = Snapshot::default();
-    if text(case, "kind") == Some("cons") {
+    let is_producer = !broker::sides(case, Role::Producer, None)?.is_empty();
+    if text(case, "kind") == Some("cons") || !is_producer {
         snapshot.client.role = Role::Consumer;
     }
     snapshot.telemetry.pushes = Some(0);
-    snapshot.seconds = case
+    let window = case
         .get("broker")
-        .and_then(|broker| broker.get("window_s")?.as_f64())
-        .unwrap_or(0.0);
-    snapshot
+        .and_then(|broker| broker.get("window_s")?.as_f64());
+    snapshot.seconds = window.unwrap_or(0.0);
+    Ok(snapshot)
 }
 
 fn looks(

@@ -432,6 +432,21 @@ fn several_brokers_are_read_in_either_form() {
 }
 
 #[test]
+fn each_broker_may_have_a_key_of_its_own() {
+    let broker =
+        |n: i64| json!({"window_s": 10.0, "TotalTimeMs:request.FetchConsumer": {"n": n, "avg": 2.5}});
+    let case = json!({"broker_1": broker(10), "broker_2": broker(20), "broker_count": 2, "kind": "cons"});
+    let snapshot = &read(&case.to_string()).unwrap()[0];
+    let sides: Vec<_> = snapshot
+        .brokers
+        .iter()
+        .map(|side| (side.node_id, side.requests_per_second))
+        .collect();
+    assert_eq!(sides, [(Some(1), Some(1.0)), (Some(2), Some(2.0))]);
+    assert_eq!(snapshot.client.role, Role::Consumer);
+}
+
+#[test]
 fn a_case_of_a_broker_alone_is_a_client_that_is_silent() {
     let case = json!({"name": "n", "pushes_received": 0, "broker": {"window_s": 30.0, "TotalTimeMs:request.Produce": {"n": 60, "avg": 1.0}}});
     let snapshot = &read(&case.to_string()).unwrap()[0];
