@@ -1,11 +1,15 @@
 //! `ottla serve [server.properties] [--override key=value]...`
 
+mod clients;
+mod doctor;
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 
 use clap::Args;
+use doctor::Doctor;
 use ottla_broker::properties::{Properties, parse, parse_override};
 use ottla_broker::{Broker, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -49,11 +53,15 @@ impl Serve {
             Ok(signals) => signals,
             Err(error) => return fail(&format!("cannot handle signals: {error}"), 1),
         };
-        let broker = match Broker::start(&properties) {
+        let mut doctor = Doctor::new();
+        let broker = match Broker::start_with(&properties, doctor.additions()) {
             Ok(broker) => broker,
             Err(error @ StartError::Config(_)) => return fail(&error.to_string(), 2),
             Err(error) => return fail(&error.to_string(), 1),
         };
+        if let Err(error) = doctor.watch(broker.activity()) {
+            return fail(&format!("cannot start threads: {error}"), 1);
+        }
         let mut output = std::io::stdout();
         // Nobody may be listening; that is no reason not to serve.
         let _ = writeln!(output, "{}", broker.ready_line()).and_then(|()| output.flush());

@@ -1,0 +1,612 @@
+//! From the broker's sums for each connection to what the doctor is told of each client: a minute's window, its connections
+//! together, its neighbours beside it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ottla_broker::ErrorCode;
+use ottla_broker::activity::{Activity, ApiActivity, Reading, Stage};
+use ottla_lab::doctor::history::Observed;
+use ottla_lab::doctor::snapshot::{BrokerSide, Client, Codec, Neighbour, Origin, Role, Setting, Settings};
+
+/// A window is made of as many readings: a minute of five seconds each.
+const SLICES_MAX: usize = 12;
+
+/// Past windows of a client that are remembered, one for each minute.
+const PAST_MAX: usize = 60;
+
+/// Clients whose past is remembered; ids and addresses come from the network.
+const CLIENTS_MAX: usize = 16_384;
+
+/// Neighbours that are named, and from which share of the event loops on.
+const NEIGHBOURS_MAX: usize = 3;
+const NEIGHBOUR_SHARE_MIN: f64 = 0.02;
+
+/// One client: its instance where that is known, else all connections of one name from one host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Key {
+    client_id: Arc<str>,
+    principal: Arc<str>,
+    address: IpAddr,
+    instance_id: Option<String>,
+}
+
+impl Key {
+    fn of(activity: &Activity) -> Key {
+        let who = &activity.who;
+        Key {
+            client_id: who.client_id.clone(),
+            principal: who.principal.clone(),
+            address: who.address,
+            instance_id: who.identity.instance_id().map(|id| id.to_string()),
+        }
+    }
+}
+
+/// What one client did between two readings, or in a window of several.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    software: Option<(Arc<str>, Arc<str>)>,
+    produce: ApiActivity,
+    fetch: ApiActivity,
+    other_micros: u64,
+    connections: u64,
+    round_trip_micros: Option<u32>,
+}
+
+impl Sums {
+    /// Adds what `now` says beyond `before`, which is the same connection earlier.
+    fn add(&mut self, now: &Activity, before: Option<&Activity>) {
+        let none = ApiActivity::default();
+        let since = |now: &Option<Box<ApiActivity>>, before: Option<&Box<ApiActivity>>| {
+            let before = before.map_or(&none, |before| before);
+            now.as_deref().map(|now| now.since(before))
+        };
+        if let Some(produce) = since(&now.produce, before.and_then(|before| before.produce.as_ref())) {
+            self.produce.merge(&produce);
+        }
+        if let Some(fetch) = since(&now.fetch, before.and_then(|before| before.fetch.as_ref())) {
+            self.fetch.merge(&fetch);
+        }
+        self.other_micros += now.other_micros - before.map_or(0, |before| before.other_micros);
+        self.connections += u64::from(!now.is_closed);
+        self.round_trip_micros = self.round_trip_micros.max(now.round_trip_micros);
+        if let Some(software) = now.who.identity.software() {
+            self.software = Some((software.name.clone(), software.version.clone()));
+        }
+    }
+
+    /// Takes in the next slice of the same client.
+    fn merge(&mut self, later: &Sums) {
+        self.produce.merge(&later.produce);
+        self.fetch.merge(&later.fetch);
+        self.other_micros += later.other_micros;
+        self.connections = later.connections;
+        self.round_trip_micros = later.round_trip_micros.or(self.round_trip_micros);
+        self.software = later.software.clone().or_else(|| self.software.take());
+    }
+
+    fn role(&self) -> Role {
+        match self.produce.requests >= self.fetch.requests {
+            true => Role::Producer,
+            false => Role::Consumer,
+        }
+    }
+
+    fn main(&self) -> &ApiActivity {
+        match self.role() {
+            Role::Producer => &self.produce,
+            Role::Consumer => &self.fetch,
+        }
+    }
+
+    /// Time of event loops that the client took.
+    fn loop_micros(&self) -> u64 {
+        let of = |api: &ApiActivity| stage_sum(api, &[Stage::Handled, Stage::Appended]);
+        of(&self.produce) + of(&self.fetch) + self.other_micros
+    }
+}
+
+fn stage_sum(api: &ApiActivity, stages: &[Stage]) -> u64 {
+    stages.iter().map(|stage| api.stage_micros[*stage as usize]).sum()
+}
+
+const QUEUE: &[Stage] = &[Stage::Queued];
+const LOCAL: &[Stage] = &[Stage::Handled, Stage::Appended];
+const REMOTE: &[Stage] = &[
+    Stage::Synced,
+    Stage::WaitedForData,
+    Stage::ColdRead,
+    Stage::WaitedForGroup,
+    Stage::Controller,
+];
+const RESPONSE_QUEUE: &[Stage] = &[Stage::Behind];
+const SEND: &[Stage] = &[Stage::Written];
+
+/// The time between two readings.
+#[derive(Debug, Default)]
+struct Slice {
+    seconds: f64,
+    loop_micros_available: f64,
+    busy_micros: u64,
+    processor_micros: u64,
+    clients: HashMap<Key, Sums>,
+}
+
+/// What a client was like, a value a minute.
+#[derive(Debug, Default)]
+struct Past {
+    shares: VecDeque<f32>,
+    total_micros: VecDeque<f32>,
+}
+
+/// Turns readings into windows.
+#[derive(Default)]
+pub struct Windows {
+    previous: Option<Reading>,
+    slices: VecDeque<Slice>,
+    past: HashMap<Key, Past>,
+    readings: u64,
+}
+
+/// The window of the whole broker.
+struct Whole {
+    node_id: i32,
+    seconds: f64,
+    loop_micros_available: f64,
+    idle: f64,
+    processor_use: f64,
+    loop_count: usize,
+}
+
+impl Windows {
+    /// Takes the next reading; what is to be told of every client that did something in the window.
+    pub fn take(&mut self, reading: Reading) -> Vec<Observed> {
+        let Some(previous) = self.previous.take() else {
+            self.previous = Some(reading);
+            return Vec::new();
+        };
+        self.slices.push_back(slice(&previous, &reading));
+        if self.slices.len() > SLICES_MAX {
+            self.slices.pop_front();
+        }
+        let whole = self.whole(&reading);
+        self.previous = Some(reading);
+        let mut clients: BTreeMap<Key, Sums> = BTreeMap::new();
+        for slice in &self.slices {
+            for (key, sums) in &slice.clients {
+                clients.entry(key.clone()).or_default().merge(sums);
+            }
+        }
+        // Who was there in an earlier slice only has no connection any more.
+        let newest = &self.slices[self.slices.len() - 1].clients;
+        for (key, sums) in &mut clients {
+            if !newest.contains_key(key) {
+                sums.connections = 0;
+            }
+        }
+        clients.retain(|_, sums| sums.main().requests > 0);
+        let observed = self.observe(&whole, &clients);
+        self.remember(&whole, &clients);
+        observed
+    }
+
+    fn whole(&self, reading: &Reading) -> Whole {
+        let sum = |of: fn(&Slice) -> f64| -> f64 { self.slices.iter().map(of).sum() };
+        let seconds = sum(|slice| slice.seconds).max(0.001);
+        let available = sum(|slice| slice.loop_micros_available).max(1.0);
+        let busy = sum(|slice| slice.busy_micros as f64);
+        let processor = sum(|slice| slice.processor_micros as f64);
+        Whole {
+            node_id: reading.node_id,
+            seconds,
+            loop_micros_available: available,
+            idle: (1.0 - busy / available).clamp(0.0, 1.0),
+            processor_use: (processor / (seconds * 1e6 * reading.processor_count as f64)).clamp(0.0, 1.0),
+            loop_count: reading.loop_count,
+        }
+    }
+
+    fn observe(&self, whole: &Whole, clients: &BTreeMap<Key, Sums>) -> Vec<Observed> {
+        let mut heavy: Vec<(&Key, &Sums)> = clients.iter().collect();
+        heavy.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.loop_micros()));
+        heavy.truncate(NEIGHBOURS_MAX + 1);
+        let told = clients.iter().map(|(key, sums)| {
+            let growth = self.growth(key, sums);
+            let others = heavy.iter().filter(|(other, _)| *other != key);
+            let neighbours = others
+                .map(|(other, sums)| self.neighbour(whole, other, sums, growth))
+                .filter(|neighbour| neighbour.time_share >= NEIGHBOUR_SHARE_MIN)
+                .take(NEIGHBOURS_MAX);
+            Observed {
+                client: client(key, sums),
+                seconds: whole.seconds,
+                broker: side(whole, sums),
+                settings: settings(sums),
+                has_subscription: key.instance_id.is_some(),
+                neighbours: neighbours.collect(),
+                ..Observed::default()
+            }
+        });
+        told.collect()
+    }
+
+    fn neighbour(&self, whole: &Whole, key: &Key, sums: &Sums, victim_growth: Option<f64>) -> Neighbour {
+        let main = sums.main();
+        let past = self.past.get(key);
+        Neighbour {
+            client_id: key.client_id.to_string(),
+            principal: Some(key.principal.to_string()),
+            time_share: sums.loop_micros() as f64 / whole.loop_micros_available,
+            time_share_before: past.and_then(|past| median(&past.shares)),
+            requests_per_second: Some(main.requests as f64 / whole.seconds),
+            records_per_request: ratio(main.records as f64, main.requests),
+            cold_bytes_per_second: Some(sums.fetch.cold_bytes as f64 / whole.seconds),
+            victim_growth,
+            ..Neighbour::default()
+        }
+    }
+
+    /// This client's time per request over its median of the last hour.
+    fn growth(&self, key: &Key, sums: &Sums) -> Option<f64> {
+        let before = median(&self.past.get(key)?.total_micros)?;
+        let now = ratio(own_micros(sums.main()) as f64, sums.main().requests)?;
+        (before > 0.0).then(|| now / before)
+    }
+
+    /// Once a minute.
+    fn remember(&mut self, whole: &Whole, clients: &BTreeMap<Key, Sums>) {
+        self.readings += 1;
+        if !self.readings.is_multiple_of(SLICES_MAX as u64) {
+            return;
+        }
+        for (key, past) in &mut self.past {
+            if !clients.contains_key(key) {
+                past.add(0.0, None);
+            }
+        }
+        self.past
+            .retain(|_, past| past.shares.iter().any(|share| *share > 0.0));
+        for (key, sums) in clients {
+            if self.past.len() >= CLIENTS_MAX && !self.past.contains_key(key) {
+                continue;
+            }
+            let share = sums.loop_micros() as f64 / whole.loop_micros_available;
+            let total = ratio(own_micros(sums.main()) as f64, sums.main().requests);
+            self.past.entry(key.clone()).or_default().add(share, total);
+        }
+    }
+}
+
+impl Past {
+    fn add(&mut self, share: f64, total_micros: Option<f64>) {
+        push_bounded(&mut self.shares, share as f32);
+        if let Some(micros) = total_micros {
+            push_bounded(&mut self.total_micros, micros as f32);
+        }
+    }
+}
+
+fn push_bounded(values: &mut VecDeque<f32>, value: f32) {
+    if values.len() == PAST_MAX {
+        values.pop_front();
+    }
+    values.push_back(value);
+}
+
+fn median(values: &VecDeque<f32>) -> Option<f64> {
+    let mut sorted: Vec<f32> = values.iter().copied().collect();
+    sorted.sort_by(f32::total_cmp);
+    sorted.get(sorted.len() / 2).map(|value| f64::from(*value))
+}
+
+fn ratio(sum: f64, count: u64) -> Option<f64> {
+    (count > 0).then(|| sum / count as f64)
+}
+
+fn slice(before: &Reading, now: &Reading) -> Slice {
+    let earlier: HashMap<u64, &Activity> = before
+        .connections
+        .iter()
+        .filter(|activity| !activity.is_closed)
+        .map(|activity| (activity.who.connection_id, activity))
+        .collect();
+    let mut clients: HashMap<Key, Sums> = HashMap::new();
+    for activity in &now.connections {
+        let before = earlier.get(&activity.who.connection_id).copied();
+        clients
+            .entry(Key::of(activity))
+            .or_default()
+            .add(activity, before);
+    }
+    let elapsed_micros = now.moment.micros_since(before.moment);
+    Slice {
+        seconds: elapsed_micros as f64 / 1e6,
+        loop_micros_available: elapsed_micros as f64 * now.loop_count as f64,
+        busy_micros: now.busy_micros - before.busy_micros,
+        processor_micros: now.processor_micros - before.processor_micros,
+        clients,
+    }
+}
+
+fn client(key: &Key, sums: &Sums) -> Client {
+    let (name, version) = sums.software.clone().unzip();
+    Client {
+        client_id: key.client_id.to_string(),
+        instance_id: key.instance_id.clone(),
+        role: sums.role(),
+        software_name: name.map(|name| name.to_string()),
+        software_version: version.map(|version| version.to_string()),
+        principal: Some(key.principal.to_string()),
+        address: Some(key.address.to_string()),
+        ..Client::default()
+    }
+}
+
+/// Time on the broker that the client did not ask to wait for.
+fn own_micros(api: &ApiActivity) -> u64 {
+    let waited = stage_sum(api, &[Stage::WaitedForData, Stage::WaitedForGroup]);
+    total_micros(api) - waited
+}
+
+fn total_micros(api: &ApiActivity) -> u64 {
+    [QUEUE, LOCAL, REMOTE, RESPONSE_QUEUE, SEND]
+        .iter()
+        .map(|stages| stage_sum(api, stages))
+        .sum()
+}
+
+fn side(whole: &Whole, sums: &Sums) -> BrokerSide {
+    let api = sums.main();
+    let is_producer = sums.role() == Role::Producer;
+    let per_second = |count: u64| Some(count as f64 / whole.seconds);
+    let per_request = |sum: u64| ratio(sum as f64, api.requests);
+    let micros = |stages: &[Stage]| per_request(stage_sum(api, stages));
+    // What travels: a producer's requests, a consumer's answers, with the four bytes of their length.
+    let wire_bytes = match is_producer {
+        true => api.request_bytes + 4 * api.requests,
+        false => api.reply_bytes,
+    };
+    BrokerSide {
+        node_id: Some(whole.node_id),
+        requests_per_second: per_second(api.requests),
+        bytes_per_second: per_second(wire_bytes),
+        records_per_second: per_second(api.records),
+        batches_per_second: per_second(api.batches).filter(|_| is_producer),
+        request_bytes: per_request(wire_bytes),
+        records_per_request: per_request(api.records),
+        batch_bytes: ratio(api.batch_bytes as f64, api.batches),
+        queue_micros: micros(QUEUE),
+        local_micros: micros(LOCAL),
+        remote_micros: micros(REMOTE),
+        response_queue_micros: micros(RESPONSE_QUEUE),
+        send_micros: micros(SEND),
+        total_micros: per_request(total_micros(api)),
+        throttle_ms: micros(&[Stage::Throttled]).map(|micros| micros / 1e3),
+        round_trip_ms: sums.round_trip_micros.map(|micros| f64::from(micros) / 1e3),
+        gap_ms: ratio(api.gap_micros as f64 / 1e3, api.gaps),
+        back_to_back_share: (api.gaps_judged > 0).then(|| api.back_to_back as f64 / api.requests as f64),
+        has_overlap: Some(api.overlaps > 0),
+        connections: Some(sums.connections as f64),
+        handler_idle: Some(whole.idle),
+        network_idle: Some(whole.idle),
+        cpu_use: Some(whole.processor_use),
+        cold_reads_per_second: per_second(api.cold_reads),
+        cold_read_ms: ratio(stage_sum(api, &[Stage::ColdRead]) as f64 / 1e3, api.cold_reads),
+        cold_bytes_per_second: per_second(api.cold_bytes),
+        network_threads: Some(whole.loop_count as f64),
+        errors: errors(api),
+        ..BrokerSide::default()
+    }
+}
+
+fn errors(api: &ApiActivity) -> BTreeMap<String, f64> {
+    let counted = api.errors.iter().filter(|(_, count)| *count > 0);
+    counted
+        .map(|(code, count)| {
+            let name =
+                ErrorCode::from_i16(*code).map_or_else(|| code.to_string(), |code| code.name().to_owned());
+            (name, *count as f64)
+        })
+        .collect()
+}
+
+fn settings(sums: &Sums) -> Settings {
+    fn seen<T>(value: T) -> Option<Setting<T>> {
+        Some(Setting {
+            value,
+            origin: Origin::Seen,
+        })
+    }
+    let produce = &sums.produce;
+    let only = |mut codecs: Vec<Codec>| match codecs.len() {
+        1 => codecs.pop().and_then(seen),
+        _ => None,
+    };
+    // In the order of `ApiActivity::acks`.
+    let acks = [-1, 0, 1].into_iter().zip(produce.acks);
+    let acks = acks
+        .filter(|(_, requests)| *requests > 0)
+        .max_by_key(|(_, requests)| *requests);
+    Settings {
+        acks: acks.and_then(|(acks, _)| seen(acks)),
+        compression: only(produce.codecs.iter().map(codec).collect()),
+        topic_compression: only(produce.recompressed.iter().map(codec).collect()),
+        replication_factor: seen(1.0),
+        ..Settings::default()
+    }
+}
+
+fn codec(codec: ottla_broker::Codec) -> Codec {
+    match codec {
+        ottla_broker::Codec::None => Codec::None,
+        ottla_broker::Codec::Gzip => Codec::Gzip,
+        ottla_broker::Codec::Snappy => Codec::Snappy,
+        ottla_broker::Codec::Lz4 => Codec::Lz4,
+        ottla_broker::Codec::Zstd => Codec::Zstd,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    use ottla_broker::activity::{Moment, Timestamp, Who};
+
+    /// A producer's connection after `requests` requests of 10 records, 1,000 bytes and 2,000 µs each, one of them synced.
+    fn producer(connection_id: u64, client_id: &str, requests: u64) -> Activity {
+        let mut produce = ApiActivity::default();
+        produce.requests = requests;
+        produce.request_bytes = 996 * requests;
+        produce.batches = 2 * requests;
+        produce.records = 10 * requests;
+        produce.batch_bytes = 800 * requests;
+        produce.stage_micros[Stage::Appended as usize] = 500 * requests;
+        produce.stage_micros[Stage::Synced as usize] = 1_500 * requests;
+        produce.acks = [requests, 0, 0];
+        produce.codecs.see(ottla_broker::Codec::Lz4);
+        produce.gaps = requests;
+        produce.gaps_judged = requests;
+        produce.gap_micros = 3_000 * requests;
+        produce.back_to_back = requests;
+        Activity {
+            who: Who {
+                connection_id,
+                client_id: client_id.into(),
+                principal: "User:ANONYMOUS".into(),
+                listener_name: "PLAINTEXT".into(),
+                address: Ipv4Addr::new(10, 0, 0, 1).into(),
+                port: 40_000,
+                identity: Arc::default(),
+            },
+            produce: Some(Box::new(produce)),
+            fetch: None,
+            other_requests: 0,
+            other_micros: 0,
+            round_trip_micros: Some(2_500),
+            is_closed: false,
+        }
+    }
+
+    fn reading(second: u64, busy_micros: u64, connections: Vec<Activity>) -> Reading {
+        Reading {
+            node_id: 1,
+            at: Timestamp(second as i64 * 1_000),
+            moment: Moment(second * 1_000_000),
+            loop_count: 2,
+            busy_micros,
+            processor_count: 2,
+            processor_micros: busy_micros,
+            connections,
+        }
+    }
+
+    #[test]
+    fn a_window_is_rates_and_means_per_request() {
+        let mut windows = Windows::default();
+        assert!(
+            windows
+                .take(reading(0, 0, vec![producer(1, "p", 1_000)]))
+                .is_empty()
+        );
+        let told = windows.take(reading(10, 5_000_000, vec![producer(1, "p", 2_000)]));
+        let [told] = &told[..] else { panic!("one client") };
+        let side = &told.broker;
+        assert_eq!(
+            (side.requests_per_second, side.records_per_second),
+            (Some(100.0), Some(1_000.0))
+        );
+        assert_eq!(
+            (side.bytes_per_second, side.request_bytes),
+            (Some(100_000.0), Some(1_000.0))
+        );
+        assert_eq!(
+            (side.batch_bytes, side.records_per_request),
+            (Some(400.0), Some(10.0))
+        );
+        assert_eq!(
+            (side.local_micros, side.remote_micros, side.total_micros),
+            (Some(500.0), Some(1_500.0), Some(2_000.0))
+        );
+        assert_eq!(
+            (side.gap_ms, side.back_to_back_share, side.has_overlap),
+            (Some(3.0), Some(1.0), Some(false))
+        );
+        assert_eq!((side.round_trip_ms, side.connections), (Some(2.5), Some(1.0)));
+        // 5 of 20 seconds of two loops.
+        assert_eq!((side.network_idle, side.cpu_use), (Some(0.75), Some(0.25)));
+        assert_eq!(told.settings.acks.map(|acks| acks.value), Some(-1));
+        assert_eq!(
+            told.settings.compression.map(|codec| codec.value),
+            Some(Codec::Lz4)
+        );
+        assert_eq!(
+            (told.client.role, told.seconds, told.has_subscription),
+            (Role::Producer, 10.0, false)
+        );
+    }
+
+    #[test]
+    fn connections_of_one_client_count_together_and_closed_ones_to_their_end() {
+        let mut windows = Windows::default();
+        windows.take(reading(0, 0, vec![producer(1, "p", 100), producer(2, "p", 0)]));
+        let mut closed = producer(1, "p", 150);
+        closed.is_closed = true;
+        let told = windows.take(reading(10, 0, vec![producer(2, "p", 50), closed]));
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].broker.requests_per_second, Some(10.0));
+        assert_eq!(told[0].broker.connections, Some(1.0));
+        // The closed one is not in later readings, and its requests stay in the window.
+        let told = windows.take(reading(20, 0, vec![producer(2, "p", 50)]));
+        assert_eq!(told[0].broker.requests_per_second, Some(5.0));
+    }
+
+    #[test]
+    fn a_minute_later_what_a_client_did_is_forgotten() {
+        let mut windows = Windows::default();
+        windows.take(reading(0, 0, vec![producer(1, "p", 0)]));
+        for number in 1..=12 {
+            let told = windows.take(reading(5 * number, 0, vec![producer(1, "p", 60)]));
+            assert_eq!(told.len(), 1, "{number}");
+        }
+        let told = windows.take(reading(65, 0, vec![producer(1, "p", 60)]));
+        assert!(told.is_empty());
+    }
+
+    #[test]
+    fn a_heavy_neighbour_is_named_with_its_share_before() {
+        let mut windows = Windows::default();
+        let clients =
+            |victim: u64, heavy: u64| vec![producer(1, "victim", victim), producer(2, "heavy", heavy)];
+        windows.take(reading(0, 0, clients(0, 0)));
+        // A first minute in which both do little, then one in which one of them takes a quarter of two loops.
+        for number in 1..=12 {
+            windows.take(reading(5 * number, 0, clients(50 * number, 500 * number)));
+        }
+        let mut told = Vec::new();
+        for number in 1..=12 {
+            let heavy = 6_000 + 5_000 * number;
+            told = windows.take(reading(60 + 5 * number, 0, clients(600 + 50 * number, heavy)));
+        }
+        let victim = told
+            .iter()
+            .find(|told| told.client.client_id == "victim")
+            .unwrap();
+        let [neighbour] = &victim.neighbours[..] else {
+            panic!("one neighbour")
+        };
+        assert_eq!(neighbour.client_id, "heavy");
+        assert!(
+            (neighbour.time_share - 0.25).abs() < 0.001,
+            "{}",
+            neighbour.time_share
+        );
+        let before = neighbour.time_share_before.unwrap();
+        assert!((before - 0.025).abs() < 0.001, "{before}");
+        assert_eq!(neighbour.victim_growth, Some(1.0));
+        let heavy = told.iter().find(|told| told.client.client_id == "heavy").unwrap();
+        assert!(heavy.neighbours.is_empty(), "the victim is too light to be named");
+    }
+}

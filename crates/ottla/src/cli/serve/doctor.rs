@@ -1,0 +1,136 @@
+//! The doctor inside a running broker: takes what clients push, tells it what the broker saw of them, and shows what it says.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ottla_broker::activity::ActivityView;
+use ottla_broker::telemetry::{ClientTelemetryReceiver, Malformed, Pushed};
+use ottla_broker::{Additions, Page, PageBody};
+use ottla_lab::doctor::diagnosis::{Examination, VERSION};
+use ottla_lab::doctor::history::{Collector, PushedFrom};
+use ottla_lab::doctor::rules;
+
+use super::clients::Windows;
+
+/// How often the broker's own counts are read: twelve readings are a window.
+const READ_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A collector that a broker feeds.
+pub struct Doctor {
+    collector: Arc<Collector>,
+    stop: Option<mpsc::Sender<()>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Doctor {
+    pub fn new() -> Doctor {
+        Doctor {
+            collector: Arc::default(),
+            stop: None,
+            reader: None,
+        }
+    }
+
+    /// What a broker must be started with for clients to be heard and pages to be served.
+    pub fn additions(&self) -> Additions {
+        Additions {
+            telemetry: Some(Arc::new(Receiver(self.collector.clone()))),
+            pages: vec![
+                page("/doctor", &self.collector, |collector, at_ms| {
+                    serde_json::to_string(&examine(collector, at_ms))
+                }),
+                page("/doctor/snapshots", &self.collector, |collector, at_ms| {
+                    serde_json::to_string(&collector.snapshots(at_ms))
+                }),
+            ],
+        }
+    }
+
+    /// Begins to read what the broker sees of its clients; those that push nothing are known by this alone.
+    pub fn watch(&mut self, activity: ActivityView) -> std::io::Result<()> {
+        let (stop, stopped) = mpsc::channel();
+        let collector = self.collector.clone();
+        let read = move || {
+            let mut windows = Windows::default();
+            loop {
+                for observed in windows.take(activity.read()) {
+                    collector.observe(observed, now_ms());
+                }
+                if stopped.recv_timeout(READ_INTERVAL) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        self.reader = Some(
+            std::thread::Builder::new()
+                .name("ottla-doctor".into())
+                .spawn(read)?,
+        );
+        self.stop = Some(stop);
+        Ok(())
+    }
+}
+
+impl Drop for Doctor {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+}
+
+struct Receiver(Arc<Collector>);
+
+impl ClientTelemetryReceiver for Receiver {
+    fn receive(&self, from: &Pushed, payload: &[u8]) -> Result<(), Malformed> {
+        let instance_id = from.instance_id.to_string();
+        let address = from.address.to_string();
+        let pushed = PushedFrom {
+            client_id: &from.client_id,
+            instance_id: &instance_id,
+            principal: Some(&from.principal),
+            address: Some(&address),
+            software_name: from.software_name.as_deref(),
+            software_version: from.software_version.as_deref(),
+            node_id: Some(from.node_id),
+            push_interval_ms: Some(f64::from(from.push_interval_ms)),
+            is_terminating: from.is_terminating,
+            // The operator's `*` leaves as the empty prefix.
+            is_star_subscription: false,
+        };
+        self.0
+            .push(pushed, payload, from.at.0)
+            .map_err(|malformed| Malformed(malformed.to_string()))
+    }
+}
+
+fn page(
+    path: &'static str,
+    collector: &Arc<Collector>,
+    render: fn(&Collector, i64) -> serde_json::Result<String>,
+) -> Page {
+    let collector = collector.clone();
+    Page {
+        path,
+        render: Arc::new(move || PageBody {
+            content_type: "application/json",
+            text: render(&collector, now_ms()).expect("the doctor's values have texts for keys"),
+        }),
+    }
+}
+
+fn examine(collector: &Collector, at_ms: i64) -> Examination {
+    Examination {
+        version: VERSION,
+        at_ms,
+        clients: collector.snapshots(at_ms).iter().map(rules::examine).collect(),
+    }
+}
+
+fn now_ms() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+}

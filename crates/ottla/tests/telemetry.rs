@@ -1,0 +1,210 @@
+//! `ottla serve` hears what its clients push, sees what they do not, and tells both on its admin address.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ottla_client::admin::{Admin, ClientMetricsSubscription, NewTopic};
+use ottla_client::config::Config;
+use ottla_client::producer::{Producer, Record};
+use serde_json::Value;
+
+const NOTHING_HANGS_LONGER: Duration = Duration::from_secs(60);
+
+/// A running `ottla serve`, killed with its directory.
+struct Served {
+    child: Child,
+    data: PathBuf,
+    bootstrap: String,
+    admin: String,
+}
+
+impl Served {
+    fn start(name: &str) -> Served {
+        let data = std::env::temp_dir().join(format!("ottla-doctor-{name}-{}", std::process::id()));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ottla"));
+        command.arg("serve");
+        for pair in [
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            "ottla.admin.listener=127.0.0.1:0",
+        ] {
+            command.args(["--override", pair]);
+        }
+        command.args(["--override", &format!("log.dirs={}", data.display())]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let word = |begin: &str| {
+            let mut words = line.split_whitespace();
+            words
+                .find_map(|word| word.strip_prefix(begin))
+                .unwrap()
+                .to_owned()
+        };
+        Served {
+            bootstrap: word("listeners=PLAINTEXT://"),
+            admin: word("admin=http://"),
+            child,
+            data,
+        }
+    }
+
+    fn config(&self) -> Config {
+        Config::new().set("bootstrap.servers", &self.bootstrap)
+    }
+
+    fn create_topic(&self) -> Admin {
+        let admin = Admin::new(&self.config()).unwrap();
+        let created = admin
+            .create_topics(vec![NewTopic::new("t").partitions(1)])
+            .wait()
+            .unwrap();
+        assert!(created["t"].is_ok());
+        admin
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let mut socket = TcpStream::connect(&self.admin).unwrap();
+        socket.set_read_timeout(Some(NOTHING_HANGS_LONGER)).unwrap();
+        write!(socket, "GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 "), "{head}");
+        serde_json::from_str(body).unwrap()
+    }
+
+    /// Works with `step` until the snapshot of `client_id` is as it should be.
+    fn until(
+        &self,
+        client_id: &str,
+        mut step: impl FnMut(),
+        is_as_it_should_be: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let started = Instant::now();
+        loop {
+            step();
+            let snapshots = self.get("/doctor/snapshots");
+            let found = snapshots
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|one| one["client"]["client_id"] == client_id);
+            if let Some(found) = found.filter(|found| is_as_it_should_be(found)) {
+                return found.clone();
+            }
+            assert!(started.elapsed() < NOTHING_HANGS_LONGER, "{snapshots:#}");
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.data);
+    }
+}
+
+fn send(producer: &Producer) {
+    let record = Record {
+        topic: "t",
+        value: Some(&[7; 100]),
+        ..Record::default()
+    };
+    for _ in 0..50 {
+        producer
+            .send_with(&record, |result| assert!(result.is_ok(), "{result:?}"))
+            .unwrap();
+    }
+    producer.flush().unwrap();
+}
+
+#[test]
+fn a_client_that_pushes_is_known_by_its_own_words_and_by_the_brokers() {
+    let served = Served::start("pushing");
+    let admin = served.create_topic();
+    let subscription = ClientMetricsSubscription {
+        metrics: vec!["*".to_owned()],
+        interval_ms: Some(100),
+        matches: vec!["client_id=billing-.*".to_owned()],
+    };
+    let set = admin
+        .set_client_metrics_subscription("all", &subscription)
+        .wait()
+        .unwrap();
+    assert!(set.values().all(Result::is_ok));
+    let config = served
+        .config()
+        .set("client.id", "billing-7")
+        .set("compression.type", "lz4");
+    let producer = Producer::new(&config).unwrap();
+    let snapshot = served.until(
+        "billing-7",
+        || send(&producer),
+        |found| {
+            let pushes = found["telemetry"]["pushes"].as_u64().unwrap_or(0);
+            pushes >= 3 && !found["brokers"].as_array().unwrap().is_empty()
+        },
+    );
+    let client = &snapshot["client"];
+    assert_eq!(
+        (client["role"].as_str(), client["principal"].as_str()),
+        (Some("producer"), Some("User:ANONYMOUS"))
+    );
+    assert!(
+        client["instance_id"].is_string() && client["software_name"].is_string(),
+        "{client}"
+    );
+    assert!(snapshot["producer"]["records_per_second"].as_f64().unwrap() > 0.0);
+    let seen = &snapshot["brokers"][0];
+    for figure in [
+        "requests_per_second",
+        "records_per_second",
+        "total_micros",
+        "round_trip_ms",
+    ] {
+        assert!(seen[figure].as_f64().unwrap() > 0.0, "{figure} in {seen}");
+    }
+    assert_eq!(snapshot["settings"]["acks"]["value"], -1);
+    assert_eq!(snapshot["settings"]["compression"]["value"], "lz4");
+    let examination = served.get("/doctor");
+    assert_eq!(examination["version"], 1);
+    assert!(
+        examination["clients"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["client_id"] == "billing-7")
+    );
+}
+
+#[test]
+fn a_client_that_pushes_nothing_is_known_by_what_the_broker_saw() {
+    let served = Served::start("silent");
+    served.create_topic();
+    let config = served
+        .config()
+        .set("client.id", "silent")
+        .set("enable.metrics.push", "false");
+    let producer = Producer::new(&config).unwrap();
+    let snapshot = served.until("silent", || send(&producer), |_| true);
+    assert_eq!(snapshot["telemetry"]["pushes"], 0);
+    assert_eq!(snapshot["telemetry"]["has_subscription"], false);
+    let seen = &snapshot["brokers"][0];
+    assert!(seen["records_per_request"].as_f64().unwrap() >= 1.0, "{seen}");
+    assert!(
+        seen["gap_ms"].as_f64().is_some() && seen["back_to_back_share"].as_f64().is_some(),
+        "{seen}"
+    );
+}
