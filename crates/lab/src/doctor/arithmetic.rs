@@ -3,6 +3,8 @@
 use std::fmt;
 
 use super::diagnosis::{Evidence, Symbol};
+use super::rules::words;
+pub(crate) use super::rules::words::{bytes, number as figure, percent, plain};
 use super::snapshot::{Origin, Setting};
 
 impl Evidence {
@@ -88,67 +90,18 @@ fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '.' | '\'')
 }
 
-impl Origin {
-    /// As symbols name it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Origin::Stated => "stated",
-            Origin::Seen => "seen",
-            Origin::Inferred => "inferred",
-            Origin::Default => "default",
-        }
-    }
-}
-
 /// The value of a setting with where it is from, or the default.
 pub(crate) fn setting(of: Option<Setting<f64>>, default: f64) -> (f64, &'static str) {
     match of {
-        Some(setting) if setting.value.is_finite() => (setting.value, setting.origin.word()),
-        _ => (default, Origin::Default.word()),
+        Some(setting) if setting.value.is_finite() => (setting.value, words::origin(setting.origin)),
+        _ => (default, words::origin(Origin::Default)),
     }
-}
-
-/// A number as people write it: three or more figures, no exponent.
-pub fn figure(value: f64) -> String {
-    if value.is_nan() {
-        return String::from("unknown");
-    }
-    if value.is_infinite() {
-        return String::from(if value > 0.0 { "unbounded" } else { "-unbounded" });
-    }
-    let decimals = match value.abs() {
-        size if size >= 100.0 => 0,
-        size if size >= 10.0 => 1,
-        size if size >= 1.0 => 2,
-        size if size >= 0.1 => 3,
-        size if size >= 0.01 => 4,
-        size if size >= 1e-6 => 6,
-        _ => 0,
-    };
-    let text = format!("{value:.decimals$}");
-    let text = match text.split_once('.') {
-        Some(_) => text.trim_end_matches('0').trim_end_matches('.'),
-        None => &text,
-    };
-    // A small negative number rounds to one that is none.
-    String::from(if text == "-0" { "0" } else { text })
-}
-
-/// Bytes in the unit that suits their size: `4.78 MB`; MB are 10^6 bytes.
-pub fn bytes(value: f64) -> String {
-    let (divisor, unit) = match value.abs() {
-        size if size >= 1e9 => (1e9, "GB"),
-        size if size >= 1e6 => (1e6, "MB"),
-        size if size >= 1e3 => (1e3, "kB"),
-        _ => (1.0, "B"),
-    };
-    format!("{} {unit}", figure(value / divisor))
 }
 
 /// A time in the unit that suits it: `22 ms`, `3.2 h`.
 pub fn duration(seconds: f64) -> String {
     let (divisor, unit) = match seconds.abs() {
-        size if !size.is_finite() => return figure(seconds),
+        size if !size.is_finite() => return String::from("for ever"),
         size if size >= 2.0 * 86_400.0 => (86_400.0, "days"),
         size if size >= 2.0 * 3_600.0 => (3_600.0, "h"),
         size if size >= 120.0 => (60.0, "min"),
@@ -157,11 +110,6 @@ pub fn duration(seconds: f64) -> String {
         _ => (1e-6, "µs"),
     };
     format!("{} {unit}", figure(seconds / divisor))
-}
-
-/// A share as a percentage: `97 %`.
-pub fn percent(share: f64) -> String {
-    format!("{} %", figure((share * 1_000.0).round() / 10.0))
 }
 
 #[cfg(test)]
@@ -187,29 +135,20 @@ mod tests {
         )
         .measured("send.buffer.bytes", 102_400.0, "B")
         .measured("RTT", 0.073, "s");
-        assert_eq!(dotted.substituted(), "min(M * request, 102400) / 0.073.");
+        assert_eq!(dotted.substituted(), "min(M * request, 102 400) / 0.073.");
     }
 
     #[test]
-    fn figures_are_short_and_honest() {
-        for (value, text) in [
-            (1_530.6, "1531"),
-            (22.03, "22"),
-            (9.8, "9.8"),
-            (0.917, "0.917"),
-            (0.0296, "0.0296"),
-            (0.000_5, "0.0005"),
-            (0.0, "0"),
-            (-0.000_000_1, "0"),
-            (f64::INFINITY, "unbounded"),
-            (f64::NAN, "unknown"),
-            (1_048_576.0, "1048576"),
+    fn times_have_units_that_suit_them() {
+        for (seconds, text) in [
+            (0.022, "22 ms"),
+            (0.000_05, "50 µs"),
+            (1.5, "1.5 s"),
+            (719.0, "12 min"),
+            (7_200.0, "2 h"),
+            (200_000.0, "2.31 days"),
         ] {
-            assert_eq!(figure(value), text);
+            assert_eq!(duration(seconds), text);
         }
-        assert_eq!(bytes(4_780_000.0), "4.78 MB");
-        assert_eq!(duration(0.022), "22 ms");
-        assert_eq!(duration(719.0), "12 min");
-        assert_eq!(percent(0.9704), "97 %");
     }
 }

@@ -54,7 +54,7 @@ pub fn rank(neighbours: &[Neighbour]) -> Vec<&Neighbour> {
 /// - Numbers: this client's D over its own median of the last hour; every neighbour's share of time, now and before; idle shares of
 ///   the brokers' threads, and Kingman's factor on what would be freed (F24).
 /// - Thresholds: D doubled; more than half of the total growth, and at least 0.05 of all threads' time.
-/// - Says: "client X of user Y takes 41 % of request time with 18200 requests/s of 3 records each; before it took 6 %. Removing 90 %
+/// - Says: "client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records each; before it took 6 %. Removing 90 %
 ///   of its requests lowers utilisation 0.92 -> 0.55, queueing factor 11.5 -> 1.2."
 /// - Source: LINE talk (more than 50 systems on one cluster; request quota as a default for everybody).
 pub fn judge(snapshot: &Snapshot) -> Option<Judgement> {
@@ -149,7 +149,7 @@ fn judgement(snapshot: &Snapshot, culprit: &Neighbour) -> Judgement {
     }
 }
 
-/// `client X of user Y takes 41 % of request time with 18200 requests/s of 3 records each; before it took 6 %`
+/// `client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records each; before it took 6 %`
 fn sentence(culprit: &Neighbour) -> String {
     let mut text = format!("client {}", culprit.client_id);
     if let Some(user) = &culprit.principal {
@@ -233,7 +233,7 @@ mod tests {
         let judged = judge(&shared(vec![neighbour("quiet", 0.2, 0.19), heavy])).unwrap();
         assert_eq!(
             judged.finding.text,
-            "client X of user Y takes 41 % of request time with 18200 requests/s of 3 records each; before it took 6 %. \
+            "client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records each; before it took 6 %. \
              Removing 90 % of its requests lowers utilisation 0.92 -> 0.55, queueing factor 11.5 -> 1.23"
         );
         within(judged.recommendation.promise.low, 1.2, 3.0);

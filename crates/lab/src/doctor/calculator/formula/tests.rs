@@ -217,7 +217,7 @@ fn queues_and_cold_reads() {
     let calculation = work_out("queueing", "utilisation=92% then=55%");
     within(calculation.lines[0].result, 11.5, 0.1);
     within(calculation.lines[1].result, 1.22, 1.0);
-    assert!(work_out("queueing", "utilisation=1").answer.contains("unbounded"));
+    assert!(work_out("queueing", "utilisation=1").answer.contains("unlimited"));
     let calculation = work_out("cold-reads", "reads=60/s");
     assert_eq!(result(&calculation, "F26", "blocked"), 1.0);
 }

@@ -47,7 +47,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn now(&self, name: &str) -> Option<String> {
-        let told = |known: (f64, &str)| Some(format!("{} ({})", figure(known.0), known.1));
+        let told = |known: (f64, &str)| Some(format!("{} ({})", known.0, known.1));
         match name {
             "fetch.min.bytes" => told(self.reading.min_bytes),
             "fetch.max.wait.ms" => told(self.reading.wait_ms),

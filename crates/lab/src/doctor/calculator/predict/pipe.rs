@@ -224,7 +224,7 @@ fn known(setting: Option<Setting<f64>>, seen: Option<f64>, default: f64) -> Know
         },
         (Some(setting), _) => Known {
             value: setting.value,
-            origin: setting.origin.word(),
+            origin: crate::doctor::rules::words::origin(setting.origin),
         },
         (None, Some(seen)) => Known {
             value: seen,

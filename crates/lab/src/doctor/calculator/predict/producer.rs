@@ -29,7 +29,7 @@ pub fn predict(snapshot: &Snapshot, wanted: &Wanted) -> Result<Prediction, Inval
         prediction: Prediction::default(),
     };
     for (name, text) in wanted.texts() {
-        let from = known_of(&before, name).map(|known| format!("{} ({})", figure(known.value), known.origin));
+        let from = known_of(&before, name).map(|known| format!("{} ({})", known.value, known.origin));
         work.prediction.changes.push(Change {
             set: name.to_owned(),
             from,

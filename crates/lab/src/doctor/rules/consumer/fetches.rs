@@ -1,17 +1,14 @@
 //! Tests 6 to 8 of consumers: do fetches wait for records, are they too small, do they read the disk?
 
-use super::super::super::arithmetic::{bytes, duration, figure, percent};
+use super::super::super::arithmetic::{bytes, duration, figure, percent, plain};
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
 use super::super::super::snapshot::BrokerSide;
 use super::super::broker::{self, Judgement, parts::Part};
 use super::found::{Found, number, promise};
 use super::group::of_time;
 use super::lag::IDLE_HIGH;
-use super::reading::{Reading, sane};
+use super::reading::{Reading, SIZE_AT_LIMIT, sane};
 use crate::formulas::consumer::fetch_bytes_per_second;
-
-/// The mean of fetches that are cut at a limit lies below it: a fetch holds whole batches.
-const AT_LIMIT: f64 = 0.85;
 
 /// Younger records are in every broker's page cache.
 const AGE_COLD_MS_MIN: f64 = 60_000.0;
@@ -31,7 +28,7 @@ pub fn is_held_back(reading: &Reading<'_>) -> bool {
 }
 
 /// Whether polls wait for fetches: nearly always, or more often than not while it falls behind.
-fn waits_for_fetches(reading: &Reading<'_>) -> Option<Confidence> {
+pub fn waits_for_fetches(reading: &Reading<'_>) -> Option<Confidence> {
     let idle = reading.idle?;
     if idle > IDLE_HIGH {
         Some(Confidence::High)
@@ -51,51 +48,76 @@ fn waits_for_fetches(reading: &Reading<'_>) -> Option<Confidence> {
 /// - Says: "FETCH_WAIT: fetches take 502 of at most 500 ms: they wait for 1 MiB".
 /// - Source: measured here (504 ms of an idle consumer with the default of 500).
 pub fn fetch_wait(reading: &Reading<'_>) -> Found {
+    let of_setting = |name: &str, known: (f64, &str)| format!("{name} {} ({})", figure(known.0), known.1);
     let numbers = [
         number("idle", reading.idle, ""),
         number("lag", reading.lag, "records"),
         number("fetch", reading.fetch_ms, "ms"),
-        number("fetch.max.wait.ms", Some(reading.wait_ms.0), reading.wait_ms.1),
-        number("fetch.min.bytes", Some(reading.min_bytes.0), reading.min_bytes.1),
+        of_setting("fetch.max.wait.ms", reading.wait_ms),
+        of_setting("fetch.min.bytes", reading.min_bytes),
     ]
     .join(", ");
-    let is_behind = reading.is_lag_small() == Some(false);
     let waits = waits_for_fetches(reading);
     let (Some(fetch_ms), Some(true), Some(confidence)) =
         (reading.fetch_ms, reading.is_fetch_waiting(), waits)
     else {
         return Found::nothing(numbers, "no");
     };
+    let is_behind = reading.is_lag_small() == Some(false);
     if !is_behind && !is_held_back(reading) {
         return Found::nothing(numbers, "they wait, but there is nothing to fetch");
     }
-    let wait = reading.wait_ms.0;
+    let (wait, origin) = reading.wait_ms;
+    let least = match reading.min_bytes.0 {
+        least if least > 1.0 => bytes(least),
+        _ => String::from("fetch.min.bytes"),
+    };
     let summary = format!(
-        "fetches take {} ms, as long as fetch.max.wait.ms = {} lets them: they wait for {}",
+        "fetches take {} ms, as long as fetch.max.wait.ms = {} lets them: they wait for {least}",
         figure(fetch_ms),
-        figure(wait),
-        if reading.min_bytes.0 > 1.0 {
-            bytes(reading.min_bytes.0)
-        } else {
-            String::from("fetch.min.bytes")
-        }
+        figure(wait)
     );
-    let default_used = reading.wait_ms.1 == "default";
-    let confidence = if default_used || !is_behind {
+    let is_assumed = origin == "default";
+    let confidence = if is_assumed || !is_behind {
         confidence.min(Confidence::Medium)
     } else {
         confidence
     };
+    let line = Evidence::new(
+        "fetch wait",
+        "share",
+        "fetch / wait",
+        fetch_ms / wait,
+        "of the wait",
+    )
+    .measured("fetch", fetch_ms, "ms")
+    .with("wait", wait, "ms", origin);
+    let waited = of_time(reading.idle.unwrap_or(0.0));
+    let full = "fetches return for want of records, not because they are full";
+    let found = Found::verdict(numbers, Verdict::FetchWait, confidence, summary.clone())
+        .finding(FindingId::C2, summary)
+        .evidence([line])
+        .recommend(Some(wait_less(reading, fetch_ms)))
+        .refuse("fetch.max.bytes", full)
+        .refuse("max.partition.fetch.bytes", full)
+        .refuse("more consumers", "each of them would wait in the same way")
+        .refuse("a faster handler", format!("it waits {waited} already"));
+    if is_assumed {
+        found.missing("fetch.max.wait.ms and fetch.min.bytes: the defaults are assumed")
+    } else {
+        found
+    }
+}
+
+fn wait_less(reading: &Reading<'_>, fetch_ms: f64) -> Recommendation {
     // With fetch.min.bytes=1 the first record that comes ends the wait.
     let floor = sane(reading.snapshot.network.round_trip_ms).unwrap_or(0.0);
-    let between = reading
-        .consumed
-        .filter(|rate| *rate > 0.0)
-        .map_or(fetch_ms, |rate| 1_000.0 / rate + floor);
-    let recommendation = Recommendation {
+    let rate = reading.consumed.filter(|rate| *rate > 0.0);
+    let between = rate.map_or(fetch_ms, |rate| 1_000.0 / rate + floor);
+    Recommendation {
         set: String::from("fetch.min.bytes=1"),
         why: String::from(
-            "then the first record that comes ends the wait; fetch.max.wait.ms lower bounds it instead",
+            "then the first record that comes ends the wait; a lower fetch.max.wait.ms bounds it instead",
         ),
         promise: promise(
             "fetch_ms",
@@ -106,37 +128,7 @@ pub fn fetch_wait(reading: &Reading<'_>) -> Found {
         ),
         next_ceiling: String::from("more, smaller fetches: the broker's time for them"),
         cost: String::from("more fetches per second at the broker"),
-    };
-    let line = Evidence::new(
-        "fetch wait",
-        "share",
-        "fetch / wait",
-        fetch_ms / wait,
-        "of the wait",
-    )
-    .measured("fetch", fetch_ms, "ms")
-    .with("wait", wait, "ms", reading.wait_ms.1);
-    let mut found = Found::verdict(numbers, Verdict::FetchWait, confidence, summary.clone())
-        .finding(FindingId::C2, summary)
-        .evidence([line])
-        .recommend(Some(recommendation))
-        .refuse(
-            "fetch.max.bytes",
-            "fetches return for want of records, not because they are full",
-        )
-        .refuse(
-            "max.partition.fetch.bytes",
-            "fetches return for want of records, not because they are full",
-        )
-        .refuse("more consumers", "each of them would wait in the same way")
-        .refuse(
-            "a faster handler",
-            format!("it waits {} already", of_time(reading.idle.unwrap_or(0.0))),
-        );
-    if default_used {
-        found = found.missing("fetch.max.wait.ms and fetch.min.bytes: the defaults are assumed");
     }
-    found
 }
 
 /// consumer 7 Are fetches too small?
@@ -159,7 +151,11 @@ pub fn fetch_size(reading: &Reading<'_>) -> Found {
     ]
     .join(", ");
     let Some(confidence) = waits_for_fetches(reading) else {
-        return Found::nothing(numbers, "no: polls are not known to wait for fetches");
+        let answer = match reading.idle {
+            Some(idle) => format!("no: polls wait {} only", of_time(idle)),
+            None => String::from("no: polls are not known to wait for fetches"),
+        };
+        return Found::nothing(numbers, answer);
     };
     if reading.is_lag_small() != Some(false) {
         return Found::nothing(numbers, "there is no lag that they could have caused");
@@ -176,7 +172,7 @@ pub fn fetch_size(reading: &Reading<'_>) -> Found {
             format!("a larger fetch would take longer in proportion: {}", cold.why),
         );
     }
-    let is_full = reading.fetch_bytes.map(|size| size >= AT_LIMIT * limit);
+    let is_full = reading.fetch_bytes.map(|size| size >= SIZE_AT_LIMIT * limit);
     // Not full on the mean: answers of brokers that have nothing left count as well, so this is no proof.
     let confidence = match is_full {
         Some(true) if reading.fetch_ms.is_some() => confidence,
@@ -192,7 +188,7 @@ fn size_limit(reading: &Reading<'_>) -> (f64, &'static str) {
         (reading.max_bytes.0, "fetch.max.bytes")
     } else if reading
         .fetch_bytes
-        .is_some_and(|size| size >= AT_LIMIT * reading.max_bytes.0)
+        .is_some_and(|size| size >= SIZE_AT_LIMIT * reading.max_bytes.0)
     {
         (reading.max_bytes.0, "fetch.max.bytes")
     } else {
@@ -257,7 +253,7 @@ fn sized(
         Some(limit) => format!("the application's own work: {} records/s (F29)", figure(limit)),
         None => String::from("the link's bandwidth, then the application's work"),
     };
-    let set_to = figure((2.0 * limit).round());
+    let set_to = plain(2.0 * limit);
     let partitions = reading.partitions.unwrap_or(1.0).max(1.0);
     let recommendation = Recommendation {
         set: format!("{name}={set_to}"),
@@ -272,7 +268,7 @@ fn sized(
         next_ceiling,
         cost: format!("up to {} more memory at the consumer", bytes(limit * partitions)),
     };
-    let is_full = size >= AT_LIMIT * limit;
+    let is_full = size >= SIZE_AT_LIMIT * limit;
     let mut found = Found::verdict(numbers, Verdict::FetchSize, confidence, summary.clone())
         .finding(FindingId::C2, summary)
         .evidence(ceiling(reading))

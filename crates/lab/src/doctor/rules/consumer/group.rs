@@ -1,6 +1,6 @@
 //! Tests 0 to 2 and 9 of consumers: evidence, the group's rebalances, quotas, idle members.
 
-use super::super::super::arithmetic::{bytes, duration, figure, percent};
+use super::super::super::arithmetic::{bytes, duration, figure, percent, plain};
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
 use super::super::super::snapshot::{Library, Snapshot};
 use super::found::{Found, number, promise};
@@ -87,72 +87,24 @@ pub fn unseen(snapshot: &Snapshot) -> Vec<String> {
 /// - Says: "REBALANCING: 3 rebalances in 60 s; worker-2 left because it did not poll within 300 s".
 /// - Source: complaints of users about rebalance storms; KIP-62.
 pub fn rebalancing(reading: &Reading<'_>) -> Found {
-    let consumer = reading.consumer;
-    let count = sane(consumer.rebalances).unwrap_or(0.0);
-    let took_ms = [consumer.rebalance_ms_max, consumer.rebalance_ms]
-        .into_iter()
-        .find_map(sane);
-    let gap_s = sane(consumer.heartbeat_gap_s);
-    let limit_ms = sane(
-        reading
-            .snapshot
-            .settings
-            .max_poll_interval_ms
-            .map(|setting| setting.value),
-    )
-    .unwrap_or(300_000.0);
-    let poll_ms = sane(consumer.ms_between_polls_max);
-    let numbers = [
-        number("rebalances", sane(consumer.rebalances), ""),
-        number("longest", took_ms, "ms"),
-        number("last heartbeat", gap_s, "s ago"),
-        number("longest time between polls", poll_ms, "ms"),
-    ]
-    .join(", ");
-    let mut reasons = Vec::new();
-    if !consumer.expelled.is_empty() {
-        let who = consumer.expelled.join(", ");
-        reasons.push(format!(
-            "{who} left because of no poll within {}",
-            duration(limit_ms / 1_000.0)
-        ));
-    }
-    if let Some(ms) = poll_ms.filter(|ms| limit_ms > 0.0 && *ms >= limit_ms) {
-        let name = reading.name();
-        reasons.push(format!(
-            "{name} did not poll for {}, longer than max.poll.interval.ms allows",
-            duration(ms / 1_000.0)
-        ));
-    }
-    if count > 0.0 {
-        reasons.push(format!(
-            "{} rebalances in {}",
-            figure(count),
-            duration(reading.snapshot.seconds.max(0.0))
-        ));
-    }
-    if let Some(ms) = took_ms.filter(|ms| *ms > REBALANCE_MS_MAX) {
-        reasons.push(format!("a rebalance took {}", duration(ms / 1_000.0)));
-    }
-    let is_member = reading.snapshot.client.group_id.is_some() || reading.partitions.is_some();
-    if let Some(gap) = gap_s.filter(|gap| *gap > HEARTBEAT_GAP_MAX_S && is_member) {
-        reasons.push(format!("no heartbeat for {}", duration(gap)));
-    }
+    let signs = Signs::of(reading);
+    let numbers = signs.in_words();
+    let reasons = signs.reasons(reading);
     if reasons.is_empty() {
         return Found::nothing(numbers, "no");
     }
-    let has_polled_late =
-        !consumer.expelled.is_empty() || poll_ms.is_some_and(|ms| limit_ms > 0.0 && ms >= limit_ms);
-    let confidence = if has_polled_late || count > 1.0 {
+    let is_sure = signs.has_polled_late || signs.count > 1.0;
+    let confidence = if is_sure {
         Confidence::High
     } else {
         Confidence::Medium
     };
     let summary = format!("the group rebalances: {}", reasons.join("; "));
-    let lost_ms = count.max(1.0) * took_ms.unwrap_or(0.0);
-    let share = (lost_ms / 1_000.0 / reading.snapshot.seconds).clamp(0.0, 1.0);
+    let took_ms = signs.took_ms.unwrap_or(0.0);
+    let count = signs.count.max(1.0);
+    let share = (count * took_ms / 1_000.0 / reading.snapshot.seconds).clamp(0.0, 1.0);
     let mut found = Found::verdict(numbers, Verdict::Rebalancing, confidence, summary)
-        .recommend(Some(calm(reading, has_polled_late, share, limit_ms)))
+        .recommend(Some(calm(reading, &signs, share)))
         .refuse(
             "more consumers",
             "each that joins makes the group rebalance once more",
@@ -162,41 +114,111 @@ pub fn rebalancing(reading: &Reading<'_>) -> Found {
             "while the group rebalances nothing is fetched at all",
         );
     if share > 0.0 {
-        let line = Evidence::new(
-            "rebalances",
-            "lost",
-            "count * took / 1000 / window",
-            share,
-            "of the time",
-        )
-        .measured("count", count.max(1.0), "")
-        .measured("took", took_ms.unwrap_or(0.0), "ms")
-        .measured("window", reading.snapshot.seconds, "s");
+        let expression = "count * took / 1000 / window";
+        let line = Evidence::new("rebalances", "lost", expression, share, "of the time")
+            .measured("count", count, "")
+            .measured("took", took_ms, "ms")
+            .measured("window", reading.snapshot.seconds, "s");
         found = found.evidence([line]);
     }
-    if !has_polled_late {
+    if !signs.has_polled_late {
         found = found.missing("who joined or left, and why: the coordinator's log says it");
     }
     found
 }
 
-fn calm(reading: &Reading<'_>, has_polled_late: bool, share: f64, limit_ms: f64) -> Recommendation {
+/// What a group's restlessness shows in.
+struct Signs {
+    count: f64,
+    took_ms: Option<f64>,
+    heartbeat_gap_s: Option<f64>,
+    poll_ms: Option<f64>,
+    /// max.poll.interval.ms.
+    limit_ms: f64,
+    /// A member left, or is about to, because it did not poll.
+    has_polled_late: bool,
+}
+
+impl Signs {
+    fn of(reading: &Reading<'_>) -> Signs {
+        let consumer = reading.consumer;
+        let limit = reading
+            .snapshot
+            .settings
+            .max_poll_interval_ms
+            .map(|setting| setting.value);
+        let limit_ms = sane(limit).filter(|limit| *limit > 0.0).unwrap_or(300_000.0);
+        let poll_ms = sane(consumer.ms_between_polls_max);
+        Signs {
+            count: sane(consumer.rebalances).unwrap_or(0.0),
+            took_ms: [consumer.rebalance_ms_max, consumer.rebalance_ms]
+                .into_iter()
+                .find_map(sane),
+            heartbeat_gap_s: sane(consumer.heartbeat_gap_s),
+            poll_ms,
+            limit_ms,
+            has_polled_late: !consumer.expelled.is_empty() || poll_ms.is_some_and(|ms| ms >= limit_ms),
+        }
+    }
+
+    fn in_words(&self) -> String {
+        [
+            number("rebalances", Some(self.count), ""),
+            number("longest", self.took_ms, "ms"),
+            number("last heartbeat", self.heartbeat_gap_s, "s ago"),
+            number("longest time between polls", self.poll_ms, "ms"),
+        ]
+        .join(", ")
+    }
+
+    fn reasons(&self, reading: &Reading<'_>) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let limit = duration(self.limit_ms / 1_000.0);
+        if !reading.consumer.expelled.is_empty() {
+            let who = reading.consumer.expelled.join(", ");
+            reasons.push(format!("{who} left because of no poll within {limit}"));
+        }
+        if let Some(ms) = self.poll_ms.filter(|ms| *ms >= self.limit_ms) {
+            let (name, late) = (reading.name(), duration(ms / 1_000.0));
+            reasons.push(format!(
+                "{name} did not poll for {late}, max.poll.interval.ms allows {limit}"
+            ));
+        }
+        if self.count > 0.0 {
+            let window = duration(reading.snapshot.seconds.max(0.0));
+            reasons.push(format!("{} rebalances in {window}", figure(self.count)));
+        }
+        if let Some(ms) = self.took_ms.filter(|ms| *ms > REBALANCE_MS_MAX) {
+            reasons.push(format!("a rebalance took {}", duration(ms / 1_000.0)));
+        }
+        let is_member = reading.snapshot.client.group_id.is_some() || reading.partitions.is_some();
+        if let Some(gap) = self
+            .heartbeat_gap_s
+            .filter(|gap| *gap > HEARTBEAT_GAP_MAX_S && is_member)
+        {
+            reasons.push(format!("no heartbeat for {}", duration(gap)));
+        }
+        reasons
+    }
+}
+
+fn calm(reading: &Reading<'_>, signs: &Signs, share: f64) -> Recommendation {
     let per_poll = reading
         .consumer
         .ms_between_polls
         .and_then(|ms| sane(Some(ms)))
         .zip(reading.consumed)
         .map(|(ms, rate)| rate * ms / 1_000.0);
-    let (set, why) = if has_polled_late {
+    let (set, why) = if signs.has_polled_late {
         let advice = match per_poll.filter(|records| *records >= 2.0) {
             Some(records) => format!(
                 "max.poll.records={} (half of the {} that a poll hands over now), or work outside the polling thread",
-                figure((records / 2.0).floor().max(1.0)),
+                plain((records / 2.0).floor().max(1.0)),
                 figure(records)
             ),
             None => String::from("max.poll.records lower, or work outside the polling thread"),
         };
-        let limit = duration(limit_ms / 1_000.0);
+        let limit = duration(signs.limit_ms / 1_000.0);
         (
             advice,
             format!("a poll's records must be worked on within max.poll.interval.ms ({limit})"),
@@ -222,7 +244,7 @@ fn calm(reading: &Reading<'_>, has_polled_late: bool, share: f64, limit_ms: f64)
             "rebalances end; how many records that brings only the next window shows",
         ),
         next_ceiling: String::from("the tests after this one, on a window without rebalances"),
-        cost: if has_polled_late {
+        cost: if signs.has_polled_late {
             String::from("more polls for the same records")
         } else {
             String::from("a static member that is gone keeps its partitions until the session ends")

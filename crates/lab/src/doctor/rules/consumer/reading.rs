@@ -12,6 +12,9 @@ const LAG_SMALL_S: f64 = 1.0;
 /// Two waits of a fetch: what arrives while one waits is only fetched by the next.
 const LAG_SMALL_WAITS: f64 = 2.0;
 
+/// The mean of fetches that are cut at a limit lies below it: a fetch holds whole batches.
+pub const SIZE_AT_LIMIT: f64 = 0.85;
+
 /// Numbers that were measured, and those that follow from them. What is not finite is not there.
 pub struct Reading<'a> {
     pub snapshot: &'a Snapshot,
@@ -61,7 +64,14 @@ impl<'a> Reading<'a> {
             consumer,
             idle: sane(consumer.poll_idle_share).map(|share| share.min(1.0)),
             consumed,
-            produced,
+            // What remains of two large rates is no rate.
+            produced: produced.map(|rate| {
+                if rate < 0.001 * consumed.unwrap_or(0.0) {
+                    0.0
+                } else {
+                    rate
+                }
+            }),
             lag,
             lag_slope,
             fetch_ms,
@@ -111,6 +121,14 @@ impl<'a> Reading<'a> {
     pub fn is_fetch_waiting(&self) -> Option<bool> {
         let fetch_ms = self.fetch_ms?;
         let wait = self.wait_ms.0;
+        // A fetch that brings as much as it may does not wait for more, however long it takes.
+        let limit = self.partition_bytes.0.min(self.max_bytes.0);
+        if self
+            .fetch_bytes
+            .is_some_and(|size| size >= SIZE_AT_LIMIT * limit && size >= self.min_bytes.0)
+        {
+            return Some(false);
+        }
         let round_trip = self.snapshot.network.round_trip_ms.unwrap_or(0.0);
         // Longer than the wait and its way there and back is another reason than waiting.
         Some(fetch_ms >= 0.9 * wait && fetch_ms <= 1.5 * wait + 2.0 * round_trip + 5.0)

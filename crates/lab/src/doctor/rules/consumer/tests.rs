@@ -164,8 +164,9 @@ fn slow_work_is_told() {
         refuses(&diagnosis, set);
     }
     let promise = diagnosis.recommendation.unwrap().promise;
-    within(promise.high, 2.0 * 1_863.0, 0.1);
-    within(promise.low, 1.8 * 1_863.0, 0.1);
+    // 4.1 million records are gone in ten minutes with 3.8 times as much; there are three partitions.
+    within(promise.high, 3.0 * 1_863.0, 0.1);
+    within(promise.low, 2.7 * 1_863.0, 0.1);
 }
 
 #[test]
@@ -371,6 +372,7 @@ fn fetches_that_wait_for_bytes_are_told() {
     // A lag that is one, with the defaults: the same, less surely.
     let mut behind = of(Consumer {
         fetch_ms: Some(498.0),
+        fetch_bytes: Some(128_000.0),
         ..starved()
     });
     behind.settings = Settings::default();

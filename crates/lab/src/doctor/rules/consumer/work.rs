@@ -20,6 +20,9 @@ const SAME_RATE: f64 = 0.05;
 /// What more consumers bring of what they could: they share machines, brokers and the coordinator.
 const SHARED_GAIN: f64 = 0.9;
 
+/// In so long a group should be level again; a longer lag is an incident of its own.
+const CATCH_UP_SECONDS: f64 = 600.0;
+
 /// consumer 5 Does the application have time?
 ///
 /// Polls that hardly ever wait mean that the application is at work on the records all the time. Without an idle share other signs
@@ -219,7 +222,7 @@ fn work_line(reading: &Reading<'_>) -> Option<Evidence> {
 }
 
 fn needed_line(reading: &Reading<'_>, work: Option<f64>) -> Option<Evidence> {
-    let (work, produced) = (work?, reading.produced?);
+    let (work, produced) = (work?, reading.produced.filter(|rate| *rate > 0.0)?);
     Some(
         Evidence::new(
             "F29",
@@ -246,52 +249,72 @@ fn catch_up_line(reading: &Reading<'_>) -> Option<Evidence> {
 
 /// More consumers as far as there are partitions; where there is one, a faster handler.
 fn recommendation(reading: &Reading<'_>, work: Option<f64>) -> Recommendation {
-    let now = reading.consumed.unwrap_or(0.0);
-    let partitions = reading.partitions;
-    let wanted = match (work, reading.produced) {
-        (Some(work), Some(produced)) => consumers_needed(produced, work),
-        _ => 1.0,
-    };
-    // One that only just keeps up never loses its lag.
-    let wanted = if reading.is_lag_small() == Some(true) {
-        wanted
+    let wanted = consumers_wanted(reading, work);
+    let shared = reading
+        .partitions
+        .map_or(wanted, |partitions| wanted.min(partitions));
+    if shared < 2.0 {
+        faster_handler(reading)
     } else {
-        wanted.max(2.0)
-    };
-    let shared = partitions.map_or(wanted, |partitions| wanted.min(partitions));
-    // One fetch stream each: what a consumer can be given at most.
-    let given = fetches::records_per_second_max(reading);
-    let next = |consumers: f64| match given {
+        more_consumers(reading, wanted, shared)
+    }
+}
+
+/// How many keep up with what is produced and lose the lag in a while; one that only just keeps up never loses it.
+fn consumers_wanted(reading: &Reading<'_>, work: Option<f64>) -> f64 {
+    let lag = reading
+        .lag
+        .filter(|_| reading.is_lag_small() == Some(false))
+        .unwrap_or(0.0);
+    let flow = reading.produced.unwrap_or(0.0) + lag / CATCH_UP_SECONDS;
+    let needed = work.map_or(1.0, |work| consumers_needed(flow, work));
+    if lag > 0.0 || reading.lag.is_none() {
+        needed.max(2.0)
+    } else {
+        needed
+    }
+}
+
+/// What fetches can bring to so many consumers bounds what their work allows.
+fn bounded(reading: &Reading<'_>, rate: f64, consumers: f64) -> f64 {
+    let now = reading.consumed.unwrap_or(0.0);
+    fetches::records_per_second_max(reading).map_or(rate, |given| rate.min(given.max(now) * consumers))
+}
+
+fn next_ceiling(reading: &Reading<'_>, consumers: f64) -> String {
+    match fetches::records_per_second_max(reading) {
         Some(rate) => format!(
             "fetches bring at most {} records/s to each consumer (F29)",
             figure(rate)
         ),
-        None => format!(
-            "the partitions' number: {}",
-            partitions.map_or_else(|| figure(consumers), figure)
-        ),
-    };
-    let bounded =
-        |rate: f64, consumers: f64| given.map_or(rate, |given| rate.min(given.max(now) * consumers));
-    if shared < 2.0 {
-        return Recommendation {
-            set: String::from(
-                "a faster handler: batches instead of single records, several threads by key, no waiting for others",
-            ),
-            why: String::from(
-                "it has one partition, which one consumer reads; only less work per record helps",
-            ),
-            promise: promise(
-                "records_per_second",
-                Some(now),
-                (now, bounded(2.0 * now, 1.0)),
-                "records/s",
-                "half of the work per record",
-            ),
-            next_ceiling: next(1.0),
-            cost: String::from("threads of its own lose the order of records, and commits need care"),
-        };
+        None => {
+            let partitions = reading.partitions.unwrap_or(consumers);
+            format!("the number of partitions: {}", figure(partitions))
+        }
     }
+}
+
+fn faster_handler(reading: &Reading<'_>) -> Recommendation {
+    let now = reading.consumed.unwrap_or(0.0);
+    Recommendation {
+        set: String::from(
+            "a faster handler: batches instead of single records, several threads by key, no waiting for others",
+        ),
+        why: String::from("it has one partition, which one consumer reads; only less work per record helps"),
+        promise: promise(
+            "records_per_second",
+            Some(now),
+            (now, bounded(reading, 2.0 * now, 1.0)),
+            "records/s",
+            "half of the work per record",
+        ),
+        next_ceiling: next_ceiling(reading, 1.0),
+        cost: String::from("threads of its own lose the order of records, and commits need care"),
+    }
+}
+
+fn more_consumers(reading: &Reading<'_>, wanted: f64, shared: f64) -> Recommendation {
+    let now = reading.consumed.unwrap_or(0.0);
     let full = now * shared;
     let mut why = String::from("each takes a share of the partitions; the work on a record stays as it is");
     if let (Some(lag), Some(produced)) = (reading.lag, reading.produced) {
@@ -301,9 +324,9 @@ fn recommendation(reading: &Reading<'_>, work: Option<f64>) -> Recommendation {
         }
     }
     if shared < wanted {
+        let missing = figure(wanted);
         why.push_str(&format!(
-            "; {} would be needed, there are no more partitions",
-            figure(wanted)
+            "; {missing} would be needed, there are no more partitions"
         ));
     }
     Recommendation {
@@ -312,11 +335,11 @@ fn recommendation(reading: &Reading<'_>, work: Option<f64>) -> Recommendation {
         promise: promise(
             "records_per_second",
             Some(now),
-            ((SHARED_GAIN * full).max(now), bounded(full, shared)),
+            ((SHARED_GAIN * full).max(now), bounded(reading, full, shared)),
             "records/s",
             "at unchanged work per record, on processors of their own",
         ),
-        next_ceiling: next(shared),
+        next_ceiling: next_ceiling(reading, shared),
         cost: String::from("the group rebalances once"),
     }
 }
