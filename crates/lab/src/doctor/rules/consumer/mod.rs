@@ -263,7 +263,7 @@ fn agreement(snapshot: &Snapshot, reading: &Reading<'_>, verdict: Verdict) -> Co
 
 /// Numbers that are not finite are no numbers, and nothing is said twice.
 fn finish(diagnosis: &mut Diagnosis) {
-    diagnosis.evidence.retain(|line| is_finite(line));
+    diagnosis.evidence.retain(is_finite);
     let mut seen: Vec<Evidence> = Vec::new();
     diagnosis.evidence.retain(|line| {
         let is_new = !seen.contains(line);
