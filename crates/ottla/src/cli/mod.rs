@@ -4,6 +4,7 @@ mod serve;
 mod perf;
 mod bench;
 mod doctor;
+mod demo;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ enum Job {
     Perf(perf::Perf),
     Bench(bench::Bench),
     Doctor(doctor::Doctor),
+    Demo(demo::Demo),
 }
 
 /// Runs the command line of this process. Exit status: 0 good, 1 failed, 2 usage.
@@ -32,5 +34,6 @@ pub fn run() -> ExitCode {
         Job::Perf(perf) => perf.run(),
         Job::Bench(bench) => bench.run(),
         Job::Doctor(doctor) => doctor.run(),
+        Job::Demo(demo) => demo.run(),
     }
 }

@@ -15,7 +15,7 @@ use ottla_lab::doctor::rules;
 use super::clients::Windows;
 
 /// How often the broker's own counts are read: twelve readings are a window.
-const READ_INTERVAL: Duration = Duration::from_secs(5);
+pub const READ_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A collector that a broker feeds.
 pub struct Doctor {
@@ -31,6 +31,10 @@ impl Doctor {
             stop: None,
             reader: None,
         }
+    }
+
+    pub fn collector(&self) -> &Collector {
+        &self.collector
     }
 
     /// What a broker must be started with for clients to be heard and pages to be served.
@@ -49,7 +53,7 @@ impl Doctor {
     }
 
     /// Begins to read what the broker sees of its clients; those that push nothing are known by this alone.
-    pub fn watch(&mut self, activity: ActivityView) -> std::io::Result<()> {
+    pub fn watch(&mut self, activity: ActivityView, interval: Duration) -> std::io::Result<()> {
         let (stop, stopped) = mpsc::channel();
         let collector = self.collector.clone();
         let read = move || {
@@ -58,7 +62,7 @@ impl Doctor {
                 for observed in windows.take(activity.read()) {
                     collector.observe(observed, now_ms());
                 }
-                if stopped.recv_timeout(READ_INTERVAL) != Err(RecvTimeoutError::Timeout) {
+                if stopped.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
             }
@@ -130,7 +134,7 @@ fn examine(collector: &Collector, at_ms: i64) -> Examination {
     }
 }
 
-fn now_ms() -> i64 {
+pub fn now_ms() -> i64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
 }

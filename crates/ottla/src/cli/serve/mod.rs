@@ -1,7 +1,7 @@
 //! `ottla serve [server.properties] [--override key=value]...`
 
 mod clients;
-mod doctor;
+pub(super) mod doctor;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl Serve {
             Err(error @ StartError::Config(_)) => return fail(&error.to_string(), 2),
             Err(error) => return fail(&error.to_string(), 1),
         };
-        if let Err(error) = doctor.watch(broker.activity()) {
+        if let Err(error) = doctor.watch(broker.activity(), doctor::READ_INTERVAL) {
             return fail(&format!("cannot start threads: {error}"), 1);
         }
         let mut output = std::io::stdout();

@@ -1,0 +1,325 @@
+//! The four acts: a bottleneck each, the doctor's change, and the same again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ottla_client::config::client_keys;
+use ottla_lab::doctor::diagnosis::{Promise, Recommendation};
+use ottla_lab::doctor::snapshot::{Application, Network};
+use ottla_lab::load::{Contents, Keys, Partitioning, ProduceLoad, TopicLoad};
+use ottla_lab::scenario::model::LinkSpec;
+
+use super::ActName;
+use super::proof::Proof;
+use super::stage::{Performance, Role, Stage, Told, settings};
+
+pub struct Act {
+    pub name: ActName,
+    pub title: &'static str,
+    pub play: fn(&Stage, Say<'_>) -> Result<Proof, String>,
+}
+
+/// Tells whoever watches what is going on.
+pub type Say<'a> = &'a dyn Fn(&str);
+
+pub const ACTS: &[Act] = &[
+    Act {
+        name: ActName::RequestRate,
+        title: "1. The sender's requests",
+        play: request_rate,
+    },
+    Act {
+        name: ActName::Callback,
+        title: "2. A callback that blocks",
+        play: callback,
+    },
+    Act {
+        name: ActName::Window,
+        title: "3. A window too small for the way",
+        play: window,
+    },
+    Act {
+        name: ActName::Neighbour,
+        title: "4. A noisy neighbour",
+        play: neighbour,
+    },
+];
+
+const ROUND_TRIP_MS: f64 = 10.0;
+const FAR_ROUND_TRIP_MS: f64 = 50.0;
+const CALLBACK: Duration = Duration::from_millis(1);
+/// Threads that take over what the callback did.
+const CALLBACK_THREADS: u32 = 4;
+
+fn request_rate(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
+    let topic = stage.topic("demo-requests", 1)?;
+    let wanted = 40_000.0;
+    let own = settings(&[
+        ("acks", "all"),
+        ("compression.type", "lz4"),
+        ("linger.ms", "5"),
+        ("batch.size", "16384"),
+        ("buffer.memory", "134217728"),
+    ]);
+    let role = |name: &str, settings: BTreeMap<String, String>| Role {
+        load: ProduceLoad {
+            settings,
+            rate: Some(wanted),
+            ..producer(name, &topic)
+        },
+        link: Some(link(ROUND_TRIP_MS, 0)),
+        told: Told {
+            application: application(wanted),
+            ..Told::default()
+        },
+    };
+    say("as it is");
+    let before = one(stage, role("requests-before", own.clone()))?;
+    let change = recommended(&before)?;
+    say(&change.set);
+    let after = one(stage, role("requests-after", with(own, &change)?))?;
+    Ok(Proof {
+        title: "1. The sender's requests (experiment I of the Kontur talk)",
+        question: format!(
+            "One thread wants to send {wanted:.0} records/s of 256 bytes over a round trip of {ROUND_TRIP_MS} ms. Why does it not?"
+        ),
+        before: rate_and_answer(&before),
+        after: rate_and_answer(&after),
+        applied: change.set.clone(),
+        result: figure(&change.promise, &after),
+        promised: change.promise,
+        diagnosis: before.diagnosis,
+    })
+}
+
+fn callback(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
+    let topic = stage.topic("demo-callback", 3)?;
+    let wanted = 2_000.0;
+    let role = |name: &str, callback_threads: u32| Role {
+        load: ProduceLoad {
+            settings: settings(&[("acks", "all"), ("linger.ms", "5")]),
+            rate: Some(wanted),
+            callback: CALLBACK,
+            callback_threads,
+            ..producer(name, &topic)
+        },
+        link: None,
+        told: Told {
+            application: application(wanted),
+            ..Told::default()
+        },
+    };
+    say("as it is");
+    let before = one(stage, role("callback-before", 0))?;
+    let change = recommended(&before)?;
+    say("with callbacks that hand their work over");
+    let after = one(stage, role("callback-after", CALLBACK_THREADS))?;
+    Ok(Proof {
+        title: "2. A callback that blocks",
+        question: format!(
+            "{wanted:.0} records/s, and every callback writes to a database for {} ms. Why do confirmations come so late?",
+            CALLBACK.as_millis()
+        ),
+        before: rate_and_answer(&before),
+        after: rate_and_answer(&after),
+        applied: format!("{} ({CALLBACK_THREADS} threads here)", change.set),
+        result: figure(&change.promise, &after),
+        promised: change.promise,
+        diagnosis: before.diagnosis,
+    })
+}
+
+fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
+    let topic = stage.topic("demo-window", 1)?;
+    let wanted = 600.0;
+    let own = settings(&[
+        ("acks", "all"),
+        ("linger.ms", "0"),
+        ("send.buffer.bytes", "51200"),
+        ("buffer.memory", "134217728"),
+    ]);
+    let role = |name: &str, settings: BTreeMap<String, String>| {
+        let buffer_bytes: u64 = settings["send.buffer.bytes"]
+            .parse()
+            .map_err(|_| format!("send.buffer.bytes={} is no number", settings["send.buffer.bytes"]))?;
+        Ok::<_, String>(Role {
+            load: ProduceLoad {
+                settings,
+                rate: Some(wanted),
+                record_bytes: 10_000,
+                ..producer(name, &topic)
+            },
+            // What Linux makes of the setting: twice its size.
+            link: Some(link(FAR_ROUND_TRIP_MS, 2 * buffer_bytes)),
+            told: Told {
+                application: application(wanted),
+                network: Network {
+                    round_trip_ms: Some(FAR_ROUND_TRIP_MS),
+                    window_bytes: Some(2.0 * buffer_bytes as f64),
+                    ..Network::default()
+                },
+            },
+        })
+    };
+    say("as it is");
+    let before = one(stage, role("window-before", own.clone())?)?;
+    let change = recommended(&before)?;
+    say(&change.set);
+    let after = one(stage, role("window-after", with(own, &change)?)?)?;
+    Ok(Proof {
+        title: "3. A window too small for the way",
+        question: format!(
+            "{wanted:.0} records/s of 10 kB to another data centre, {FAR_ROUND_TRIP_MS} ms there and back. Why is it so slow?"
+        ),
+        before: rate_and_answer(&before),
+        after: rate_and_answer(&after),
+        applied: change.set.clone(),
+        result: figure(&change.promise, &after),
+        promised: change.promise,
+        diagnosis: before.diagnosis,
+    })
+}
+
+fn neighbour(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
+    let (topic, noise) = (stage.topic("demo-victim", 3)?, stage.topic("demo-noise", 12)?);
+    let wanted = 5_000.0;
+    let victim = |name: &str| Role {
+        load: ProduceLoad {
+            settings: settings(&[("acks", "all"), ("linger.ms", "5")]),
+            rate: Some(wanted),
+            ..producer(name, &topic)
+        },
+        link: None,
+        told: Told::default(),
+    };
+    let own = settings(&[("acks", "1"), ("enable.idempotence", "false"), ("linger.ms", "0")]);
+    let noisy = |name: &str, settings: BTreeMap<String, String>| Role {
+        load: ProduceLoad {
+            settings,
+            rate: Some(20_000.0),
+            record_bytes: 64,
+            partitioning: Partitioning::RoundRobin,
+            ..producer(name, &noise)
+        },
+        link: None,
+        told: Told::default(),
+    };
+    say("the victim alone");
+    let alone = one(stage, victim("victim-alone"))?;
+    say("with the neighbour");
+    let [disturbed, guilty] = two(stage, victim("victim-disturbed"), noisy("noisy-before", own.clone()))?;
+    let change = recommended(&guilty)?;
+    say(&change.set);
+    let [calm, batched] = two(stage, victim("victim-calm"), noisy("noisy-after", with(own, &change)?))?;
+    Ok(Proof {
+        title: "4. A noisy neighbour",
+        question: format!(
+            "{wanted:.0} records/s are calm, p99 {:.1} ms, until somebody else comes. Who, and what should he change?",
+            alone.latency_p99_ms
+        ),
+        before: format!(
+            "p99 {:.1} ms; the neighbour sends {:.0} requests/s",
+            disturbed.latency_p99_ms,
+            requests_per_second(&guilty)
+        ),
+        after: format!(
+            "p99 {:.1} ms; the neighbour sends {:.0} requests/s",
+            calm.latency_p99_ms,
+            requests_per_second(&batched)
+        ),
+        applied: format!("{} at the neighbour's", change.set),
+        result: figure(&change.promise, &batched),
+        promised: change.promise,
+        diagnosis: guilty.diagnosis,
+    })
+}
+
+fn producer(name: &str, topic: &TopicLoad) -> ProduceLoad {
+    ProduceLoad {
+        name: name.to_owned(),
+        settings: BTreeMap::new(),
+        topics: vec![topic.clone()],
+        clients: 1,
+        threads: 1,
+        rate: None,
+        records: 0,
+        record_bytes: 256,
+        contents: Contents::Random,
+        keys: Keys::None,
+        partitioning: Partitioning::Client,
+        is_synchronous: false,
+        callback: Duration::ZERO,
+        callback_threads: 0,
+    }
+}
+
+fn link(round_trip_ms: f64, window_bytes: u64) -> LinkSpec {
+    LinkSpec {
+        round_trip_ms,
+        window_bytes,
+        ..LinkSpec::default()
+    }
+}
+
+fn application(wanted: f64) -> Application {
+    Application {
+        threads: Some(1.0),
+        offered_records_per_second: Some(wanted),
+        ..Application::default()
+    }
+}
+
+fn one(stage: &Stage, role: Role) -> Result<Performance, String> {
+    let mut all = stage.perform(vec![role])?;
+    Ok(all.remove(0))
+}
+
+fn two(stage: &Stage, one: Role, other: Role) -> Result<[Performance; 2], String> {
+    let all = stage.perform(vec![one, other])?;
+    all.try_into()
+        .map_err(|_| String::from("two producers have two performances"))
+}
+
+fn recommended(performance: &Performance) -> Result<Recommendation, String> {
+    let diagnosis = &performance.diagnosis;
+    diagnosis.recommendation.clone().ok_or_else(|| {
+        format!(
+            "the doctor has nothing to recommend to {}: {}",
+            diagnosis.client_id, diagnosis.summary
+        )
+    })
+}
+
+/// Applies `key=value`.
+fn with(mut own: BTreeMap<String, String>, change: &Recommendation) -> Result<BTreeMap<String, String>, String> {
+    for part in change.set.split(", ") {
+        let setting = part.split_once('=').filter(|(key, _)| client_keys().any(|known| known.name == *key));
+        let Some((key, value)) = setting else {
+            return Err(format!("the doctor's change is no setting of a producer: {part}"));
+        };
+        own.insert(key.to_owned(), value.to_owned());
+    }
+    Ok(own)
+}
+
+fn rate_and_answer(performance: &Performance) -> String {
+    format!(
+        "{:.0} records/s, {:.1} ms from send() to the answer",
+        performance.records_per_second(),
+        performance.answered_ms
+    )
+}
+
+fn requests_per_second(performance: &Performance) -> f64 {
+    let total = performance.outcome.metrics.get("request-total").copied().unwrap_or(0.0);
+    total / performance.outcome.seconds.max(f64::MIN_POSITIVE)
+}
+
+/// The promised figure as it was measured.
+fn figure(promise: &Promise, performance: &Performance) -> f64 {
+    match promise.figure.as_str() {
+        "requests_per_second" => requests_per_second(performance),
+        "sender_latency_ms" => performance.answered_ms,
+        _ => performance.records_per_second(),
+    }
+}

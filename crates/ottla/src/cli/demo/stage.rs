@@ -1,0 +1,184 @@
+//! A broker with the doctor in it, and a way to run producers against it: what every act plays on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ottla_broker::Broker;
+use ottla_client::admin::{Admin, NewTopic};
+use ottla_client::config::Config;
+use ottla_lab::doctor::snapshot::{Application, Network};
+use ottla_lab::doctor::{Diagnosis, Snapshot, rules};
+use ottla_lab::link::relay::Relay;
+use ottla_lab::load::outcome::ProduceOutcome;
+use ottla_lab::load::{Course, Live, ProduceLoad, TopicLoad, produce};
+use ottla_lab::scenario::model::LinkSpec;
+
+use crate::cli::serve::doctor::Doctor;
+
+/// Clients push so often; a verdict wants two pushes, and an act is short.
+const PUSH_INTERVAL_MS: u32 = 1_000;
+const WARMUP: Duration = Duration::from_secs(2);
+
+pub struct Stage {
+    // Fields are dropped in this order: the broker stops before the doctor that watches it.
+    broker: Broker,
+    doctor: Doctor,
+    admin: Admin,
+    duration: Duration,
+}
+
+/// What the owner of a producer tells the doctor, because no client sends it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    pub application: Application,
+    pub network: Network,
+}
+
+/// One producer's part in a scene.
+pub struct Role {
+    pub load: ProduceLoad,
+    pub link: Option<LinkSpec>,
+    pub told: Told,
+}
+
+/// How a producer fared, by its own clock, and what the doctor said of it while it ran.
+pub struct Performance {
+    pub outcome: ProduceOutcome,
+    pub diagnosis: Diagnosis,
+    /// Mean from `send` to the answer.
+    pub answered_ms: f64,
+    /// From when a record was due.
+    pub latency_p99_ms: f64,
+}
+
+impl Performance {
+    pub fn records_per_second(&self) -> f64 {
+        self.outcome.acknowledged as f64 / self.outcome.seconds.max(f64::MIN_POSITIVE)
+    }
+}
+
+impl Stage {
+    pub fn open(duration: Duration) -> Result<Stage, String> {
+        let mut doctor = Doctor::new();
+        let interval = PUSH_INTERVAL_MS.to_string();
+        let properties = [
+            ("ottla.telemetry.default.interval.ms", interval.as_str()),
+            // A scene is over before a real disk's sync would tell anything about clients.
+            ("ottla.durability", "page-cache"),
+        ];
+        let broker =
+            Broker::start_temporary_with(&properties, doctor.additions()).map_err(|error| error.to_string())?;
+        doctor
+            .watch(broker.activity(), Duration::from_millis(u64::from(PUSH_INTERVAL_MS)))
+            .map_err(|error| format!("the doctor cannot watch: {error}"))?;
+        let config = Config::new().set("bootstrap.servers", broker.address().to_string());
+        let admin = Admin::new(&config).map_err(|error| error.to_string())?;
+        Ok(Stage {
+            broker,
+            doctor,
+            admin,
+            duration,
+        })
+    }
+
+    /// Makes a topic for one scene.
+    pub fn topic(&self, name: &str, partitions: u32) -> Result<TopicLoad, String> {
+        let topic = NewTopic {
+            name: name.to_owned(),
+            partitions: i32::try_from(partitions).ok(),
+            ..NewTopic::default()
+        };
+        let created = self.admin.create_topics(vec![topic]).wait();
+        let refused = |error: &dyn std::fmt::Display| format!("creating topic {name}: {error}");
+        for (_, result) in created.map_err(|error| refused(&error))? {
+            result.map_err(|error| refused(&error))?;
+        }
+        Ok(TopicLoad {
+            name: name.to_owned(),
+            partitions,
+        })
+    }
+
+    /// Runs all of them at once; performances come in the order of the roles.
+    pub fn perform(&self, roles: Vec<Role>) -> Result<Vec<Performance>, String> {
+        let course = Course {
+            begin: Instant::now() + Duration::from_millis(200),
+            warmup: WARMUP,
+            duration: self.duration,
+            stop: Arc::new(AtomicBool::new(false)),
+        };
+        thread::scope(|scope| {
+            let running: Vec<_> = (roles.iter())
+                .map(|role| scope.spawn(|| self.produce(role, &course)))
+                .collect();
+            // While they still run: what is said then is what an operator would have seen.
+            let end = course.begin + course.warmup + course.duration;
+            thread::sleep(end.saturating_duration_since(Instant::now()).saturating_sub(Duration::from_millis(100)));
+            let snapshots = self.doctor.collector().snapshots(crate::cli::serve::doctor::now_ms());
+            let mut performances = Vec::new();
+            for (role, handle) in roles.iter().zip(running) {
+                let outcome = handle
+                    .join()
+                    .map_err(|_| format!("producer {} panicked", role.load.name))??;
+                performances.push(performance(outcome, examine(role, &snapshots)?));
+            }
+            Ok(performances)
+        })
+    }
+
+    fn produce(&self, role: &Role, course: &Course) -> Result<ProduceOutcome, String> {
+        let address = self.broker.address().to_string();
+        let relay = match &role.link {
+            Some(spec) => Some(Relay::start(&address, spec).map_err(|error| format!("the link: {error}"))?),
+            None => None,
+        };
+        let mut load = role.load.clone();
+        let bootstrap = relay.as_ref().map_or(address, Relay::bootstrap);
+        load.settings.insert(String::from("bootstrap.servers"), bootstrap);
+        produce::run(&load, course, &Live::default()).map_err(|error| format!("{}: {error}", load.name))
+    }
+}
+
+fn performance(outcome: ProduceOutcome, diagnosis: Diagnosis) -> Performance {
+    Performance {
+        answered_ms: outcome.service.mean() / 1_000.0,
+        latency_p99_ms: outcome.latency.at(99.0) as f64 / 1_000.0,
+        outcome,
+        diagnosis,
+    }
+}
+
+fn examine(role: &Role, snapshots: &[Snapshot]) -> Result<Diagnosis, String> {
+    let name = format!("{}-0", role.load.name);
+    let mut snapshot = snapshots
+        .iter()
+        .find(|snapshot| snapshot.client.client_id == name)
+        .cloned()
+        .ok_or_else(|| format!("nobody heard of producer {name}: it pushed nothing and its broker saw nothing"))?;
+    snapshot.application = told(snapshot.application, role.told.application);
+    snapshot.network = role.told.network;
+    Ok(rules::examine(&snapshot))
+}
+
+/// The owner's word counts where the client says nothing.
+fn told(own: Application, told: Application) -> Application {
+    Application {
+        threads: own.threads.or(told.threads),
+        send_micros: own.send_micros.or(told.send_micros),
+        callback_micros: own.callback_micros.or(told.callback_micros),
+        offered_records_per_second: own
+            .offered_records_per_second
+            .or(told.offered_records_per_second),
+        ..own
+    }
+}
+
+/// Kafka's settings, key by key.
+pub fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    (pairs.iter())
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
