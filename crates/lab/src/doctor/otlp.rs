@@ -298,7 +298,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
 }
 
 /// The fields of that number, which must be messages, texts or bytes.
-fn messages<'a>(message: &'a [u8], number: u64) -> impl Iterator<Item = Result<&'a [u8], Malformed>> {
+fn messages(message: &[u8], number: u64) -> impl Iterator<Item = Result<&[u8], Malformed>> {
     Fields(message).filter_map(move |field| match field {
         Ok((found, Field::Bytes(bytes))) if found == number => Some(Ok(bytes)),
         Ok((field, _)) if field == number => Some(Err(Malformed::WrongKind { field })),

@@ -4,7 +4,7 @@
 //! - Averages and maxima are over the sample windows, 30 to 60 s; sums are since the last push. `.rate` gauges are never read: they
 //!   divide by a whole window of 30 s at least, so that a client of 12 s shows a third of its rate (rule 1).
 //! - `poll.idle.ratio.avg` divides by the poll's time twice, so that an idle consumer shows 0.5 (rule 12).
-//! - `last-…-seconds-ago` is −1 for "never".
+//! - `last-…-seconds-ago` is −1 for "never", which counts as no sample.
 
 use super::{Measure, Taken, Value};
 
@@ -17,7 +17,6 @@ pub fn take(value: &Value<'_>) -> Taken {
     }
     match value.measure {
         Measure::PollIdle => Taken::Value(corrected_idle(value.value)),
-        Measure::LastHeartbeat | Measure::LastRebalance if value.value < 0.0 => Taken::NoSample,
         _ => Taken::Value(value.value),
     }
 }

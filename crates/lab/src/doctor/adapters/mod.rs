@@ -19,6 +19,10 @@ use super::snapshot::{Library, Role};
 /// Kafka's names begin with it.
 const DOMAIN: &str = "org.apache.kafka.";
 
+/// No count, size or time of a client is larger (nanoseconds of thirty years), and none is negative: "never" is -1, and a sum that
+/// shrank began again.
+const VALUE_MAX: f64 = 1e18;
+
 /// Ids of a Java consumer's own connection to its coordinator: `i32::MAX` less the broker's id. Brokers have small ids.
 const COORDINATOR_IDS_FROM: i32 = i32::MAX - 100_000_000;
 
@@ -173,6 +177,10 @@ impl<'a> Gathered<'a> {
                 Library::Ottla => ottla::take(value),
                 // A client that cannot be told apart sends Kafka's names as Kafka means them.
                 Library::Java | Library::Unknown => java::take(value),
+            };
+            let taken = match taken {
+                Taken::Value(number) if !(0.0..=VALUE_MAX).contains(&number) => Taken::NoSample,
+                taken => taken,
             };
             match taken {
                 Taken::Value(corrected) => value.value = corrected,

@@ -1,6 +1,9 @@
 //! Windows over pushes, restarts, expiry, bounds, and what brokers add.
 
 use super::super::sample_push::{Sample, cumulative, delta, gauge, payload};
+use proptest::prelude::*;
+
+use super::super::adapters::Measure;
 use super::super::snapshot::{Library, Origin, Setting};
 use super::instance::BYTES_MAX;
 use super::*;
@@ -712,4 +715,53 @@ fn a_producers_requests_are_not_its_consumer_namesakes() {
         .map(|snapshot| (snapshot.client.role, snapshot.brokers.len()))
         .collect();
     assert_eq!(sides, [(Role::Producer, 1), (Role::Consumer, 0)]);
+}
+
+fn any_sample() -> impl Strategy<Value = Sample> {
+    let names: Vec<&str> = Measure::ALL.iter().map(|measure| measure.name()).collect();
+    let value = prop_oneof![any::<f64>(), 0.0..1e6, Just(0.0), Just(1e308), Just(-1.0)];
+    let label = prop_oneof![Just(("", "")), Just(("node_id", "node-1")), Just(("topic", "t"))];
+    let seconds = prop_oneof![Just(None), (0.0..1e9).prop_map(Some), Just(Some(1e-9))];
+    (prop::sample::select(names), value, label, 0..3, seconds).prop_map(
+        |(name, value, (label, text), kind, seconds)| {
+            let mut sample = match kind {
+                0 => gauge(name, value),
+                1 => delta(name, value),
+                _ => cumulative(name, value),
+            };
+            if let Some(seconds) = seconds {
+                sample = sample.over(seconds);
+            }
+            if !label.is_empty() {
+                sample = sample.with(label, text);
+            }
+            sample
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn any_numbers_are_judged_without_harm(
+        pushes in prop::collection::vec((prop::collection::vec(any_sample(), 0..40), 0..100_000i64), 1..6),
+    ) {
+        let collector = Collector::default();
+        let mut at_ms = BEGIN_MS;
+        for (samples, interval_ms) in &pushes {
+            let start_ms = at_ms as f64;
+            at_ms += interval_ms;
+            let bytes = payload(start_ms, at_ms as f64, &[], samples);
+            collector.push(java("i"), &bytes, at_ms).unwrap();
+            prop_assert!(collector.bytes() < BYTES_MAX + 2_000);
+        }
+        let examination = collector.examine(at_ms);
+        prop_assert_eq!(examination.clients.len(), 1);
+        for snapshot in collector.snapshots(at_ms) {
+            // JSON has no word for what is not finite and writes null, which would be left out by nothing but an option.
+            let text = serde_json::to_string(&snapshot).unwrap();
+            let back: Snapshot = serde_json::from_str(&text).unwrap();
+            let numbers = |snapshot: &Snapshot| format!("{snapshot:?}").matches("Some(").count();
+            prop_assert_eq!(numbers(&back), numbers(&snapshot), "{}", text);
+        }
+    }
 }
