@@ -17,7 +17,7 @@ mod limit;
 mod missing;
 mod pipe;
 mod promise;
-mod reading;
+pub(crate) mod reading;
 mod refusals;
 mod silent;
 mod sums;

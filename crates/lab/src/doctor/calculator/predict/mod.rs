@@ -3,6 +3,7 @@
 mod setting;
 mod pipe;
 mod producer;
+mod conclusion;
 mod consumer;
 
 use serde::{Deserialize, Serialize};

@@ -1,18 +1,17 @@
 //! A producer's way to its brokers in numbers: how full it is, and what limits it.
 
 use super::super::Invalid;
-use crate::doctor::snapshot::{Library, Network, Origin, Producer, Setting, Snapshot};
+use crate::doctor::rules::inference;
+use crate::doctor::rules::producer::reading::Reading;
+use crate::doctor::rules::words;
+use crate::doctor::snapshot::{Library, Setting, Snapshot};
 use crate::formulas::ceiling::{
     DEFAULT_BUFFER_BYTES, in_flight_effective, in_flight_use, load, request_bytes_max,
     requests_per_connection_max, requests_per_second_max,
 };
 
-/// Kafka's defaults, where nothing is known.
-const BATCH_BYTES: f64 = 16_384.0;
-const IN_FLIGHT: f64 = 5.0;
+/// Kafka's default, where the library leaves it to the kernel.
 const SEND_BUFFER_BYTES: f64 = 131_072.0;
-const MAX_REQUEST_BYTES: f64 = 1_048_576.0;
-const BUFFER_BYTES: f64 = 33_554_432.0;
 
 /// A value with how it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,57 +52,57 @@ pub struct Pipe {
 impl Pipe {
     /// - Errors: the rate, the size or the latency of requests is not known.
     pub fn of(snapshot: &Snapshot) -> Result<Pipe, Invalid> {
-        let nothing = Producer::default();
-        let producer = snapshot.producer.as_ref().unwrap_or(&nothing);
-        let of_brokers = |of: fn(&crate::doctor::snapshot::BrokerSide) -> Option<f64>| {
-            let own = snapshot.brokers.iter().filter(|side| !side.is_of_all_clients);
-            own.filter_map(|side| positive(of(side)))
-                .reduce(|one, other| one + other)
-        };
-        let requests =
-            positive(producer.requests_per_second).or_else(|| of_brokers(|side| side.requests_per_second));
-        let records =
-            positive(producer.records_per_second).or_else(|| of_brokers(|side| side.records_per_second));
-        let bytes = positive(producer.bytes_per_second).or_else(|| of_brokers(|side| side.bytes_per_second));
-        let size = positive(producer.request_bytes).or_else(|| Some(bytes? / requests?));
-        let (round_trip, broker) = (positive(snapshot.network.round_trip_ms), broker_ms(snapshot));
-        let latency = positive(producer.request_ms).or_else(|| Some(round_trip? + broker?));
+        let reading = Reading::of(snapshot);
+        let hottest = reading.hottest();
+        let round_trip = hottest
+            .and_then(|pipe| reading.round_trip(pipe))
+            .map(|found| found.ms);
+        let broker = hottest.and_then(|pipe| reading.broker_ms(pipe));
         let need = |value: Option<f64>, what: &str| {
+            let value = value.filter(|value| *value > 0.0);
             value.ok_or_else(|| Invalid(format!("the snapshot has no {what}: nothing can be predicted")))
         };
-        let settings = &snapshot.settings;
-        let brokers = brokers(snapshot, producer);
+        let own = snapshot.producer.as_ref();
+        let settings = &reading.settings;
+        let partitions = match reading.library() {
+            // One partition in a request.
+            Library::Librdkafka => 1.0,
+            _ => reading.partitions_per_broker,
+        };
         Ok(Pipe {
-            records_per_second: need(records, "records per second")?,
-            requests_per_second: need(requests, "requests per second")?,
-            request_bytes: need(size, "size of requests")?,
-            request_ms: need(latency, "request latency")?,
-            brokers,
-            partitions_per_broker: partitions_per_broker(snapshot, producer, brokers),
-            batch_bytes_mean: positive(producer.batch_bytes),
-            compression_rate: positive(producer.compression_rate).unwrap_or(1.0),
-            queue_ms: positive(producer.queue_ms),
-            buffer_wait: positive(producer.buffer_wait),
-            batch_bytes: known(settings.batch_bytes, batch_bytes_seen(producer), BATCH_BYTES),
-            linger_ms: known(settings.linger_ms, None, linger_ms_default(snapshot)),
-            in_flight: known(settings.in_flight, None, IN_FLIGHT),
-            in_flight_seen: positive(producer.in_flight_max)
-                .or(positive(producer.in_flight))
-                .unwrap_or(0.0),
-            send_buffer_bytes: known(settings.send_buffer_bytes, None, SEND_BUFFER_BYTES),
-            max_request_bytes: known(settings.max_request_bytes, None, MAX_REQUEST_BYTES),
-            buffer_bytes: known(
-                settings.buffer_bytes,
-                positive(producer.buffer_bytes),
-                BUFFER_BYTES,
+            records_per_second: need(reading.records_per_second, "records per second")?,
+            requests_per_second: need(reading.requests_per_second, "requests per second")?,
+            request_bytes: need(reading.request_bytes, "size of requests")?,
+            request_ms: need(
+                reading.request_ms.or_else(|| Some(round_trip? + broker?)),
+                "request latency",
+            )?,
+            brokers: reading.nodes.len().max(1) as f64,
+            partitions_per_broker: partitions.max(1.0),
+            batch_bytes_mean: reading.batch_bytes,
+            compression_rate: reading.compression_rate,
+            queue_ms: reading.queue_ms,
+            buffer_wait: reading.buffer_wait,
+            batch_bytes: known(settings.batch_bytes),
+            linger_ms: known(settings.linger_ms),
+            in_flight: known(settings.in_flight),
+            in_flight_seen: own.and_then(inference::in_flight_seen).unwrap_or(0.0),
+            send_buffer_bytes: settings.send_buffer_bytes.map_or(
+                Known {
+                    value: SEND_BUFFER_BYTES,
+                    origin: "assumed",
+                },
+                known,
             ),
+            max_request_bytes: known(settings.max_request_bytes),
+            buffer_bytes: known(settings.buffer_bytes),
             round_trip_ms: round_trip,
             broker_ms: broker,
             link_bytes_per_second: positive(snapshot.network.bandwidth_bytes_per_second),
-            window_bytes: window_bytes(&snapshot.network),
-            threads: positive(snapshot.application.threads),
-            send_micros: positive(snapshot.application.send_micros),
-            offered: positive(snapshot.application.offered_records_per_second),
+            window_bytes: positive(snapshot.network.window_bytes),
+            threads: reading.threads,
+            send_micros: reading.send_micros,
+            offered: reading.offered,
         })
     }
 
@@ -213,100 +212,9 @@ pub fn positive(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value > 0.0)
 }
 
-fn known(setting: Option<Setting<f64>>, seen: Option<f64>, default: f64) -> Known {
-    match (
-        setting.filter(|setting| setting.value.is_finite() && setting.value >= 0.0),
-        seen,
-    ) {
-        (Some(setting), Some(seen)) if setting.origin == Origin::Default => Known {
-            value: seen,
-            origin: "inferred",
-        },
-        (Some(setting), _) => Known {
-            value: setting.value,
-            origin: crate::doctor::rules::words::origin(setting.origin),
-        },
-        (None, Some(seen)) => Known {
-            value: seen,
-            origin: "inferred",
-        },
-        (None, None) => Known {
-            value: default,
-            origin: "default",
-        },
+fn known(setting: Setting<f64>) -> Known {
+    Known {
+        value: setting.value,
+        origin: words::origin(setting.origin),
     }
-}
-
-/// F18: the largest batch that was seen, rounded up to the next power of two; a batch of one large record says nothing.
-fn batch_bytes_seen(producer: &Producer) -> Option<f64> {
-    let largest = positive(producer.batch_bytes_max)?;
-    (largest < 64.0 * BATCH_BYTES * 16.0).then(|| 2_f64.powf(largest.log2().ceil()))
-}
-
-/// 5 ms since Kafka 4.0, none before.
-fn linger_ms_default(snapshot: &Snapshot) -> f64 {
-    let version = snapshot.client.software_version.as_deref().unwrap_or("4");
-    let major: u32 = version
-        .split('.')
-        .next()
-        .and_then(|major| major.parse().ok())
-        .unwrap_or(4);
-    match snapshot.client.library {
-        Library::Java if major < 4 => 0.0,
-        Library::FranzGo => 10.0,
-        _ => 5.0,
-    }
-}
-
-fn brokers(snapshot: &Snapshot, producer: &Producer) -> f64 {
-    let nodes = producer
-        .nodes
-        .iter()
-        .filter(|node| node.node_id >= 0 && positive(node.requests_per_second).is_some());
-    let sides = snapshot
-        .brokers
-        .iter()
-        .filter(|side| positive(side.requests_per_second).is_some());
-    (nodes.count().max(sides.count()).max(1)) as f64
-}
-
-fn partitions_per_broker(snapshot: &Snapshot, producer: &Producer, brokers: f64) -> f64 {
-    if snapshot.client.library == Library::Librdkafka {
-        // One partition in a request.
-        return 1.0;
-    }
-    let of_nodes = producer
-        .nodes
-        .iter()
-        .filter_map(|node| positive(node.partitions))
-        .reduce(f64::max);
-    let of_topics = producer
-        .topics
-        .values()
-        .map(|topic| positive(topic.partitions))
-        .sum::<Option<f64>>();
-    of_nodes
-        .or(of_topics
-            .filter(|count| *count > 0.0)
-            .map(|count| count / brokers))
-        .or_else(|| Some((producer.request_bytes? / producer.batch_bytes?).round()))
-        .filter(|count| count.is_finite())
-        .map_or(1.0, |count| count.max(1.0))
-}
-
-fn broker_ms(snapshot: &Snapshot) -> Option<f64> {
-    let times = snapshot.brokers.iter().filter_map(|side| {
-        let parts = crate::doctor::rules::broker::parts::Parts::of(side).map(|parts| parts.total_ms());
-        let total = || {
-            positive(side.total_micros)
-                .map(|micros| micros / 1_000.0)
-                .filter(|ms| !side.is_rounded_to_ms || *ms >= 2.0)
-        };
-        parts.or_else(total)
-    });
-    times.reduce(f64::max)
-}
-
-fn window_bytes(network: &Network) -> Option<f64> {
-    positive(network.window_bytes)
 }

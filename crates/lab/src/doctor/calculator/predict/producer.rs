@@ -5,24 +5,24 @@ use super::setting::Wanted;
 use super::{Change, Prediction};
 use crate::doctor::arithmetic::{bytes, figure, percent};
 use crate::doctor::calculator::Invalid;
-use crate::doctor::diagnosis::{Evidence, Promise, Refusal};
+use crate::doctor::diagnosis::{Evidence, Promise, Refusal, Verdict};
+use crate::doctor::rules;
 use crate::doctor::snapshot::Snapshot;
 use crate::formulas::batching::{expected_batch_bytes, records_per_linger};
 use crate::formulas::buffer::{queue_ms_max, seconds_until_full, wait_ms};
-use crate::formulas::change::{in_flight_use_after, records_per_second_after};
-use crate::formulas::latency::{sender_ms_high, sender_ms_low};
 use crate::formulas::wire::{Connection, bytes_per_second_refined};
 
 /// Emptier batches are not closed by batch.size (F18).
 const FILL_LOW: f64 = 0.5;
 
 /// From here on the pipe is full.
-const USE_FULL: f64 = 0.85;
+pub const USE_FULL: f64 = 0.85;
 
 pub fn predict(snapshot: &Snapshot, wanted: &Wanted) -> Result<Prediction, Invalid> {
     let before = Pipe::of(snapshot)?;
     let mut work = Work {
         snapshot,
+        verdict: rules::examine(snapshot).verdict,
         before,
         after: before,
         growth: 1.0,
@@ -67,13 +67,16 @@ fn known_of(pipe: &Pipe, name: &str) -> Option<Known> {
     }
 }
 
-struct Work<'a> {
-    snapshot: &'a Snapshot,
-    before: Pipe,
-    after: Pipe,
+/// A prediction under way.
+pub struct Work<'a> {
+    pub snapshot: &'a Snapshot,
+    /// What the doctor says of the client as it is.
+    pub verdict: Verdict,
+    pub before: Pipe,
+    pub after: Pipe,
     /// g: how much larger requests get.
-    growth: f64,
-    prediction: Prediction,
+    pub growth: f64,
+    pub prediction: Prediction,
 }
 
 impl Work<'_> {
@@ -203,7 +206,8 @@ impl Work<'_> {
                 format!("linger closes batches at {}: they do not reach it", bytes(old)),
             );
         }
-        if has_linger && !has_batch && (self.growth - 1.0).abs() < 0.01 {
+        let is_synchronous = self.verdict == Verdict::Synchronous;
+        if has_linger && !has_batch && !is_synchronous && (self.growth - 1.0).abs() < 0.01 {
             self.unchanged(
                 "linger.ms",
                 "no more records come in that time than go into a batch already",
@@ -490,149 +494,5 @@ impl Work<'_> {
             self.after.records_per_second =
                 self.before.records_per_second * (threads / now) * if threads > now { 0.9 } else { 1.0 };
         }
-    }
-
-    /// F30 with every change together, below the next ceiling.
-    fn conclude(&mut self) {
-        let (before, growth) = (self.before, self.growth);
-        let used = before.in_flight_use();
-        self.prediction.lines.push(
-            Evidence::new("F8", "U", "R / (1000 / L * M * N)", used, "")
-                .measured("R", before.requests_per_second, "requests/s")
-                .measured("L", before.request_ms, "ms")
-                .with("M", before.in_flight_effective(), "", before.in_flight.origin)
-                .measured("N", before.brokers, ""),
-        );
-        self.prediction.lines.push(
-            Evidence::new("F9", "Z", "min(U, 1) * S / S_max", before.load(), "")
-                .measured("U", used, "")
-                .measured("S", before.request_bytes, "B")
-                .with(
-                    "S_max",
-                    before.request_bytes_max(),
-                    "B",
-                    before.batch_bytes.origin,
-                ),
-        );
-        self.after.request_bytes = (before.request_bytes * growth).min(self.after.request_bytes_max());
-        let more_under_way = self.after.in_flight_effective() / before.in_flight_effective();
-        let faster = before.request_ms / self.after.request_ms;
-        let denser = self.after.records_per_second / before.records_per_second;
-        let factor = growth * more_under_way * faster;
-        let is_full = before.has_backlog() && used >= USE_FULL;
-        let offered = before
-            .offered
-            .unwrap_or(f64::INFINITY)
-            .max(before.records_per_second);
-        let now = before.records_per_second * denser;
-        let wanted_rate = if is_full && factor > 1.0 {
-            records_per_second_after(offered, now, factor, used)
-        } else if is_full {
-            offered.min(now * factor)
-        } else {
-            offered.min(now)
-        };
-        let ceilings = self.ceilings_after(denser);
-        let ceiling = ceilings.first().map_or(f64::INFINITY, |ceiling| ceiling.0);
-        let high = wanted_rate.min(ceiling.max(before.records_per_second));
-        let low = self.low(high, factor);
-        self.prediction.changed.insert(
-            0,
-            Promise {
-                figure: String::from("records_per_second"),
-                now: Some(before.records_per_second),
-                low: low.min(high),
-                high: low.max(high),
-                unit: String::from("records/s"),
-                assumption: if is_full {
-                    String::from("at unchanged latency; the lower bound where all of it but the round trip grows with the request")
-                } else {
-                    String::from("there is no backlog: the application sends no more than now")
-                },
-            },
-        );
-        self.prediction.lines.push(
-            Evidence::new(
-                "F30",
-                "U'",
-                "U / g",
-                in_flight_use_after(used, factor) * (high / before.records_per_second / denser),
-                "",
-            )
-            .measured("U", used, "")
-            .with("g", factor, "", "worked out"),
-        );
-        self.prediction.next_ceiling = match ceilings.first() {
-            Some((rate, name)) => format!("{} records/s: {name}", figure(*rate)),
-            None => String::from("not known"),
-        };
-        self.latency(high >= offered || !is_full);
-    }
-
-    fn ceilings_after(&self, denser: f64) -> Vec<(f64, String)> {
-        // A record's size on the wire stays what it was measured to be, but for compression.
-        let mut after = self.after;
-        after.records_per_second = self.before.records_per_second * denser;
-        after.requests_per_second = self.before.requests_per_second;
-        after.request_bytes = self.before.request_bytes;
-        after.ceilings()
-    }
-
-    /// What is left when everything but the round trip grows with the request.
-    fn low(&self, high: f64, factor: f64) -> f64 {
-        let before = &self.before;
-        if factor <= 1.0 {
-            return high;
-        }
-        let fixed = before
-            .round_trip_ms
-            .map_or(0.0, |round_trip| round_trip.min(before.request_ms));
-        let grown = fixed + (before.request_ms - fixed) * self.growth;
-        let share = if grown > 0.0 {
-            before.request_ms / grown
-        } else {
-            1.0
-        };
-        (high * share).max(before.records_per_second.min(high))
-    }
-
-    /// q' is the linger where nothing queues any more (F30).
-    fn latency(&mut self, is_relieved: bool) {
-        let Some(queue) = self.before.queue_ms else {
-            return;
-        };
-        let now = sender_ms_high(queue, self.before.request_ms);
-        if !self.before.has_backlog() {
-            let (old, new) = (self.before.linger_ms.value, self.after.linger_ms.value);
-            let (low, high) = (
-                sender_ms_low(new, self.after.request_ms),
-                sender_ms_high(new, self.after.request_ms),
-            );
-            if old != new {
-                self.promise_latency(sender_ms_low(queue, self.before.request_ms), low, high);
-            }
-        } else if is_relieved {
-            let linger = self.after.linger_ms.value;
-            self.promise_latency(
-                now,
-                sender_ms_low(linger, self.after.request_ms),
-                sender_ms_high(linger, self.after.request_ms).min(now),
-            );
-        } else {
-            self.prediction.notes.push(String::from(
-                "the queue stays: records wait as long as buffer.memory lets them, while more is offered than goes out",
-            ));
-        }
-    }
-
-    fn promise_latency(&mut self, now: f64, low: f64, high: f64) {
-        self.prediction.changed.push(Promise {
-            figure: String::from("sender_latency_ms"),
-            now: Some(now),
-            low: low.min(high),
-            high: high.max(low),
-            unit: String::from("ms"),
-            assumption: String::from("batches wait for linger.ms at most (F5), request latency stays"),
-        });
     }
 }

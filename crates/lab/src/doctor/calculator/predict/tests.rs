@@ -446,3 +446,45 @@ fn bad_questions_are_told() {
     let error = predict(&Snapshot::default(), &["batch.size=1KiB"]).unwrap_err();
     assert!(error.to_string().contains("nothing can be predicted"), "{error}");
 }
+
+fn fixture(name: &str) -> Snapshot {
+    let path = format!("{}/fixtures/doctor/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    crate::doctor::replay::fixture::read(&text).unwrap().remove(0)
+}
+
+// What was measured here before a change, and after it.
+#[test]
+fn promises_against_what_was_measured() {
+    for (case, set, least, most) in [
+        // B1 to B2: the offered 100 000 were reached.
+        ("B1_kontur_I_16k", "batch.size=32KiB", 97_000.0, 103_000.0),
+        // P1 to P2: 515 600 lie within the promise; the sending thread is not known.
+        ("P1_tiny_batches", "batch.size=16KiB", 515_600.0, f64::MAX),
+        // P4 to P5: 10 000 are wanted, 12 660 would go through.
+        (
+            "P4_one_inflight_rtt20",
+            "max.in.flight.requests.per.connection=5",
+            9_990.0,
+            10_010.0,
+        ),
+        // B13 to B14: 12.9.
+        ("B13_interdc_window100k", "send.buffer.bytes=1024000", 12.0, 14.0),
+        // P7 to P8: 15 680.
+        ("P7_bandwidth_none", "compression.rate=0.61", 14_700.0, 16_000.0),
+        // B8 to B8b: 79.3, promised as 82.
+        ("B8_sync_send", "linger.ms=0", 76.0, 84.0),
+        // Nothing to gain: it keeps up, the linger is not what limits, the pipe is not what callbacks wait for.
+        ("B3_kontur_III_64k", "batch.size=256KiB", 99_000.0, 101_500.0),
+        ("B5_healthy", "batch.size=64KiB", 2_000.0, 2_004.0),
+        ("B6_slow_callback_busy", "batch.size=64KiB", 7_900.0, 9_300.0),
+        ("P6_buffer_exhaustion", "buffer.memory=32MiB", 2_700.0, 2_850.0),
+    ] {
+        let prediction = change(&fixture(case), &[set]);
+        let (_, high) = promised(&prediction, "records_per_second");
+        assert!(
+            (least..=most).contains(&high),
+            "{case} {set}: {high} is not {least} to {most}"
+        );
+    }
+}
