@@ -49,18 +49,19 @@ struct Defaults {
 pub(crate) fn settings(snapshot: &Snapshot) -> Known {
     let stated = &snapshot.settings;
     let defaults = defaults(snapshot);
-    let producer = snapshot.producer.clone().unwrap_or_default();
+    let none = Producer::default();
+    let producer = snapshot.producer.as_ref().unwrap_or(&none);
     let or = |setting: Option<Setting<f64>>, value: f64| usable(setting).unwrap_or(assumed(value));
     let in_flight = usable(stated.in_flight)
-        .or_else(|| one_in_flight(&producer))
+        .or_else(|| one_in_flight(producer))
         .unwrap_or(assumed(defaults.in_flight));
     let batch_bytes = usable(stated.batch_bytes)
-        .or_else(|| batch_bytes(&producer, defaults.batch_bytes))
+        .or_else(|| batch_bytes(producer, defaults.batch_bytes))
         .unwrap_or(assumed(defaults.batch_bytes));
     let linger_ms = stated
         .linger_ms
         .filter(|setting| setting.value.is_finite() && setting.value >= 0.0)
-        .or_else(|| linger_ms(&producer, batch_bytes.value, defaults.linger_ms))
+        .or_else(|| linger_ms(producer, batch_bytes.value, defaults.linger_ms))
         .unwrap_or(assumed(defaults.linger_ms));
     Known {
         batch_bytes,

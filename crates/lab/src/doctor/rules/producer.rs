@@ -26,9 +26,10 @@ mod throttled;
 #[cfg(test)]
 mod tests;
 
-use crate::doctor::diagnosis::{Diagnosis, Finding, FindingId, Step, Verdict};
+use crate::doctor::diagnosis::{Diagnosis, Finding, FindingId, Recommendation, Refusal, Step, Verdict};
 use crate::doctor::snapshot::Snapshot;
 
+use super::{broker, tenant};
 use backlog::Backlog;
 use cause::Cause;
 use evidence::Evidence;
@@ -62,7 +63,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let (throttle, step) = throttled::judge(&reading);
     reasoning.push(step);
     let found = match evidence {
-        Evidence::TooLittle(words) => too_little(&reading, words, throttle.as_ref(), &failing),
+        Evidence::TooLittle(words) => too_little(&reading, words, throttle.as_ref()),
         Evidence::Silent => silent(&reading, throttle.as_ref(), &mut reasoning),
         Evidence::Enough => judge(&reading, &failing, throttle.as_ref(), &mut reasoning),
     };
@@ -86,6 +87,17 @@ fn judge(
     };
     if let Some(throttle) = throttle {
         found = overruled(found, Verdict::Quota, throttle.finding.clone());
+        // The throttle explains what S4 could not.
+        found.doubts.clear();
+    }
+    if !matches!(found.verdict, Verdict::SmallRequests | Verdict::Synchronous) {
+        found
+            .contributing
+            .extend(limit::small_requests(reading).map(|text| Finding {
+                id: FindingId::B1,
+                text,
+                is_contributing: true,
+            }));
     }
     found
 }
@@ -117,7 +129,7 @@ fn with_backlog(
         Fullness::Skewed(finding) => overruled(of_cause(reading, backlog, reasoning), Verdict::Skew, finding),
         Fullness::ThreadBusy => busy_thread(reading, backlog),
         Fullness::NotThePipe => without_backlog(reading, backlog, reasoning),
-        Fullness::Blocked(words) => blocked(reading, backlog, failing, words),
+        Fullness::Blocked(words) => blocked(backlog, failing, &words),
     };
     let is_worker_too = backlog == Backlog::Soft
         && refusals::is_of_pipe(found.verdict)
@@ -165,7 +177,7 @@ fn finding_of(reading: &Reading<'_>, cause: &Cause) -> Option<Finding> {
         (Verdict::Broker, _) => {
             let pipe = reading.hottest()?;
             broker_levers::recompresses(reading, pipe)
-                .or_else(|| super::broker::blame(&pipe.broker.as_ref()?.side))
+                .or_else(|| broker::blame(&pipe.broker.as_ref()?.side))
                 .map(|finding| Finding {
                     is_contributing: false,
                     ..finding
@@ -201,14 +213,13 @@ fn busy_thread(reading: &Reading<'_>, backlog: Backlog) -> Found {
 }
 
 /// A hard backlog, a pipe with room, an idle thread: errors of brokers, or the sender for a reason that S4 names as far as it can.
-fn blocked(reading: &Reading<'_>, backlog: Backlog, failing: &Failing, words: String) -> Found {
+fn blocked(backlog: Backlog, failing: &Failing, words: &str) -> Found {
     let is_broker = failing.has_retries && !failing.errors.is_empty();
     let verdict = if is_broker {
         Verdict::Broker
     } else {
         Verdict::SenderRate
     };
-    let _ = reading;
     Found {
         verdict,
         finding: None,
@@ -231,11 +242,15 @@ fn without_backlog(reading: &Reading<'_>, backlog: Backlog, reasoning: &mut Vec<
             is_contributing: false,
         }),
     };
+    let is_worker = limit.verdict == Verdict::Worker;
     Found {
         verdict: limit.verdict,
         finding,
         text: limit.text,
-        contributing: Vec::new(),
+        contributing: contention::slow_codec(reading)
+            .into_iter()
+            .filter(|_| is_worker)
+            .collect(),
         doubts: Vec::new(),
         backlog,
         spare: limit.spare,
@@ -243,7 +258,7 @@ fn without_backlog(reading: &Reading<'_>, backlog: Backlog, reasoning: &mut Vec<
 }
 
 /// S0 failed: the broker's part only, as contributing findings. A quota is certain whoever is silent.
-fn too_little(reading: &Reading<'_>, words: String, throttle: Option<&Throttle>, failing: &Failing) -> Found {
+fn too_little(reading: &Reading<'_>, words: String, throttle: Option<&Throttle>) -> Found {
     let found = Found {
         verdict: Verdict::NotEnoughData,
         finding: None,
@@ -251,14 +266,13 @@ fn too_little(reading: &Reading<'_>, words: String, throttle: Option<&Throttle>,
         contributing: reading
             .nodes
             .iter()
-            .filter_map(|pipe| super::broker::blame(&pipe.broker.as_ref()?.side))
+            .filter_map(|pipe| broker::blame(&pipe.broker.as_ref()?.side))
             .take(1)
             .collect(),
         doubts: Vec::new(),
         backlog: Backlog::None,
         spare: None,
     };
-    let _ = failing;
     match throttle.filter(|_| !reading.snapshot.telemetry.restarted) {
         Some(throttle) => overruled(found, Verdict::Quota, throttle.finding.clone()),
         None => found,
@@ -290,22 +304,30 @@ fn write(
         throttle,
         finding: found.finding.as_ref(),
     };
-    let recommendation = levers::recommend(reading, case);
-    let is_judged = found.verdict != Verdict::NotEnoughData;
-    let mut refused = if is_judged {
-        refusals::of(reading, found.verdict, found.backlog, failing)
-    } else {
-        Vec::new()
-    };
-    if let Some(recommendation) = &recommendation {
-        let set = recommendation
-            .set
-            .split('=')
-            .next()
-            .unwrap_or_default()
-            .to_owned();
-        refused.retain(|refusal| refusal.set != set);
+    let tenant = tenant::judge(reading.snapshot);
+    let part = found
+        .finding
+        .as_ref()
+        .filter(|_| found.verdict == Verdict::Broker);
+    let part = part
+        .filter(|finding| finding.id != FindingId::B7)
+        .and(reading.hottest())
+        .and_then(broker_levers::part);
+    let mut recommendation = levers::recommend(reading, case);
+    if let Some(tenant) = &tenant {
+        // Whoever takes the broker's time is the reason for it; beside another verdict it only adds.
+        if recommendation.is_none() || found.verdict == Verdict::Broker {
+            recommendation = Some(tenant.recommendation.clone());
+        }
     }
+    let is_judged = found.verdict != Verdict::NotEnoughData;
+    let refused = refused(
+        reading,
+        &found,
+        failing,
+        (part.as_ref(), tenant.as_ref()),
+        recommendation.as_ref(),
+    );
     let confidence = if is_judged {
         checks::confidence(
             reading,
@@ -317,19 +339,36 @@ fn write(
     } else {
         Default::default()
     };
+    let text = match (&found.finding, found.verdict) {
+        (Some(finding), Verdict::Broker) => format!("{}; {}", found.text, finding.text),
+        _ => found.text.clone(),
+    };
     let summary = sums::summary(
         reading,
         found.verdict,
-        &found.text,
+        &text,
         found.spare,
         recommendation.as_ref(),
     );
     let mut notes = checks.notes;
     notes.extend(found.doubts);
     notes.extend(sums::notes(reading, found.verdict, found.backlog));
+    notes.extend(broker::pause(reading.snapshot));
+    let mut evidence = sums::evidence(reading, found.verdict, found.backlog);
+    let mut missing = missing::words(reading, found.verdict);
+    if let Some(part) = part {
+        evidence.extend(part.evidence);
+        missing.extend(part.missing);
+    }
     let mut findings: Vec<Finding> = found.finding.into_iter().collect();
-    let later = found.contributing.into_iter().chain(failing.findings.clone());
-    findings.extend(later.map(|finding| Finding {
+    let mut later = found.contributing;
+    later.extend(failing.findings.clone());
+    if let Some(tenant) = tenant {
+        later.push(tenant.finding);
+        evidence.extend(tenant.evidence);
+        missing.extend(tenant.missing);
+    }
+    findings.extend(later.into_iter().map(|finding| Finding {
         is_contributing: true,
         ..finding
     }));
@@ -341,12 +380,45 @@ fn write(
         confidence,
         summary,
         findings,
-        evidence: sums::evidence(reading, found.backlog),
+        evidence,
         recommendation,
         refused,
-        missing: missing::words(reading, found.verdict),
+        missing,
         reasoning,
         notes,
         ..Diagnosis::default()
     }
+}
+
+/// Everything that would not help, each setting once, and never the one that is recommended.
+fn refused(
+    reading: &Reading<'_>,
+    found: &Found,
+    failing: &Failing,
+    (part, tenant): (Option<&broker::Judgement>, Option<&tenant::Judgement>),
+    recommendation: Option<&Recommendation>,
+) -> Vec<Refusal> {
+    if found.verdict == Verdict::NotEnoughData {
+        return Vec::new();
+    }
+    let mut refused = refusals::of(reading, found.verdict, found.backlog, failing);
+    refused.extend(part.into_iter().flat_map(|part| part.refused.iter().cloned()));
+    refused.extend(
+        tenant
+            .into_iter()
+            .flat_map(|tenant| tenant.refused.iter().cloned()),
+    );
+    let mut settings = std::collections::BTreeSet::new();
+    if let Some(recommendation) = recommendation {
+        settings.insert(
+            recommendation
+                .set
+                .split('=')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        );
+    }
+    refused.retain(|refusal| settings.insert(refusal.set.clone()));
+    refused
 }

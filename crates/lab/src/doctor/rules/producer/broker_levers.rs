@@ -4,8 +4,9 @@
 //! An acknowledgement level is never the first lever: it moves durability, not work.
 
 use crate::doctor::diagnosis::{Finding, FindingId, Recommendation};
-use crate::doctor::snapshot::Codec;
+use crate::doctor::snapshot::{Codec, Role};
 
+use super::super::broker::{Judgement, judge};
 use super::super::words::{bytes, number, plain};
 use super::levers;
 use super::promise::{self, Kind};
@@ -67,30 +68,9 @@ pub(crate) fn recommend(reading: &Reading<'_>, finding: Option<&Finding>) -> Opt
     let id = finding.map(|finding| finding.id);
     match id {
         Some(FindingId::B7) => no_recompression(reading, pipe),
-        Some(FindingId::B3) => part(
-            pipe,
-            |pipe| pipe.queue_micros,
-            "fewer, larger requests from the clients that send most; then more num.io.threads, processors or brokers",
-            "requests wait for a handler (B3): the wait goes with rho / (1 - rho)",
-        ),
-        Some(FindingId::B4) => part(
-            pipe,
-            |pipe| pipe.local_micros,
-            "a faster or less shared log disk; fewer partitions on this broker; compression.type=producer",
-            "the append itself takes most of D (B4)",
-        ),
-        Some(FindingId::B5) => part(
-            pipe,
-            |pipe| pipe.remote_micros,
-            "num.replica.fetchers above 1, even leaders, and a look at the slow follower; fewer partitions for each broker",
-            "acks=all waits for the slowest replica in sync (B5)",
-        ),
-        Some(FindingId::B6) => part(
-            pipe,
-            |pipe| pipe.send_micros,
-            "keep cold reads of lagging consumers away from network threads, or num.network.threads up",
-            "responses wait for a network thread (B6)",
-        ),
+        Some(FindingId::B3 | FindingId::B4 | FindingId::B5 | FindingId::B6) => {
+            part(pipe).map(|judgement| judgement.recommendation)
+        }
         _ => whole(reading, pipe),
     }
 }
@@ -126,23 +106,9 @@ fn no_recompression(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation
     })
 }
 
-fn part(
-    pipe: &Pipe,
-    of: impl Fn(&crate::doctor::snapshot::BrokerSide) -> Option<f64>,
-    set: &str,
-    why: &str,
-) -> Option<Recommendation> {
-    let broker = pipe.broker.as_ref()?;
-    let all_ms = broker.ms?;
-    let part_ms = clean(of(&broker.side)).unwrap_or(0.0) / 1_000.0;
-    let rest_ms = (all_ms - part_ms).max(0.0);
-    Some(Recommendation {
-        set: set.to_owned(),
-        why: why.to_owned(),
-        promise: promise::of("broker_ms", "ms", Some(all_ms), rest_ms, rest_ms + part_ms / 2.0),
-        next_ceiling: format!("what is left of D: {} ms", number(rest_ms)),
-        cost: "on the broker's side, for all its clients".to_owned(),
-    })
+/// What the broker's rules say of the part of D that stands out.
+pub(crate) fn part(pipe: &Pipe) -> Option<Judgement> {
+    judge(&pipe.broker.as_ref()?.side, Role::Producer)
 }
 
 /// Where D is known and its parts are not, or none of them stands out.

@@ -161,7 +161,7 @@ fn bytes_wait(reading: &Reading<'_>, pipe: &Pipe) -> Option<Cause> {
         return None;
     }
     let request_ms = pipe.request_ms?;
-    let trip = reading.round_trip(pipe)?;
+    let trip = reading.round_trip(pipe).filter(|trip| trip.is_end_to_end)?;
     let broker_ms = pipe.broker.as_ref()?.ms_at_most;
     let left_ms = request_ms - trip.ms - broker_ms;
     let is_idle = reading.io_wait? >= THREAD_IDLE;

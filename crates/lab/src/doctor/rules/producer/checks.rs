@@ -1,7 +1,7 @@
 //! Confidence, and the checks that numbers of one reading must pass.
 //!
 //! **High**: client and broker agree (X_b = R × S within 5 %, F1; R_n of both within 5 %) and no inferred setting decides.
-//! **Medium**: one side only, or an inferred or assumed setting. **Low**: fewer than 100 requests, a number that the verdict needs
+//! **Medium**: one side only, an inferred or assumed setting, or a broker blamed by times that are those of all its clients. **Low**: fewer than 100 requests, a number that the verdict needs
 //! without a sample, two regimes in one window (a backlog whose longest wait is more than ten times its mean: without a backlog a single
 //! pause does that), or F16: a queue longer than the memory that is to hold it (14 s where 32 MiB allow 1.6 s: other settings than stated).
 
@@ -114,7 +114,9 @@ pub(crate) fn confidence(
         Verdict::SmallRequests | Verdict::Synchronous => is_guess(settings.linger_ms.origin),
         _ => is_guess(settings.in_flight.origin) || is_guess(settings.batch_bytes.origin),
     };
-    if checks.is_agreed && !decides_by_setting {
+    let blames_a_mean =
+        verdict == Verdict::Broker && reading.snapshot.brokers.iter().any(|side| side.is_of_all_clients);
+    if checks.is_agreed && !decides_by_setting && !blames_a_mean {
         Confidence::High
     } else {
         Confidence::Medium

@@ -10,7 +10,7 @@
 //! its own for every thread gave 500 000 (the cap), then 610 700; 6 and 9 threads gave less.
 
 use crate::doctor::diagnosis::{Finding, FindingId};
-use crate::doctor::snapshot::{Earlier, Partitioner};
+use crate::doctor::snapshot::{Codec, Earlier, Partitioner};
 use crate::formulas::change;
 
 use super::super::words::number;
@@ -109,6 +109,17 @@ pub(crate) fn finding(reading: &Reading<'_>, limit: &str) -> Finding {
         text,
         is_contributing: false,
     }
+}
+
+/// W3, suspected: gzip is the codec that costs `send()` several times the others; W with another was not measured.
+pub(crate) fn slow_codec(reading: &Reading<'_>) -> Option<Finding> {
+    let codec = reading.snapshot.settings.compression?.value;
+    (codec == Codec::Gzip).then(|| Finding {
+        id: FindingId::W3,
+        text: "gzip compresses within send(): lz4 is suspected to lower W by more than 30 %; W with another codec is not known"
+            .to_owned(),
+        is_contributing: true,
+    })
 }
 
 fn contended(reading: &Reading<'_>, found: Contention) -> String {

@@ -93,7 +93,9 @@ fn too_little(reading: &Reading<'_>, has_rate: bool) -> String {
     let mut words = format!(
         "not enough data yet: {} pushes, {} requests",
         telemetry.pushes.unwrap_or(0),
-        number(reading.requests.unwrap_or(0.0))
+        reading
+            .requests
+            .map_or_else(|| "an unknown number of".to_owned(), number)
     );
     if let Some(seconds) = telemetry
         .seconds_until_next_push

@@ -50,7 +50,7 @@ pub(crate) fn recommend(reading: &Reading<'_>, case: Case<'_>) -> Option<Recomme
     }
     let pipe = reading.hottest();
     match case.verdict {
-        Verdict::Quota => case.throttle.map(|throttle| quota(throttle)),
+        Verdict::Quota => case.throttle.map(quota),
         Verdict::Skew => pipe.map(|pipe| even_leaders(reading, pipe)),
         Verdict::SenderThread => free_thread(reading),
         Verdict::SenderRate => larger_requests(reading),
@@ -340,7 +340,7 @@ fn in_flight_first(reading: &Reading<'_>) -> Option<Recommendation> {
 /// Lever 4, for more than idempotence keeps in order.
 fn later_in_flight(reading: &Reading<'_>) -> Option<Recommendation> {
     let allowed = reading.settings.in_flight.value;
-    (allowed >= ORDERED && allowed <= 1_000.0)
+    (ORDERED..=1_000.0).contains(&allowed)
         .then(|| in_flight(reading, 2.0 * allowed))
         .flatten()
 }

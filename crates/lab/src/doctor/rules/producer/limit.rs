@@ -152,7 +152,8 @@ pub(crate) fn synchronous(reading: &Reading<'_>) -> Option<String> {
     })
 }
 
-fn small_requests(reading: &Reading<'_>) -> Option<String> {
+/// B1: many requests that hold little, and whose records could have shared one.
+pub(crate) fn small_requests(reading: &Reading<'_>) -> Option<String> {
     let records = reading.records_per_request?;
     let busiest = reading
         .nodes

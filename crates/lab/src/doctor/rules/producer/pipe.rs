@@ -89,6 +89,8 @@ fn weigh(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) -> Fullness
     let Some(used) = reading.used() else {
         return match reading.io_wait {
             Some(wait) if wait < BUSY => Fullness::ThreadBusy,
+            // librdkafka's queue is behind its socket: what waits there waits for the pipe.
+            _ if reading.transmit_queue_ms.is_some() => Fullness::Full,
             _ if backlog == Backlog::Hard => Fullness::Full,
             _ if reading.nodes.iter().any(is_served_without_pause) => Fullness::Full,
             _ => Fullness::NotThePipe,

@@ -95,6 +95,8 @@ pub(crate) struct BrokerTime {
 pub(crate) struct RoundTrip {
     pub ms: f64,
     pub origin: &'static str,
+    /// It reaches from the client to the broker, whatever lies between; TCP's may end at a proxy.
+    pub is_end_to_end: bool,
 }
 
 pub(crate) fn clean(value: Option<f64>) -> Option<f64> {
@@ -299,19 +301,20 @@ impl<'a> Reading<'a> {
 
     /// RTT that somebody measured: the owner, the broker's TCP, or one request at a time (F10).
     pub(crate) fn round_trip(&self, pipe: &Pipe) -> Option<RoundTrip> {
-        if let Some(ms) = positive(self.snapshot.network.round_trip_ms) {
+        let by_tcp = self.round_trip_of_tcp(pipe);
+        if let Some(ms) =
+            positive(self.snapshot.network.round_trip_ms).filter(|ms| Some(*ms) != self.tcp_ms(pipe))
+        {
             return Some(RoundTrip {
                 ms,
                 origin: "measured",
+                is_end_to_end: true,
             });
+        }
+        if by_tcp.is_some() {
+            return by_tcp;
         }
         let broker = pipe.broker.as_ref();
-        if let Some(ms) = broker.and_then(|broker| positive(broker.side.round_trip_ms)) {
-            return Some(RoundTrip {
-                ms,
-                origin: "TCP_INFO of the broker",
-            });
-        }
         // One at a time waits for nothing of its own: what is not the broker is the way (F10c).
         let request_ms = pipe.request_ms?;
         let broker_ms = broker?.ms_at_most;
@@ -320,7 +323,43 @@ impl<'a> Reading<'a> {
         (is_alone && is_clear).then_some(RoundTrip {
             ms: request_ms - broker_ms,
             origin: "F10: L - D of one request at a time",
+            is_end_to_end: true,
         })
+    }
+
+    /// The broker's own measurement of the connection; a collector writes the largest of them down as the network's.
+    fn tcp_ms(&self, pipe: &Pipe) -> Option<f64> {
+        let own = pipe
+            .broker
+            .as_ref()
+            .and_then(|broker| positive(broker.side.round_trip_ms));
+        let sides = &self.snapshot.brokers;
+        let most = || {
+            sides
+                .iter()
+                .filter_map(|side| positive(side.round_trip_ms))
+                .reduce(f64::max)
+        };
+        let network = positive(self.snapshot.network.round_trip_ms);
+        // The network's value stands for TCP's only where it is the same number.
+        if network.is_some() && network == most() {
+            most()
+        } else {
+            own.or_else(most)
+        }
+    }
+
+    /// TCP ends at a proxy: a round trip that explains less than half of what is not the broker is of another way.
+    fn round_trip_of_tcp(&self, pipe: &Pipe) -> Option<RoundTrip> {
+        let ms = self.tcp_ms(pipe)?;
+        let outside = self.round_trip_at_most(pipe);
+        outside
+            .is_none_or(|outside| ms >= 0.5 * outside)
+            .then_some(RoundTrip {
+                ms,
+                origin: "TCP_INFO of the broker",
+                is_end_to_end: false,
+            })
     }
 
     /// `L - D`, no more than which the round trip is.

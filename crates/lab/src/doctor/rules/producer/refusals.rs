@@ -235,7 +235,11 @@ fn in_flight(reading: &Reading<'_>, pipe: Option<&Pipe>, verdict: Verdict) -> Op
             ),
         );
     }
-    if let Some(useful) = useful_in_flight(reading, pipe).filter(|useful| allowed >= NEARLY * useful) {
+    // A D that was rounded away is an upper bound and refutes nothing.
+    let has_time = pipe.broker.as_ref().is_some_and(|broker| broker.ms.is_some());
+    if let Some(useful) =
+        useful_in_flight(reading, pipe).filter(|useful| has_time && allowed >= NEARLY * useful)
+    {
         return refuse(
             IN_FLIGHT,
             format!(

@@ -45,12 +45,14 @@ pub(crate) fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<RoundTrip
         .map(|ms| RoundTrip {
             ms,
             origin: "measured",
+            is_end_to_end: true,
         })
         .or_else(|| {
             side.and_then(|side| positive(side.round_trip_ms))
                 .map(|ms| RoundTrip {
                     ms,
                     origin: "TCP_INFO of the broker",
+                    is_end_to_end: true,
                 })
         })
         .or_else(|| {
@@ -62,6 +64,7 @@ pub(crate) fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<RoundTrip
                 .map(|ms| RoundTrip {
                     ms,
                     origin: "gap between response and next request",
+                    is_end_to_end: true,
                 })
         })
 }

@@ -11,7 +11,11 @@ use super::reading::{Reading, positive};
 use super::refusals;
 
 /// Every formula whose numbers are known, in the order of the tree.
-pub(crate) fn evidence(reading: &Reading<'_>, backlog: Backlog) -> Vec<Evidence> {
+pub(crate) fn evidence(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog) -> Vec<Evidence> {
+    // Without a verdict only what brokers measured is shown.
+    if verdict == Verdict::NotEnoughData && reading.snapshot.brokers.is_empty() {
+        return Vec::new();
+    }
     let mut lines = vec![
         request_ceiling(reading),
         in_flight_use(reading),
@@ -109,7 +113,13 @@ pub(crate) fn sender_ms(reading: &Reading<'_>, backlog: Backlog) -> Option<f64> 
     let batches = reading.nodes.len().max(1) as f64 * reading.partitions_per_broker;
     let records = reading.batch_bytes? / reading.record_bytes()?;
     let rate = positive(reading.records_per_second)? / batches;
-    Some(latency::sender_ms(queue_ms, request_ms, records.max(1.0), rate))
+    // The record that opens a batch takes no time to come: one alone waits all of q.
+    Some(latency::sender_ms(
+        queue_ms,
+        request_ms,
+        (records - 1.0).max(0.0),
+        rate,
+    ))
 }
 
 fn sender_latency(reading: &Reading<'_>, backlog: Backlog) -> Option<Evidence> {
@@ -220,14 +230,12 @@ pub(crate) fn summary(
     recommendation: Option<&Recommendation>,
 ) -> String {
     let mut sentence = String::new();
-    if refusals::is_of_pipe(verdict) {
-        if let Some(used) = reading.used() {
-            sentence.push_str(&format!("U = {}", number(used)));
-            if let Some(fill) = reading.fill() {
-                sentence.push_str(&format!(", batches {} full", percent(fill)));
-            }
-            sentence.push_str(": ");
+    if let Some(used) = reading.used().filter(|_| refusals::is_of_pipe(verdict)) {
+        sentence.push_str(&format!("U = {}", number(used)));
+        if let Some(fill) = reading.fill() {
+            sentence.push_str(&format!(", batches {} full", percent(fill)));
         }
+        sentence.push_str(": ");
     }
     sentence.push_str(text);
     if let (Verdict::KeepsUp, Some(spare)) = (verdict, spare) {
@@ -287,6 +295,11 @@ pub(crate) fn notes(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog) -
     if verdict == Verdict::SenderRate && super::levers::has_full_batches(reading) {
         notes
             .push("more partitions for each broker would enlarge requests too, but are permanent".to_owned());
+    }
+    if reading.snapshot.telemetry.is_silent && refusals::is_of_pipe(verdict) {
+        notes.push(
+            "the client pushed nothing by itself: with a full pipe of one in flight it cannot".to_owned(),
+        );
     }
     request_fill(reading, verdict, &mut notes);
     notes
