@@ -244,19 +244,19 @@ fn what_is_pushed_becomes_a_verdict() {
 
 #[test]
 fn other_exporters_say_who_they_are_in_the_payload() {
-    let collector = Collector::start();
-    for payload in otlp::pushes() {
-        let kind = "Content-Type: application/x-protobuf\r\n";
-        assert_eq!(
-            collector.post("/v1/metrics", kind, &payload),
-            (200, String::new())
-        );
+    for name in ["client_id", "service.name"] {
+        let collector = Collector::start();
+        for payload in otlp::pushes_with(name, "from-resource") {
+            let kind = "Content-Type: application/x-protobuf\r\n";
+            assert_eq!(
+                collector.post("/v1/metrics", kind, &payload),
+                (200, String::new())
+            );
+        }
+        let text = said(&collector.doctor(&["--format", "json"]), 1);
+        let expected = ("from-resource".to_owned(), "SENDER_RATE".to_owned());
+        assert_eq!(verdicts(&text), [expected], "{name}");
     }
-    let text = said(&collector.doctor(&["--format", "json"]), 1);
-    assert_eq!(
-        verdicts(&text),
-        [("from-resource".to_owned(), "SENDER_RATE".to_owned())]
-    );
 }
 
 #[test]
@@ -310,6 +310,73 @@ fn an_address_that_is_taken_is_named() {
     let error = refused(&doctor(&["collect", "--listen", &collector.address]));
     assert!(
         error.starts_with(&format!("ottla doctor collect: {}: ", collector.address)),
+        "{error}"
+    );
+}
+
+#[test]
+fn every_case_is_told_within_the_page() {
+    let mut cases = 0;
+    for entry in std::fs::read_dir(FIXTURES).unwrap() {
+        let path = entry.unwrap().path().display().to_string();
+        let examined = said(&doctor(&["replay", &path, "--format", "json"]), 0);
+        let [(client, verdict)] = &verdicts(&examined)[..] else {
+            panic!("{path}: {examined}")
+        };
+        let told = said(&doctor(&["replay", &path]), 0);
+        assert!(
+            told.starts_with(client.as_str()) && told.contains(verdict.as_str()),
+            "{told}"
+        );
+        for line in told.lines() {
+            assert!(line.chars().count() <= 100, "{path}: {line}");
+            assert!(
+                !line.contains("NaN") && !line.chars().any(char::is_control),
+                "{path}: {line}"
+            );
+        }
+        cases += 1;
+    }
+    assert!(cases > 10, "{cases} cases");
+}
+
+#[test]
+fn a_broker_says_where_its_doctor_is() {
+    let directory = Directory::new("bootstrap");
+    // Free when it was looked for; nobody else asks for this one.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let mut broker = Command::new(env!("CARGO_BIN_EXE_ottla"))
+        .arg("serve")
+        .args(["--override", &format!("log.dirs={}", directory.0.display())])
+        .args(["--override", "listeners=PLAINTEXT://127.0.0.1:0"])
+        .args(["--override", &format!("ottla.admin.listener=127.0.0.1:{port}")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(broker.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line
+        .split("listeners=PLAINTEXT://")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
+    let output = doctor(&["--bootstrap-server", address]);
+    let unknown = doctor(&["explain", "nobody", "--bootstrap-server", address]);
+    kill_process(Pid::from_child(&broker), Signal::TERM).unwrap();
+    broker.wait().unwrap();
+    assert_eq!(said(&output, 0), "no client has been seen yet\n");
+    let error = refused(&unknown);
+    assert!(
+        error.contains(&format!("127.0.0.1:{port}: no client \"nobody\"")),
         "{error}"
     );
 }
@@ -395,7 +462,10 @@ impl Terminal {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         let screen = self.screen.lock().unwrap().clone();
-        panic!("no {text:?} in {:?}", &screen[..screen.floor_char_boundary(4_000)]);
+        panic!(
+            "no {text:?} in {:?}",
+            &screen[..screen.floor_char_boundary(4_000)]
+        );
     }
 
     fn press(&mut self, keys: &str) {
@@ -452,14 +522,19 @@ mod otlp {
     const SECONDS: f64 = 10.0;
 
     pub fn pushes() -> Vec<Vec<u8>> {
+        pushes_with("client_rack", "a")
+    }
+
+    /// With an attribute of the resource.
+    pub fn pushes_with(name: &str, value: &str) -> Vec<Vec<u8>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
         let begin = now - 30_000_000_000;
         (0..3)
-            .map(|number| push(begin + number * 10_000_000_000))
+            .map(|number| push(begin + number * 10_000_000_000, &attribute(name, value)))
             .collect()
     }
 
-    fn push(start_nanos: u64) -> Vec<u8> {
+    fn push(start_nanos: u64, attribute: &[u8]) -> Vec<u8> {
         let end_nanos = start_nanos + 10_000_000_000;
         let total = |name: &str, per_second: f64, node: &str| {
             metric(
@@ -516,7 +591,7 @@ mod otlp {
             &[text(1, "org.apache.kafka.producer"), text(2, "4.3.0")].concat(),
         );
         let scope_metrics = message(2, &[scope, metrics.concat()].concat());
-        let resource = message(1, &message(1, &attribute("client_id", "from-resource")));
+        let resource = message(1, &message(1, attribute));
         message(1, &[resource, scope_metrics].concat())
     }
 

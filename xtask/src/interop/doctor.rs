@@ -63,6 +63,10 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
             "a collector that dies does not disturb the producer",
             survives(&mut collector, &mut producer),
         );
+        add(
+            "a cluster that is no Ottla is asked through its collector",
+            no_ottla(ottla, &server.bootstrap()),
+        );
         drop(producer);
         add("a broker with the plug-in stops cleanly", server.stop());
         site.remove();
@@ -365,6 +369,20 @@ fn survives(collector: &mut Collector, producer: &mut Producer) -> Result<()> {
     let fresh = Collector::start(&collector.ottla, collector.port)?;
     *collector = fresh;
     verdict(collector).map(drop)
+}
+
+/// Nobody may listen where the collector would be; which way was taken is said all the same.
+fn no_ottla(ottla: &Path, bootstrap: &str) -> Result<()> {
+    let mut command = Command::new(ottla);
+    command.args(["doctor", "--bootstrap-server", bootstrap]);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start ottla doctor")?;
+    let says = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = format!("{bootstrap} is no Ottla: asking the collector at 127.0.0.1:9645");
+    ensure!(says.contains(&expected), "{says}");
+    Ok(())
 }
 
 fn printed(ottla: &Path, programs: &Programs) -> Result<()> {

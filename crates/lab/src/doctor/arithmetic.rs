@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::diagnosis::{Evidence, Symbol};
 use super::rules::words;
-pub(crate) use super::rules::words::{bytes, number as figure, percent, plain};
+pub use super::rules::words::number as figure;
+pub(crate) use super::rules::words::{bytes, percent, plain};
 use super::snapshot::{Origin, Setting};
 
 impl Evidence {

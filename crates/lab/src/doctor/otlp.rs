@@ -62,7 +62,7 @@ impl std::error::Error for Malformed {}
 /// Who speaks, as far as the payload says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Source<'a> {
-    /// `client_id`, which clients leave out and other exporters send.
+    /// `client_id`, which clients leave out and other exporters send; where that is missing, their `service.name`.
     pub client_id: &'a str,
     /// `client_instance_id`, or `service.instance.id` of other exporters.
     pub instance_id: &'a str,
@@ -143,6 +143,7 @@ struct Visits<'v, 'a> {
 impl<'a> Visits<'_, 'a> {
     fn resource(&mut self, message: &'a [u8]) -> Result<(), Malformed> {
         let mut source = Source::default();
+        let mut service_name = "";
         // The fields of a message may stand in any order.
         for resource in messages(message, 1) {
             for attribute in messages(resource?, 1) {
@@ -150,12 +151,16 @@ impl<'a> Visits<'_, 'a> {
                 let Any::Text(text) = value else { continue };
                 match key {
                     "client_id" | "client.id" => source.client_id = text,
+                    "service.name" => service_name = text,
                     "client_instance_id" | "service.instance.id" => source.instance_id = text,
                     "group_id" => source.group_id = text,
                     "group_member_id" | "member_id" => source.member_id = text,
                     _ => {}
                 }
             }
+        }
+        if source.client_id.is_empty() {
+            source.client_id = service_name;
         }
         for scope_metrics in messages(message, 2) {
             self.scope(source, scope_metrics?)?;

@@ -216,13 +216,15 @@ impl Collector {
         snapshots
     }
 
-    /// The verdict on every client.
+    /// The verdict on every client, the worst first.
     pub fn examine(&self, at_ms: i64) -> Examination {
-        Examination {
+        let mut examination = Examination {
             version: diagnosis::VERSION,
             at_ms,
             clients: self.snapshots(at_ms).iter().map(rules::examine).collect(),
-        }
+        };
+        examination.sort();
+        examination
     }
 
     fn observations(&self, at_ms: i64) -> Observations {

@@ -4,7 +4,7 @@ use crate::doctor::diagnosis::{Evidence, Step, Symbol};
 use crate::doctor::snapshot::{Origin, Setting};
 
 /// Three digits where a number has them, thousands apart: `83 550`, `12.6`, `0.91`, `0.0042`.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() { "unknown" } else { "unlimited" }.to_owned();
     }

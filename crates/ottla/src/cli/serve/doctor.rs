@@ -8,9 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ottla_broker::activity::ActivityView;
 use ottla_broker::telemetry::{ClientTelemetryReceiver, Malformed, Pushed};
 use ottla_broker::{Additions, Page, PageBody};
-use ottla_lab::doctor::diagnosis::{Examination, VERSION};
 use ottla_lab::doctor::history::{Collector, PushedFrom};
-use ottla_lab::doctor::rules;
 
 use super::clients::Windows;
 
@@ -43,7 +41,7 @@ impl Doctor {
             telemetry: Some(Arc::new(Receiver(self.collector.clone()))),
             pages: vec![
                 page("/doctor", &self.collector, |collector, at_ms| {
-                    serde_json::to_string(&examine(collector, at_ms))
+                    serde_json::to_string(&collector.examine(at_ms))
                 }),
                 page("/doctor/snapshots", &self.collector, |collector, at_ms| {
                     serde_json::to_string(&collector.snapshots(at_ms))
@@ -123,14 +121,6 @@ fn page(
             content_type: "application/json",
             text: render(&collector, now_ms()).expect("the doctor's values have texts for keys"),
         }),
-    }
-}
-
-fn examine(collector: &Collector, at_ms: i64) -> Examination {
-    Examination {
-        version: VERSION,
-        at_ms,
-        clients: collector.snapshots(at_ms).iter().map(rules::examine).collect(),
     }
 }
 

@@ -18,7 +18,7 @@ use ottla_lab::doctor::history::Collector;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 
 use super::push::{self, Refusal};
-use crate::cli::doctor::{now_ms, replay};
+use crate::cli::doctor::now_ms;
 
 /// Kafka's telemetry.max.bytes is 1 MiB after compression; what a plug-in forwards is not compressed any more.
 const BODY_BYTES_MAX: usize = 8 << 20;
@@ -169,11 +169,7 @@ async fn refuse(view: &View, (status, reason): Refusal) -> Response {
 }
 
 async fn examination(State(view): State<View>) -> Response {
-    let examine = |collector: &Collector| {
-        let at_ms = now_ms();
-        serde_json::to_vec(&replay::examined(&collector.snapshots(at_ms), at_ms))
-    };
-    as_json(view, examine).await
+    as_json(view, |collector| serde_json::to_vec(&collector.examine(now_ms()))).await
 }
 
 async fn snapshots(State(view): State<View>) -> Response {

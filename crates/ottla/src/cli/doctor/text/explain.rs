@@ -1,7 +1,5 @@
 //! One client with all that leads to its verdict: steps, arithmetic, the change, what was refused and what is missing.
 
-use std::fmt::Write;
-
 use ottla_lab::doctor::diagnosis::{Diagnosis, Evidence, Recommendation, Step};
 use ottla_lab::doctor::glossary;
 use ottla_lab::doctor::time::TimeShare;
@@ -145,7 +143,7 @@ impl Page {
         let expression = clean(&evidence.expression);
         if !expression.is_empty() {
             self.line(format!("{begin}= {expression}"));
-            let substituted = substitute(evidence);
+            let substituted = clean(&evidence.substituted());
             if substituted != expression {
                 self.line(format!("{:indent$}= {substituted}", ""));
             }
@@ -168,7 +166,8 @@ impl Page {
             let meaning = match glossary::symbol(&symbol.name) {
                 Some(meaning) if symbol.origin.is_empty() => meaning.to_owned(),
                 Some(meaning) => format!("{meaning} ({})", symbol.origin),
-                None => symbol.origin.clone(),
+                None if symbol.origin.is_empty() => String::new(),
+                None => format!("({})", symbol.origin),
             };
             let head = format!("{:name_width$}  {value:value_width$}", clean(&symbol.name));
             self.beside(under, name_width + 2 + value_width, &head, &meaning);
@@ -232,7 +231,7 @@ impl Page {
     }
 }
 
-/// `queue 1,710 ms (99 %), request 12.9 ms (1 %), broker 0.6 ms (0 %)`
+/// `queue 1710 ms (99 %), request 12.9 ms (1 %), broker 0.6 ms (0 %)`
 fn time_text(time: &[TimeShare]) -> String {
     let sum: f64 = time.iter().map(|share| share.ms).sum();
     let part = |share: &TimeShare| {
@@ -242,93 +241,15 @@ fn time_text(time: &[TimeShare]) -> String {
     time.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// The expression with values in place of its symbols.
-fn substitute(evidence: &Evidence) -> String {
-    let expression = clean(&evidence.expression);
-    let value = |word: &str| {
-        evidence
-            .symbols
-            .iter()
-            .find(|symbol| symbol.name == word)
-            .map(|symbol| symbol.value)
-    };
-    let is_inner = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '.' | '\'');
-    let mut out = String::new();
-    let mut rest = expression.as_str();
-    while let Some(first) = rest.chars().next() {
-        let is_word = first.is_alphabetic() || first == '_';
-        // A number is passed over whole, so that no symbol is found inside of it.
-        let end = match is_inner(first) {
-            true => rest.find(|letter| !is_inner(letter)).unwrap_or(rest.len()),
-            false => first.len_utf8(),
-        };
-        let (word, after) = rest.split_at(end);
-        match value(word).filter(|_| is_word) {
-            Some(value) if value < 0.0 => {
-                let _ = write!(out, "({})", number(value));
-            }
-            Some(value) => out.push_str(&number(value)),
-            None => out.push_str(word),
-        }
-        rest = after;
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::doctor::sample;
-    use ottla_lab::doctor::diagnosis::Symbol;
 
     const PAPER: Paper = Paper {
         width: 100,
         is_coloured: false,
     };
-
-    fn evidence(expression: &str, symbols: &[(&str, f64)]) -> Evidence {
-        Evidence {
-            formula: "F8".into(),
-            expression: expression.into(),
-            symbols: symbols
-                .iter()
-                .map(|(name, value)| Symbol {
-                    name: (*name).into(),
-                    value: *value,
-                    unit: String::new(),
-                    origin: String::new(),
-                })
-                .collect(),
-            name: "x".into(),
-            result: 1.0,
-            unit: String::new(),
-        }
-    }
-
-    #[test]
-    fn symbols_are_replaced_as_whole_words() {
-        let check = |expression: &str, symbols: &[(&str, f64)], expected: &str| {
-            assert_eq!(substitute(&evidence(expression, symbols)), expected);
-        };
-        check(
-            "1000 / L * M * N",
-            &[("L", 9.8), ("M", 5.0), ("N", 3.0)],
-            "1000 / 9.8 * 5 * 3",
-        );
-        check(
-            "R / R_max",
-            &[("R", 1_391.0), ("R_max", 1_531.0)],
-            "1,391 / 1,531",
-        );
-        check(
-            "max(batch.size, 1e3)",
-            &[("batch.size", 16_384.0), ("e3", 7.0)],
-            "max(16,384, 1e3)",
-        );
-        check("U' + slope", &[("U'", 0.5), ("slope", -2.0)], "0.5 + (−2)");
-        check("q + missing", &[("q", 1.0)], "1 + missing");
-        check("", &[], "");
-    }
 
     #[test]
     fn the_whole_chain_is_told() {
@@ -339,7 +260,7 @@ SENDER_RATE  high confidence
 Requests leave at 91 % of the rate that their round trips allow, and every batch is full.
 The client sends as many requests as answers come back; only bigger requests carry more.
 
-its time  queue 14,000 ms (100 %), request 9.3 ms (0 %), broker 0.5 ms (0 %)
+its time  queue 14 000 ms (100 %), request 9.3 ms (0 %), broker 0.5 ms (0 %)
 
 How this was found
   S0  Is there evidence?
@@ -352,7 +273,7 @@ How this was found
 The arithmetic
   F8  R_max = 1000 / L * M * N
             = 1000 / 9.8 * 5 * 3
-            = 1,531 requests/s
+            = 1531 requests/s
       L  9.8 ms  mean time from a request to its answer (measured)
       M  5       requests that may be under way on a connection (default)
       N  3       brokers that are written to (measured)
@@ -360,8 +281,8 @@ The arithmetic
 The one change
   batch.size=32768
   Batches are full, so a batch of twice the size doubles what each request carries.
-  promise  83,550 → 100,000 records/s (at unchanged latency)
-  then     the rate that the application asks for, 100,000 records/s
+  promise  83 550 → 100 000 records/s (at unchanged latency)
+  then     the rate that the application asks for, 100 000 records/s
   cost     up to 32 KiB of buffer memory for each partition
 
 What would not help
