@@ -1,5 +1,7 @@
 //! Predictions against what was measured after the change.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::doctor::snapshot::{
     Application, BrokerSide, Consumer, Library, Network, Node, Origin, Producer, Setting, Settings,
@@ -486,5 +488,81 @@ fn promises_against_what_was_measured() {
             (least..=most).contains(&high),
             "{case} {set}: {high} is not {least} to {most}"
         );
+    }
+}
+
+fn number() -> impl Strategy<Value = Option<f64>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(0.0)),
+        Just(Some(f64::NAN)),
+        Just(Some(-1.0)),
+        Just(Some(f64::MAX)),
+        (0.0..1.0).prop_map(Some),
+        (0.0..1e4).prop_map(Some),
+        (0.0..1e9).prop_map(Some),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_numbers_make_it_panic_or_promise_what_is_none(
+        numbers in prop::collection::vec(number(), 24),
+        setting in 0..KNOWN.len(),
+        other in 0..KNOWN.len(),
+        value in 1_u32..2_000_000_000,
+    ) {
+        let mut snapshot = of(
+            Producer {
+                records_per_second: numbers[0],
+                bytes_per_second: numbers[1],
+                requests_per_second: numbers[2],
+                request_bytes: numbers[3],
+                batch_bytes: numbers[4],
+                batch_bytes_max: numbers[5],
+                queue_ms: numbers[6],
+                request_ms: numbers[7],
+                buffer_wait: numbers[8],
+                compression_rate: numbers[9],
+                in_flight_max: numbers[10],
+                ..Producer::default()
+            },
+            Settings {
+                batch_bytes: numbers[11].and_then(stated),
+                linger_ms: numbers[12].and_then(stated),
+                in_flight: numbers[13].and_then(stated),
+                ..Settings::default()
+            },
+        );
+        snapshot.consumer = Some(Consumer {
+            records_per_second: numbers[14],
+            bytes_per_second: numbers[15],
+            fetch_bytes: numbers[16],
+            fetch_ms: numbers[17],
+            poll_idle_share: numbers[18],
+            lag_max: numbers[19],
+            group_members: numbers[20],
+            ..Consumer::default()
+        });
+        snapshot.network.round_trip_ms = numbers[21];
+        snapshot.application.threads = numbers[22];
+        snapshot.application.send_micros = numbers[23];
+        for role in [Role::Producer, Role::Consumer] {
+            snapshot.client.role = role;
+            let names = [KNOWN[setting].name, KNOWN[other].name];
+            let changes: Vec<String> = names.iter().map(|name| format!("{name}={value}")).collect();
+            for changes in [&changes[..1], &changes[..]] {
+                // Refused questions are fine; what is answered must be numbers.
+                if let Ok(prediction) = predict(&snapshot, changes) {
+                    for promise in &prediction.changed {
+                        prop_assert!(promise.low.is_finite() && promise.high.is_finite(), "{promise:?}");
+                        prop_assert!(promise.low <= promise.high, "{promise:?}");
+                    }
+                    for line in &prediction.lines {
+                        prop_assert!(line.result.is_finite(), "{line:?}");
+                    }
+                }
+            }
+        }
     }
 }

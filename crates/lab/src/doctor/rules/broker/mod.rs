@@ -126,7 +126,7 @@ fn handlers(side: &BrokerSide, parts: &Parts) -> Judgement {
     Judgement {
         part: Part::Queue,
         share: parts.share(Part::Queue),
-        finding: finding(FindingId::B3, parts, Part::Queue, &why),
+        finding: finding(FindingId::B3, side, parts, Part::Queue, &why),
         evidence,
         recommendation: advice::fewer_requests(parts, utilisation, is_busy == Some(false)),
         refused: advice::refused_for_handlers(),
@@ -151,7 +151,7 @@ fn log(side: &BrokerSide, parts: &Parts) -> Judgement {
     Judgement {
         part: Part::Local,
         share: parts.share(Part::Local),
-        finding: finding(FindingId::B4, parts, Part::Local, &why),
+        finding: finding(FindingId::B4, side, parts, Part::Local, &why),
         evidence: vec![parts.line(Part::Local)],
         recommendation: advice::faster_log(parts),
         refused: advice::refused_for_log(),
@@ -184,7 +184,7 @@ fn followers(side: &BrokerSide, parts: &Parts) -> Judgement {
     Judgement {
         part: Part::Remote,
         share: parts.share(Part::Remote),
-        finding: finding(FindingId::B5, parts, Part::Remote, &why),
+        finding: finding(FindingId::B5, side, parts, Part::Remote, &why),
         evidence: vec![parts.line(Part::Remote)],
         recommendation: advice::faster_followers(parts),
         refused: advice::refused_for_followers(),
@@ -244,7 +244,7 @@ fn network(side: &BrokerSide, parts: &Parts) -> Judgement {
     Judgement {
         part: Part::Response,
         share: parts.share(Part::Response),
-        finding: finding(FindingId::B6, parts, Part::Response, &why),
+        finding: finding(FindingId::B6, side, parts, Part::Response, &why),
         evidence,
         recommendation: advice::free_network_threads(parts, utilisation, blocked.is_some()),
         refused: advice::refused_for_network(),
@@ -252,11 +252,15 @@ fn network(side: &BrokerSide, parts: &Parts) -> Judgement {
     }
 }
 
-fn finding(id: FindingId, parts: &Parts, part: Part, why: &str) -> Finding {
+fn finding(id: FindingId, side: &BrokerSide, parts: &Parts, part: Part, why: &str) -> Finding {
+    let whose = match side.node_id {
+        Some(node_id) => format!("broker {node_id}'s"),
+        None => String::from("the broker's"),
+    };
     Finding {
         id,
         text: format!(
-            "{} of the broker's {} are {}: {why}",
+            "{} of {whose} {} are {}: {why}",
             percent(parts.share(part)),
             duration(parts.total_ms() / 1_000.0),
             part.words(),

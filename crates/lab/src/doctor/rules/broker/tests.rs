@@ -229,10 +229,17 @@ fn a_pause_stretches_every_part() {
 // T12: broker 22's processor, disk and memory are shared with other programs.
 #[test]
 fn the_slowest_of_several_brokers_is_judged() {
-    let slow = side([5.0, 60.0, 0.0, 2.0, 1.0]);
+    let slow = BrokerSide {
+        node_id: Some(22),
+        ..side([5.0, 60.0, 0.0, 2.0, 1.0])
+    };
     let fast = side([0.2, 1.0, 0.0, 0.1, 0.1]);
     let judged = judge_all(&[fast, slow], Role::Consumer).unwrap();
     assert_eq!(judged.finding.id, FindingId::B4);
-    assert!(judged.finding.text.contains("68 ms"), "{}", judged.finding.text);
+    assert!(
+        judged.finding.text.contains("broker 22's 68 ms"),
+        "{}",
+        judged.finding.text
+    );
     assert!(judged.recommendation.set.contains("no other programs"));
 }

@@ -185,7 +185,9 @@ pub fn fetch_size(reading: &Reading<'_>) -> Found {
 /// The limit that a fetch meets first, and its name.
 fn size_limit(reading: &Reading<'_>) -> (f64, &'static str) {
     let (all, each) = (reading.max_bytes.0, reading.partition_bytes.0);
-    let is_at_all = reading.fetch_bytes.is_some_and(|size| size >= SIZE_AT_LIMIT * all);
+    let is_at_all = reading
+        .fetch_bytes
+        .is_some_and(|size| size >= SIZE_AT_LIMIT * all);
     if all < each || is_at_all {
         (all, "fetch.max.bytes")
     } else {

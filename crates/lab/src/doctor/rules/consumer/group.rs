@@ -2,7 +2,7 @@
 
 use super::super::super::arithmetic::{bytes, duration, figure, percent, plain};
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
-use super::super::super::snapshot::{Library, Snapshot};
+use super::super::super::snapshot::{Consumer, Library, Snapshot};
 use super::found::{Found, number, promise};
 use super::reading::{Reading, sane};
 
@@ -14,7 +14,8 @@ const REBALANCE_MS_MAX: f64 = 1_000.0;
 
 /// consumer 0 Is there evidence?
 ///
-/// Two pushes at least, or a complete reading that was not pushed, and no restart in the window. A number of requests is not asked
+/// Two pushes at least, or a complete reading that was not pushed, and no restart in the window. Of a client that never pushes the
+/// group's lag and its fetches, as the brokers see them, are judged. A number of requests is not asked
 /// for, unlike of a producer: a consumer that waits for records or works on them fetches twice a second or less, and that is the
 /// evidence.
 ///
@@ -29,8 +30,10 @@ pub fn evidence(snapshot: &Snapshot) -> Option<String> {
             "not enough data yet: the instance started again within the window",
         ));
     }
+    let has_lag = |consumer: &Consumer| consumer.lag_max.is_some() || !consumer.partitions.is_empty();
+    let is_seen = telemetry.pushes == Some(0) && snapshot.consumer.as_ref().is_some_and(has_lag);
     match telemetry.pushes {
-        Some(pushes) if pushes < 2 => {
+        Some(pushes) if pushes < 2 && !is_seen => {
             let plural = if pushes == 1 { "push" } else { "pushes" };
             let next = match telemetry.seconds_until_next_push.filter(|seconds| *seconds > 0.0) {
                 Some(seconds) => format!("; next push in {}", duration(seconds)),
@@ -51,7 +54,7 @@ pub fn unseen(snapshot: &Snapshot) -> Vec<String> {
         _ => String::from("name and version unknown"),
     };
     let mut words = Vec::new();
-    if snapshot.consumer.is_none() {
+    if snapshot.consumer.is_none() || snapshot.telemetry.pushes == Some(0) {
         words.push(format!(
             "The client ({called}) does not push metrics: too old, enable.metrics.push=false, no matching subscription, or not \
              supported by the library. What is said comes from the broker."

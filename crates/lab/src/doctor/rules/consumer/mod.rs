@@ -54,7 +54,7 @@ const TESTS: [Test; 11] = [
     test("consumer 11", "Is it catching up?", lag::catching_up),
 ];
 
-/// Of a client that pushes nothing or not enough yet, only what the broker alone can know: quota, disk, idle members.
+/// Of a client that has not pushed enough yet, only what the broker alone knows: quota and disk.
 const TESTS_BY_BROKER: [usize; 2] = [1, 7];
 
 /// What is wrong with a consumer, if anything.
@@ -226,7 +226,7 @@ fn agreement(snapshot: &Snapshot, reading: &Reading<'_>, verdict: Verdict) -> Co
     if verdict == Verdict::NotEnoughData {
         return Confidence::Low;
     }
-    if snapshot.consumer.is_none() {
+    if snapshot.consumer.is_none() || snapshot.telemetry.pushes == Some(0) {
         return Confidence::Medium;
     }
     let own: Vec<_> = snapshot

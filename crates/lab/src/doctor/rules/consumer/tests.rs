@@ -668,6 +668,37 @@ fn the_group_s_lag_by_the_broker_stands_in_for_the_client_s() {
     assert_eq!(diagnosis.confidence, Confidence::Low);
 }
 
+// A client that never pushes, of a group whose lag the brokers know.
+#[test]
+fn a_silent_consumer_is_judged_by_its_brokers() {
+    let mut snapshot = of(Consumer {
+        partitions: partitions(&[(80_000.0, 200.0, 450.0); 2]),
+        ..Consumer::default()
+    });
+    snapshot.telemetry.pushes = Some(0);
+    snapshot.brokers = vec![BrokerSide {
+        requests_per_second: Some(0.5),
+        queue_micros: Some(100.0),
+        local_micros: Some(2_000.0),
+        send_micros: Some(3_000.0),
+        ..BrokerSide::default()
+    }];
+    let diagnosis = check(&snapshot, Verdict::Processing);
+    assert!(
+        diagnosis
+            .missing
+            .iter()
+            .any(|words| words.contains("does not push metrics"))
+    );
+    for partition in &mut snapshot.consumer.as_mut().unwrap().partitions {
+        partition.lag = Some(3.0);
+        partition.lag_slope = Some(0.0);
+    }
+    check(&snapshot, Verdict::KeepsUp);
+    snapshot.consumer = None;
+    check(&snapshot, Verdict::NotEnoughData);
+}
+
 #[test]
 fn a_noisy_neighbour_contributes() {
     let mut snapshot = of(idle());
