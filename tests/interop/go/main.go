@@ -42,6 +42,8 @@ func main() {
 		dataCases(s)
 		adminCases(s)
 		groupCases(s)
+	case "push":
+		s.run(phase, func() { push(s, value(strconv.Atoi(rest[0]))) })
 	case "fill", "more", "again":
 		s.run(phase, func() { takeover(s, phase) })
 	case "crash-create", "crash-load", "crash-check":

@@ -8,6 +8,7 @@ import sys
 import admin
 import data
 import groups
+import push
 import records
 from suite import Suite
 
@@ -23,6 +24,8 @@ def main() -> int:
         data.run(suite)
         admin.run(suite)
         groups.run(suite)
+    elif phase == "push":
+        suite.run(phase, lambda suite: push.push(suite, int(rest[0])))
     else:
         print(f"unknown phase {phase}", file=sys.stderr)
         return 2

@@ -5,6 +5,7 @@
 
 pub mod cases;
 mod client_admin;
+mod client_metrics;
 pub mod clients;
 mod doctor;
 mod groups;
@@ -27,7 +28,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "clients",
     "tools",
     "takeover",
@@ -39,6 +40,7 @@ const PARTS: [&str; 11] = [
     "client",
     "perf",
     "doctor",
+    "client-metrics",
 ];
 
 /// Parts about our clients, which need none of the foreign ones but Java's.
@@ -84,11 +86,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
         .parts
         .iter()
         .any(|part| !["security", "telemetry"].contains(&part.as_str()));
-    let with_ottla =
-        (options.target == Target::Ottla && needs_ottla) || has("client") || has("perf") || has("doctor");
+    let own = ["client", "perf", "doctor", "client-metrics"];
+    let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
     let programs = Programs::prepare(with_ottla)?;
     let mut table = Table::default();
-    // Ottla does not encrypt yet, and has no receiver of telemetry: there our client is held against Apache Kafka, whatever the target.
+    // Ottla does not encrypt yet, and what our client pushes is decoded by Kafka's classes: there the target is Apache Kafka.
     if has("security") {
         security::run(&mut table, &programs)?;
     }
@@ -148,6 +150,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     if has("takeover") {
         takeover::run(&mut table, &programs, &clients, options.target)?;
+    }
+
+    if has("client-metrics") {
+        client_metrics::run(&mut table, &programs, &clients)?;
     }
 
     if has("client") {

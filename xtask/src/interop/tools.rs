@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 const TOPICS: &str = "org.apache.kafka.tools.TopicCommand";
-const CONFIGS: &str = "kafka.admin.ConfigCommand";
+pub(super) const CONFIGS: &str = "kafka.admin.ConfigCommand";
 const GROUPS: &str = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
 const CONSOLE_PRODUCER: &str = "org.apache.kafka.tools.ConsoleProducer";
 const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
@@ -21,14 +21,14 @@ const PRODUCER_PERF: &str = "org.apache.kafka.tools.ProducerPerformance";
 const CONSUMER_PERF: &str = "org.apache.kafka.tools.ConsumerPerformance";
 const API_VERSIONS: &str = "org.apache.kafka.tools.BrokerApiVersionsCommand";
 
-struct Tools<'a> {
-    kafka: &'a Kafka,
-    bootstrap: String,
+pub(super) struct Tools<'a> {
+    pub(super) kafka: &'a Kafka,
+    pub(super) bootstrap: String,
 }
 
 impl Tools<'_> {
     /// Runs one tool with `--bootstrap-server`; its output, or an error with both streams.
-    fn run(&self, class: &str, arguments: &[&str], input: &str) -> Result<String> {
+    pub(super) fn run(&self, class: &str, arguments: &[&str], input: &str) -> Result<String> {
         let mut command: Command = self.kafka.tool(class);
         if class != PRODUCER_PERF {
             command.args(["--bootstrap-server", &self.bootstrap]);
@@ -57,7 +57,7 @@ impl Tools<'_> {
     }
 }
 
-fn contains(output: &str, wanted: &str) -> Result<()> {
+pub(super) fn contains(output: &str, wanted: &str) -> Result<()> {
     ensure!(output.contains(wanted), "no `{wanted}` in: {}", output.trim());
     Ok(())
 }

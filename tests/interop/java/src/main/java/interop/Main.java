@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|keep|check|member|transactions|crash-load BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|keep|check|member|transactions|push|crash-load BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -22,6 +22,7 @@ public final class Main {
                 GroupCases.run(suite);
             }
             case "transactions" -> Transactions.write(suite, rest.get(0));
+            case "push" -> Push.run(suite, Integer.parseInt(rest.get(0)));
             case "keep" -> Takeover.keep(suite, rest.get(0));
             case "check" -> Takeover.check(suite, rest.get(0));
             case "member" -> GroupMember.run(suite, rest);
