@@ -255,7 +255,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("ottla.telemetry.default.interval.ms", "10000", "How often clients push the metrics that the doctor reads when no client-metrics subscription matches them; 0 is never, else at least 100.")
         .ms()
         .between(0, 3_600_000)
-        .costs("for each client and push about 10 kB of compressed metrics at most, and half a millisecond of a thread that does nothing else"),
+        .costs("for each client and push some kilobytes of compressed metrics, and a fraction of a millisecond of a thread that does nothing else"),
     list("process.roles", "broker,controller", "The roles of this process.").one_of(&["broker", "controller"])
         .no_effect("it is always both"),
     int("producer.id.expiration.check.interval.ms", "600000", "How often it is checked whether producers can be forgotten.").ms().at_least(1),

@@ -23,22 +23,24 @@ const CLIENTS_MAX: usize = 16_384;
 const NEIGHBOURS_MAX: usize = 3;
 const NEIGHBOUR_SHARE_MIN: f64 = 0.02;
 
-/// One client: its instance where that is known, else all connections of one name from one host.
+/// One client in one role: its instance where that is known, else all connections of one name from one host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     client_id: Arc<str>,
     principal: Arc<str>,
     address: IpAddr,
+    role: Role,
     instance_id: Option<String>,
 }
 
 impl Key {
-    fn of(activity: &Activity) -> Key {
+    fn of(activity: &Activity, role: Role) -> Key {
         let who = &activity.who;
         Key {
             client_id: who.client_id.clone(),
             principal: who.principal.clone(),
             address: who.address,
+            role,
             instance_id: who.identity.instance_id().map(|id| id.to_string()),
         }
     }
@@ -48,63 +50,48 @@ impl Key {
 #[derive(Clone, Debug, Default)]
 struct Sums {
     software: Option<(Arc<str>, Arc<str>)>,
-    produce: ApiActivity,
-    fetch: ApiActivity,
+    /// Of its produce requests, or of its fetches.
+    api: ApiActivity,
     other_micros: u64,
     connections: u64,
     round_trip_micros: Option<u32>,
 }
 
 impl Sums {
-    /// Adds what `now` says beyond `before`, which is the same connection earlier.
-    fn add(&mut self, now: &Activity, before: Option<&Activity>) {
-        let none = ApiActivity::default();
-        let since = |now: &Option<Box<ApiActivity>>, before: Option<&Box<ApiActivity>>| {
-            let before = before.map_or(&none, |before| before);
-            now.as_deref().map(|now| now.since(before))
-        };
-        if let Some(produce) = since(&now.produce, before.and_then(|before| before.produce.as_ref())) {
-            self.produce.merge(&produce);
-        }
-        if let Some(fetch) = since(&now.fetch, before.and_then(|before| before.fetch.as_ref())) {
-            self.fetch.merge(&fetch);
-        }
-        self.other_micros += now.other_micros - before.map_or(0, |before| before.other_micros);
-        self.connections += u64::from(!now.is_closed);
-        self.round_trip_micros = self.round_trip_micros.max(now.round_trip_micros);
-        if let Some(software) = now.who.identity.software() {
-            self.software = Some((software.name.clone(), software.version.clone()));
-        }
-    }
-
     /// Takes in the next slice of the same client.
     fn merge(&mut self, later: &Sums) {
-        self.produce.merge(&later.produce);
-        self.fetch.merge(&later.fetch);
+        self.api.merge(&later.api);
         self.other_micros += later.other_micros;
         self.connections = later.connections;
         self.round_trip_micros = later.round_trip_micros.or(self.round_trip_micros);
         self.software = later.software.clone().or_else(|| self.software.take());
     }
 
-    fn role(&self) -> Role {
-        match self.produce.requests >= self.fetch.requests {
-            true => Role::Producer,
-            false => Role::Consumer,
-        }
-    }
-
-    fn main(&self) -> &ApiActivity {
-        match self.role() {
-            Role::Producer => &self.produce,
-            Role::Consumer => &self.fetch,
-        }
-    }
-
     /// Time of event loops that the client took.
     fn loop_micros(&self) -> u64 {
-        let of = |api: &ApiActivity| stage_sum(api, &[Stage::Handled, Stage::Appended]);
-        of(&self.produce) + of(&self.fetch) + self.other_micros
+        stage_sum(&self.api, LOCAL) + self.other_micros
+    }
+}
+
+/// Adds what `now` says beyond `before`, which is the same connection earlier: to its client as a producer, and as a consumer.
+fn add_connection(clients: &mut HashMap<Key, Sums>, now: &Activity, before: Option<&Activity>) {
+    let none = ApiActivity::default();
+    let produce_before = before.and_then(|before| before.produce.as_deref());
+    let fetch_before = before.and_then(|before| before.fetch.as_deref());
+    let mut other_micros = now.other_micros - before.map_or(0, |before| before.other_micros);
+    for (role, api, before) in [
+        (Role::Producer, now.produce.as_deref(), produce_before),
+        (Role::Consumer, now.fetch.as_deref(), fetch_before),
+    ] {
+        let Some(api) = api else { continue };
+        let sums = clients.entry(Key::of(now, role)).or_default();
+        sums.api.merge(&api.since(before.unwrap_or(&none)));
+        sums.round_trip_micros = sums.round_trip_micros.max(now.round_trip_micros);
+        sums.other_micros += std::mem::take(&mut other_micros);
+        sums.connections += u64::from(!now.is_closed);
+        if let Some(software) = now.who.identity.software() {
+            sums.software = Some((software.name.clone(), software.version.clone()));
+        }
     }
 }
 
@@ -186,7 +173,7 @@ impl Windows {
                 sums.connections = 0;
             }
         }
-        clients.retain(|_, sums| sums.main().requests > 0);
+        clients.retain(|_, sums| sums.api.requests > 0);
         let observed = self.observe(&whole, &clients);
         self.remember(&whole, &clients);
         observed
@@ -222,7 +209,7 @@ impl Windows {
             Observed {
                 client: client(key, sums),
                 seconds: whole.seconds,
-                broker: side(whole, sums),
+                broker: side(whole, key.role, sums),
                 settings: settings(sums),
                 has_subscription: key.instance_id.is_some(),
                 neighbours: neighbours.collect(),
@@ -233,16 +220,16 @@ impl Windows {
     }
 
     fn neighbour(&self, whole: &Whole, key: &Key, sums: &Sums, victim_growth: Option<f64>) -> Neighbour {
-        let main = sums.main();
+        let api = &sums.api;
         let past = self.past.get(key);
         Neighbour {
             client_id: key.client_id.to_string(),
             principal: Some(key.principal.to_string()),
             time_share: sums.loop_micros() as f64 / whole.loop_micros_available,
             time_share_before: past.and_then(|past| median(&past.shares)),
-            requests_per_second: Some(main.requests as f64 / whole.seconds),
-            records_per_request: ratio(main.records as f64, main.requests),
-            cold_bytes_per_second: Some(sums.fetch.cold_bytes as f64 / whole.seconds),
+            requests_per_second: Some(api.requests as f64 / whole.seconds),
+            records_per_request: ratio(api.records as f64, api.requests),
+            cold_bytes_per_second: Some(api.cold_bytes as f64 / whole.seconds),
             victim_growth,
             ..Neighbour::default()
         }
@@ -251,7 +238,7 @@ impl Windows {
     /// This client's time per request over its median of the last hour.
     fn growth(&self, key: &Key, sums: &Sums) -> Option<f64> {
         let before = median(&self.past.get(key)?.total_micros)?;
-        let now = ratio(own_micros(sums.main()) as f64, sums.main().requests)?;
+        let now = ratio(own_micros(&sums.api) as f64, sums.api.requests)?;
         (before > 0.0).then(|| now / before)
     }
 
@@ -273,7 +260,7 @@ impl Windows {
                 continue;
             }
             let share = sums.loop_micros() as f64 / whole.loop_micros_available;
-            let total = ratio(own_micros(sums.main()) as f64, sums.main().requests);
+            let total = ratio(own_micros(&sums.api) as f64, sums.api.requests);
             self.past.entry(key.clone()).or_default().add(share, total);
         }
     }
@@ -315,10 +302,7 @@ fn slice(before: &Reading, now: &Reading) -> Slice {
     let mut clients: HashMap<Key, Sums> = HashMap::new();
     for activity in &now.connections {
         let before = earlier.get(&activity.who.connection_id).copied();
-        clients
-            .entry(Key::of(activity))
-            .or_default()
-            .add(activity, before);
+        add_connection(&mut clients, activity, before);
     }
     let elapsed_micros = now.moment.micros_since(before.moment);
     Slice {
@@ -335,7 +319,7 @@ fn client(key: &Key, sums: &Sums) -> Client {
     Client {
         client_id: key.client_id.to_string(),
         instance_id: key.instance_id.clone(),
-        role: sums.role(),
+        role: key.role,
         software_name: name.map(|name| name.to_string()),
         software_version: version.map(|version| version.to_string()),
         principal: Some(key.principal.to_string()),
@@ -357,9 +341,9 @@ fn total_micros(api: &ApiActivity) -> u64 {
         .sum()
 }
 
-fn side(whole: &Whole, sums: &Sums) -> BrokerSide {
-    let api = sums.main();
-    let is_producer = sums.role() == Role::Producer;
+fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
+    let api = &sums.api;
+    let is_producer = role == Role::Producer;
     let per_second = |count: u64| Some(count as f64 / whole.seconds);
     let per_request = |sum: u64| ratio(sum as f64, api.requests);
     let micros = |stages: &[Stage]| per_request(stage_sum(api, stages));
@@ -419,20 +403,20 @@ fn settings(sums: &Sums) -> Settings {
             origin: Origin::Seen,
         })
     }
-    let produce = &sums.produce;
+    let api = &sums.api;
     let only = |mut codecs: Vec<Codec>| match codecs.len() {
         1 => codecs.pop().and_then(seen),
         _ => None,
     };
     // In the order of `ApiActivity::acks`.
-    let acks = [-1, 0, 1].into_iter().zip(produce.acks);
+    let acks = [-1, 0, 1].into_iter().zip(api.acks);
     let acks = acks
         .filter(|(_, requests)| *requests > 0)
         .max_by_key(|(_, requests)| *requests);
     Settings {
         acks: acks.and_then(|(acks, _)| seen(acks)),
-        compression: only(produce.codecs.iter().map(codec).collect()),
-        topic_compression: only(produce.recompressed.iter().map(codec).collect()),
+        compression: only(api.codecs.iter().map(codec).collect()),
+        topic_compression: only(api.recompressed.iter().map(codec).collect()),
         replication_factor: seen(1.0),
         ..Settings::default()
     }
@@ -561,6 +545,34 @@ mod tests {
         // The closed one is not in later readings, and its requests stay in the window.
         let told = windows.take(reading(20, 0, vec![producer(2, "p", 50)]));
         assert_eq!(told[0].broker.requests_per_second, Some(5.0));
+    }
+
+    #[test]
+    fn a_producer_and_a_consumer_of_one_name_are_two_clients() {
+        let mut windows = Windows::default();
+        let both = |requests| {
+            let mut both = producer(1, "rdkafka", requests);
+            let mut fetch = ApiActivity::default();
+            fetch.requests = requests / 10;
+            fetch.reply_bytes = 100 * requests;
+            both.fetch = Some(Box::new(fetch));
+            both
+        };
+        windows.take(reading(0, 0, vec![both(0)]));
+        let told = windows.take(reading(10, 0, vec![both(100)]));
+        let figures = told.iter().map(|told| {
+            (
+                told.client.role,
+                told.broker.requests_per_second,
+                told.broker.bytes_per_second,
+            )
+        });
+        let expected = [
+            (Role::Producer, Some(10.0), Some(10_000.0)),
+            (Role::Consumer, Some(1.0), Some(1_000.0)),
+        ];
+        assert_eq!(figures.collect::<Vec<_>>(), expected);
+        assert!(told[1].settings.acks.is_none());
     }
 
     #[test]
