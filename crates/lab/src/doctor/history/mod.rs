@@ -12,6 +12,7 @@ pub mod summary;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use super::otlp::Malformed;
@@ -187,33 +188,9 @@ impl Collector {
         }
     }
 
-    /// One for every client that has pushed or was seen by a broker and is not expired.
+    /// One for every client that has pushed or was seen by a broker and is not expired, by client id.
     pub fn snapshots(&self, at_ms: i64) -> Vec<Snapshot> {
-        let mut observed = self.observations(at_ms);
-        let mut snapshots = Vec::new();
-        for shard in &self.shards {
-            let mut shard = lock(shard);
-            shard.retain(|_, instance| !is_expired(instance, at_ms));
-            for instance in shard.values() {
-                let mut snapshot = summary::snapshot(&instance.window());
-                snapshot.telemetry.seconds_until_next_push = seconds_until_next_push(instance, at_ms);
-                snapshots.push(snapshot);
-            }
-        }
-        let name_of = |snapshot: &Snapshot| (snapshot.client.client_id.clone(), snapshot.client.role);
-        let mut by_name: HashMap<(String, Role), u32> = HashMap::new();
-        for snapshot in &snapshots {
-            *by_name.entry(name_of(snapshot)).or_default() += 1;
-        }
-        for snapshot in &mut snapshots {
-            let is_only = by_name[&name_of(snapshot)] == 1;
-            for side in observed.take(&snapshot.client, is_only) {
-                add_side(snapshot, side);
-            }
-        }
-        snapshots.extend(observed.rest().map(silent));
-        snapshots.sort_by(|one, other| key_of(one).cmp(&key_of(other)));
-        snapshots
+        self.each(at_ms, |snapshot| snapshot)
     }
 
     /// The verdict on every client, the worst first.
@@ -221,10 +198,64 @@ impl Collector {
         let mut examination = Examination {
             version: diagnosis::VERSION,
             at_ms,
-            clients: self.snapshots(at_ms).iter().map(rules::examine).collect(),
+            clients: self.each(at_ms, |snapshot| rules::examine(&snapshot)),
         };
         examination.sort();
         examination
+    }
+
+    /// What `make` makes of every client's snapshot. Shard by shard, so that a snapshot is judged while it is in the cache, and on
+    /// all processors where there are many.
+    fn each<T: Send>(&self, at_ms: i64, make: impl Fn(Snapshot) -> T + Sync) -> Vec<T> {
+        const FEW: usize = 500;
+        let observations = Mutex::new(self.observations(at_ms));
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut made = Vec::new();
+            while let Some(shard) = self.shards.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut snapshots = snapshots_of(&mut lock(shard), at_ms);
+                let mut observations = lock(&observations);
+                for snapshot in &mut snapshots {
+                    for side in observations.take(&snapshot.client) {
+                        add_side(snapshot, side);
+                    }
+                }
+                drop(observations);
+                made.extend(
+                    snapshots
+                        .into_iter()
+                        .map(|snapshot| (key_of(&snapshot), make(snapshot))),
+                );
+            }
+            made
+        };
+        let threads = match self.instance_count() {
+            0..FEW => 1,
+            _ => std::thread::available_parallelism()
+                .map_or(1, usize::from)
+                .min(SHARDS),
+        };
+        let mut made = match threads {
+            1 => work(),
+            _ => std::thread::scope(|scope| {
+                let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+                let mut made = work();
+                for other in others {
+                    made.extend(other.join().expect("rules do not panic"));
+                }
+                made
+            }),
+        };
+        let rest = observations
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .rest();
+        made.extend(
+            rest.map(silent)
+                .map(|snapshot| (key_of(&snapshot), make(snapshot))),
+        );
+        made.sort_by(|(one, _), (other, _)| one.cmp(other));
+        made.into_iter().map(|(_, made)| made).collect()
     }
 
     fn observations(&self, at_ms: i64) -> Observations {
@@ -237,9 +268,30 @@ impl Collector {
                 .filter(|(heard_ms, _)| *heard_ms > at_ms - OBSERVATION_MS);
             (key.clone(), fresh.map(|(_, observed)| observed.clone()).collect())
         });
-        Observations {
+        let mut observations = Observations {
             sides: live.collect(),
+            instances: HashMap::new(),
+        };
+        drop(all);
+        for key in observations.sides.keys().filter(|key| key.instance_id.is_none()) {
+            observations
+                .instances
+                .insert((key.client_id.clone(), key.role), 0);
         }
+        if !observations.instances.is_empty() {
+            for shard in &self.shards {
+                for instance in lock(shard)
+                    .values()
+                    .filter(|instance| !is_expired(instance, at_ms))
+                {
+                    let name = (instance.client.client_id.clone(), Some(instance.client.role));
+                    if let Some(count) = observations.instances.get_mut(&name) {
+                        *count += 1;
+                    }
+                }
+            }
+        }
+        observations
     }
 
     pub fn instance_count(&self) -> usize {
@@ -265,12 +317,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn key_of(snapshot: &Snapshot) -> (&str, Option<&str>, Option<&str>) {
+fn snapshots_of(shard: &mut Shard, at_ms: i64) -> Vec<Snapshot> {
+    shard.retain(|_, instance| !is_expired(instance, at_ms));
+    let snapshots = shard.values().map(|instance| {
+        let mut snapshot = summary::snapshot(&instance.window());
+        snapshot.telemetry.seconds_until_next_push = seconds_until_next_push(instance, at_ms);
+        snapshot
+    });
+    snapshots.collect()
+}
+
+type OrderKey = (String, Option<String>, Option<String>);
+
+fn key_of(snapshot: &Snapshot) -> OrderKey {
     let client = &snapshot.client;
     (
-        &client.client_id,
-        client.instance_id.as_deref(),
-        client.address.as_deref(),
+        client.client_id.clone(),
+        client.instance_id.clone(),
+        client.address.clone(),
     )
 }
 
@@ -330,11 +394,16 @@ struct ObservedClient {
 /// What brokers said, until it has found its client.
 struct Observations {
     sides: BTreeMap<ObservedKey, Vec<Observed>>,
+    /// How many instances have a name that brokers saw without an instance's id.
+    instances: HashMap<(String, Option<Role>), u32>,
 }
 
 impl Observations {
-    /// - `is_only`: no other instance has this client id.
-    fn take(&mut self, client: &Client, is_only: bool) -> Vec<Observed> {
+    /// What was said of the instance; what was said of its name only where no other instance has it.
+    fn take(&mut self, client: &Client) -> Vec<Observed> {
+        if self.sides.is_empty() {
+            return Vec::new();
+        }
         let by_instance = ObservedKey {
             instance_id: client.instance_id.clone(),
             client_id: client.client_id.clone(),
@@ -345,7 +414,8 @@ impl Observations {
         if client.instance_id.is_some() {
             taken.extend(self.sides.remove(&by_instance).into_iter().flatten());
         }
-        if taken.is_empty() && is_only {
+        let name = (client.client_id.clone(), Some(client.role));
+        if taken.is_empty() && self.instances.get(&name) == Some(&1) {
             let begin = ObservedKey {
                 instance_id: None,
                 client_id: client.client_id.clone(),

@@ -765,3 +765,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn many_clients_are_all_judged_and_found_by_their_names() {
+    let collector = Collector::default();
+    let names: Vec<String> = (0..1_200).map(|number| format!("client-{number:04}")).collect();
+    for name in names.iter().rev() {
+        let from = PushedFrom {
+            client_id: name,
+            ..java(name)
+        };
+        let bytes = payload(0.0, 10_000.0, &[], &steady(10_000));
+        collector.push(from, &bytes, BEGIN_MS).unwrap();
+        collector.observe(observed(name, Some(name), 1, 5.0), BEGIN_MS);
+    }
+    collector.observe(observed("a-silent-one", None, 1, 5.0), BEGIN_MS);
+    let snapshots = collector.snapshots(BEGIN_MS);
+    let found: Vec<&str> = snapshots
+        .iter()
+        .map(|snapshot| snapshot.client.client_id.as_str())
+        .collect();
+    let expected: Vec<&str> = std::iter::once("a-silent-one")
+        .chain(names.iter().map(String::as_str))
+        .collect();
+    assert_eq!(found, expected);
+    assert!(snapshots.iter().all(|snapshot| snapshot.brokers.len() == 1));
+    let examination = collector.examine(BEGIN_MS);
+    let mut judged: Vec<&str> = examination
+        .clients
+        .iter()
+        .map(|client| client.client_id.as_str())
+        .collect();
+    judged.sort_unstable();
+    assert_eq!(judged, expected);
+}
