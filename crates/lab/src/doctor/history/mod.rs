@@ -190,7 +190,9 @@ impl Collector {
 
     /// One for every client that has pushed or was seen by a broker and is not expired, by client id.
     pub fn snapshots(&self, at_ms: i64) -> Vec<Snapshot> {
-        self.each(at_ms, |snapshot| snapshot)
+        let mut snapshots = self.each(at_ms, |snapshot| snapshot);
+        snapshots.sort_by_cached_key(order_key);
+        snapshots
     }
 
     /// The verdict on every client, the worst first.
@@ -204,7 +206,7 @@ impl Collector {
         examination
     }
 
-    /// What `make` makes of every client's snapshot. Shard by shard, so that a snapshot is judged while it is in the cache, and on
+    /// What `make` makes of every client's snapshot, in any order. Shard by shard, so that a snapshot is judged while it is in the cache, and on
     /// all processors where there are many.
     fn each<T: Send>(&self, at_ms: i64, make: impl Fn(Snapshot) -> T + Sync) -> Vec<T> {
         const FEW: usize = 500;
@@ -221,11 +223,7 @@ impl Collector {
                     }
                 }
                 drop(observations);
-                made.extend(
-                    snapshots
-                        .into_iter()
-                        .map(|snapshot| (key_of(&snapshot), make(snapshot))),
-                );
+                made.extend(snapshots.into_iter().map(&make));
             }
             made
         };
@@ -250,12 +248,8 @@ impl Collector {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
             .rest();
-        made.extend(
-            rest.map(silent)
-                .map(|snapshot| (key_of(&snapshot), make(snapshot))),
-        );
-        made.sort_by(|(one, _), (other, _)| one.cmp(other));
-        made.into_iter().map(|(_, made)| made).collect()
+        made.extend(rest.map(silent).map(&make));
+        made
     }
 
     fn observations(&self, at_ms: i64) -> Observations {
@@ -327,9 +321,7 @@ fn snapshots_of(shard: &mut Shard, at_ms: i64) -> Vec<Snapshot> {
     snapshots.collect()
 }
 
-type OrderKey = (String, Option<String>, Option<String>);
-
-fn key_of(snapshot: &Snapshot) -> OrderKey {
+fn order_key(snapshot: &Snapshot) -> (String, Option<String>, Option<String>) {
     let client = &snapshot.client;
     (
         client.client_id.clone(),

@@ -17,7 +17,8 @@ impl Point {
         (self.measure, self.subject)
     }
 
-    fn fold(&mut self, newer: &Point) {
+    /// By `Measure::fold`; which of the two is newer matters only for `Fold::Last`.
+    pub(super) fn fold(&mut self, newer: &Point) {
         match self.measure.fold() {
             Fold::Sum => {
                 self.value += newer.value;

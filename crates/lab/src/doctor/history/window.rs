@@ -35,34 +35,12 @@ impl<'a> Window<'a> {
             instance.software.library,
             Library::Java | Library::Ottla | Library::Unknown
         );
-        let newest_ms = slots.back().map_or(0, |slot| slot.received_ms);
-        for (index, slot) in slots.iter().enumerate() {
-            let is_newest = index + 1 == slots.len();
-            let age_seconds = (newest_ms - slot.received_ms) as f64 / 1000.0;
-            let has_averages = !averages_slide || is_newest || age_seconds < AVERAGES_SECONDS;
-            let counts = |point: &Point| match point.measure.fold() {
-                Fold::Sum | Fold::Peak => true,
-                Fold::Mean(_) | Fold::Max => has_averages,
-                Fold::Last => is_newest,
-            };
-            window.points = match window.points.is_empty() {
-                true => slot
-                    .points
-                    .iter()
-                    .filter(|point| counts(point))
-                    .copied()
-                    .collect(),
-                false if is_newest => merged(&window.points, &slot.points),
-                false => {
-                    let points: Vec<Point> = slot
-                        .points
-                        .iter()
-                        .filter(|point| counts(point))
-                        .copied()
-                        .collect();
-                    merged(&window.points, &points)
-                }
-            };
+        let Some(newest) = slots.back() else { return window };
+        window.points.clone_from(&newest.points);
+        for slot in slots.iter().rev().skip(1) {
+            let age_seconds = (newest.received_ms - slot.received_ms) as f64 / 1000.0;
+            let has_averages = !averages_slide || age_seconds < AVERAGES_SECONDS;
+            window.add_older(slot, has_averages);
         }
         window
     }
@@ -70,6 +48,32 @@ impl<'a> Window<'a> {
     /// No number at all: the client pushed nothing that is read, or nothing.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
+    }
+
+    /// Counts and peaks of an older slot, and its averages where they are of the window. Both are sorted, and mostly alike.
+    fn add_older(&mut self, slot: &Slot, has_averages: bool) {
+        let mut absent = Vec::new();
+        let mut place = 0;
+        for point in &slot.points {
+            let counts = match point.measure.fold() {
+                Fold::Sum | Fold::Peak => true,
+                Fold::Mean(_) | Fold::Max => has_averages,
+                Fold::Last => false,
+            };
+            if !counts {
+                continue;
+            }
+            while self.points.get(place).is_some_and(|own| own.key() < point.key()) {
+                place += 1;
+            }
+            match self.points.get_mut(place) {
+                Some(own) if own.key() == point.key() => own.fold(point),
+                _ => absent.push(*point),
+            }
+        }
+        if !absent.is_empty() {
+            self.points = merged(&self.points, &absent);
+        }
     }
 
     pub fn instance(&self) -> &'a Instance {
