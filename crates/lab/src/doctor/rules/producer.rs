@@ -15,12 +15,15 @@ mod failing;
 mod levers;
 mod limit;
 mod missing;
+mod network_levers;
 mod pipe;
+mod pipes;
 mod promise;
 pub(crate) mod reading;
 mod refusals;
 mod silent;
 mod sums;
+mod thread_levers;
 mod throttled;
 
 #[cfg(test)]

@@ -60,15 +60,16 @@ pub(crate) fn judge(reading: &Reading<'_>) -> (Failing, Step) {
     let is_late = reading
         .queue_ms_max
         .is_some_and(|most| most >= 0.9 * reading.settings.delivery_timeout_ms.value);
-    failing.is_expiring = expired > 0.0
-        || (failed > 0.0 && is_late)
-        || (left > UNEXPLAINED * failed && !failing.is_unreachable);
+    let is_certain = expired > 0.0 || (failed > 0.0 && is_late);
+    failing.is_expiring = is_certain || (left > UNEXPLAINED * failed && !failing.is_unreachable);
     failing.has_retries = retried > 0.0 && retried > RETRIED * sent.max(1.0);
     if failing.is_exhausted {
         failing.findings.push(buffer_exhausted(reading, exhausted));
     }
     if failing.is_expiring {
-        failing.findings.push(records_expire(reading, expired.max(left)));
+        failing
+            .findings
+            .push(records_expire(reading, expired.max(left), is_certain));
     }
     if failing.is_unreachable {
         failing.findings.push(unreachable_topic(reading));
@@ -146,11 +147,14 @@ fn buffer_exhausted(reading: &Reading<'_>, exhausted: f64) -> Finding {
     finding(FindingId::E1, text)
 }
 
-fn records_expire(reading: &Reading<'_>, count: f64) -> Finding {
+fn records_expire(reading: &Reading<'_>, count: f64, is_certain: bool) -> Finding {
     let timeout = number(reading.settings.delivery_timeout_ms.value);
     let mut text = format!("records expire in the client (delivery.timeout.ms = {timeout} ms)");
     if count > 0.0 {
         text = format!("{} {text}", number(count));
+    }
+    if !is_certain {
+        text.push_str(", as far as the client says: they failed, no broker answered an error, and no buffer was missing");
     }
     if let Some(offered) = reading.offered {
         text.push_str(&format!(

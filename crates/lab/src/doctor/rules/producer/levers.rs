@@ -6,17 +6,17 @@
 //! as a decision about durability; (6) another producer. One request in flight across a round trip goes before all of them: five
 //! keep order with idempotence and cost nothing (measured: 4.7 to 5.0 times the rate).
 
-use crate::doctor::diagnosis::{Finding, FindingId, Recommendation, Verdict};
-use crate::doctor::snapshot::{Codec, Partitioner};
+use crate::doctor::diagnosis::{Finding, Recommendation, Verdict};
+use crate::doctor::snapshot::Partitioner;
 use crate::formulas::{batching, ceiling};
 
 use super::super::inference::BATCH_BYTES;
 use super::super::words::{bytes, number, percent, plain};
-use super::contention;
 use super::failing::Failing;
 use super::promise::{self, Kind};
 use super::reading::{Pipe, Reading, positive, reaches};
 use super::throttled::Throttle;
+use super::{broker_levers, network_levers, thread_levers};
 
 pub(crate) const BATCH: &str = "batch.size";
 pub(crate) const LINGER: &str = "linger.ms";
@@ -52,14 +52,14 @@ pub(crate) fn recommend(reading: &Reading<'_>, case: Case<'_>) -> Option<Recomme
     match case.verdict {
         Verdict::Quota => case.throttle.map(quota),
         Verdict::Skew => pipe.map(|pipe| even_leaders(reading, pipe)),
-        Verdict::SenderThread => free_thread(reading),
+        Verdict::SenderThread => thread_levers::free_thread(reading),
         Verdict::SenderRate => larger_requests(reading),
         Verdict::NetworkRtt => in_flight_first(reading).or_else(|| larger_requests(reading)),
-        Verdict::NetworkWindow => pipe.and_then(|pipe| send_buffer(reading, pipe)),
-        Verdict::NetworkBandwidth => fewer_bytes(reading),
-        Verdict::Broker => super::broker_levers::recommend(reading, case.finding),
-        Verdict::Worker => worker(reading, case.finding),
-        Verdict::Synchronous => asynchronous(reading),
+        Verdict::NetworkWindow => pipe.and_then(|pipe| network_levers::send_buffer(reading, pipe)),
+        Verdict::NetworkBandwidth => network_levers::fewer_bytes(reading),
+        Verdict::Broker => broker_levers::recommend(reading, case.finding),
+        Verdict::Worker => thread_levers::worker(reading, case.finding),
+        Verdict::Synchronous => thread_levers::asynchronous(reading),
         Verdict::SmallRequests => fewer_requests(reading),
         _ => None,
     }
@@ -136,32 +136,6 @@ fn even_leaders(reading: &Reading<'_>, pipe: &Pipe) -> Recommendation {
     }
 }
 
-fn free_thread(reading: &Reading<'_>) -> Option<Recommendation> {
-    let now = positive(reading.records_per_second)?;
-    let kinds = [Kind::Offered, Kind::Worker, Kind::Link, Kind::Pipe];
-    let mut ceilings = promise::ceilings(reading, 1.0, &kinds);
-    if let Some(work) = positive(reading.io) {
-        let records = now / work.max(0.01);
-        ceilings.push(promise::Ceiling {
-            records_per_second: records,
-            text: format!("the I/O thread's own work: {} records/s", number(records)),
-        });
-    }
-    let high = promise::lowest(&ceilings).map_or(now, |ceiling| ceiling.records_per_second.max(now));
-    let share = reading.io_other.unwrap_or(0.0);
-    Some(Recommendation {
-        set: "hand the callback's work over to another thread".to_owned(),
-        why: format!(
-            "callbacks run on the I/O thread and can take {} µs each (F7): {} of its time",
-            number(1e6 * share / now),
-            percent(share)
-        ),
-        promise: promise::records(now, now.max(0.8 * high), high),
-        next_ceiling: promise::next(&ceilings),
-        cost: "the handed-over work needs a bounded queue of its own".to_owned(),
-    })
-}
-
 /// Levers 1, 3 and 6.
 pub(crate) fn larger_requests(reading: &Reading<'_>) -> Option<Recommendation> {
     larger_batches(reading)
@@ -205,7 +179,7 @@ pub(crate) fn next_batch_bytes(reading: &Reading<'_>) -> Option<f64> {
     (next <= room && is_enough).then_some(next.floor())
 }
 
-fn next_power(value: f64) -> f64 {
+pub(crate) fn next_power(value: f64) -> f64 {
     let mut power = 1.0;
     while power < value && power < 1e12 {
         power *= 2.0;
@@ -340,7 +314,8 @@ fn in_flight_first(reading: &Reading<'_>) -> Option<Recommendation> {
 /// Lever 4, for more than idempotence keeps in order.
 fn later_in_flight(reading: &Reading<'_>) -> Option<Recommendation> {
     let allowed = reading.settings.in_flight.value;
-    (ORDERED..=1_000.0).contains(&allowed)
+    (ORDERED..=1_000.0)
+        .contains(&allowed)
         .then(|| in_flight(reading, 2.0 * allowed))
         .flatten()
 }
@@ -375,167 +350,6 @@ fn in_flight(reading: &Reading<'_>, wanted: f64) -> Option<Recommendation> {
         promise,
         next_ceiling,
         cost: cost.to_owned(),
-    })
-}
-
-/// The next send.buffer.bytes: what wants to be on the way, up to the link's bandwidth × RTT and eight times today's.
-pub(crate) fn next_send_buffer(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
-    let window = super::cause::window(reading, pipe)?;
-    let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
-    let wanted = reading.settings.in_flight.value.min(1_000.0) * pipe.request_bytes.unwrap_or(window.bytes);
-    let by_link = link.map_or(f64::INFINITY, |link| link * window.round_trip_ms / 1_000.0);
-    let wanted = wanted
-        .max(window.bytes)
-        .min(by_link.max(window.bytes))
-        .min(8.0 * window.bytes);
-    Some(next_power(wanted.max(1.5 * window.bytes)))
-}
-
-fn send_buffer(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation> {
-    let window = super::cause::window(reading, pipe)?;
-    let next = next_send_buffer(reading, pipe)?;
-    let (promise, next_ceiling) = promise::larger_window(reading, pipe, next)?;
-    Some(Recommendation {
-        set: format!("{SEND_BUFFER}={}", plain(next)),
-        why: format!(
-            "{} on the way fill the window of {}; bandwidth × RTT wants more (F12, F13)",
-            bytes(window.on_the_way),
-            bytes(window.bytes)
-        ),
-        promise,
-        next_ceiling,
-        cost: "kernel memory for each connection; the receiver's socket.receive.buffer.bytes and net.core.wmem_max must allow it".to_owned(),
-    })
-}
-
-fn fewer_bytes(reading: &Reading<'_>) -> Option<Recommendation> {
-    let now = positive(reading.records_per_second)?;
-    let codec = reading.snapshot.settings.compression.map(|setting| setting.value);
-    let is_compressed = reading.compression_rate < 0.97 || codec.is_some_and(|codec| codec != Codec::None);
-    let kinds = [Kind::Offered, Kind::Worker, Kind::Broker];
-    let ceilings = promise::ceilings(reading, 1.0, &kinds);
-    let cut = |raw: f64| {
-        promise::lowest(&ceilings).map_or(raw, |ceiling| raw.min(ceiling.records_per_second.max(now)))
-    };
-    if is_compressed {
-        let mut promise = promise::records(now, cut(1.5 * now), cut(2.0 * now));
-        promise.assumption = "a link of twice the bandwidth, at unchanged latency of the broker".to_owned();
-        return Some(Recommendation {
-            set: "a faster link, or fewer bytes: shorter records".to_owned(),
-            why: format!(
-                "the link is full of bytes that are compressed already (c = {})",
-                number(reading.compression_rate)
-            ),
-            promise,
-            next_ceiling: promise::next(&ceilings),
-            cost: "hardware".to_owned(),
-        });
-    }
-    let mut promise = promise::records(now, now, cut(2.0 * now));
-    promise.assumption =
-        "the rate grows by 1 / c: low is data that does not compress (c = 1), high is c = 0.5; measure c of these records".to_owned();
-    Some(Recommendation {
-        set: format!("{COMPRESSION}=zstd"),
-        why: "bytes are the limit, and they are not compressed: X_p = link × 0.92 / c (N6)".to_owned(),
-        promise,
-        next_ceiling: promise::next(&ceilings),
-        cost: "processor time in send(), and at the broker for validation".to_owned(),
-    })
-}
-
-fn worker(reading: &Reading<'_>, finding: Option<&Finding>) -> Option<Recommendation> {
-    let now = positive(reading.records_per_second)?;
-    let threads = reading.threads?;
-    let kinds = [Kind::Offered, Kind::Link, Kind::Pipe, Kind::Thread];
-    let ceilings = promise::ceilings(reading, 1.0, &kinds);
-    let cut = |raw: f64| {
-        promise::lowest(&ceilings).map_or(raw, |ceiling| raw.min(ceiling.records_per_second.max(now)))
-    };
-    if finding.is_some_and(|finding| finding.id == FindingId::W2) {
-        return contended(reading, now, &cut, promise::next(&ceilings));
-    }
-    let raw = now * (threads + 1.0) / threads;
-    let high = cut(raw);
-    Some(Recommendation {
-        set: format!(
-            "{THREADS}={}, each with partitions of its own",
-            plain(threads + 1.0)
-        ),
-        why: "threads have no time left in send() (W1)".to_owned(),
-        promise: promise::records(now, (0.9 * raw).min(0.9 * high).max(now.min(high)), high),
-        next_ceiling: format!("until kappa rises; {}", promise::next(&ceilings)),
-        cost: "order holds only within a thread".to_owned(),
-    })
-}
-
-fn contended(
-    reading: &Reading<'_>,
-    now: f64,
-    cut: &dyn Fn(f64) -> f64,
-    next_ceiling: String,
-) -> Option<Recommendation> {
-    let found = contention::of(reading)?;
-    let (best, threads) = found.best;
-    if contention::has_own_partitions(reading) {
-        return Some(Recommendation {
-            set: format!(
-                "{THREADS}={}, or several producers in the process",
-                plain(threads)
-            ),
-            why: "threads wait for a lock of the producer itself (W2): more of them take longer in turn"
-                .to_owned(),
-            promise: promise::records(now, 0.95 * best, best.max(now)),
-            next_ceiling,
-            cost: "order holds only within one producer".to_owned(),
-        });
-    }
-    let apart = reading.threads? * 1e6 / reading.send_micros? * found.kappa;
-    Some(Recommendation {
-        set: "partitions of its own for every thread (explicit partition in each record)".to_owned(),
-        why: format!(
-            "threads wait for each other's batches (W2); {} threads sent {} records/s",
-            number(threads),
-            number(best)
-        ),
-        promise: promise::records(now, best.min(cut(apart)), cut(apart).max(best)),
-        next_ceiling,
-        cost: "records with the same key must stay with one thread".to_owned(),
-    })
-}
-
-fn asynchronous(reading: &Reading<'_>) -> Option<Recommendation> {
-    let now = positive(reading.records_per_second)?;
-    let request_ms = reading.request_ms?.max(1e-3);
-    let wait_ms = reading.queue_ms.unwrap_or(reading.settings.linger_ms.value);
-    let threads = reading.threads.unwrap_or(1.0);
-    let linger_ms = reading.settings.linger_ms.value;
-    let at_once = ceiling::synchronous_records_per_second(threads, 0.0, request_ms);
-    let without = now * (wait_ms + request_ms) / request_ms;
-    let next_ceiling = format!(
-        "1000 / L for each thread: {} records/s; asynchronous sending with callbacks lifts that too",
-        number(at_once)
-    );
-    if linger_ms > 0.0 && wait_ms >= 0.1 * request_ms && without > 1.05 * now {
-        return Some(Recommendation {
-            set: format!("{LINGER}=0"),
-            why: "nothing else fills the batch that a waiting thread has opened; better: use the callback instead of waiting for each answer (O1)".to_owned(),
-            promise: promise::records(now, 0.9 * without, without),
-            next_ceiling,
-            cost: String::new(),
-        });
-    }
-    let pipe = reading.used().map_or(10.0 * now, |used| now / used.max(0.1));
-    let ceilings = promise::ceilings(reading, 1.0, &[Kind::Offered, Kind::Link, Kind::Worker]);
-    let high = promise::lowest(&ceilings)
-        .map_or(pipe, |ceiling| pipe.min(ceiling.records_per_second))
-        .max(now);
-    Some(Recommendation {
-        set: "use the callback of send() instead of waiting for each answer".to_owned(),
-        why: "one record is under way at a time, and the round trip is most of its time".to_owned(),
-        promise: promise::records(now, now.max(0.8 * high), high),
-        next_ceiling: "the request rate with one record in each request; batches then form by themselves"
-            .to_owned(),
-        cost: "errors arrive later, in the callback".to_owned(),
     })
 }
 

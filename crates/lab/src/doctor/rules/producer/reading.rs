@@ -1,18 +1,16 @@
 //! The numbers of a producer that its rules read, whoever measured them: derived once, clean, each finite or absent.
 
-use crate::doctor::snapshot::{BrokerSide, Library, Node, Producer, Snapshot};
+use crate::doctor::snapshot::{BrokerSide, Library, Producer, Snapshot};
 use crate::formulas::{batching, ceiling};
 
 use super::super::inference::{self, Known};
+pub(crate) use super::pipes::{Pipe, RoundTrip};
+use super::pipes::{ROUNDED_MS, leaders, partitions_per_broker, pipes};
 
 /// Larger than any rate, size or time that a machine has; more is a broken input.
 const ABSURD: f64 = 1e15;
-/// Means of histograms of whole milliseconds say nothing below (reading rule 8).
-const ROUNDED_MS: f64 = 2.0;
 /// One request of up to this many bytes crosses in one round trip and without noticeable transfer.
 const ONE_TRIP_BYTES: f64 = 65_536.0;
-/// Of the receiver: twice its default socket.receive.buffer.bytes of 100 KiB.
-const RECEIVE_BUFFER_BYTES: f64 = 200.0 * 1_024.0;
 
 /// A producer in numbers. Names of symbols are those of the manual.
 #[derive(Debug)]
@@ -57,46 +55,6 @@ pub(crate) struct Reading<'a> {
     pub nodes: Vec<Pipe>,
     /// P_n, mean over brokers.
     pub partitions_per_broker: f64,
-}
-
-/// The way to one broker.
-#[derive(Clone, Debug)]
-pub(crate) struct Pipe {
-    /// `None`: brokers are not known apart.
-    pub node_id: Option<i32>,
-    /// R_n.
-    pub requests_per_second: f64,
-    /// L_n.
-    pub request_ms: Option<f64>,
-    /// S_n.
-    pub request_bytes: Option<f64>,
-    pub bytes_per_second: Option<f64>,
-    pub partitions: Option<f64>,
-    /// M_eff (F8b).
-    pub in_flight: f64,
-    /// U_n (F8).
-    pub used: Option<f64>,
-    /// D_n: what the broker says of itself.
-    pub broker: Option<BrokerTime>,
-}
-
-/// D, in milliseconds.
-#[derive(Clone, Debug)]
-pub(crate) struct BrokerTime {
-    pub side: BrokerSide,
-    /// Good enough to blame the broker with.
-    pub ms: Option<f64>,
-    /// Not more than this, as far as anybody measured.
-    pub ms_at_most: f64,
-}
-
-/// RTT, and how it is known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RoundTrip {
-    pub ms: f64,
-    pub origin: &'static str,
-    /// It reaches from the client to the broker, whatever lies between; TCP's may end at a proxy.
-    pub is_end_to_end: bool,
 }
 
 pub(crate) fn clean(value: Option<f64>) -> Option<f64> {
@@ -375,7 +333,7 @@ impl<'a> Reading<'a> {
 }
 
 /// franz-go before 1.21.4 divides the sum of latencies by the interval: requests in flight, not a latency.
-fn latency(snapshot: &Snapshot, value: Option<f64>) -> Option<f64> {
+pub(crate) fn latency(snapshot: &Snapshot, value: Option<f64>) -> Option<f64> {
     if has_false_latency(snapshot) {
         None
     } else {
@@ -386,177 +344,4 @@ fn latency(snapshot: &Snapshot, value: Option<f64>) -> Option<f64> {
 pub(crate) fn has_false_latency(snapshot: &Snapshot) -> bool {
     snapshot.client.library == Library::FranzGo
         && inference::version(snapshot).is_some_and(|version| version < (1, 21, 4))
-}
-
-/// Brokers that get records: not the bootstrap connection (reading rule 4), and not one that only answers metadata.
-fn leaders(own: &Producer) -> Vec<&Node> {
-    let real = || own.nodes.iter().filter(|node| node.node_id >= 0);
-    let most = real()
-        .filter_map(|node| clean(node.requests_per_second))
-        .fold(0.0, f64::max);
-    real()
-        .filter(|node| match clean(node.requests_per_second) {
-            Some(rate) => {
-                node.partitions.is_some_and(|count| count > 0.0)
-                    || rate >= (0.02 * most).max(0.5_f64.min(most))
-            }
-            // librdkafka and franz-go send latencies and no rates.
-            None => node.request_ms.is_some(),
-        })
-        .collect()
-}
-
-fn pipes(reading: &Reading<'_>, own: &Producer, brokers: &[BrokerSide]) -> Vec<Pipe> {
-    let side_of = |node_id: i32| brokers.iter().find(|side| side.node_id == Some(node_id));
-    let own_nodes = leaders(own);
-    let mut pipes: Vec<Pipe> = own_nodes
-        .iter()
-        .filter_map(|node| {
-            let side = side_of(node.node_id).or(if brokers.len() == 1 && own_nodes.len() == 1 {
-                brokers.first()
-            } else {
-                None
-            });
-            let rate = clean(node.requests_per_second)
-                .or_else(|| side.and_then(|side| clean(side.requests_per_second)))
-                .or(if own_nodes.len() == 1 {
-                    reading.requests_per_second
-                } else {
-                    None
-                })?;
-            let bytes = clean(node.bytes_per_second)
-                .or_else(|| side.and_then(|side| clean(side.bytes_per_second)))
-                .or(if own_nodes.len() == 1 {
-                    reading.bytes_per_second
-                } else {
-                    None
-                });
-            Some(Pipe {
-                node_id: Some(node.node_id),
-                requests_per_second: rate,
-                request_ms: latency(reading.snapshot, node.request_ms).or(reading.request_ms),
-                request_bytes: ratio(bytes, Some(rate))
-                    .filter(|bytes| *bytes > 0.0)
-                    .or(reading.request_bytes),
-                bytes_per_second: bytes,
-                partitions: positive(node.partitions),
-                in_flight: 1.0,
-                used: None,
-                broker: side.and_then(broker_time),
-            })
-        })
-        .collect();
-    if pipes.is_empty() {
-        pipes = unseparated(reading, brokers);
-    }
-    let count = pipes.len().max(1) as f64;
-    let seen = positive(inference::in_flight_seen(own)).map_or(1.0, |most| (most / count).ceil());
-    for pipe in &mut pipes {
-        pipe.in_flight = in_flight(reading, pipe, seen);
-        pipe.used = used(reading, pipe);
-    }
-    pipes
-}
-
-/// Pipes where the client does not tell brokers apart: the brokers' own, or one of all.
-fn unseparated(reading: &Reading<'_>, brokers: &[BrokerSide]) -> Vec<Pipe> {
-    let is_separate = brokers.len() > 1 || reading.requests_per_second.is_none();
-    if is_separate {
-        return brokers
-            .iter()
-            .filter_map(|side| {
-                let rate = positive(side.requests_per_second)?;
-                Some(Pipe {
-                    node_id: side.node_id,
-                    requests_per_second: rate,
-                    request_ms: reading.request_ms,
-                    request_bytes: positive(side.request_bytes)
-                        .or_else(|| ratio(side.bytes_per_second, Some(rate)))
-                        .or(reading.request_bytes),
-                    bytes_per_second: clean(side.bytes_per_second),
-                    partitions: None,
-                    in_flight: 1.0,
-                    used: None,
-                    broker: broker_time(side),
-                })
-            })
-            .collect();
-    }
-    let Some(rate) = reading.requests_per_second else {
-        return Vec::new();
-    };
-    vec![Pipe {
-        node_id: brokers.first().and_then(|side| side.node_id),
-        requests_per_second: rate,
-        request_ms: reading.request_ms,
-        request_bytes: reading.request_bytes,
-        bytes_per_second: reading.bytes_per_second,
-        partitions: None,
-        in_flight: 1.0,
-        used: None,
-        broker: brokers.first().and_then(broker_time),
-    }]
-}
-
-/// M_eff (F8b): the Java client starts a request only when the one before is written out, so bytes limit what is under way too.
-fn in_flight(reading: &Reading<'_>, pipe: &Pipe, seen: f64) -> f64 {
-    let allowed = reading.settings.in_flight.value.max(1.0);
-    let Some((send, request)) = reading.settings.send_buffer_bytes.zip(pipe.request_bytes) else {
-        return allowed;
-    };
-    let buffers = 2.0 * send.value + RECEIVE_BUFFER_BYTES;
-    let by_bytes = ceiling::in_flight_effective(allowed, buffers, request.max(1.0));
-    by_bytes.max(seen.min(allowed))
-}
-
-/// U_n (F8); none for a client that may have a million requests under way, and none where no answer is awaited.
-fn used(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
-    if pipe.in_flight > 10_000.0 || reading.settings.acks.value == 0 {
-        return None;
-    }
-    let most = ceiling::requests_per_second_max(positive(pipe.request_ms)?, pipe.in_flight, 1.0);
-    clean(Some(ceiling::in_flight_use(pipe.requests_per_second, most)))
-}
-
-fn broker_time(side: &BrokerSide) -> Option<BrokerTime> {
-    let parts = [
-        side.queue_micros,
-        side.local_micros,
-        side.remote_micros,
-        side.response_queue_micros,
-        side.send_micros,
-    ];
-    let parts: Vec<f64> = parts.into_iter().filter_map(clean).collect();
-    let parts_ms = (!parts.is_empty()).then(|| parts.iter().sum::<f64>() / 1_000.0);
-    let total_ms = clean(side.total_micros).map(|micros| micros / 1_000.0);
-    let ms = total_ms.or(parts_ms)?;
-    let is_blurred = side.is_rounded_to_ms && ms < ROUNDED_MS;
-    Some(BrokerTime {
-        side: side.clone(),
-        ms: (!is_blurred).then_some(ms),
-        ms_at_most: if is_blurred { ROUNDED_MS } else { ms },
-    })
-}
-
-/// P_n: said per broker, or by topics, or by how many batches the largest request holds.
-fn partitions_per_broker(own: &Producer, nodes: &[Pipe], brokers: f64) -> f64 {
-    let said: Vec<f64> = nodes.iter().filter_map(|pipe| pipe.partitions).collect();
-    if !said.is_empty() {
-        return (said.iter().sum::<f64>() / said.len() as f64).max(1.0);
-    }
-    let topics: f64 = own
-        .topics
-        .values()
-        .filter_map(|topic| clean(topic.partitions))
-        .sum();
-    if topics > 0.0 {
-        return (topics / brokers).ceil().max(1.0);
-    }
-    // A request of up to 4 KB may be the telemetry push and not the largest Produce.
-    let most = match (positive(own.request_bytes_max), positive(own.batch_bytes_max)) {
-        (Some(request), Some(batch)) if request > 4_096.0 => Some((request / batch - 0.1).ceil()),
-        _ => None,
-    };
-    let mean = ratio(own.request_bytes, own.batch_bytes).map(f64::round);
-    most.or(mean).unwrap_or(1.0).clamp(1.0, 1e6)
 }

@@ -219,6 +219,22 @@ fn the_test_report() {
         },
         shared("T4: one producer", 1.0, 0.0),
         shared("T4: two producers", 2.0, 0.0),
+        // max.block.ms 10 000: the same wall, further away.
+        shared("T6", 3.0, 0.0),
+        Row {
+            name: "T8: 1 000 bytes",
+            records: 1_380.0,
+            requests: 87.0,
+            request_bytes: 16_000.0,
+            records_per_request: 15.9,
+            batch: 15_900.0,
+            queue: Some(10.0),
+            latency: 1.6,
+            verdict: &[Verdict::Synchronous],
+            findings: &[FindingId::O1],
+            set: "linger.ms=0",
+            ..REPORT
+        },
         Row {
             name: "T7",
             records: 1_389.0,
