@@ -52,7 +52,7 @@ impl ClientIdentity {
         });
     }
 
-    pub(crate) fn set_instance_id(&self, id: Uuid) {
+    pub fn set_instance_id(&self, id: Uuid) {
         self.instance_id.get_or_init(|| id);
     }
 }

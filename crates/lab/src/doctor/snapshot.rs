@@ -341,6 +341,9 @@ pub struct BrokerSide {
     pub queue_micros: Option<f64>,
     pub local_micros: Option<f64>,
     pub remote_micros: Option<f64>,
+    /// Part of `remote_micros`: until the log is on this broker's own disk, not a follower's. A broker that does not tell waits for
+    /// followers only.
+    pub flush_micros: Option<f64>,
     pub response_queue_micros: Option<f64>,
     pub send_micros: Option<f64>,
     /// The part of `local_micros` that went into compressing batches again or converting them.

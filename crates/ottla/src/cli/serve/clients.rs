@@ -49,6 +49,8 @@ impl Key {
 /// What one client did between two readings, or in a window of several.
 #[derive(Clone, Debug, Default)]
 struct Sums {
+    /// Of a window: since the slice in which it came.
+    seconds: f64,
     software: Option<(Arc<str>, Arc<str>)>,
     /// Of its produce requests, or of its fetches.
     api: ApiActivity,
@@ -140,7 +142,6 @@ pub struct Windows {
 /// The window of the whole broker.
 struct Whole {
     node_id: i32,
-    seconds: f64,
     loop_micros_available: f64,
     idle: f64,
     processor_use: f64,
@@ -165,7 +166,11 @@ impl Windows {
             for (key, sums) in &slice.clients {
                 clients.entry(key.clone()).or_default().merge(sums);
             }
+            for sums in clients.values_mut() {
+                sums.seconds += slice.seconds;
+            }
         }
+        name_what_came_before(&mut clients, &self.slices[self.slices.len() - 1]);
         // Who was there in an earlier slice only has no connection any more.
         let newest = &self.slices[self.slices.len() - 1].clients;
         for (key, sums) in &mut clients {
@@ -187,7 +192,6 @@ impl Windows {
         let processor = sum(|slice| slice.processor_micros as f64);
         Whole {
             node_id: reading.node_id,
-            seconds,
             loop_micros_available: available,
             idle: (1.0 - busy / available).clamp(0.0, 1.0),
             processor_use: (processor / (seconds * 1e6 * reading.processor_count as f64)).clamp(0.0, 1.0),
@@ -208,7 +212,7 @@ impl Windows {
                 .take(NEIGHBOURS_MAX);
             Observed {
                 client: client(key, sums),
-                seconds: whole.seconds,
+                seconds: sums.seconds,
                 broker: side(whole, key.role, sums),
                 settings: settings(sums),
                 has_subscription: key.instance_id.is_some(),
@@ -227,9 +231,9 @@ impl Windows {
             principal: Some(key.principal.to_string()),
             time_share: sums.loop_micros() as f64 / whole.loop_micros_available,
             time_share_before: past.and_then(|past| median(&past.shares)),
-            requests_per_second: Some(api.requests as f64 / whole.seconds),
+            requests_per_second: Some(api.requests as f64 / sums.seconds.max(0.001)),
             records_per_request: ratio(api.records as f64, api.requests),
-            cold_bytes_per_second: Some(api.cold_bytes as f64 / whole.seconds),
+            cold_bytes_per_second: Some(api.cold_bytes as f64 / sums.seconds.max(0.001)),
             victim_growth,
             ..Neighbour::default()
         }
@@ -272,6 +276,35 @@ impl Past {
         if let Some(micros) = total_micros {
             push_bounded(&mut self.total_micros, micros as f32);
         }
+    }
+}
+
+/// A connection tells its instance with its first push. What it did before stands under the bare name and is the same client's, if
+/// only one of that name has told an instance since and none goes on without.
+fn name_what_came_before(clients: &mut BTreeMap<Key, Sums>, newest: &Slice) {
+    let goes_on = |key: &Key| newest.clients.get(key).is_some_and(|sums| sums.api.requests > 0);
+    let bare: Vec<Key> = clients
+        .keys()
+        .filter(|key| key.instance_id.is_none() && !goes_on(key))
+        .cloned()
+        .collect();
+    for key in bare {
+        let is_it = |other: &&Key| {
+            let named = Key {
+                instance_id: other.instance_id.clone(),
+                ..key.clone()
+            };
+            other.instance_id.is_some() && **other == named
+        };
+        let mut named = clients.keys().filter(is_it);
+        let (Some(only), None) = (named.next().cloned(), named.next()) else {
+            continue;
+        };
+        let (Some(mut whole), Some(later)) = (clients.remove(&key), clients.get_mut(&only)) else {
+            continue;
+        };
+        whole.merge(later);
+        *later = whole;
     }
 }
 
@@ -344,7 +377,7 @@ fn total_micros(api: &ApiActivity) -> u64 {
 fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
     let api = &sums.api;
     let is_producer = role == Role::Producer;
-    let per_second = |count: u64| Some(count as f64 / whole.seconds);
+    let per_second = |count: u64| Some(count as f64 / sums.seconds.max(0.001));
     let per_request = |sum: u64| ratio(sum as f64, api.requests);
     let micros = |stages: &[Stage]| per_request(stage_sum(api, stages));
     // What travels: a producer's requests, a consumer's answers, with the four bytes of their length.
@@ -364,6 +397,7 @@ fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
         queue_micros: micros(QUEUE),
         local_micros: micros(LOCAL),
         remote_micros: micros(REMOTE),
+        flush_micros: micros(&[Stage::Synced]),
         response_queue_micros: micros(RESPONSE_QUEUE),
         send_micros: micros(SEND),
         total_micros: per_request(total_micros(api)),
@@ -438,6 +472,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use ottla_broker::activity::{Moment, Timestamp, Who};
+    use ottla_wire::primitives::Uuid;
 
     /// A producer's connection after `requests` requests of 10 records, 1,000 bytes and 2,000 µs each, one of them synced.
     fn producer(connection_id: u64, client_id: &str, requests: u64) -> Activity {
@@ -545,6 +580,43 @@ mod tests {
         // The closed one is not in later readings, and its requests stay in the window.
         let told = windows.take(reading(20, 0, vec![producer(2, "p", 50)]));
         assert_eq!(told[0].broker.requests_per_second, Some(5.0));
+    }
+
+    #[test]
+    fn what_a_connection_did_before_it_told_its_instance_is_that_instances() {
+        let mut windows = Windows::default();
+        let tells = |connection_id, requests, instance: u8| {
+            let connection = producer(connection_id, "p", requests);
+            connection.who.identity.set_instance_id(Uuid([instance; 16]));
+            connection
+        };
+        windows.take(reading(0, 0, vec![producer(1, "p", 0)]));
+        windows.take(reading(5, 0, vec![producer(1, "p", 100)]));
+        let observed = windows.take(reading(10, 0, vec![tells(1, 300, 7)]));
+        assert_eq!(observed.len(), 1, "{observed:?}");
+        assert!(observed[0].client.instance_id.is_some());
+        assert_eq!(observed[0].seconds, 10.0);
+        assert_eq!(observed[0].broker.requests_per_second, Some(30.0));
+        // Another one of this name says nothing and goes on: who did what is not known any more.
+        windows.take(reading(15, 0, vec![tells(1, 400, 7), producer(2, "p", 50)]));
+        let observed = windows.take(reading(20, 0, vec![tells(1, 500, 7), producer(2, "p", 150)]));
+        assert_eq!(observed.len(), 2, "{observed:?}");
+    }
+
+    #[test]
+    fn a_client_that_came_within_the_window_has_the_rate_of_its_own_time() {
+        let mut windows = Windows::default();
+        for second in [0, 5, 10, 15, 20] {
+            windows.take(reading(second, 0, vec![producer(1, "old", second * 10)]));
+        }
+        let both = vec![producer(1, "old", 250), producer(2, "new", 500)];
+        let observed = windows.take(reading(25, 0, both));
+        let rates: Vec<Option<f64>> = observed
+            .iter()
+            .map(|client| client.broker.requests_per_second)
+            .collect();
+        assert_eq!(rates, [Some(100.0), Some(10.0)]);
+        assert_eq!(observed[0].seconds, 5.0);
     }
 
     #[test]

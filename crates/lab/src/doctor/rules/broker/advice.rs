@@ -97,6 +97,36 @@ pub fn refused_for_log() -> Vec<Refusal> {
     ]
 }
 
+/// B4, where requests wait for the flush.
+pub fn faster_flush(parts: &Parts) -> Recommendation {
+    let now = parts.total_ms();
+    Recommendation {
+        set: String::from("a disk that flushes faster (fdatasync), or one of the log's own"),
+        why: String::from("most of the time is the disk's, and every answer waits for it"),
+        promise: promise(
+            parts,
+            now - parts.ms(Part::Remote),
+            now,
+            "only the flush goes, all of it at best",
+        ),
+        next_ceiling: String::from("the next largest part of D"),
+        cost: String::from("hardware"),
+    }
+}
+
+pub fn refused_for_flush() -> Vec<Refusal> {
+    vec![
+        refusal(
+            "num.replica.fetchers",
+            "no follower is waited for: it is the broker's own disk",
+        ),
+        refusal(
+            "acks=1",
+            "it hides the wait by giving up durability: a decision about lost records, not about speed",
+        ),
+    ]
+}
+
 /// B5.
 pub fn faster_followers(parts: &Parts) -> Recommendation {
     let now = parts.total_ms();

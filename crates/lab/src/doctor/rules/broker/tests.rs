@@ -29,6 +29,26 @@ fn check(side: &BrokerSide, expected: Option<FindingId>) -> Option<Judgement> {
 }
 
 #[test]
+fn a_wait_for_the_own_disk_is_not_one_for_followers() {
+    let mut waits = side([0.01, 0.1, 2.1, 0.01, 0.03]);
+    check(&waits, Some(FindingId::B5));
+    waits.flush_micros = Some(2_100.0);
+    let judged = check(&waits, Some(FindingId::B4)).unwrap();
+    assert!(
+        judged.finding.text.contains("until the log is on the disk"),
+        "{judged:?}"
+    );
+    assert!(
+        !format!("{judged:?}").contains("num.replica.fetchers: more"),
+        "{judged:?}"
+    );
+    // A fetch waits for records, whatever producers wait for.
+    assert!(judge(&waits, Role::Consumer).is_none_or(|judged| judged.part != Part::Remote));
+    waits.flush_micros = Some(500.0);
+    check(&waits, Some(FindingId::B5));
+}
+
+#[test]
 fn the_largest_part_that_stands_out_names_the_cause() {
     for (name, parts, expected) in [
         (

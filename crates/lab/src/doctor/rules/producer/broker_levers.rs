@@ -6,6 +6,7 @@
 use crate::doctor::diagnosis::{Finding, FindingId, Recommendation};
 use crate::doctor::snapshot::{Codec, Role};
 
+use super::super::broker::parts::Part;
 use super::super::broker::{Judgement, judge};
 use super::super::words::{bytes, number, plain};
 use super::levers;
@@ -69,7 +70,11 @@ pub(crate) fn recommend(reading: &Reading<'_>, finding: Option<&Finding>) -> Opt
     match id {
         Some(FindingId::B7) => no_recompression(reading, pipe),
         Some(FindingId::B3 | FindingId::B4 | FindingId::B5 | FindingId::B6) => {
-            part(pipe).map(|judgement| judgement.recommendation)
+            let judgement = part(pipe)?;
+            // Requests that wait together share a flush: a larger one waits no longer, so the client has the cheaper lever.
+            let is_flush = judgement.finding.id == FindingId::B4 && judgement.part == Part::Remote;
+            let client = is_flush.then(|| levers::larger_requests(reading)).flatten();
+            Some(client.unwrap_or(judgement.recommendation))
         }
         _ => whole(reading, pipe),
     }
@@ -144,4 +149,33 @@ fn whole(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation> {
         next_ceiling: promise::next(&ceilings),
         cost: "hardware, and a reassignment".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::diagnosis::Verdict;
+    use crate::doctor::snapshot::BrokerSide;
+    use crate::doctor::{replay, rules};
+
+    #[test]
+    fn a_shared_flush_is_no_reason_for_more_fetchers_but_for_larger_requests() {
+        // Seen on Ottla: small full batches, a full pipe, and most of each request's time in the wait for the disk.
+        let case = include_str!("../../../../fixtures/doctor/P1_tiny_batches.json");
+        let mut snapshot = replay::read(case).unwrap().remove(0);
+        snapshot.brokers = vec![BrokerSide {
+            local_micros: Some(30.0),
+            remote_micros: Some(450.0),
+            flush_micros: Some(450.0),
+            ..BrokerSide::default()
+        }];
+        let diagnosis = rules::examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Broker, "{diagnosis:?}");
+        assert_eq!(diagnosis.findings[0].id, FindingId::B4);
+        let set = diagnosis.recommendation.map(|recommendation| recommendation.set);
+        assert!(
+            set.as_deref().is_some_and(|set| set.starts_with("batch.size=")),
+            "{set:?}"
+        );
+    }
 }
