@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+pub use ottla_core::seen::FetchedPartition;
 use ottla_core::time::Clock;
 pub use ottla_core::time::{Moment, Timestamp};
 

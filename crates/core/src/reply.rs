@@ -5,7 +5,7 @@ use std::task::{Poll, Waker};
 use ottla_log::disk::FileRegion;
 
 use crate::node::Node;
-use crate::seen::Seen;
+use crate::seen::{Fetched, Seen};
 use crate::time::Moment;
 
 /// A reply under construction, behind its response header. The connection frames it.
@@ -18,6 +18,8 @@ pub struct ReplyBuffer {
     pub stages: HandlerStages,
     /// What the handler saw of its client on the way.
     pub seen: Seen,
+    /// Where a fetch stood; the connection says whether it wants to know.
+    pub fetched: Fetched,
 }
 
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! What handlers see of a client's settings and work on the way: evidence for the one who asks why that client is slow.
 
+use std::sync::Arc;
+
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::compression::Codec;
@@ -125,6 +127,48 @@ impl Position {
     }
 }
 
+/// Partitions of one fetch that are told of.
+const FETCHED_PARTITIONS_MAX: usize = 64;
+
+/// Where a fetch stood in one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchedPartition {
+    pub topic: Arc<str>,
+    pub index: i32,
+    /// The offset that it asked from, and the high watermark.
+    pub offset: i64,
+    pub end: i64,
+}
+
+/// Where a fetch stood in its partitions, if anybody wants to know: they are many, and asked for now and then.
+#[derive(Clone, Debug, Default)]
+pub struct Fetched(Option<Vec<FetchedPartition>>);
+
+impl Fetched {
+    pub fn wanted(is_wanted: bool) -> Fetched {
+        Fetched(is_wanted.then(Vec::new))
+    }
+
+    pub(crate) fn see(&mut self, topic: &Arc<str>, index: i32, offset: i64, end: i64) {
+        if let Some(partitions) = &mut self.0
+            && partitions.len() < FETCHED_PARTITIONS_MAX
+            && (0..=end).contains(&offset)
+        {
+            partitions.push(FetchedPartition {
+                topic: topic.clone(),
+                index,
+                offset,
+                end,
+            });
+        }
+    }
+
+    /// What was seen; `None` when nothing was, or nobody wanted it.
+    pub fn take(&mut self) -> Option<Vec<FetchedPartition>> {
+        self.0.take().filter(|partitions| !partitions.is_empty())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +212,26 @@ mod tests {
             (ErrorCode::RequestTimedOut, 1),
         ];
         assert_eq!(found, expected.map(|(code, count)| (code.code(), count)));
+    }
+
+    #[test]
+    fn positions_are_kept_where_they_are_wanted_and_possible() {
+        let topic: Arc<str> = "t".into();
+        let mut unwanted = Fetched::default();
+        unwanted.see(&topic, 0, 5, 9);
+        assert_eq!(unwanted.take(), None);
+        let mut wanted = Fetched::wanted(true);
+        wanted.see(&topic, 0, 5, -1);
+        wanted.see(&topic, 0, 10, 9);
+        assert_eq!(wanted.take(), None);
+        let mut wanted = Fetched::wanted(true);
+        for index in 0..100 {
+            wanted.see(&topic, index, 5, 9);
+        }
+        assert_eq!(
+            wanted.take().map(|partitions| partitions.len()),
+            Some(FETCHED_PARTITIONS_MAX)
+        );
     }
 
     #[test]

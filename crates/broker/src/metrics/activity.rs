@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ottla_core::request::ClientIdentity;
-use ottla_core::seen::{CodecsSeen, Position, Seen};
+use ottla_core::seen::{CodecsSeen, FetchedPartition, Position, Seen};
+use ottla_core::time::Moment;
 use ottla_wire::api_key::ApiKey;
 use slab::Slab;
 
@@ -229,6 +230,8 @@ pub struct Activity {
     pub other_micros: u64,
     /// The kernel's own measurement of the path, without what waits in queues for long.
     pub round_trip_micros: Option<u32>,
+    /// Where its fetches stood at the last look, and when that was.
+    pub fetched: Option<(Moment, Vec<FetchedPartition>)>,
     pub is_closed: bool,
 }
 
@@ -268,6 +271,7 @@ impl Activities {
             other_requests: 0,
             other_micros: 0,
             round_trip_micros: None,
+            fetched: None,
             is_closed: false,
         }))
     }
@@ -278,6 +282,10 @@ impl Activities {
 
     pub fn set_round_trip(&mut self, index: ActivityIndex, micros: Option<u32>) {
         self.open[index.0].round_trip_micros = micros;
+    }
+
+    pub fn set_fetched(&mut self, index: ActivityIndex, at: Moment, partitions: Vec<FetchedPartition>) {
+        self.open[index.0].fetched = Some((at, partitions));
     }
 
     pub fn close(&mut self, index: ActivityIndex) {

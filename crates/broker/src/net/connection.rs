@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
 use ottla_core::request::{ConnectionContext, Request};
-use ottla_core::seen::Seen;
+use ottla_core::seen::{Fetched, FetchedPartition, Seen};
 use ottla_core::time::Moment;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::{RequestHeader, encode_response_header};
@@ -46,6 +46,9 @@ const READS_PER_TURN: usize = 4;
 
 /// How often the kernel is asked for a connection's round trip at most: one system call in a thousand milliseconds.
 const ROUND_TRIP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often it is noted where a connection's fetches stand in their partitions.
+const POSITIONS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What a turn ended with.
 #[derive(Debug, PartialEq, Eq)]
@@ -120,6 +123,8 @@ pub struct Connection {
     /// When the last byte of the last answer was with the socket.
     last_answered: Option<Moment>,
     next_round_trip: Moment,
+    next_positions: Moment,
+    positions: Option<Vec<FetchedPartition>>,
     /// Ranges fetched from the device while answers were sent, and their bytes, since the last answer was complete.
     cold_regions: (u32, u64),
     /// The deadline the event loop has noted for this connection.
@@ -162,6 +167,8 @@ impl Connection {
             activity: None,
             last_answered: None,
             next_round_trip: now,
+            next_positions: now,
+            positions: None,
             cold_regions: (0, 0),
             armed: None,
         }
@@ -359,6 +366,8 @@ impl Connection {
         context.reply.regions.clear();
         context.reply.stages = Default::default();
         context.reply.seen = Seen::default();
+        let wants_positions = header.api_key == ApiKey::Fetch && start >= self.next_positions;
+        context.reply.fetched = Fetched::wanted(wants_positions);
         let gap = self.gap();
         let handled = catch_unwind(AssertUnwindSafe(|| {
             context.service.handle(&request, &mut context.reply)
@@ -382,6 +391,7 @@ impl Connection {
             seen: context.reply.seen,
             gap,
         };
+        self.note_positions(context, now);
         self.book_service(&mut asked.times, start, now, context.reply.stages.append_micros);
         match handled {
             Handled::Close(reason) => return Err(Refusal::Handler(reason)),
@@ -400,6 +410,14 @@ impl Connection {
             }
         }
         Ok(now)
+    }
+
+    /// Keeps what a fetch has said about its partitions, until it is booked with the request.
+    fn note_positions(&mut self, context: &mut LoopContext, now: Moment) {
+        if let Some(positions) = context.reply.fetched.take() {
+            self.next_positions = now.after(POSITIONS_INTERVAL);
+            self.positions = Some(positions);
+        }
     }
 
     /// From the last answer to the first byte of the request that is about to be served.
@@ -469,6 +487,8 @@ impl Connection {
                     context.reply.bytes.clear();
                     context.reply.regions.clear();
                     context.reply.seen = Seen::default();
+                    let wants_positions = asked.api_key == ApiKey::Fetch && now >= self.next_positions;
+                    context.reply.fetched = Fetched::wanted(wants_positions);
                     let polled = catch_unwind(AssertUnwindSafe(|| {
                         context.service.poll(pending.as_mut(), waker, &mut context.reply)
                     }));
@@ -486,6 +506,7 @@ impl Connection {
                     let now = context.clock.moment();
                     asked.times.add(stage, now.micros_since(asked.booked));
                     asked.booked = now;
+                    self.note_positions(context, now);
                 }
             }
             self.is_first_polled = false;
@@ -610,6 +631,9 @@ impl Connection {
             self.next_round_trip = now.after(ROUND_TRIP_INTERVAL);
             let round_trip = round_trip_micros(&self.socket);
             context.records().activities.set_round_trip(index, round_trip);
+        }
+        if let Some(positions) = self.positions.take() {
+            context.records().activities.set_fetched(index, now, positions);
         }
         Some(index)
     }

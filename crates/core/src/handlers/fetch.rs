@@ -186,6 +186,12 @@ impl Fetch {
             }
             reply.seen.fetched_bytes += read.bytes();
             reply.seen.errors.see(read.error);
+            if let Ok(partition) = &target.partition {
+                let end = read.offsets.high_watermark;
+                reply
+                    .fetched
+                    .see(&partition.topic, asked.index, asked.fetch_offset, end);
+            }
             if self
                 .session
                 .mentions(&target.asked, read.has_error(), read.bytes(), read.offsets)

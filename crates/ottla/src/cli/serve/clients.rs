@@ -6,9 +6,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ottla_broker::ErrorCode;
-use ottla_broker::activity::{Activity, ApiActivity, Reading, Stage};
+use ottla_broker::activity::{Activity, ApiActivity, Moment, Reading, Stage};
 use ottla_lab::doctor::history::Observed;
-use ottla_lab::doctor::snapshot::{BrokerSide, Client, Codec, Neighbour, Origin, Role, Setting, Settings};
+use ottla_lab::doctor::snapshot::{
+    BrokerSide, Client, Codec, ConsumedPartition, Neighbour, Origin, Role, Setting, Settings,
+};
 
 /// A window is made of as many readings: a minute of five seconds each.
 const SLICES_MAX: usize = 12;
@@ -57,6 +59,16 @@ struct Sums {
     other_micros: u64,
     connections: u64,
     round_trip_micros: Option<u32>,
+    /// Of a consumer: where it stood in each partition, first and last.
+    positions: BTreeMap<(Arc<str>, i32), (Stand, Stand)>,
+}
+
+/// Where a consumer stood in a partition.
+#[derive(Clone, Copy, Debug)]
+struct Stand {
+    at: Moment,
+    offset: i64,
+    end: i64,
 }
 
 impl Sums {
@@ -67,6 +79,18 @@ impl Sums {
         self.connections = later.connections;
         self.round_trip_micros = later.round_trip_micros.or(self.round_trip_micros);
         self.software = later.software.clone().or_else(|| self.software.take());
+        // A partition that is no longer fetched belongs to somebody else by now.
+        if !later.positions.is_empty() {
+            let before = std::mem::take(&mut self.positions);
+            self.positions = later
+                .positions
+                .iter()
+                .map(|(partition, (first, last))| {
+                    let first = before.get(partition).map_or(first, |(first, _)| first);
+                    (partition.clone(), (*first, *last))
+                })
+                .collect();
+        }
     }
 
     /// Time of event loops that the client took.
@@ -91,6 +115,17 @@ fn add_connection(clients: &mut HashMap<Key, Sums>, now: &Activity, before: Opti
         sums.round_trip_micros = sums.round_trip_micros.max(now.round_trip_micros);
         sums.other_micros += std::mem::take(&mut other_micros);
         sums.connections += u64::from(!now.is_closed);
+        if let Some((at, fetched)) = now.fetched.as_ref().filter(|_| role == Role::Consumer) {
+            for partition in fetched {
+                let stand = Stand {
+                    at: *at,
+                    offset: partition.offset,
+                    end: partition.end,
+                };
+                let key = (partition.topic.clone(), partition.index);
+                sums.positions.insert(key, (stand, stand));
+            }
+        }
         if let Some(software) = now.who.identity.software() {
             sums.software = Some((software.name.clone(), software.version.clone()));
         }
@@ -215,6 +250,7 @@ impl Windows {
                 seconds: sums.seconds,
                 broker: side(whole, key.role, sums),
                 settings: settings(sums),
+                partitions: partitions(sums),
                 has_subscription: key.instance_id.is_some(),
                 neighbours: neighbours.collect(),
                 ..Observed::default()
@@ -419,6 +455,25 @@ fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
     }
 }
 
+/// Lag and how it changes, as the client's own fetches tell.
+fn partitions(sums: &Sums) -> Vec<ConsumedPartition> {
+    let told = sums.positions.iter().map(|((topic, index), (first, last))| {
+        let seconds = last.at.micros_since(first.at) as f64 / 1e6;
+        let per_second = |count: i64| (seconds >= 1.0).then(|| count as f64 / seconds);
+        let lag = last.end - last.offset;
+        ConsumedPartition {
+            topic: topic.to_string(),
+            partition: *index,
+            lag: Some(lag as f64),
+            lag_slope: per_second(lag - (first.end - first.offset)),
+            consumed_per_second: per_second(last.offset - first.offset),
+            produced_per_second: per_second(last.end - first.end),
+            lag_ms: None,
+        }
+    });
+    told.collect()
+}
+
 fn errors(api: &ApiActivity) -> BTreeMap<String, f64> {
     let counted = api.errors.iter().filter(|(_, count)| *count > 0);
     counted
@@ -471,7 +526,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    use ottla_broker::activity::{Moment, Timestamp, Who};
+    use ottla_broker::activity::{FetchedPartition, Timestamp, Who};
     use ottla_wire::primitives::Uuid;
 
     /// A producer's connection after `requests` requests of 10 records, 1,000 bytes and 2,000 µs each, one of them synced.
@@ -505,6 +560,7 @@ mod tests {
             other_requests: 0,
             other_micros: 0,
             round_trip_micros: Some(2_500),
+            fetched: None,
             is_closed: false,
         }
     }
@@ -645,6 +701,44 @@ mod tests {
         ];
         assert_eq!(figures.collect::<Vec<_>>(), expected);
         assert!(told[1].settings.acks.is_none());
+    }
+
+    #[test]
+    fn a_silent_consumers_lag_is_that_of_its_fetches() {
+        let mut windows = Windows::default();
+        let consumer = |second: u64, offsets: &[i64], end: i64| {
+            let mut consumer = producer(1, "c", 0);
+            consumer.produce = None;
+            let mut fetch = ApiActivity::default();
+            fetch.requests = second;
+            consumer.fetch = Some(Box::new(fetch));
+            let partitions = offsets
+                .iter()
+                .enumerate()
+                .map(|(index, offset)| FetchedPartition {
+                    topic: "t".into(),
+                    index: index as i32,
+                    offset: *offset,
+                    end,
+                });
+            consumer.fetched = Some((Moment(second * 1_000_000), partitions.collect()));
+            consumer
+        };
+        windows.take(reading(0, 0, vec![consumer(0, &[0, 0], 100)]));
+        windows.take(reading(5, 0, vec![consumer(5, &[50, 100], 200)]));
+        let told = windows.take(reading(10, 0, vec![consumer(10, &[100, 400], 400)]));
+        let [slow, quick] = &told[0].partitions[..] else {
+            panic!("two partitions")
+        };
+        assert_eq!((slow.lag, slow.lag_slope), (Some(300.0), Some(30.0)));
+        assert_eq!(
+            (slow.consumed_per_second, slow.produced_per_second),
+            (Some(10.0), Some(40.0))
+        );
+        assert_eq!((quick.lag, quick.lag_slope), (Some(0.0), Some(-20.0)));
+        // The second partition was given to another member.
+        let told = windows.take(reading(15, 0, vec![consumer(15, &[200], 500)]));
+        assert_eq!(told[0].partitions.len(), 1);
     }
 
     #[test]
