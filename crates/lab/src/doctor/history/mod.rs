@@ -34,6 +34,9 @@ const SHARDS: usize = 16;
 /// What brokers say of a client is about the last minute; older words are forgotten.
 const OBSERVATION_MS: i64 = 60_000;
 
+/// A broker tells of all its clients one after the other, every few seconds.
+const TOLD_TOGETHER_MS: i64 = 2_000;
+
 /// Brokers whose words about one client are kept, and the clients that one payload of another exporter may name.
 const BROKERS_MAX: usize = 32;
 const SOURCES_MAX: usize = 64;
@@ -167,7 +170,8 @@ impl Collector {
         shard.insert(key.to_owned(), instance);
     }
 
-    /// Takes what a broker saw of a client; it replaces what the same broker said of it before.
+    /// Takes what a broker saw of a client; it replaces what the same broker said of it before. A broker that observes tells of all
+    /// its clients together.
     pub fn observe(&self, observed: Observed, at_ms: i64) {
         let key = ObservedKey::of(&observed.client);
         let node_id = observed.broker.node_id;
@@ -255,15 +259,21 @@ impl Collector {
     fn observations(&self, at_ms: i64) -> Observations {
         let mut all = lock(&self.observed);
         all.retain(|_, client| client.at_ms > at_ms - OBSERVATION_MS);
+        let mut last_ms: HashMap<Option<i32>, i64> = HashMap::new();
+        for (node_id, (heard_ms, _)) in all.values().flat_map(|client| &client.by_node) {
+            let last = last_ms.entry(*node_id).or_insert(*heard_ms);
+            *last = (*last).max(*heard_ms);
+        }
         let live = all.iter().map(|(key, client)| {
-            let fresh = client
-                .by_node
-                .values()
-                .filter(|(heard_ms, _)| *heard_ms > at_ms - OBSERVATION_MS);
-            (key.clone(), fresh.map(|(_, observed)| observed.clone()).collect())
+            let fresh = client.by_node.iter().filter(|(node_id, (heard_ms, _))| {
+                // A broker that left a client out of its last words has nothing to say of it any more.
+                *heard_ms > at_ms - OBSERVATION_MS && *heard_ms > last_ms[*node_id] - TOLD_TOGETHER_MS
+            });
+            let sides: Vec<Observed> = fresh.map(|(_, (_, observed))| observed.clone()).collect();
+            (key.clone(), sides)
         });
         let mut observations = Observations {
-            sides: live.collect(),
+            sides: live.filter(|(_, sides)| !sides.is_empty()).collect(),
             instances: HashMap::new(),
         };
         drop(all);

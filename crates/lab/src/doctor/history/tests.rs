@@ -634,6 +634,22 @@ fn observed(client_id: &str, instance_id: Option<&str>, node_id: i32, requests: 
 }
 
 #[test]
+fn whom_a_broker_leaves_out_of_its_last_words_is_gone() {
+    let collector = Collector::default();
+    let names = |at_ms| -> Vec<String> {
+        let snapshots = collector.snapshots(at_ms).into_iter();
+        snapshots.map(|snapshot| snapshot.client.client_id).collect()
+    };
+    collector.observe(observed("p", None, 1, 5.0), BEGIN_MS);
+    collector.observe(observed("q", None, 2, 5.0), BEGIN_MS);
+    // The same connections, once they have told their instance; another broker has not spoken since.
+    collector.observe(observed("r", Some("i"), 1, 5.0), BEGIN_MS + 5_000);
+    assert_eq!(names(BEGIN_MS + 5_001), ["q", "r"]);
+    collector.observe(observed("p", None, 1, 5.0), BEGIN_MS + 5_100);
+    assert_eq!(names(BEGIN_MS + 5_101), ["p", "q", "r"]);
+}
+
+#[test]
 fn what_brokers_saw_is_added_to_the_client_it_is_about() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
