@@ -137,14 +137,9 @@ fn stage_sum(api: &ApiActivity, stages: &[Stage]) -> u64 {
 }
 
 const QUEUE: &[Stage] = &[Stage::Queued];
-const LOCAL: &[Stage] = &[Stage::Handled, Stage::Appended];
-const REMOTE: &[Stage] = &[
-    Stage::Synced,
-    Stage::WaitedForData,
-    Stage::ColdRead,
-    Stage::WaitedForGroup,
-    Stage::Controller,
-];
+// One machine has no followers: that a request waits for the disk, to write or to read, is its log's own time.
+const LOCAL: &[Stage] = &[Stage::Handled, Stage::Appended, Stage::Synced, Stage::ColdRead];
+const REMOTE: &[Stage] = &[Stage::WaitedForData, Stage::WaitedForGroup, Stage::Controller];
 const RESPONSE_QUEUE: &[Stage] = &[Stage::Behind];
 const SEND: &[Stage] = &[Stage::Written];
 
@@ -603,7 +598,7 @@ mod tests {
         );
         assert_eq!(
             (side.local_micros, side.remote_micros, side.total_micros),
-            (Some(500.0), Some(1_500.0), Some(2_000.0))
+            (Some(2_000.0), Some(0.0), Some(2_000.0))
         );
         assert_eq!(
             (side.gap_ms, side.back_to_back_share, side.has_overlap),
