@@ -35,73 +35,21 @@ pub const BUFFER_TIME: Calculator = Calculator {
 };
 
 fn buffer_time(inputs: &Inputs) -> Answer {
-    let (offered, drained, buffer) = (
-        inputs.value("offered"),
-        inputs.value("drained"),
-        inputs.value("buffer"),
+    let lines = lines(inputs);
+    let (full, wait, least) = (
+        seconds_until_full(
+            inputs.value("buffer"),
+            inputs.value("offered"),
+            inputs.value("drained"),
+        ),
+        wait_ms(
+            inputs.value("waiting"),
+            inputs.value("batch"),
+            inputs.value("drained"),
+        ),
+        least_drain(inputs),
     );
-    let (batch, waiting, block) = (
-        inputs.value("batch"),
-        inputs.value("waiting"),
-        inputs.value("max-block"),
-    );
-    let full = seconds_until_full(buffer, offered, drained);
-    let wait = wait_ms(waiting, batch, drained);
-    let drained_symbol = |line: Evidence| line.with("drained", drained, "B/s", "stated");
-    let mut lines = vec![
-        drained_symbol(Evidence::new(
-            "F17",
-            "t_full",
-            "B / (offered - drained)",
-            full,
-            "s",
-        ))
-        .with("B", buffer, "B", inputs.origin("buffer"))
-        .with("offered", offered, "B/s", "stated"),
-        drained_symbol(Evidence::new(
-            "F16",
-            "q_max",
-            "1000 * B / drained",
-            queue_ms_max(buffer, drained),
-            "ms",
-        ))
-        .with("B", buffer, "B", inputs.origin("buffer")),
-        drained_symbol(Evidence::new(
-            "F17",
-            "t_wait",
-            "1000 * (waiting + 1) * batch / drained",
-            wait,
-            "ms",
-        ))
-        .with("waiting", waiting, "", inputs.origin("waiting"))
-        .with("batch", batch, "B", inputs.origin("batch")),
-    ];
-    let least = (waiting + 1.0) * batch / (block / 1_000.0);
-    lines.push(
-        Evidence::new(
-            "F17",
-            "drained_min",
-            "1000 * (waiting + 1) * batch / block",
-            least,
-            "B/s",
-        )
-        .with("waiting", waiting, "", inputs.origin("waiting"))
-        .with("batch", batch, "B", inputs.origin("batch"))
-        .with("block", block, "ms", inputs.origin("max-block")),
-    );
-    if let Some(pause) = inputs.maybe("pause") {
-        lines.push(
-            Evidence::new(
-                "F17",
-                "B_needed",
-                "offered * pause / 1000",
-                offered * pause / 1_000.0,
-                "B",
-            )
-            .with("offered", offered, "B/s", "stated")
-            .with("pause", pause, "ms", "stated"),
-        );
-    }
+    let block = inputs.value("max-block");
     let text = if full.is_infinite() {
         String::from("the buffer does not fill: what is offered goes out")
     } else if wait > block {
@@ -127,4 +75,64 @@ fn buffer_time(inputs: &Inputs) -> Answer {
             "a larger buffer only moves the time at which send() blocks; what helps is a faster drain",
         )],
     }
+}
+
+/// Bytes per second below which a batch waits for longer than max.block.ms.
+fn least_drain(inputs: &Inputs) -> f64 {
+    1_000.0 * (inputs.value("waiting") + 1.0) * inputs.value("batch") / inputs.value("max-block")
+}
+
+fn lines(inputs: &Inputs) -> Vec<Evidence> {
+    let (offered, drained, buffer) = (
+        inputs.value("offered"),
+        inputs.value("drained"),
+        inputs.value("buffer"),
+    );
+    let given = |line: Evidence, symbol: &str, name: &str, unit: &str| {
+        line.with(symbol, inputs.value(name), unit, inputs.origin(name))
+    };
+    let full = seconds_until_full(buffer, offered, drained);
+    let full = Evidence::new("F17", "t_full", "B / (offered - drained)", full, "s");
+    let full = given(given(full, "B", "buffer", "B"), "offered", "offered", "B/s");
+    let queue = Evidence::new(
+        "F16",
+        "q_max",
+        "1000 * B / drained",
+        queue_ms_max(buffer, drained),
+        "ms",
+    );
+    let wait = wait_ms(inputs.value("waiting"), inputs.value("batch"), drained);
+    let wait = Evidence::new(
+        "F17",
+        "t_wait",
+        "1000 * (waiting + 1) * batch / drained",
+        wait,
+        "ms",
+    );
+    let wait = given(given(wait, "waiting", "waiting", ""), "batch", "batch", "B");
+    let expression = "1000 * (waiting + 1) * batch / block";
+    let least = Evidence::new("F17", "drained_min", expression, least_drain(inputs), "B/s");
+    let least = given(given(least, "waiting", "waiting", ""), "batch", "batch", "B");
+    let mut lines = vec![
+        given(full, "drained", "drained", "B/s"),
+        given(given(queue, "B", "buffer", "B"), "drained", "drained", "B/s"),
+        given(wait, "drained", "drained", "B/s"),
+        given(least, "block", "max-block", "ms"),
+    ];
+    if let Some(pause) = inputs.maybe("pause") {
+        let needed = Evidence::new(
+            "F17",
+            "B_needed",
+            "offered * pause / 1000",
+            offered * pause / 1_000.0,
+            "B",
+        );
+        lines.push(given(
+            given(needed, "offered", "offered", "B/s"),
+            "pause",
+            "pause",
+            "ms",
+        ));
+    }
+    lines
 }
