@@ -95,7 +95,7 @@ impl Sums {
 
     /// Time of event loops that the client took.
     fn loop_micros(&self) -> u64 {
-        stage_sum(&self.api, LOCAL) + self.other_micros
+        stage_sum(&self.api, BUSY) + self.other_micros
     }
 }
 
@@ -137,6 +137,8 @@ fn stage_sum(api: &ApiActivity, stages: &[Stage]) -> u64 {
 }
 
 const QUEUE: &[Stage] = &[Stage::Queued];
+/// In these the event loop works; in the others a request waits.
+const BUSY: &[Stage] = &[Stage::Handled, Stage::Appended];
 // One machine has no followers: that a request waits for the disk, to write or to read, is its log's own time.
 const LOCAL: &[Stage] = &[Stage::Handled, Stage::Appended, Stage::Synced, Stage::ColdRead];
 const REMOTE: &[Stage] = &[Stage::WaitedForData, Stage::WaitedForGroup, Stage::Controller];
