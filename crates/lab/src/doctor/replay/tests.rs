@@ -6,6 +6,8 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::super::history::{Collector, PushedFrom};
+use super::super::sample_push::{Sample, delta, gauge, payload};
 use super::super::snapshot::{Codec, Library, Origin, Producer, Role};
 use super::*;
 
@@ -345,12 +347,78 @@ fn the_expected_verdict_is_not_read() {
     }
 }
 
-/// As JSON, with twelve digits of each number: the last one may suffer on the way there and back.
+/// The payload that was written down as this push.
+fn payload_of(push: &Value) -> Vec<u8> {
+    let samples: Vec<Sample> = push["metrics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|metric| {
+            let name = metric["name"]
+                .as_str()
+                .unwrap()
+                .trim_start_matches("org.apache.kafka.");
+            let value = metric["v"].as_f64().unwrap_or(f64::NAN);
+            let sample = match metric["type"].as_str().unwrap().starts_with("sum") {
+                true => delta(name, value),
+                false => gauge(name, value),
+            };
+            let attributes = metric["attrs"].as_object().unwrap();
+            attributes.iter().fold(sample, |sample, (key, value)| {
+                sample.with(key, value.as_str().unwrap())
+            })
+        })
+        .collect();
+    let end_ms = push["ts"].as_f64().unwrap();
+    let resource = push["metrics"][0]["res"].as_object().unwrap();
+    let resource: Vec<(&str, &str)> = resource
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str().unwrap()))
+        .collect();
+    payload(
+        end_ms - push["interval_s"].as_f64().unwrap() * 1000.0,
+        end_ms,
+        &resource,
+        &samples,
+    )
+}
+
+#[test]
+fn a_push_is_read_alike_from_its_bytes_and_from_what_was_written_down_of_it() {
+    let mut count = 0;
+    for (name, case) in all() {
+        let push = &case["last_push"];
+        if !push.is_object() {
+            continue;
+        }
+        count += 1;
+        let written = read(&json!({ "pushes": [push] }).to_string()).unwrap();
+        let collector = Collector::default();
+        let from = PushedFrom {
+            client_id: push["client_id"].as_str().unwrap(),
+            instance_id: push["instance"].as_str().unwrap(),
+            principal: push["principal"].as_str(),
+            address: push["addr"].as_str(),
+            push_interval_ms: push["pushIntervalMs"].as_f64(),
+            ..PushedFrom::default()
+        };
+        let at_ms = push["ts"].as_i64().unwrap();
+        collector.push(from, &payload_of(push), at_ms).unwrap();
+        let mut pushed = collector.snapshots(at_ms);
+        assert_eq!(pushed[0].client.library, Library::Java, "{name}");
+        assert!(pushed[0].seconds > 4.9, "{name}");
+        pushed[0].telemetry.seconds_until_next_push = None;
+        assert_eq!(rounded(&pushed), rounded(&written), "{name}");
+    }
+    assert!(count >= 12, "{count}");
+}
+
+/// As JSON, with six digits of each number: nanoseconds since 1970 are too many for a double.
 fn rounded(snapshots: &[Snapshot]) -> Value {
     fn round(value: &mut Value) {
         match value {
             Value::Number(number) => {
-                let digits = format!("{:.11e}", number.as_f64().unwrap());
+                let digits = format!("{:.5e}", number.as_f64().unwrap());
                 *value = Value::String(digits);
             }
             Value::Array(all) => all.iter_mut().for_each(round),
