@@ -4,6 +4,7 @@
 //!
 //! | order | test | verdict |
 //! |---|---|---|
+//! | 0 | X_r × C ≥ 0.8, where C is measured: callbacks run one after another, and confirmations fall behind what is sent | SENDER_THREAD (N1) |
 //! | 1 | records outstanding, X_r × (q + L), are T within 15 %, and requests hold no more records than there are threads (T unknown: one) | SYNCHRONOUS (F28, O1) |
 //! | 2 | n_req < 5 at more than 100 requests/s and broker; or phi < 0.1 at more than 100 requests/s in all, where nothing lingers or the broker's handlers are busy | SMALL_REQUESTS (B1) |
 //! | 3 | the application's own rate is known and met, within a tenth | KEEPS_UP (O2) |
@@ -100,6 +101,10 @@ fn weigh(
     backlog: Backlog,
     spare: Option<f64>,
 ) -> (Verdict, Option<FindingId>, String) {
+    if reading.has_slow_callbacks() {
+        let text = super::sums::busy_thread(reading);
+        return (Verdict::SenderThread, Some(FindingId::N1), text);
+    }
     if let Some(text) = synchronous(reading) {
         return (Verdict::Synchronous, Some(FindingId::O1), text);
     }

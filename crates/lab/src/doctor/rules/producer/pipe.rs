@@ -9,6 +9,7 @@
 //! | U_n ≥ 0.85 on a broker while another is at half of it or less | skewed: one broker's pipe stops the others' (B2), then S5 |
 //! | U_n ≥ 0.85, or R_n × D_n ≥ 0.8 s/s | full: S5 asks of what |
 //! | all below, I/O thread waits < 10 % | the thread is busy: F7 says how much of it callbacks can be (N1) |
+//! | X_r × C ≥ 0.8, C measured by the client or its owner | the thread that runs callbacks is busy, whatever else waits (N1) |
 //! | all below, hard backlog, a known window or the link is full | full, in bytes: M_eff is an estimate |
 //! | all below, soft backlog, U ≥ 0.7 | near the ceiling |
 //! | all below, soft backlog | the pipe is not it: S6 |
@@ -86,6 +87,9 @@ pub(crate) fn is_served_without_pause(pipe: &Pipe) -> bool {
 }
 
 fn weigh(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) -> Fullness {
+    if reading.has_slow_callbacks() {
+        return Fullness::ThreadBusy;
+    }
     let Some(used) = reading.used() else {
         return match reading.io_wait {
             Some(wait) if wait < BUSY => Fullness::ThreadBusy,

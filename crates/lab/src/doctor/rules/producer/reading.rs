@@ -9,6 +9,8 @@ use super::pipes::{ROUNDED_MS, leaders, partitions_per_broker, pipes};
 
 /// Larger than any rate, size or time that a machine has; more is a broken input.
 const ABSURD: f64 = 1e15;
+/// Share of their thread that callbacks take when they are the limit (F7).
+const CALLBACKS: f64 = 0.8;
 /// One request of up to this many bytes crosses in one round trip and without noticeable transfer.
 const ONE_TRIP_BYTES: f64 = 65_536.0;
 
@@ -50,6 +52,7 @@ pub(crate) struct Reading<'a> {
     /// T, W and C, where somebody knows.
     pub threads: Option<f64>,
     pub send_micros: Option<f64>,
+    pub callback_micros: Option<f64>,
     pub offered: Option<f64>,
     /// Brokers that lead partitions of this producer; at least one where anything is sent.
     pub nodes: Vec<Pipe>,
@@ -156,6 +159,7 @@ impl<'a> Reading<'a> {
             throttle_ms: clean(own.throttle_ms),
             threads: positive(application.threads),
             send_micros: positive(application.send_micros),
+            callback_micros: positive(application.callback_micros),
             offered: positive(application.offered_records_per_second),
             nodes: Vec::new(),
             partitions_per_broker: 1.0,
@@ -324,6 +328,15 @@ impl<'a> Reading<'a> {
     pub(crate) fn round_trip_at_most(&self, pipe: &Pipe) -> Option<f64> {
         let broker_ms = pipe.broker.as_ref().and_then(|broker| broker.ms).unwrap_or(0.0);
         clean(Some((pipe.request_ms? - broker_ms).max(0.0)))
+    }
+
+    /// `X_r * C` (F7), where somebody measures C: from 0.8 on callbacks, one after another, leave their thread no time.
+    pub(crate) fn callback_use(&self) -> Option<f64> {
+        clean(Some(self.records_per_second? * self.callback_micros? / 1e6))
+    }
+
+    pub(crate) fn has_slow_callbacks(&self) -> bool {
+        self.callback_use().is_some_and(|used| reaches(used, CALLBACKS))
     }
 
     /// Whether the application sends what it wants to send, within a tenth: means and totals are of slightly other windows.

@@ -171,6 +171,17 @@ fn worker_use(reading: &Reading<'_>) -> Option<Evidence> {
 }
 
 fn callbacks(reading: &Reading<'_>) -> Option<Evidence> {
+    if let Some(micros) = reading.callback_micros {
+        return line(
+            "F7",
+            "X_r * C",
+            vec![
+                measured("X_r", reading.records_per_second?, "records/s"),
+                measured("C", micros, "µs"),
+            ],
+            ("use of the callbacks' thread", reading.callback_use()?, ""),
+        );
+    }
     let (other, rate) = (reading.io_other?, positive(reading.records_per_second)?);
     line(
         "F7",
@@ -205,17 +216,27 @@ fn way(reading: &Reading<'_>) -> Option<Evidence> {
 
 /// N1 in words, when the pipe has room and the thread has none.
 pub(crate) fn busy_thread(reading: &Reading<'_>) -> String {
+    if let (Some(micros), Some(used), true) = (
+        reading.callback_micros,
+        reading.callback_use(),
+        reading.has_slow_callbacks(),
+    ) {
+        return format!(
+            "callbacks of {} µs, one after another, take {} of their thread: no more than {} records/s are confirmed (F7)",
+            number(micros),
+            percent(used),
+            number(1e6 / micros)
+        );
+    }
     let wait = percent(reading.io_wait.unwrap_or(0.0));
-    let bound = reading
-        .io_other
-        .zip(positive(reading.records_per_second))
-        .map(|(other, rate)| {
-            format!(
-                ": callbacks and closing batches take {} of it, {} µs a record at most (F7)",
-                percent(other),
-                number(latency::callback_micros_max(other, rate))
-            )
-        });
+    let rate = positive(reading.records_per_second);
+    let bound = reading.io_other.zip(rate).map(|(other, rate)| {
+        format!(
+            ": callbacks and closing batches take {} of it, {} µs a record at most (F7)",
+            percent(other),
+            number(latency::callback_micros_max(other, rate))
+        )
+    });
     format!(
         "the I/O thread waits {wait} of its time{}",
         bound.unwrap_or_default()

@@ -1,7 +1,7 @@
 //! What changes where threads are the limit: the I/O thread's callbacks, threads that send, threads that wait for each answer.
 
 use crate::doctor::diagnosis::{Finding, FindingId, Recommendation};
-use crate::formulas::ceiling;
+use crate::formulas::{ceiling, latency};
 
 use super::super::words::{number, percent, plain};
 use super::contention;
@@ -21,13 +21,25 @@ pub(crate) fn free_thread(reading: &Reading<'_>) -> Option<Recommendation> {
         });
     }
     let high = promise::lowest(&ceilings).map_or(now, |ceiling| ceiling.records_per_second.max(now));
-    let share = reading.io_other.unwrap_or(0.0);
+    let (micros, share) = match reading.callback_micros.filter(|_| reading.has_slow_callbacks()) {
+        Some(micros) => (micros, reading.callback_use().unwrap_or(1.0)),
+        None => {
+            let share = reading.io_other.unwrap_or(0.0);
+            (latency::callback_micros_max(share, now), share)
+        }
+    };
+    // What is confirmed, not what is sent, is what slow callbacks hold back.
+    let now = if reading.has_slow_callbacks() {
+        now.min(1e6 / micros)
+    } else {
+        now
+    };
     Some(Recommendation {
         set: "hand the callback's work over to another thread".to_owned(),
         why: format!(
-            "callbacks run on the I/O thread and can take {} µs each (F7): {} of its time",
-            number(1e6 * share / now),
-            percent(share)
+            "callbacks run one after another on one thread and take {} µs each (F7): {} of its time",
+            number(micros),
+            percent(share.min(1.0))
         ),
         promise: promise::records(now, now.max(0.8 * high), high),
         next_ceiling: promise::next(&ceilings),

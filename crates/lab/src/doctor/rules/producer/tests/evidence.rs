@@ -272,6 +272,23 @@ fn metadata_goes_before_tuning() {
 }
 
 #[test]
+fn callbacks_whose_time_is_known_need_no_backlog() {
+    // A client that runs callbacks beside its I/O thread sends at 2 000 records/s and confirms 930 of them.
+    let mut snapshot = pushed(6, 60.0);
+    snapshot.application.offered_records_per_second = Some(2_000.0);
+    snapshot.application.callback_micros = Some(1_075.0);
+    let diagnosis = examine(&snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::SenderThread, "{diagnosis:#?}");
+    let promise = diagnosis.recommendation.unwrap().promise;
+    assert_eq!(
+        (promise.now.map(f64::round), promise.high),
+        (Some(930.0), 2_000.0)
+    );
+    snapshot.application.callback_micros = Some(100.0);
+    assert_eq!(examine(&snapshot).verdict, Verdict::KeepsUp);
+}
+
+#[test]
 fn one_full_broker_is_a_skew() {
     let mut row = LIVE;
     row.brokers = 3.0;
