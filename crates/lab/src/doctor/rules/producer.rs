@@ -134,6 +134,12 @@ fn with_backlog(
         Fullness::NotThePipe => without_backlog(reading, backlog, reasoning),
         Fullness::Blocked(words) => blocked(backlog, failing, &words),
     };
+    if backlog == Backlog::Soft && refusals::is_of_pipe(found.verdict) {
+        let load = reading.load().map_or_else(String::new, |load| {
+            format!(" (Z = {})", super::words::percent(load))
+        });
+        found.text = format!("near its ceiling{load}, latency already rises: {}", found.text);
+    }
     let is_worker_too = backlog == Backlog::Soft
         && refusals::is_of_pipe(found.verdict)
         && limit::worker_use(reading).is_some_and(|used| reading::reaches(used, 0.8));

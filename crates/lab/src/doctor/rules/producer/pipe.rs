@@ -13,6 +13,7 @@
 //! | all below, hard backlog, a known window or the link is full | full, in bytes: M_eff is an estimate |
 //! | all below, soft backlog, U ≥ 0.7 | near the ceiling |
 //! | all below, soft backlog | the pipe is not it: S6 |
+//! | any U_n, soft backlog, Z < 0.7 and phi < 0.85 | requests can still grow, so the pipe is not it (F9): S6 |
 //! | all below, hard backlog | something blocks: retries, order, an unknown leader, one partition per request, two regimes in one window |
 //!
 //! **Why R × D**: with requests of 311 kB M_eff is an estimate (2.5, while 3 were seen), and U was 0.77 to 0.92 by it; the broker
@@ -35,6 +36,8 @@ const NEAR: f64 = 0.7;
 const SERVED_WITHOUT_PAUSE: f64 = 0.8;
 /// More seconds of service in a second than this: the broker serves requests of a connection side by side.
 pub(crate) const SERVED_AT_ONCE: f64 = 1.2;
+/// Z of an overload (F9).
+const OVERLOAD: f64 = 0.7;
 const BUSY: f64 = 0.1;
 const HALF: f64 = 0.5;
 
@@ -100,7 +103,8 @@ fn weigh(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) -> Fullness
             _ => Fullness::NotThePipe,
         };
     };
-    if reaches(used, FULL) {
+    let has_room = backlog == Backlog::Soft && can_grow(reading);
+    if reaches(used, FULL) && !has_room {
         return skew(reading, used).map_or(Fullness::Full, Fullness::Skewed);
     }
     if reading.nodes.iter().any(is_served_without_pause) {
@@ -112,9 +116,15 @@ fn weigh(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) -> Fullness
     match backlog {
         Backlog::Hard if cause::is_full_in_bytes(reading) => Fullness::Full,
         Backlog::Hard => Fullness::Blocked(blocked_by(reading, failing)),
-        _ if reaches(used, NEAR) => Fullness::Near,
+        _ if reaches(used, NEAR) && !has_room => Fullness::Near,
         _ => Fullness::NotThePipe,
     }
+}
+
+/// A full pipe of requests that can still grow is no overload (F9): a healthy producer keeps five small ones under way.
+fn can_grow(reading: &Reading<'_>) -> bool {
+    let is_light = reading.load().is_some_and(|load| !reaches(load, OVERLOAD));
+    is_light && reading.fill().is_some_and(|fill| !reaches(fill, FULL))
 }
 
 /// One broker's pipe is full while another's is half as full or less (B2).
