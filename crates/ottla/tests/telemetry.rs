@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ottla_client::admin::{Admin, ClientMetricsSubscription, NewTopic};
 use ottla_client::config::Config;
+use ottla_client::consumer::Consumer;
 use ottla_client::producer::{Producer, Record};
 use serde_json::Value;
 
@@ -207,4 +208,34 @@ fn a_client_that_pushes_nothing_is_known_by_what_the_broker_saw() {
         seen["gap_ms"].as_f64().is_some() && seen["back_to_back_share"].as_f64().is_some(),
         "{seen}"
     );
+}
+
+#[test]
+fn a_consumer_that_pushes_nothing_has_the_lag_of_its_fetches() {
+    let served = Served::start("silent-reader");
+    served.create_topic();
+    let producer = Producer::new(&served.config()).unwrap();
+    send(&producer);
+    let config = served
+        .config()
+        .set("client.id", "silent-reader")
+        .set("group.id", "g")
+        .set("auto.offset.reset", "earliest")
+        .set("enable.metrics.push", "false");
+    let mut consumer = Consumer::new(&config).unwrap();
+    consumer.subscribe(["t"]).unwrap();
+    let mut read = 0;
+    let step = || read += consumer.poll(Duration::from_millis(100)).unwrap().len();
+    let snapshot = served.until("silent-reader", step, |found| {
+        let partitions = &found["consumer"]["partitions"];
+        partitions[0]["lag"] == 0.0 && partitions[0]["lag_slope"].is_number()
+    });
+    assert_eq!(read, 50);
+    assert_eq!(snapshot["client"]["role"], "consumer");
+    let partition = &snapshot["consumer"]["partitions"][0];
+    assert_eq!(
+        (partition["topic"].as_str(), partition["partition"].as_i64()),
+        (Some("t"), Some(0))
+    );
+    assert_eq!(partition["produced_per_second"], 0.0);
 }
