@@ -46,6 +46,11 @@ impl Palette {
 /// A screen that is lower than this shows nothing but the list.
 const ROWS_FOR_DETAIL: u16 = 14;
 const DETAIL_ROWS: u16 = 6;
+/// A higher one has room for the whole sentence.
+const ROWS_FOR_MORE: u16 = 20;
+const MORE_ROWS: u16 = 8;
+/// Of the detail: its title, the change, the promise and the time.
+const ROWS_BESIDE_SENTENCE: u16 = 4;
 
 pub fn screen(frame: &mut Frame<'_>, screen: &mut Screen, palette: Palette, now: Instant) {
     let area = frame.area();
@@ -163,7 +168,12 @@ impl Columns {
 fn draw_list(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, palette: Palette) {
     let (list, detail) = match area.height >= ROWS_FOR_DETAIL {
         true => {
-            let parts = [Constraint::Min(3), Constraint::Length(DETAIL_ROWS)];
+            let rows = if area.height >= ROWS_FOR_MORE {
+                MORE_ROWS
+            } else {
+                DETAIL_ROWS
+            };
+            let parts = [Constraint::Min(3), Constraint::Length(rows)];
             let [list, detail] = Layout::vertical(parts).areas(area);
             (list, Some(detail))
         }
@@ -188,10 +198,9 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, palette: Pa
     }
     frame.render_widget(Paragraph::new(lines), list);
     if let (Some(area), Some(client)) = (detail, screen.selected()) {
-        frame.render_widget(
-            Paragraph::new(detail_lines(client, usize::from(area.width), palette)),
-            area,
-        );
+        let sentence_rows = usize::from(area.height.saturating_sub(ROWS_BESIDE_SENTENCE));
+        let lines = detail_lines(client, usize::from(area.width), sentence_rows, palette);
+        frame.render_widget(Paragraph::new(lines), area);
     }
 }
 
@@ -259,7 +268,12 @@ fn row(client: &Diagnosis, columns: &Columns, palette: Palette, is_selected: boo
 }
 
 /// The selected client in a few lines: the sentence, the change, the time in words.
-fn detail_lines(client: &Diagnosis, width: usize, palette: Palette) -> Vec<Line<'static>> {
+fn detail_lines(
+    client: &Diagnosis,
+    width: usize,
+    sentence_rows: usize,
+    palette: Palette,
+) -> Vec<Line<'static>> {
     let title = format!(
         "── {}  {}, {} confidence ",
         clean(&client.client_id),
@@ -277,7 +291,12 @@ fn detail_lines(client: &Diagnosis, width: usize, palette: Palette) -> Vec<Line<
         &client.summary
     };
     let mut said = wrap(sentence, width);
-    said.truncate(2);
+    if said.len() > sentence_rows {
+        said.truncate(sentence_rows);
+        if let Some(last) = said.last_mut() {
+            *last = cut(&format!("{last} …"), width);
+        }
+    }
     lines.extend(said.into_iter().map(Line::raw));
     if let Some(recommendation) = &client.recommendation {
         let text = format!("change  {}", clean(&recommendation.set));
@@ -303,11 +322,11 @@ fn legend(client: &Diagnosis, palette: Palette) -> Line<'static> {
     for share in &client.time {
         let name = part_words(share.part);
         spans.push(Span::styled(
-            format!("{} ", bar::letter(share.part)),
+            bar::letter(share.part).to_string(),
             bar::style(share.part, palette),
         ));
         let ms = crate::cli::doctor::text::number(share.ms);
-        spans.push(Span::raw(format!("{name} {ms} ms  ")));
+        spans.push(Span::raw(format!(" {name} {ms} ms  ")));
     }
     Line::from(spans)
 }
