@@ -131,7 +131,7 @@ fn callback(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
 
 fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     let topic = stage.topic("demo-window", 1)?;
-    let wanted = 600.0;
+    let wanted = 100.0;
     let own = settings(&[
         ("acks", "all"),
         ("linger.ms", "0"),
@@ -146,7 +146,7 @@ fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
             load: ProduceLoad {
                 settings,
                 rate: Some(wanted),
-                record_bytes: 10_000,
+                record_bytes: 60_000,
                 ..producer(name, &topic)
             },
             // What Linux makes of the setting: twice its size.
@@ -169,7 +169,7 @@ fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     Ok(Proof {
         title: "3. A window too small for the way",
         question: format!(
-            "{wanted:.0} records/s of 10 kB to another data centre, {FAR_ROUND_TRIP_MS} ms there and back. Why is it so slow?"
+            "{wanted:.0} records/s of 60 kB to another data centre, {FAR_ROUND_TRIP_MS} ms there and back. Why is it so slow?"
         ),
         before: rate_and_answer(&before),
         after: rate_and_answer(&after),
@@ -196,7 +196,8 @@ fn neighbour(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     let noisy = |name: &str, settings: BTreeMap<String, String>| Role {
         load: ProduceLoad {
             settings,
-            rate: Some(20_000.0),
+            clients: 3,
+            rate: Some(60_000.0),
             record_bytes: 64,
             partitioning: Partitioning::RoundRobin,
             ..producer(name, &noise)
@@ -207,14 +208,22 @@ fn neighbour(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     say("the victim alone");
     let alone = one(stage, victim("victim-alone"))?;
     say("with the neighbour");
-    let [disturbed, guilty] = two(stage, victim("victim-disturbed"), noisy("noisy-before", own.clone()))?;
+    let [disturbed, guilty] = two(
+        stage,
+        victim("victim-disturbed"),
+        noisy("noisy-before", own.clone()),
+    )?;
     let change = recommended(&guilty)?;
     say(&change.set);
-    let [calm, batched] = two(stage, victim("victim-calm"), noisy("noisy-after", with(own, &change)?))?;
+    let [calm, batched] = two(
+        stage,
+        victim("victim-calm"),
+        noisy("noisy-after", with(own, &change)?),
+    )?;
     Ok(Proof {
         title: "4. A noisy neighbour",
         question: format!(
-            "{wanted:.0} records/s are calm, p99 {:.1} ms, until somebody else comes. Who, and what should he change?",
+            "{wanted:.0} records/s have a p99 of {:.1} ms; then a neighbour floods the broker. Who suffers, and what should he change?",
             alone.latency_p99_ms
         ),
         before: format!(
@@ -291,9 +300,14 @@ fn recommended(performance: &Performance) -> Result<Recommendation, String> {
 }
 
 /// Applies `key=value`.
-fn with(mut own: BTreeMap<String, String>, change: &Recommendation) -> Result<BTreeMap<String, String>, String> {
+fn with(
+    mut own: BTreeMap<String, String>,
+    change: &Recommendation,
+) -> Result<BTreeMap<String, String>, String> {
     for part in change.set.split(", ") {
-        let setting = part.split_once('=').filter(|(key, _)| client_keys().any(|known| known.name == *key));
+        let setting = part
+            .split_once('=')
+            .filter(|(key, _)| client_keys().any(|known| known.name == *key));
         let Some((key, value)) = setting else {
             return Err(format!("the doctor's change is no setting of a producer: {part}"));
         };
@@ -311,7 +325,12 @@ fn rate_and_answer(performance: &Performance) -> String {
 }
 
 fn requests_per_second(performance: &Performance) -> f64 {
-    let total = performance.outcome.metrics.get("request-total").copied().unwrap_or(0.0);
+    let total = performance
+        .outcome
+        .metrics
+        .get("request-total")
+        .copied()
+        .unwrap_or(0.0);
     total / performance.outcome.seconds.max(f64::MIN_POSITIVE)
 }
 

@@ -64,7 +64,10 @@ impl Demo {
         let stage = Stage::open(Duration::from_secs(self.seconds))?;
         let bar = progress();
         let mut proofs = Vec::new();
-        for act in ACTS.iter().filter(|act| self.act.is_none_or(|name| name == act.name)) {
+        for act in ACTS
+            .iter()
+            .filter(|act| self.act.is_none_or(|name| name == act.name))
+        {
             let proof = (act.play)(&stage, &|what| bar.set_message(format!("{}: {what}", act.title)))?;
             bar.suspend(|| {
                 if self.format == Format::Text {

@@ -6,6 +6,9 @@ use ottla_lab::doctor::Diagnosis;
 use ottla_lab::doctor::diagnosis::Promise;
 use serde_json::json;
 
+/// Lines of arithmetic from the beginning, where the pipe is, and from the end, where the cause is; `ottla doctor explain` shows all.
+const EVIDENCE_SHOWN: usize = 2;
+
 /// A result within so much of what was promised keeps the promise.
 const TOLERANCE: f64 = 0.1;
 
@@ -33,7 +36,10 @@ impl Proof {
     }
 
     fn judgement(&self) -> &'static str {
-        match (self.is_kept(), self.result > self.promised.high * (1.0 + TOLERANCE)) {
+        match (
+            self.is_kept(),
+            self.result > self.promised.high * (1.0 + TOLERANCE),
+        ) {
             (false, _) => "NOT KEPT",
             (true, true) if !self.promised.is_better_when_lower() => "kept, and more",
             (true, _) => "kept",
@@ -58,11 +64,18 @@ impl fmt::Display for Proof {
         writeln!(out, "  {}", self.question)?;
         line(out, "measured", &self.before)?;
         line(out, "doctor", &diagnosis.summary)?;
-        for evidence in &diagnosis.evidence {
-            line(out, "", &evidence.to_string())?;
+        let count = diagnosis.evidence.len();
+        for (index, evidence) in diagnosis.evidence.iter().enumerate() {
+            if index < EVIDENCE_SHOWN || index + EVIDENCE_SHOWN >= count {
+                line(out, "", &evidence.to_string())?;
+            }
         }
         for refusal in diagnosis.refused.iter().take(2) {
-            line(out, "would not help", &format!("{}: {}", refusal.set, refusal.why))?;
+            line(
+                out,
+                "would not help",
+                &format!("{}: {}", refusal.set, refusal.why),
+            )?;
         }
         line(out, "change", &self.applied)?;
         line(out, "promise", &promise(&self.promised))?;
@@ -77,10 +90,23 @@ fn line(out: &mut fmt::Formatter<'_>, name: &str, text: &str) -> fmt::Result {
 
 fn promise(promise: &Promise) -> String {
     let range = match (promise.high - promise.low).abs() < 0.005 * promise.high.abs() {
-        true => format!("{:.0}", promise.high),
-        false => format!("{:.0} to {:.0}", promise.low, promise.high),
+        true => number(promise.high),
+        false => format!("{} to {}", number(promise.low), number(promise.high)),
     };
-    format!("{} {range} {}, {}", promise.figure.replace('_', " "), promise.unit, promise.assumption)
+    format!("{range} {}, {}", promise.unit, promise.assumption)
+}
+
+/// Thousands apart, as the doctor writes them.
+fn number(value: f64) -> String {
+    let text = format!("{value:.0}");
+    let mut grouped = String::new();
+    for (index, digit) in text.chars().enumerate() {
+        if index > 0 && (text.len() - index).is_multiple_of(3) {
+            grouped.push(' ');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 pub fn json(proofs: &[Proof]) -> String {

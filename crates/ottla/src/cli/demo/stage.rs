@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,10 +69,13 @@ impl Stage {
             // A scene is over before a real disk's sync would tell anything about clients.
             ("ottla.durability", "page-cache"),
         ];
-        let broker =
-            Broker::start_temporary_with(&properties, doctor.additions()).map_err(|error| error.to_string())?;
+        let broker = Broker::start_temporary_with(&properties, doctor.additions())
+            .map_err(|error| error.to_string())?;
         doctor
-            .watch(broker.activity(), Duration::from_millis(u64::from(PUSH_INTERVAL_MS)))
+            .watch(
+                broker.activity(),
+                Duration::from_millis(u64::from(PUSH_INTERVAL_MS)),
+            )
             .map_err(|error| format!("the doctor cannot watch: {error}"))?;
         let config = Config::new().set("bootstrap.servers", broker.address().to_string());
         let admin = Admin::new(&config).map_err(|error| error.to_string())?;
@@ -116,8 +119,17 @@ impl Stage {
                 .collect();
             // While they still run: what is said then is what an operator would have seen.
             let end = course.begin + course.warmup + course.duration;
-            thread::sleep(end.saturating_duration_since(Instant::now()).saturating_sub(Duration::from_millis(100)));
-            let snapshots = self.doctor.collector().snapshots(crate::cli::serve::doctor::now_ms());
+            thread::sleep(
+                end.saturating_duration_since(Instant::now())
+                    .saturating_sub(Duration::from_millis(100)),
+            );
+            let snapshots = self
+                .doctor
+                .collector()
+                .snapshots(crate::cli::serve::doctor::now_ms());
+            thread::sleep(end.saturating_duration_since(Instant::now()));
+            // A backlog that would take half a minute to drain tells nothing more.
+            course.stop.store(true, Ordering::Relaxed);
             let mut performances = Vec::new();
             for (role, handle) in roles.iter().zip(running) {
                 let outcome = handle
@@ -155,9 +167,12 @@ fn examine(role: &Role, snapshots: &[Snapshot]) -> Result<Diagnosis, String> {
     let name = format!("{}-0", role.load.name);
     let mut snapshot = snapshots
         .iter()
-        .find(|snapshot| snapshot.client.client_id == name)
+        .filter(|snapshot| snapshot.client.client_id == name)
+        .max_by_key(|snapshot| snapshot.telemetry.pushes)
         .cloned()
-        .ok_or_else(|| format!("nobody heard of producer {name}: it pushed nothing and its broker saw nothing"))?;
+        .ok_or_else(|| {
+            format!("nobody heard of producer {name}: it pushed nothing and its broker saw nothing")
+        })?;
     snapshot.application = told(snapshot.application, role.told.application);
     snapshot.network = role.told.network;
     Ok(rules::examine(&snapshot))
@@ -169,9 +184,7 @@ fn told(own: Application, told: Application) -> Application {
         threads: own.threads.or(told.threads),
         send_micros: own.send_micros.or(told.send_micros),
         callback_micros: own.callback_micros.or(told.callback_micros),
-        offered_records_per_second: own
-            .offered_records_per_second
-            .or(told.offered_records_per_second),
+        offered_records_per_second: own.offered_records_per_second.or(told.offered_records_per_second),
         ..own
     }
 }
