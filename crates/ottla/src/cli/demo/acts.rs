@@ -342,3 +342,37 @@ fn figure(promise: &Promise, performance: &Performance) -> f64 {
         _ => performance.records_per_second(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(set: &str) -> Recommendation {
+        Recommendation {
+            set: set.to_owned(),
+            why: String::new(),
+            promise: Promise {
+                figure: String::from("records_per_second"),
+                now: None,
+                low: 1.0,
+                high: 1.0,
+                unit: String::from("records/s"),
+                assumption: String::new(),
+            },
+            next_ceiling: String::new(),
+            cost: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_change_is_applied_key_by_key() {
+        let own = settings(&[("linger.ms", "0"), ("acks", "all")]);
+        let changed = with(own.clone(), &change("linger.ms=5, batch.size=65536")).unwrap();
+        assert_eq!(
+            changed,
+            settings(&[("linger.ms", "5"), ("acks", "all"), ("batch.size", "65536")])
+        );
+        let error = with(own, &change("hand the work over")).unwrap_err();
+        assert!(error.contains("hand the work over"), "{error}");
+    }
+}

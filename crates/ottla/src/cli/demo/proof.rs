@@ -53,7 +53,8 @@ trait Direction {
 
 impl Direction for Promise {
     fn is_better_when_lower(&self) -> bool {
-        self.unit == "ms" || self.figure.contains("latency")
+        // Fewer requests for the same records are what a neighbour is asked for.
+        self.unit == "ms" || self.figure == "requests_per_second"
     }
 }
 
@@ -127,4 +128,60 @@ pub fn json(proofs: &[Proof]) -> String {
         .collect();
     let document = json!({ "version": 1, "proofs": proofs });
     serde_json::to_string_pretty(&document).expect("texts and finite numbers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proof(figure: &str, unit: &str, low: f64, high: f64, result: f64) -> Proof {
+        Proof {
+            title: "t",
+            question: String::from("q"),
+            before: String::from("b"),
+            diagnosis: Diagnosis::default(),
+            applied: String::from("batch.size=1"),
+            after: String::from("a"),
+            promised: Promise {
+                figure: figure.to_owned(),
+                now: None,
+                low,
+                high,
+                unit: unit.to_owned(),
+                assumption: String::from("at unchanged latency"),
+            },
+            result,
+        }
+    }
+
+    #[test]
+    fn a_rate_keeps_its_promise_from_below_and_a_latency_from_above() {
+        let rate = |result| proof("records_per_second", "records/s", 100.0, 200.0, result).judgement();
+        assert_eq!(
+            [80.0, 95.0, 200.0, 300.0].map(rate),
+            ["NOT KEPT", "kept", "kept", "kept, and more"]
+        );
+        let latency = |result| proof("sender_latency_ms", "ms", 10.0, 20.0, result).judgement();
+        assert_eq!([5.0, 20.0, 30.0].map(latency), ["kept", "kept", "NOT KEPT"]);
+        let requests =
+            |result| proof("requests_per_second", "requests/s", 100.0, 1_200.0, result).judgement();
+        assert_eq!(
+            [50.0, 1_200.0, 9_000.0].map(requests),
+            ["kept", "kept", "NOT KEPT"]
+        );
+    }
+
+    #[test]
+    fn a_proof_names_its_promise_and_its_result() {
+        let text = proof("records_per_second", "records/s", 40_000.0, 40_000.0, 39_000.0).to_string();
+        assert!(
+            text.contains("promise         40 000 records/s, at unchanged latency"),
+            "{text}"
+        );
+        assert!(text.contains("promise kept"), "{text}");
+        let document: serde_json::Value =
+            serde_json::from_str(&json(&[proof("x", "u", 1.0, 2.0, 3.0)])).unwrap();
+        assert_eq!(document["proofs"][0]["is_kept"], true);
+        assert_eq!(document["proofs"][0]["promised"]["high"], 2.0);
+    }
 }
