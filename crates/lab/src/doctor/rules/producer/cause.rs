@@ -315,16 +315,17 @@ fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<Cause> {
     Some(cause(Verdict::NetworkRtt, FindingId::N4, text))
 }
 
-fn short_of_cpu(reading: &Reading<'_>) -> Option<Cause> {
-    let (other, wait) = (reading.io_other?, reading.io_wait?);
+/// The I/O thread neither waits nor works on sockets, and callbacks are cheap: it may not get the processor.
+pub(crate) fn is_short_of_cpu(reading: &Reading<'_>) -> bool {
+    let (Some(other), Some(wait)) = (reading.io_other, reading.io_wait) else {
+        return false;
+    };
     let is_between = (0.3..=0.8).contains(&other) && (0.3..=0.6).contains(&wait);
-    let callbacks = reading
-        .snapshot
-        .application
-        .callback_micros
-        .zip(reading.records_per_second);
-    let has_cheap_callbacks = callbacks.is_none_or(|(micros, rate)| micros * rate / 1e6 < 0.3);
-    (is_between && has_cheap_callbacks).then(|| Cause {
+    is_between && reading.callback_use().is_none_or(|used| used < 0.3)
+}
+
+fn short_of_cpu(reading: &Reading<'_>) -> Option<Cause> {
+    is_short_of_cpu(reading).then(|| Cause {
         doubt: Some(
             "the client's host may be short of CPU: its I/O thread neither waits nor does socket work"
                 .to_owned(),

@@ -208,11 +208,27 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
     let raw = change::records_per_second_after(f64::INFINITY, now, growth, used.max(0.5));
     let highest = lowest(&ceilings).map_or(raw, |ceiling| ceiling.records_per_second);
     let high = raw.min(highest);
+    if sends_what_it_wants(reading) {
+        let next = "the application: send() never waits, so it sends what it wants already".to_owned();
+        return latency_falls(reading).map(|promise| (promise, next));
+    }
     if high < 1.05 * now {
         return latency_falls(reading).map(|promise| (promise, next(&ceilings)));
     }
     let low = worker_at_least(reading).map_or(LOW * raw, |least| (LOW * raw).min(least));
+    if super::cause::is_short_of_cpu(reading) {
+        let mut promise = records(now, low.min(now), high);
+        promise.assumption = format!("{UNCHANGED}; low: the host has no processor time for more");
+        return Some((promise, next(&ceilings)));
+    }
     Some((records(now, low, high), next(&ceilings)))
+}
+
+/// No thread waits for memory and the queue is short: nothing holds the application back, whatever the sender could carry.
+fn sends_what_it_wants(reading: &Reading<'_>) -> bool {
+    let never_waits = reading.buffer_wait.is_some_and(|wait| wait < 0.01);
+    let is_short = reading.queue_ms.is_some_and(|queue| queue <= 1_000.0);
+    never_waits && is_short && reading.offered.is_none()
 }
 
 /// Sender latency without the queue: L and half a linger at best, L and three lingers where S3 would still see no backlog.
