@@ -89,12 +89,12 @@ fn section(page: &mut String, report: &Report) {
 }
 
 fn rows(page: &mut String, point: &Point) {
-    let is_measured = |name: &&str| point.on.iter().any(|on| on.figure(name).is_some());
+    let is_measured = |name: &str| point.on.iter().any(|on| on.figure(name).is_some());
     let mut names: Vec<&str> = (point.source.keys().map(String::as_str))
-        .filter(|name| is_measured(&name))
+        .filter(|name| is_measured(name))
         .collect();
     if names.is_empty() {
-        names.extend(INSTEAD.into_iter().find(is_measured));
+        names.extend(INSTEAD.into_iter().find(|name| is_measured(name)));
         names.extend((names.first() != Some(&"records_per_second")).then_some("records_per_second"));
     }
     for (index, name) in names.iter().enumerate() {
