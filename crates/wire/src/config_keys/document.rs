@@ -37,12 +37,16 @@ pub fn render() -> String {
         "Topics",
         keys(Scope::Topic).iter().filter(|key| key.is_honoured()),
     );
+    section(
+        &mut page,
+        "Client metrics",
+        keys(Scope::ClientMetrics).iter().filter(|key| key.is_honoured()),
+    );
     page.push_str("\n## Accepted without effect\n");
     for (title, scope) in [
         ("Broker", Scope::Broker),
         ("Topics", Scope::Topic),
         ("Groups", Scope::Group),
-        ("Client metrics", Scope::ClientMetrics),
     ] {
         without_effect(&mut page, title, scope);
     }
