@@ -1,5 +1,6 @@
 //! One clock for everything that is measured: processes of this machine agree on it.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -25,6 +26,17 @@ pub fn as_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// One instant as both clocks tell it: the standard library does not show an `Instant`'s number. Read once, so that a course begins at the
+/// same nanosecond for everybody who takes part; the closest of a few readings, because a thread may lose its processor between two.
+static ANCHOR: LazyLock<(Instant, u64)> = LazyLock::new(|| {
+    let readings = (0..16).map(|_| {
+        let (before, instant, after) = (now_nanos(), Instant::now(), now_nanos());
+        (after - before, (instant, before + (after - before) / 2))
+    });
+    let closest = readings.min_by_key(|(apart, _)| *apart);
+    closest.expect("sixteen readings have a closest").1
+});
+
 /// A course in nanoseconds of this clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -36,8 +48,7 @@ pub struct Span {
 
 impl Span {
     pub fn of(course: &Course) -> Span {
-        // The standard library does not tell an Instant's number: both clocks are read and compared.
-        let (instant, now) = (Instant::now(), now_nanos());
+        let (instant, now) = *ANCHOR;
         let begin_nanos = now
             .saturating_add(as_nanos(course.begin.saturating_duration_since(instant)))
             .saturating_sub(as_nanos(instant.saturating_duration_since(course.begin)));
@@ -57,6 +68,18 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn everybody_s_course_begins_at_the_same_nanosecond() {
+        let course = Course {
+            begin: Instant::now() + Duration::from_millis(5),
+            warmup: Duration::ZERO,
+            duration: Duration::from_secs(1),
+            stop: Arc::default(),
+        };
+        let first = Span::of(&course);
+        assert!((0..1_000).all(|_| Span::of(&course) == first));
+    }
     use std::sync::Arc;
 
     #[test]

@@ -168,7 +168,7 @@ fn is_flush(side: &BrokerSide) -> bool {
     waits.is_some_and(|(flush, remote)| flush.is_finite() && flush > 0.0 && flush >= 0.5 * remote)
 }
 
-/// B4 Does the broker's disk make it slow?
+/// B4, flush Does the broker's disk make it slow?
 ///
 /// A broker that answers acks=all from its own disk (Ottla) makes a request wait until the log is flushed. Requests that wait at the
 /// same time share one flush, so the wait is that of the disk whatever they hold: larger requests carry more through it.
