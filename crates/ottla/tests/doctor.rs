@@ -515,6 +515,35 @@ fn the_live_screen_outlives_its_doctor_and_ends_with_q() {
     assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
 }
 
+#[test]
+fn the_live_screen_ends_with_its_terminal() {
+    let directory = Directory::new("watch-gone");
+    let collector = Collector::start();
+    let mut terminal = Terminal::open(&collector.address, &directory.0);
+    terminal.shows("no client has been seen yet");
+    assert!(is_watched(&collector.address));
+    // Whoever held the terminal is gone at once, and nobody sends a signal.
+    terminal.child.kill().unwrap();
+    for _ in 0..6_000 {
+        if !is_watched(&collector.address) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("the screen goes on without a terminal");
+}
+
+/// Whether a live screen of this collector runs.
+fn is_watched(address: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .map(|command| String::from_utf8_lossy(&command).replace('\0', " "))
+        .any(|command| {
+            command.contains("--watch") && command.contains(address) && !command.starts_with("script")
+        })
+}
+
 /// Three pushes of a Java producer in the situation of experiment I, ten seconds each.
 mod otlp {
     use super::*;

@@ -349,7 +349,14 @@ fn recreate_under_load(suite: &Suite) -> Result<()> {
     let topic = "ottla-recreated";
     suite.create_topic(topic, 2, &[])?;
     let is_over = AtomicBool::new(false);
-    let producer = suite.producer(&[("linger.ms", "1"), ("max.block.ms", "5000")])?;
+    // As in the other clients' cases: what cannot be delivered in the moments between two incarnations expires soon.
+    let producer = suite.producer(&[
+        ("linger.ms", "1"),
+        ("max.block.ms", "2000"),
+        ("request.timeout.ms", "2000"),
+        ("delivery.timeout.ms", "3000"),
+        ("metadata.max.age.ms", "500"),
+    ])?;
     std::thread::scope(|scope| -> Result<()> {
         let load = scope.spawn(|| {
             for i in 0.. {

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use ottla_lab::doctor::Snapshot;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use self::draw::Palette;
@@ -64,14 +65,12 @@ fn show(
             screen.receive(one, Instant::now());
         }
         terminal.draw(|frame| draw::screen(frame, &mut screen, palette, Instant::now()))?;
-        if stop.load(Ordering::Relaxed) {
+        // The library of the keyboard never comes back from a terminal that is gone, so it is asked only when there is one.
+        if stop.load(Ordering::Relaxed) || is_gone(TICK) {
             return Ok(());
         }
-        if !event::poll(TICK)? {
-            continue;
-        }
         // Everything that is typed is read before the next drawing, so that a held key does not lag.
-        while event::poll(Duration::ZERO)? {
+        while !is_gone(Duration::ZERO) && event::poll(Duration::ZERO)? {
             let Event::Key(key) = event::read()? else { continue };
             if key.kind == KeyEventKind::Release {
                 continue;
@@ -83,6 +82,21 @@ fn show(
             }
         }
     }
+}
+
+/// Waits until a key is pressed, but no longer than `limit`; true: nobody sits at the terminal any more.
+fn is_gone(limit: Duration) -> bool {
+    let stdin = rustix::stdio::stdin();
+    let mut keyboard = [PollFd::new(&stdin, PollFlags::IN)];
+    let limit = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    };
+    let is_told = rustix::event::poll(&mut keyboard, Some(&limit)).is_ok();
+    is_told
+        && keyboard[0]
+            .revents()
+            .intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
 /// Asks for as long as somebody listens.
@@ -98,6 +112,11 @@ fn ask_again_and_again(address: &str, interval_seconds: f64, sender: Sender<News
                 return;
             }
             std::thread::sleep(Duration::from_secs_f64(interval_seconds));
+            if is_gone(Duration::ZERO) {
+                // The screen ends by itself, unless it was waiting for a key at that moment.
+                std::thread::sleep(Duration::from_secs(1));
+                std::process::exit(0);
+            }
         }
     };
     let thread = std::thread::Builder::new().name("doctor-watch".into()).spawn(ask);
