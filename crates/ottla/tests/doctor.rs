@@ -343,32 +343,10 @@ fn every_case_is_told_within_the_page() {
 #[test]
 fn a_broker_says_where_its_doctor_is() {
     let directory = Directory::new("bootstrap");
-    // Free when it was looked for; nobody else asks for this one.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let mut broker = Command::new(env!("CARGO_BIN_EXE_ottla"))
-        .arg("serve")
-        .args(["--override", &format!("log.dirs={}", directory.0.display())])
-        .args(["--override", "listeners=PLAINTEXT://127.0.0.1:0"])
-        .args(["--override", &format!("ottla.admin.listener=127.0.0.1:{port}")])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
+    let (mut broker, address, port) = (0..10)
+        .find_map(|_| broker_with_a_known_admin_port(&directory.0))
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(broker.stdout.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line
-        .split("listeners=PLAINTEXT://")
-        .nth(1)
-        .unwrap()
-        .split(' ')
-        .next()
-        .unwrap();
+    let address = address.as_str();
     let output = doctor(&["--bootstrap-server", address]);
     let unknown = doctor(&["explain", "nobody", "--bootstrap-server", address]);
     kill_process(Pid::from_child(&broker), Signal::TERM).unwrap();
@@ -379,6 +357,34 @@ fn a_broker_says_where_its_doctor_is() {
         error.contains(&format!("127.0.0.1:{port}: no client \"nobody\"")),
         "{error}"
     );
+}
+
+/// `None`: the port was free when it was looked for, and somebody else's when the broker asked for it.
+fn broker_with_a_known_admin_port(directory: &Path) -> Option<(std::process::Child, String, u16)> {
+    let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = probe.local_addr().unwrap().port();
+    drop(probe);
+    let mut broker = Command::new(env!("CARGO_BIN_EXE_ottla"))
+        .arg("serve")
+        .args(["--override", &format!("log.dirs={}", directory.display())])
+        .args(["--override", "listeners=PLAINTEXT://127.0.0.1:0"])
+        .args(["--override", &format!("ottla.admin.listener=127.0.0.1:{port}")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(broker.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line.split("listeners=PLAINTEXT://").nth(1);
+    match address.and_then(|rest| rest.split(' ').next()) {
+        Some(address) => Some((broker, address.to_owned(), port)),
+        None => {
+            broker.wait().unwrap();
+            None
+        }
+    }
 }
 
 #[test]
