@@ -48,7 +48,8 @@ fn add_consumed(consumers: &[ConsumeOutcome], figures: &mut BTreeMap<String, f64
             .iter()
             .filter(|group| group.seconds > 0.0)
             .map(|group| count(group) as f64 / group.seconds);
-        each.sum()
+        // The sum of nothing would be -0.
+        each.fold(0.0, |sum, rate| sum + rate)
     };
     figures.insert(String::from("records_per_second"), rate(&|group| group.records));
     figures.insert(String::from("mib_per_second"), rate(&|group| group.bytes) / MIB);

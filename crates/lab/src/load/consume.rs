@@ -55,6 +55,7 @@ pub fn run(load: &ConsumeLoad, course: &Course, live: &Live) -> Result<ConsumeOu
     let group = Group::new(load, course);
     let reader = live.join_readers();
     let (mut before, mut at_end) = (Vec::new(), None);
+    let mut watch = Watch::new(&group, course, live);
     let parts: Vec<Part> = thread::scope(|scope| {
         let group = &group;
         let started: Vec<_> = consumers
@@ -66,7 +67,6 @@ pub fn run(load: &ConsumeLoad, course: &Course, live: &Live) -> Result<ConsumeOu
                     .spawn_scoped(scope, move || read(group, consumer, client))
             })
             .collect();
-        let mut watch = Watch::new(group, course, live);
         loop {
             let now = now_nanos();
             if before.is_empty() && now >= group.span.measured_nanos {
@@ -93,6 +93,7 @@ pub fn run(load: &ConsumeLoad, course: &Course, live: &Live) -> Result<ConsumeOu
         joined.collect::<Result<Vec<Part>, Error>>()
     })?;
     let mut outcome = group.outcome(parts);
+    outcome.acknowledged_in_its_topics = watch.expected();
     outcome.metrics = measured::combine(&before, &at_end.unwrap_or_default());
     Ok(outcome)
 }
@@ -287,6 +288,12 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Records that the topics of the group were given so far.
+    fn expected(&self) -> u64 {
+        let topics = self.topics.iter();
+        topics.map(|topic| topic.load(Ordering::Relaxed)).sum()
+    }
+
     fn is_over(&mut self) -> bool {
         let now = Instant::now();
         if self.course.stop.load(Ordering::Relaxed) {
@@ -298,11 +305,7 @@ impl<'a> Watch<'a> {
             return true;
         }
         let is_produced = self.live.is_produced.load(Ordering::Acquire);
-        let expected: u64 = self
-            .topics
-            .iter()
-            .map(|topic| topic.load(Ordering::Relaxed))
-            .sum();
+        let expected = self.expected();
         let received = self.group.received.load(Ordering::Acquire);
         let received = received.saturating_sub(self.group.duplicated.load(Ordering::Relaxed));
         if is_produced && expected > 0 && received >= expected {

@@ -46,6 +46,8 @@ pub struct ConsumeOutcome {
     pub seconds: f64,
     /// Of the whole course.
     pub records_in_all: u64,
+    /// Acknowledged to the course's producers in the topics that this group reads.
+    pub acknowledged_in_its_topics: u64,
     pub duplicated: u64,
     pub disordered: u64,
     /// Records without a stamp, or with a damaged one.
