@@ -21,20 +21,14 @@ pub fn write(reports: &[Report]) -> String {
         let machine = &report.manifest.machine;
         let _ = writeln!(
             page,
-            "{} processors, {} GiB, {}, {}; a sync takes {:.2} ms in the median, {:.2} ms at p99. Commit {}.\n",
+            "{} processors, {} GiB, {}, {}; a sync takes {:.2} ms in the median, {:.2} ms at p99.\n",
             machine.processors,
             machine.memory_bytes >> 30,
             machine.kernel,
-            machine.filesystem,
+            without_options(&machine.filesystem),
             machine.sync_micros.p50 / 1_000.0,
             machine.sync_micros.p99 / 1_000.0,
-            report.manifest.commit.as_deref().unwrap_or("unknown"),
         );
-        page.push_str("| broker | durability |\n|---|---|\n");
-        for target in &report.manifest.targets {
-            let _ = writeln!(page, "| {} | {} |", target.name, target.durability);
-        }
-        page.push('\n');
     }
     for report in reports {
         section(&mut page, report);
@@ -48,11 +42,18 @@ fn section(page: &mut String, report: &Report) {
     if let Some(source) = &head.source {
         let _ = writeln!(page, "Source: {source}.");
     }
+    let manifest = &report.manifest;
     let _ = writeln!(
         page,
-        "Processors {:.0} % busy before the run.\n",
-        100.0 * report.manifest.machine.busy_before
+        "Commit {}; processors {:.0} % busy before the run; `{}`.",
+        manifest.commit.as_deref().unwrap_or("unknown"),
+        100.0 * manifest.machine.busy_before,
+        without_directories(&manifest.command),
     );
+    let durability: Vec<String> = (manifest.targets.iter())
+        .map(|target| format!("{}: {}", target.name, target.durability))
+        .collect();
+    let _ = writeln!(page, "Durability: {}.\n", durability.join("; "));
     page.push_str("| point | figure | source |");
     for target in &report.manifest.targets {
         let _ = write!(page, " {} |", target.name);
@@ -86,6 +87,25 @@ fn section(page: &mut String, report: &Report) {
         let _ = writeln!(page, "- {}", remark.replace('\n', " "));
     }
     page.push('\n');
+}
+
+/// `ext4 on /dev/vda at /, rw,relatime` as far as the comma.
+fn without_options(filesystem: &str) -> &str {
+    filesystem
+        .split_once(", ")
+        .map_or(filesystem, |(before, _)| before)
+}
+
+/// A command as anybody would type it: of paths only the last part is of interest.
+fn without_directories(command: &str) -> String {
+    let words: Vec<&str> = command
+        .split(' ')
+        .map(|word| match word.starts_with('/') {
+            true => word.rsplit('/').next().unwrap_or(word),
+            false => word,
+        })
+        .collect();
+    words.join(" ")
 }
 
 fn rows(page: &mut String, point: &Point) {
@@ -203,6 +223,18 @@ mod tests {
         assert_eq!(
             shown,
             ["0", "0.13", "13.7", "678,113", "1,234,567", "-1,234", "-123"]
+        );
+    }
+
+    #[test]
+    fn a_command_is_told_without_the_places_of_one_machine() {
+        assert_eq!(
+            without_directories("/somewhere/ottla bench run acks --output /else/where"),
+            "ottla bench run acks --output where"
+        );
+        assert_eq!(
+            without_options("ext4 on /dev/vda (rw,relatime)"),
+            "ext4 on /dev/vda"
         );
     }
 

@@ -25,7 +25,7 @@ pub type Say<'a> = &'a dyn Fn(&str);
 pub const ACTS: &[Act] = &[
     Act {
         name: ActName::RequestRate,
-        title: "1. The sender's requests",
+        title: "1. The sender's requests (experiment I of the Kontur talk)",
         play: request_rate,
     },
     Act {
@@ -79,7 +79,6 @@ fn request_rate(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     say(&change.set);
     let after = one(stage, role("requests-after", with(own, &change)?))?;
     Ok(Proof {
-        title: "1. The sender's requests (experiment I of the Kontur talk)",
         question: format!(
             "One thread wants to send {wanted:.0} records/s of 256 bytes over a round trip of {ROUND_TRIP_MS} ms. Why does it not?"
         ),
@@ -115,7 +114,6 @@ fn callback(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     say("with callbacks that hand their work over");
     let after = one(stage, role("callback-after", CALLBACK_THREADS))?;
     Ok(Proof {
-        title: "2. A callback that blocks",
         question: format!(
             "{wanted:.0} records/s, and every callback writes to a database for {} ms. Why do confirmations come so late?",
             CALLBACK.as_millis()
@@ -167,7 +165,6 @@ fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     say(&change.set);
     let after = one(stage, role("window-after", with(own, &change)?)?)?;
     Ok(Proof {
-        title: "3. A window too small for the way",
         question: format!(
             "{wanted:.0} records/s of 60 kB to another data centre, {FAR_ROUND_TRIP_MS} ms there and back. Why is it so slow?"
         ),
@@ -221,7 +218,6 @@ fn neighbour(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
         noisy("noisy-after", with(own, &change)?),
     )?;
     Ok(Proof {
-        title: "4. A noisy neighbour",
         question: format!(
             "{wanted:.0} records/s have a p99 of {:.1} ms; then a neighbour floods the broker. Who suffers, and what should he change?",
             alone.latency_p99_ms

@@ -71,16 +71,16 @@ impl Demo {
             let proof = (act.play)(&stage, &|what| bar.set_message(format!("{}: {what}", act.title)))?;
             bar.suspend(|| {
                 if self.format == Format::Text {
-                    println!("{proof}");
+                    println!("{}\n{proof}", act.title);
                 }
             });
-            proofs.push(proof);
+            proofs.push((act.title, proof));
         }
         bar.finish_and_clear();
         if self.format == Format::Json {
             println!("{}", proof::json(&proofs));
         }
-        Ok(ExitCode::from(u8::from(!proofs.iter().all(Proof::is_kept))))
+        Ok(ExitCode::from(u8::from(!proofs.iter().all(|(_, proof)| proof.is_kept()))))
     }
 }
 

@@ -13,7 +13,6 @@ const EVIDENCE_SHOWN: usize = 2;
 const TOLERANCE: f64 = 0.1;
 
 pub struct Proof {
-    pub title: &'static str,
     pub question: String,
     /// The measured figure, in words: `29,971 records/s, 1.2 s from send() to the answer`.
     pub before: String,
@@ -61,7 +60,6 @@ impl Direction for Promise {
 impl fmt::Display for Proof {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let diagnosis = &self.diagnosis;
-        writeln!(out, "{}", self.title)?;
         writeln!(out, "  {}", self.question)?;
         line(out, "measured", &self.before)?;
         line(out, "doctor", &diagnosis.summary)?;
@@ -110,11 +108,12 @@ fn number(value: f64) -> String {
     grouped
 }
 
-pub fn json(proofs: &[Proof]) -> String {
+/// - `proofs`: each with the title of its act.
+pub fn json(proofs: &[(&str, Proof)]) -> String {
     let proofs: Vec<_> = (proofs.iter())
-        .map(|proof| {
+        .map(|(title, proof)| {
             json!({
-                "title": proof.title,
+                "title": title,
                 "question": proof.question,
                 "before": proof.before,
                 "diagnosis": proof.diagnosis,
@@ -136,7 +135,6 @@ mod tests {
 
     fn proof(figure: &str, unit: &str, low: f64, high: f64, result: f64) -> Proof {
         Proof {
-            title: "t",
             question: String::from("q"),
             before: String::from("b"),
             diagnosis: Diagnosis::default(),
@@ -180,7 +178,8 @@ mod tests {
         );
         assert!(text.contains("promise kept"), "{text}");
         let document: serde_json::Value =
-            serde_json::from_str(&json(&[proof("x", "u", 1.0, 2.0, 3.0)])).unwrap();
+            serde_json::from_str(&json(&[("t", proof("x", "u", 1.0, 2.0, 3.0))])).unwrap();
+        assert_eq!(document["proofs"][0]["title"], "t");
         assert_eq!(document["proofs"][0]["is_kept"], true);
         assert_eq!(document["proofs"][0]["promised"]["high"], 2.0);
     }

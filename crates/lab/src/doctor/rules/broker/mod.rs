@@ -47,8 +47,8 @@ pub fn blame(side: &BrokerSide) -> Option<Finding> {
 ///
 /// - Numbers: queue, local, remote, response queue and send, in microseconds; idle shares of handlers and network threads; use of
 ///   the processor.
-/// - Thresholds: queue 0.3 of D, local 0.5, remote 0.5, response 0.3; threads are busy below 0.3 idle. Parts that were rounded to
-///   whole milliseconds say nothing below 2 ms.
+/// - Thresholds: queue 0.3 of D, local 0.5, remote 0.5, response 0.3, and 0.1 ms each; threads are busy below 0.3 idle. Parts that
+///   were rounded to whole milliseconds say nothing below 2 ms.
 /// - Says: "61 % of the broker's 118 ms are local: ..."
 /// - Source: LINE talk, p99 article; the rounding was measured on Apache Kafka 4.3.
 pub fn judge(side: &BrokerSide, role: Role) -> Option<Judgement> {

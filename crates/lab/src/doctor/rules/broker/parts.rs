@@ -6,6 +6,9 @@ use super::super::super::snapshot::BrokerSide;
 /// Below this mean, parts that were rounded to whole milliseconds say nothing: they were seen to add up to half of the total.
 const ROUNDED_TOTAL_MS_MIN: f64 = 2.0;
 
+/// A read from resident pages takes about so long (F26): a part that takes less is nobody's delay, however large its share.
+const PART_MS_MIN: f64 = 0.1;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Queue,
@@ -114,7 +117,7 @@ impl Parts {
     pub fn outstanding(&self) -> Option<Part> {
         Part::ALL
             .into_iter()
-            .filter(|part| self.share(*part) >= part.share_min())
+            .filter(|part| self.share(*part) >= part.share_min() && self.ms(*part) >= PART_MS_MIN)
             .max_by(|one, other| self.ms(*one).total_cmp(&self.ms(*other)))
     }
 

@@ -226,6 +226,12 @@ fn cold_reads_block_network_threads() {
     within(cold_line(&hot).unwrap().result, 0.002, 0.1);
 }
 
+// Ottla, idle: most of 13 microseconds are spent on sending, which is no reason for anything.
+#[test]
+fn most_of_nothing_is_no_cause() {
+    check(&side([0.001, 0.003, 0.0, 0.004, 0.005]), None);
+}
+
 // L4: every part of D jumps together, for all clients at once.
 #[test]
 fn a_pause_stretches_every_part() {

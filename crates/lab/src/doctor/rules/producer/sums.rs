@@ -264,12 +264,14 @@ pub(crate) fn summary(
     }
     if let Some(recommendation) = recommendation {
         let promise = &recommendation.promise;
+        let (low, high) = (number(promise.low), number(promise.high));
+        let range = match low == high {
+            true => low,
+            false => format!("{low} to {high}"),
+        };
         sentence.push_str(&format!(
-            "; {} promises {} to {} {}",
-            recommendation.set,
-            number(promise.low),
-            number(promise.high),
-            promise.unit
+            "; {} promises {range} {}",
+            recommendation.set, promise.unit
         ));
     }
     sentence
