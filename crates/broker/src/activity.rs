@@ -1,7 +1,9 @@
 //! What the broker saw of its clients, as a value for whoever judges them.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
+pub use ottla_core::group::overview::{Departed, Departure, GroupOverview, MemberOverview};
+use ottla_core::node::Node;
 pub use ottla_core::seen::FetchedPartition;
 use ottla_core::time::Clock;
 pub use ottla_core::time::{Moment, Timestamp};
@@ -14,6 +16,8 @@ pub use crate::metrics::stage::{STAGE_COUNT, Stage};
 #[derive(Clone)]
 pub struct ActivityView {
     node_id: i32,
+    /// It does not keep the broker alive.
+    node: Weak<Node>,
     records: Records,
     clock: Arc<dyn Clock>,
 }
@@ -31,12 +35,14 @@ pub struct Reading {
     pub processor_count: usize,
     pub processor_micros: u64,
     pub connections: Vec<Activity>,
+    pub groups: Vec<GroupOverview>,
 }
 
 impl ActivityView {
-    pub(crate) fn new(node_id: i32, records: Records, clock: Arc<dyn Clock>) -> ActivityView {
+    pub(crate) fn new(node: &Arc<Node>, records: Records, clock: Arc<dyn Clock>) -> ActivityView {
         ActivityView {
-            node_id,
+            node_id: node.config.node_id,
+            node: Arc::downgrade(node),
             records,
             clock,
         }
@@ -67,6 +73,7 @@ impl ActivityView {
             processor_count: std::thread::available_parallelism().map_or(1, |count| count.get()),
             processor_micros: processor.tv_sec as u64 * 1_000_000 + processor.tv_nsec as u64 / 1_000,
             connections,
+            groups: (self.node.upgrade()).map_or_else(Vec::new, |node| node.groups.overview(&node)),
         }
     }
 }

@@ -126,7 +126,7 @@ impl Broker {
             listeners: Vec::new(),
             loops,
             workers: Some(workers),
-            activity: ActivityView::new(node.config.node_id, records.clone(), clock.clone()),
+            activity: ActivityView::new(&node, records.clone(), clock.clone()),
             node,
             _directory: None,
         };

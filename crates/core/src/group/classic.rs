@@ -11,6 +11,7 @@ use crate::time::Timestamp;
 use super::foreign::Foreign;
 use super::member::Member;
 use super::offsets::Offsets;
+use super::overview::Departures;
 use super::record::{GroupRecord, StoredGroup, StoredMember};
 use super::reply::JoinReplyMember;
 use super::request::JoinRequest;
@@ -67,6 +68,7 @@ pub struct Group {
     pub new_member_added: bool,
     /// `None`: not a consumer group, or its subscriptions cannot be read.
     pub subscribed_topics: Option<BTreeSet<String>>,
+    pub departures: Departures,
 }
 
 impl Group {
@@ -88,6 +90,7 @@ impl Group {
             initial_delay: None,
             new_member_added: false,
             subscribed_topics: None,
+            departures: Departures::default(),
         }
     }
 

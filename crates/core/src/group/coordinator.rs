@@ -22,6 +22,7 @@ use crate::time::{Clock, Moment, Timestamp};
 use super::config::GroupConfig;
 use super::loading;
 use super::machine::Machine;
+use super::overview::GroupOverview;
 use super::record::GroupRecord;
 use super::reply::{GroupReply, Step};
 use super::request::{GroupRequest, Ticket};
@@ -238,6 +239,14 @@ impl Coordinator {
             let step = act(&mut ready.machine, now(&*node.clock));
             // Whoever waits has been told if that failed.
             let _ = self.carry_out(node, &mut state, step, None);
+        }
+    }
+
+    /// The groups that are known now; none while they are being loaded.
+    pub fn overview(&self, partitions_of: &impl Fn(&str) -> usize) -> Vec<GroupOverview> {
+        match &self.lock().stage {
+            Stage::Ready(ready) => ready.machine.overview(partitions_of),
+            _ => Vec::new(),
         }
     }
 

@@ -18,6 +18,7 @@ use crate::time::Moment;
 use super::calls::Call;
 use super::config::GroupConfig;
 use super::coordinator::{Coordinator, Readiness};
+use super::overview::GroupOverview;
 use super::request::GroupRequest;
 
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -106,6 +107,16 @@ impl Groups {
         for coordinator in self.loaded() {
             coordinator.act(node, |machine, now| machine.on_topics_deleted(now, topics));
         }
+    }
+
+    /// All groups of consumers that anybody is in, or was lately.
+    pub fn overview(&self, node: &Node) -> Vec<GroupOverview> {
+        let image = node.image();
+        let partitions_of = |topic: &str| image.topic(topic).map_or(0, |topic| topic.partition_count());
+        self.loaded()
+            .iter()
+            .flat_map(|coordinator| coordinator.overview(&partitions_of))
+            .collect()
     }
 
     pub fn next_deadline(&self) -> Option<Moment> {

@@ -16,6 +16,7 @@ use super::commits;
 use super::config::GroupConfig;
 use super::foreign::ForeignKind;
 use super::join;
+use super::overview::{self, GroupOverview};
 use super::record::GroupRecord;
 use super::reply::{
     DescribedGroup, DescribedMember, GroupReply, JoinReply, LeftMember, ListedGroup, OffsetDeleteReply, Step,
@@ -439,6 +440,14 @@ impl Machine {
             turn.reply(ticket, reply);
         });
         self.after(step, &[group_id])
+    }
+
+    /// - `partitions_of`: how many partitions a topic has.
+    pub fn overview(&self, partitions_of: &impl Fn(&str) -> usize) -> Vec<GroupOverview> {
+        let groups = self.groups.values();
+        groups
+            .filter_map(|group| overview::overview(group, partitions_of))
+            .collect()
     }
 
     #[cfg(test)]

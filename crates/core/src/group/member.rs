@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::overview::MemberOverview;
 use super::record::StoredMember;
 use super::request::{JoinRequest, Ticket};
 
@@ -83,6 +84,14 @@ impl Member {
         self.session_timeout_ms = request.session_timeout_ms;
         self.is_abandoned = false;
         self.is_restored = false;
+    }
+
+    pub fn overview(&self) -> MemberOverview {
+        MemberOverview {
+            member_id: self.member_id.clone(),
+            client_id: self.client_id.clone(),
+            client_host: self.client_host.clone(),
+        }
     }
 
     pub fn is_static(&self) -> bool {

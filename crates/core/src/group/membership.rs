@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 
 use super::classic::{Group, GroupState};
+use super::overview::Departure;
 use super::reply::{GroupReply, LeftMember, SyncReply};
 use super::request::{LeaveRequest, MemberRequest, SyncRequest, Ticket};
 use super::timer::Timer;
@@ -94,7 +95,7 @@ impl Group {
     pub(super) fn leave(&mut self, turn: &mut Turn<'_>, request: &LeaveRequest<'_>) -> Vec<LeftMember> {
         let mut left = Vec::with_capacity(request.members.len());
         for (member_id, instance_id) in &request.members {
-            let result = self.leave_one(turn, member_id, *instance_id);
+            let result = self.leave_one(turn, member_id, *instance_id, request.reason);
             left.push(LeftMember {
                 member_id: (*member_id).to_owned(),
                 group_instance_id: instance_id.map(str::to_owned),
@@ -116,6 +117,7 @@ impl Group {
         turn: &mut Turn<'_>,
         member_id: &str,
         instance_id: Option<&str>,
+        reason: Option<&str>,
     ) -> Result<(), ErrorCode> {
         let member_id: Arc<str> = if member_id.is_empty() {
             instance_id
@@ -127,7 +129,7 @@ impl Group {
             }
             member_id.into()
         };
-        self.expel_member(turn, &member_id);
+        self.expel_member(turn, &member_id, Departure::left(reason));
         Ok(())
     }
 

@@ -14,6 +14,7 @@ pub mod foreign;
 pub mod timer;
 mod turn;
 mod member;
+pub mod overview;
 mod classic;
 mod join;
 mod membership;

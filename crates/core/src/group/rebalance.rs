@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 
 use super::classic::{Group, GroupState, InitialDelay};
+use super::overview::{Departed, Departure};
 use super::record::StoredGroup;
 use super::reply::{GroupReply, JoinReply, SyncReply};
 use super::timer::Timer;
@@ -86,7 +87,7 @@ impl Group {
             .map(|member| member.member_id.clone())
             .collect();
         for member_id in missing {
-            self.drop_member(turn, &member_id);
+            self.drop_member(turn, &member_id, Departure::DidNotRejoin);
         }
         if !self.members.is_empty() && !self.elect_joined_leader() {
             turn.schedule(Timer::Join(self.group_id.clone()), self.rebalance_timeout_ms());
@@ -158,7 +159,7 @@ impl Group {
             return;
         }
         for member_id in std::mem::take(&mut self.pending_sync) {
-            self.drop_member(turn, &member_id);
+            self.drop_member(turn, &member_id, Departure::DidNotSync);
         }
         self.prepare_rebalance(turn);
     }
@@ -171,7 +172,7 @@ impl Group {
             .get(member_id)
             .is_some_and(|member| !member.is_excused())
         {
-            self.expel_member(turn, member_id);
+            self.expel_member(turn, member_id, Departure::SessionExpired);
             match self.state {
                 GroupState::Stable | GroupState::CompletingRebalance => self.rebalance_or_complete_join(turn),
                 GroupState::PreparingRebalance => self.complete_join_if_nobody_is_missing(turn),
@@ -188,18 +189,24 @@ impl Group {
     }
 
     /// Removes a member and tells it so, should it be waiting: it may join again.
-    pub(super) fn expel_member(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>) {
+    pub(super) fn expel_member(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>, why: Departure) {
         self.answer_join(
             turn,
             member_id,
             JoinReply::error(ErrorCode::UnknownMemberId, "".into()),
         );
         self.answer_sync(turn, member_id, SyncReply::error(ErrorCode::UnknownMemberId));
-        self.drop_member(turn, member_id);
+        self.drop_member(turn, member_id, why);
     }
 
-    fn drop_member(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>) {
-        self.remove_member(member_id);
+    fn drop_member(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>, why: Departure) {
+        if let Some(member) = self.remove_member(member_id) {
+            self.departures.add(Departed {
+                member: member.overview(),
+                at: turn.now.timestamp,
+                why,
+            });
+        }
         turn.timers
             .cancel(Timer::Session(self.group_id.clone(), member_id.clone()));
     }

@@ -63,6 +63,8 @@ pub struct LeaveRequest<'a> {
     pub group_id: &'a str,
     /// Member id and instance id; an empty member id removes by instance id (KIP-345).
     pub members: Vec<(&'a str, Option<&'a str>)>,
+    /// KIP-800. A client names it for each member, and all that leave together do so for one.
+    pub reason: Option<&'a str>,
 }
 
 #[derive(Clone, Debug, Default)]

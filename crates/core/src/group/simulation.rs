@@ -314,6 +314,7 @@ impl World {
         self.submit(
             ticket,
             GroupRequest::Leave(LeaveRequest {
+                reason: None,
                 group_id: &client.group_id,
                 members,
             }),

@@ -11,6 +11,7 @@ use crate::time::{Moment, Timestamp};
 use super::classic::GroupState;
 use super::config::GroupConfig;
 use super::machine::Machine;
+use super::overview::Departure;
 use super::record::GroupRecord;
 use super::reply::{FetchedPartition, GroupReply, JoinReply, Step, SyncReply};
 use super::request::{
@@ -134,6 +135,7 @@ impl Bench {
 
     fn leave(&mut self, members: Vec<(&str, Option<&str>)>) -> Vec<ErrorCode> {
         match self.ask(GroupRequest::Leave(LeaveRequest {
+            reason: None,
             group_id: GROUP,
             members,
         })) {
@@ -473,6 +475,38 @@ fn a_leaving_member_starts_a_rebalance_and_the_last_one_empties_the_group() {
     bench.replay();
     assert_eq!(bench.state(), "Empty");
     assert_eq!(bench.machine.group(GROUP).unwrap().generation, 2);
+}
+
+#[test]
+fn a_group_remembers_who_went_and_why() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member(), member()]);
+    let asked = GroupRequest::Leave(LeaveRequest {
+        group_id: GROUP,
+        members: vec![(&ids[2], None)],
+        reason: Some("consumer poll timeout has expired."),
+    });
+    bench.ask(asked);
+    bench.pass(SESSION_MS - 1);
+    assert_eq!(bench.heartbeat(of(&ids[0], 1)), ErrorCode::RebalanceInProgress);
+    bench.pass(1);
+    let groups = bench.machine.overview(&|_| 0);
+    let [group] = &groups[..] else { panic!("{groups:?}") };
+    let departed: Vec<_> = (group.departed.iter())
+        .map(|departed| (&*departed.member.member_id, departed.why.clone()))
+        .collect();
+    let left = Departure::left(Some("consumer poll timeout has expired."));
+    assert!(left.is_late_poll());
+    assert_eq!(departed, [(&*ids[2], left), (&*ids[1], Departure::SessionExpired)]);
+    assert_eq!(group.members.len(), 1);
+    // The last one keeps its session and does not join again: what Kafka's consumers do whose application does not poll.
+    for _ in 0..2 * REBALANCE_MS / SESSION_MS {
+        bench.pass(SESSION_MS - 1);
+        bench.heartbeat(of(&ids[0], 1));
+    }
+    let groups = bench.machine.overview(&|_| 0);
+    let last = groups[0].departed.last().unwrap();
+    assert_eq!((&*last.member.member_id, &last.why), (&*ids[0], &Departure::DidNotRejoin));
 }
 
 #[test]

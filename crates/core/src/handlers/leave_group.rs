@@ -1,5 +1,4 @@
-//! LeaveGroup, versions 0 to 5. 3: KIP-345, many members at once, by instance id if need be. 5: KIP-800, reasons, which
-//! we ignore.
+//! LeaveGroup, versions 0 to 5. 3: KIP-345, many members at once, by instance id if need be. 5: KIP-800, reasons.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberResponse};
@@ -35,6 +34,7 @@ pub(crate) fn handle(
         let leave = LeaveRequest {
             group_id: body.group_id,
             members,
+            reason: body.members.iter().find_map(|member| member.reason),
         };
         node.groups.call(node, body.group_id, GroupRequest::Leave(leave))
     };

@@ -12,6 +12,8 @@ use ottla_lab::doctor::snapshot::{
     BrokerSide, Client, Codec, ConsumedPartition, Neighbour, Origin, Role, Setting, Settings,
 };
 
+use super::membership::Memberships;
+
 /// A window is made of as many readings: a minute of five seconds each.
 const SLICES_MAX: usize = 12;
 
@@ -192,7 +194,6 @@ impl Windows {
             self.slices.pop_front();
         }
         let whole = self.whole(&reading);
-        self.previous = Some(reading);
         let mut clients: BTreeMap<Key, Sums> = BTreeMap::new();
         for slice in &self.slices {
             for (key, sums) in &slice.clients {
@@ -211,7 +212,9 @@ impl Windows {
             }
         }
         clients.retain(|_, sums| sums.api.requests > 0);
-        let observed = self.observe(&whole, &clients);
+        let memberships = Memberships::of(&reading.groups, reading.at);
+        let observed = self.observe(&whole, &clients, &memberships);
+        self.previous = Some(reading);
         self.remember(&whole, &clients);
         observed
     }
@@ -231,7 +234,12 @@ impl Windows {
         }
     }
 
-    fn observe(&self, whole: &Whole, clients: &BTreeMap<Key, Sums>) -> Vec<Observed> {
+    fn observe(
+        &self,
+        whole: &Whole,
+        clients: &BTreeMap<Key, Sums>,
+        memberships: &Memberships<'_>,
+    ) -> Vec<Observed> {
         let mut heavy: Vec<(&Key, &Sums)> = clients.iter().collect();
         heavy.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.loop_micros()));
         heavy.truncate(NEIGHBOURS_MAX + 1);
@@ -242,7 +250,7 @@ impl Windows {
                 .map(|(other, sums)| self.neighbour(whole, other, sums, growth))
                 .filter(|neighbour| neighbour.time_share >= NEIGHBOUR_SHARE_MIN)
                 .take(NEIGHBOURS_MAX);
-            Observed {
+            let mut observed = Observed {
                 client: client(key, sums),
                 seconds: sums.seconds,
                 broker: side(whole, key.role, sums),
@@ -251,7 +259,11 @@ impl Windows {
                 has_subscription: key.instance_id.is_some(),
                 neighbours: neighbours.collect(),
                 ..Observed::default()
+            };
+            if key.role == Role::Consumer {
+                memberships.tell(&mut observed, key.address);
             }
+            observed
         });
         told.collect()
     }
@@ -572,6 +584,7 @@ mod tests {
             processor_count: 2,
             processor_micros: busy_micros,
             connections,
+            groups: Vec::new(),
         }
     }
 

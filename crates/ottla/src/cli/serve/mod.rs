@@ -1,5 +1,6 @@
 //! `ottla serve [server.properties] [--override key=value]...`
 
+mod membership;
 mod clients;
 pub(super) mod doctor;
 

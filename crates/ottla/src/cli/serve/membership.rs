@@ -1,0 +1,159 @@
+//! Which group a consumer is in, by its name and host: its size, its partitions, and who was put out of it for polling late.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ottla_broker::activity::{Departed, GroupOverview, Timestamp};
+use ottla_lab::doctor::history::Observed;
+
+/// A departure is evidence for as long as a verdict's window.
+const DEPARTED_MS: i64 = 60_000;
+
+/// All groups of a reading by who is in them, or was in the last minute.
+#[derive(Default)]
+pub struct Memberships<'a> {
+    at_ms: i64,
+    /// `None`: one name on one host in several groups; which of them a connection serves is not known.
+    groups: HashMap<(&'a str, IpAddr), Option<&'a GroupOverview>>,
+}
+
+impl<'a> Memberships<'a> {
+    pub fn of(groups: &'a [GroupOverview], at: Timestamp) -> Memberships<'a> {
+        let mut memberships = Memberships {
+            at_ms: at.0,
+            groups: HashMap::new(),
+        };
+        for group in groups {
+            let departed = group
+                .departed
+                .iter()
+                .filter(|departed| memberships.is_late(departed));
+            let gone = departed.map(|departed| &departed.member);
+            for member in group.members.iter().chain(gone) {
+                // Kafka writes hosts as Java does, with a slash.
+                let Ok(host) = member.client_host.trim_start_matches('/').parse() else {
+                    continue;
+                };
+                let known = memberships
+                    .groups
+                    .entry((&member.client_id, host))
+                    .or_insert(Some(group));
+                if known.is_some_and(|known| known.group_id != group.group_id) {
+                    *known = None;
+                }
+            }
+        }
+        memberships
+    }
+
+    fn is_late(&self, departed: &Departed) -> bool {
+        departed.why.is_late_poll() && departed.at.0 > self.at_ms - DEPARTED_MS
+    }
+
+    /// Fills in what the group says of a consumer.
+    pub fn tell(&self, observed: &mut Observed, address: IpAddr) {
+        let key = (observed.client.client_id.as_str(), address);
+        let Some(Some(group)) = self.groups.get(&key) else {
+            return;
+        };
+        observed.client.group_id = Some(group.group_id.to_string());
+        observed.group_members = Some(group.members.len() as f64);
+        observed.group_partitions = (group.partition_count > 0).then_some(group.partition_count as f64);
+        observed.expelled = (group.departed.iter())
+            .filter(|departed| self.is_late(departed))
+            .map(|departed| departed.member.member_id.to_string())
+            .collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    use ottla_broker::activity::{Departure, MemberOverview};
+    use ottla_lab::doctor::snapshot::Client;
+
+    const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+    fn member(client_id: &str, number: u32) -> MemberOverview {
+        MemberOverview {
+            member_id: format!("{client_id}-{number}").into(),
+            client_id: client_id.into(),
+            client_host: "/10.0.0.1".into(),
+        }
+    }
+
+    fn group(group_id: &str, members: Vec<MemberOverview>, departed: Vec<Departed>) -> GroupOverview {
+        GroupOverview {
+            group_id: group_id.into(),
+            members,
+            partition_count: 6,
+            departed,
+        }
+    }
+
+    fn told(groups: &[GroupOverview], client_id: &str) -> Observed {
+        let mut observed = Observed {
+            client: Client {
+                client_id: client_id.to_owned(),
+                ..Client::default()
+            },
+            ..Observed::default()
+        };
+        Memberships::of(groups, Timestamp(100_000)).tell(&mut observed, HOST);
+        observed
+    }
+
+    fn departed(client_id: &str, at_ms: i64, why: Departure) -> Departed {
+        Departed {
+            member: member(client_id, 9),
+            at: Timestamp(at_ms),
+            why,
+        }
+    }
+
+    #[test]
+    fn a_consumer_is_told_of_its_group_and_of_who_polled_late() {
+        let late = departed(
+            "slow",
+            90_000,
+            Departure::left(Some("consumer poll timeout has expired.")),
+        );
+        let gone = departed(
+            "quick",
+            90_000,
+            Departure::left(Some("the consumer is being closed")),
+        );
+        let long_ago = departed("older", 10_000, Departure::DidNotRejoin);
+        let groups = [group(
+            "g",
+            vec![member("quick", 1), member("quick", 2)],
+            vec![late, gone, long_ago],
+        )];
+        let quick = told(&groups, "quick");
+        assert_eq!(quick.client.group_id.as_deref(), Some("g"));
+        assert_eq!(
+            (quick.group_members, quick.group_partitions),
+            (Some(2.0), Some(6.0))
+        );
+        assert_eq!(quick.expelled, ["slow-9"]);
+        // Whoever was put out is told, too; who went an hour ago is in no group.
+        assert_eq!(told(&groups, "slow").expelled, ["slow-9"]);
+        assert_eq!(told(&groups, "older").group_members, None);
+    }
+
+    #[test]
+    fn a_name_in_two_groups_is_in_none() {
+        let groups = [
+            group("g", vec![member("rdkafka", 1)], Vec::new()),
+            group(
+                "h",
+                vec![member("rdkafka", 2), member("only-here", 1)],
+                Vec::new(),
+            ),
+        ];
+        assert_eq!(told(&groups, "rdkafka").group_members, None);
+        assert_eq!(told(&groups, "only-here").group_members, Some(2.0));
+    }
+}
