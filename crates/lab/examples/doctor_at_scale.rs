@@ -5,17 +5,13 @@
 
 use std::time::{Duration, Instant};
 
-use ottla_client::metrics::otlp::{
-    Any, AnyValue, Data, Gauge, KeyValue, MetricsData, Number, NumberDataPoint, OtlpMetric, ResourceMetrics,
-    ScopeMetrics, Sum,
-};
 use ottla_lab::doctor::history::{Collector, PushedFrom};
-use prost::Message as _;
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::Value;
 
-const FIXTURE: &str = include_str!("../fixtures/doctor/B1_kontur_I_16k.json");
-const INTERVAL_MS: i64 = 10_000;
+mod pushes;
+
+use pushes::{INTERVAL_MS, payload};
+
 const ROUNDS: usize = 8;
 const BEGIN_MS: i64 = 1_800_000_000_000;
 
@@ -23,11 +19,9 @@ fn main() {
     let clients: usize = std::env::args()
         .nth(1)
         .map_or(10_000, |count| count.parse().expect("a number of clients"));
-    let fixture: Value = serde_json::from_str(FIXTURE).expect("the fixture is JSON");
-    let metrics = fixture["last_push"]["metrics"]
-        .as_array()
-        .expect("the fixture has a push");
-    let payloads: Vec<Vec<u8>> = (0..ROUNDS).map(|round| payload(metrics, round)).collect();
+    let payloads: Vec<Vec<u8>> = (1..=ROUNDS as i64)
+        .map(|round| payload(BEGIN_MS + round * INTERVAL_MS))
+        .collect();
     let instances: Vec<String> = (0..clients).map(|number| format!("{number:022}")).collect();
     let collector = Collector::default();
     println!(
@@ -96,59 +90,4 @@ fn processor_time() -> Duration {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-fn payload(metrics: &[Value], round: usize) -> Vec<u8> {
-    let end_nanos = (BEGIN_MS + (round as i64 + 1) * INTERVAL_MS) as u64 * 1_000_000;
-    let resource_metrics = metrics.iter().map(|metric| {
-        let is_sum = metric["type"]
-            .as_str()
-            .is_some_and(|kind| kind.starts_with("sum"));
-        let attributes = metric["attrs"].as_object().expect("a metric has attributes");
-        let point = NumberDataPoint {
-            start_time_unix_nano: if is_sum {
-                end_nanos - INTERVAL_MS as u64 * 1_000_000
-            } else {
-                0
-            },
-            time_unix_nano: end_nanos,
-            value: Some(Number::Double(metric["v"].as_f64().unwrap_or(f64::NAN))),
-            attributes: attributes
-                .iter()
-                .map(|(key, value)| attribute(key, value))
-                .collect(),
-        };
-        let data = match is_sum {
-            true => Data::Sum(Sum {
-                data_points: vec![point],
-                aggregation_temporality: 1,
-                is_monotonic: true,
-            }),
-            false => Data::Gauge(Gauge {
-                data_points: vec![point],
-            }),
-        };
-        ResourceMetrics {
-            resource: Some(Default::default()),
-            scope_metrics: vec![ScopeMetrics {
-                metrics: vec![OtlpMetric {
-                    name: metric["name"].as_str().expect("a metric has a name").to_owned(),
-                    data: Some(data),
-                }],
-            }],
-        }
-    });
-    let data = MetricsData {
-        resource_metrics: resource_metrics.collect(),
-    };
-    data.encode_to_vec()
-}
-
-fn attribute(key: &str, value: &Value) -> KeyValue {
-    KeyValue {
-        key: key.to_owned(),
-        value: Some(AnyValue {
-            value: Some(Any::Text(value.as_str().unwrap_or_default().to_owned())),
-        }),
-    }
 }

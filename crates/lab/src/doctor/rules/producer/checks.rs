@@ -3,7 +3,8 @@
 //! **High**: client and broker agree (X_b = R × S within 5 %, F1; R_n of both within 5 %) and no inferred setting decides.
 //! **Medium**: one side only, an inferred or assumed setting, or a broker blamed by times that are those of all its clients. **Low**: fewer than 100 requests, a number that the verdict needs
 //! without a sample, two regimes in one window (a backlog whose longest wait is more than ten times its mean: without a backlog a single
-//! pause does that), or F16: a queue longer than the memory that is to hold it (14 s where 32 MiB allow 1.6 s: other settings than stated).
+//! pause does that), or numbers that cannot be: F16, a queue longer than the memory that is to hold it (14 s where 32 MiB allow 1.6 s: other settings
+//! than stated), or F8, more requests in flight than may be.
 
 use crate::doctor::diagnosis::{Confidence, Verdict};
 use crate::doctor::snapshot::Library;
@@ -15,7 +16,7 @@ use super::backlog::Backlog;
 use super::reading::{Reading, positive, ratio};
 
 const AGREES: f64 = 0.05;
-/// A queue may be this much longer than F16 says: means of different windows.
+/// A queue may be this much longer than F16 says, and as much more be in flight than F8 allows: means of different windows.
 const LONGER: f64 = 1.25;
 
 #[derive(Clone, Debug, Default)]
@@ -32,6 +33,7 @@ pub(crate) fn run(reading: &Reading<'_>) -> Checks {
         ..Checks::default()
     };
     queue_fits(reading, &mut checks);
+    in_flight_fits(reading, &mut checks);
     bytes_agree(reading, &mut checks);
     brokers_agree(reading, &mut checks);
     checks
@@ -55,6 +57,19 @@ fn queue_fits(reading: &Reading<'_>, checks: &mut Checks) {
             bytes(queue_ms / 1_000.0 * rate)
         ));
     }
+}
+
+fn in_flight_fits(reading: &Reading<'_>, checks: &mut Checks) {
+    let Some(used) = reading.used().filter(|used| *used > LONGER) else {
+        return;
+    };
+    checks.is_consistent = false;
+    checks.notes.push(format!(
+        "the numbers do not fit each other (F8): {} of the requests that may be in flight are; rate and latency are of different \
+         windows, or more than {} may be",
+        percent(used),
+        number(reading.settings.in_flight.value)
+    ));
 }
 
 fn bytes_agree(reading: &Reading<'_>, checks: &mut Checks) {
