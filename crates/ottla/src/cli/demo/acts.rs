@@ -78,17 +78,11 @@ fn request_rate(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     let change = recommended(&before)?;
     say(&change.set);
     let after = one(stage, role("requests-after", with(own, &change)?))?;
-    Ok(Proof {
-        question: format!(
-            "One thread wants to send {wanted:.0} records/s of 256 bytes over a round trip of {ROUND_TRIP_MS} ms. Why does it not?"
-        ),
-        before: rate_and_answer(&before),
-        after: rate_and_answer(&after),
-        applied: change.set.clone(),
-        result: figure(&change.promise, &after),
-        promised: change.promise,
-        diagnosis: before.diagnosis,
-    })
+    let question = format!(
+        "One thread wants to send {wanted:.0} records/s of 256 bytes over a round trip of {ROUND_TRIP_MS} ms. Why does it not?"
+    );
+    let applied = change.set.clone();
+    Ok(proof(question, before, change, applied, &after))
 }
 
 fn callback(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
@@ -113,18 +107,12 @@ fn callback(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     let change = recommended(&before)?;
     say("with callbacks that hand their work over");
     let after = one(stage, role("callback-after", CALLBACK_THREADS))?;
-    Ok(Proof {
-        question: format!(
-            "{wanted:.0} records/s, and every callback writes to a database for {} ms. Why do confirmations come so late?",
-            CALLBACK.as_millis()
-        ),
-        before: rate_and_answer(&before),
-        after: rate_and_answer(&after),
-        applied: format!("{} ({CALLBACK_THREADS} threads here)", change.set),
-        result: figure(&change.promise, &after),
-        promised: change.promise,
-        diagnosis: before.diagnosis,
-    })
+    let question = format!(
+        "{wanted:.0} records/s, and every callback writes to a database for {} ms. Why do confirmations come so late?",
+        CALLBACK.as_millis()
+    );
+    let applied = format!("{} ({CALLBACK_THREADS} threads here)", change.set);
+    Ok(proof(question, before, change, applied, &after))
 }
 
 fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
@@ -164,17 +152,11 @@ fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     let change = recommended(&before)?;
     say(&change.set);
     let after = one(stage, role("window-after", with(own, &change)?)?)?;
-    Ok(Proof {
-        question: format!(
-            "{wanted:.0} records/s of 60 kB to another data centre, {FAR_ROUND_TRIP_MS} ms there and back. Why is it so slow?"
-        ),
-        before: rate_and_answer(&before),
-        after: rate_and_answer(&after),
-        applied: change.set.clone(),
-        result: figure(&change.promise, &after),
-        promised: change.promise,
-        diagnosis: before.diagnosis,
-    })
+    let question = format!(
+        "{wanted:.0} records/s of 60 kB to another data centre, {FAR_ROUND_TRIP_MS} ms there and back. Why is it so slow?"
+    );
+    let applied = change.set.clone();
+    Ok(proof(question, before, change, applied, &after))
 }
 
 fn neighbour(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
@@ -310,6 +292,25 @@ fn with(
         own.insert(key.to_owned(), value.to_owned());
     }
     Ok(own)
+}
+
+/// One producer, before the doctor's change and after it.
+fn proof(
+    question: String,
+    before: Performance,
+    change: Recommendation,
+    applied: String,
+    after: &Performance,
+) -> Proof {
+    Proof {
+        question,
+        before: rate_and_answer(&before),
+        after: rate_and_answer(after),
+        applied,
+        result: figure(&change.promise, after),
+        promised: change.promise,
+        diagnosis: before.diagnosis,
+    }
 }
 
 fn rate_and_answer(performance: &Performance) -> String {
