@@ -8,12 +8,17 @@ use std::process::Command;
 
 pub const VERSION: &str = "4.3.0";
 
+/// The first line of brokers that clients push their metrics to (KIP-714).
+const FIRST_WITH_TELEMETRY: &str = "3.7.2";
+
 /// The jars of Apache Kafka, and the Java programs of `tests/interop/java` compiled against them.
 #[derive(Clone)]
 pub struct Kafka {
     home: PathBuf,
     /// Besides Kafka's own, before them.
     jars: Vec<PathBuf>,
+    /// Brokers before 3.9 know their controllers from the configuration only (KIP-853).
+    has_static_voters: bool,
 }
 
 impl Kafka {
@@ -43,6 +48,31 @@ impl Kafka {
         Ok(Kafka {
             home,
             jars: Vec::new(),
+            has_static_voters: false,
+        })
+    }
+
+    /// Apache Kafka 3.7, the first with client telemetry: the jars alone.
+    pub fn prepare_3_7() -> Result<Kafka> {
+        let home = toolchain::target_directory().join("kafka-3.7");
+        let source = toolchain::root().join("tests/interop/kafka-3.7");
+        let stamp = home.join("prepared");
+        if !toolchain::is_fresh(&stamp, &source)? {
+            println!("maven: Apache Kafka {FIRST_WITH_TELEMETRY}");
+            let mut command = Command::new("mvn");
+            command
+                .args(["-q", "-B", "package"])
+                .arg(format!("-Doutput.directory={}", home.display()));
+            run_quietly(command.current_dir(&source))
+                .context("maven could not fetch the jars of Kafka 3.7")?;
+            fs::write(&stamp, FIRST_WITH_TELEMETRY).context("writing the stamp of Kafka 3.7")?;
+        }
+        let jar = home.join(format!("jars/kafka_2.13-{FIRST_WITH_TELEMETRY}.jar"));
+        ensure!(jar.exists(), "maven did not bring {}", jar.display());
+        Ok(Kafka {
+            home,
+            jars: Vec::new(),
+            has_static_voters: true,
         })
     }
 
@@ -119,18 +149,29 @@ impl Kafka {
         command
     }
 
-    /// Writes the identity and the first metadata records of a single dynamic voter into `log.dirs`.
+    /// Writes the identity and the first metadata records of a single voter into `log.dirs`: a dynamic one, where the version has such.
     pub fn format(&self, properties: &Path) -> Result<()> {
         let mut command = self.tool("kafka.tools.StorageTool");
-        command.args([
-            "format",
-            "--standalone",
-            "--cluster-id",
-            "b3R0bGEtaW50ZXJvcC10ZQ",
-            "--config",
-        ]);
+        command.arg("format");
+        if self.has_static_voters {
+            name_voter(properties)?;
+        } else {
+            command.arg("--standalone");
+        }
+        command.args(["--cluster-id", "b3R0bGEtaW50ZXJvcC10ZQ", "--config"]);
         run_quietly(command.arg(properties)).context("kafka-storage format")
     }
+}
+
+/// Says in the configuration what later versions keep in the metadata log: that node 1 is the controller.
+fn name_voter(properties: &Path) -> Result<()> {
+    let text = fs::read_to_string(properties).context("reading server.properties")?;
+    let controller = text
+        .lines()
+        .find_map(|line| line.strip_prefix("controller.quorum.bootstrap.servers="))
+        .context("server.properties names no controller")?;
+    let with_voter = format!("{text}controller.quorum.voters=1@{controller}\n");
+    fs::write(properties, with_voter).context("writing server.properties")
 }
 
 /// The `server.properties` of a combined node; both brokers read this same file.

@@ -44,7 +44,13 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
     let port = toolchain::free_port()?;
     {
         let mut collector = Collector::start(ottla, port)?;
-        let (site, server) = broker(&with_plugin, "doctor", "ottla.telemetry.TelemetryExporter", port)?;
+        let (site, server) = broker(
+            &with_plugin,
+            &with_plugin.kafka,
+            "doctor",
+            "ottla.telemetry.TelemetryExporter",
+            port,
+        )?;
         let mut producer = Producer::start(&with_plugin.kafka, &server, 3_600 * 2_000)?;
         add(
             "a Java producer behind Apache Kafka gets a verdict",
@@ -77,7 +83,16 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
     );
     add(
         "the entry point of older brokers works",
-        older(ottla, &with_plugin),
+        older(ottla, &with_plugin, &with_plugin.kafka),
+    );
+    let oldest = Kafka::prepare_3_7()?.with_jar(&plugin.jar);
+    let on_oldest = Programs {
+        kafka: oldest,
+        ottla: programs.ottla.clone(),
+    };
+    add(
+        "a Java producer behind Apache Kafka 3.7 gets a verdict",
+        older(ottla, &on_oldest, &programs.kafka),
     );
     Ok(())
 }
@@ -123,7 +138,13 @@ impl Plugin {
 }
 
 /// A broker of Apache Kafka with the plug-in, and a subscription to all that the doctor reads.
-fn broker(programs: &Programs, name: &str, reporter: &str, collector_port: u16) -> Result<(Site, Server)> {
+fn broker(
+    programs: &Programs,
+    tools: &Kafka,
+    name: &str,
+    reporter: &str,
+    collector_port: u16,
+) -> Result<(Site, Server)> {
     let collector = format!("http://127.0.0.1:{collector_port}");
     let settings = [
         ("metric.reporters", reporter),
@@ -131,7 +152,7 @@ fn broker(programs: &Programs, name: &str, reporter: &str, collector_port: u16) 
     ];
     let site = Site::create(name, &settings)?;
     let server = site.start(programs, Target::Kafka)?;
-    let mut subscribe = programs.kafka.tool("org.apache.kafka.tools.ClientMetricsCommand");
+    let mut subscribe = tools.tool("org.apache.kafka.tools.ClientMetricsCommand");
     subscribe.args([
         "--bootstrap-server",
         &server.bootstrap(),
@@ -404,16 +425,18 @@ fn printed(ottla: &Path, programs: &Programs) -> Result<()> {
     Ok(())
 }
 
-fn older(ottla: &Path, programs: &Programs) -> Result<()> {
+/// - `client`: whose Java producer is used.
+fn older(ottla: &Path, programs: &Programs, client: &Kafka) -> Result<()> {
     let port = toolchain::free_port()?;
     let collector = Collector::start(ottla, port)?;
     let (site, server) = broker(
         programs,
+        client,
         "doctor-older",
         "ottla.telemetry.TelemetryReceiver",
         port,
     )?;
-    let producer = Producer::start(&programs.kafka, &server, 3_600 * 2_000)?;
+    let producer = Producer::start(client, &server, 3_600 * 2_000)?;
     verdict(&collector)?;
     drop(producer);
     server.stop()?;
