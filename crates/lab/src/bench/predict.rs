@@ -240,7 +240,8 @@ impl<'a> Producer<'a> {
         };
         let of_size = idle(request_bytes);
         // "At unchanged latency": under load the earlier point knows better than a probe of an idle broker.
-        let under_load = observed.earlier.last().and_then(|earlier| {
+        let earlier = observed.earlier.last().filter(|_| self.waits_for_answers());
+        let under_load = earlier.and_then(|earlier| {
             let latency = earlier.figures.get("request_latency_ms")?;
             let under_load = (latency - observed.round_trip_ms).max(0.0);
             // Of requests of another size: as much more or less as the idle broker needed for theirs.
@@ -331,12 +332,11 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// F14: one request after another.
+    /// F14: one request after another. Any broker serves one that way whose answer nobody waits for: there is nothing to overlap.
     fn by_serial_broker(&self) -> Option<Ceiling> {
         let bytes = self.request_bytes.high;
-        // Without answers there is no latency to tell what a request costs the broker.
-        let is_pipelined =
-            self.observed.is_connection_serial && !self.group.synchronous && self.waits_for_answers();
+        let is_serial = self.observed.is_connection_serial || !self.waits_for_answers();
+        let is_pipelined = is_serial && !self.group.synchronous;
         let broker_ms = self.broker_ms(bytes).filter(|ms| is_pipelined && *ms > 0.0)?;
         let requests = self.connections * ceiling::requests_per_connection_max(broker_ms);
         let high = requests * self.records_per_request.high;

@@ -70,6 +70,32 @@ fn without_answers_the_window_decides_and_not_the_round_trip() {
 }
 
 #[test]
+fn nearby_without_answers_the_broker_decides_and_no_latency_of_others() {
+    let scenario = catalog::find("same_datacentre").unwrap();
+    let points = sweep::points(&sweep::scaled(&scenario, None)).unwrap();
+    let point = points
+        .iter()
+        .find(|point| point.name.starts_with("acks=0"))
+        .unwrap();
+    let near = Observed {
+        round_trip_ms: 0.02,
+        // What a client that waits for no answer says of its latency.
+        earlier: vec![Earlier {
+            scenario: point.scenario.clone(),
+            figures: [(String::from("request_latency_ms"), 0.001)].into(),
+        }],
+        ..far()
+    };
+    let prediction = predict(point, &near).unwrap();
+    assert_eq!(prediction.limit.as_deref(), Some("BROKER"));
+    within(
+        records(&prediction).high,
+        1_000.0 / article_broker_ms(200_000.0),
+        5.0,
+    );
+}
+
+#[test]
 fn an_earlier_latency_is_that_of_requests_of_its_own_size() {
     let row = |record| Between {
         record,
