@@ -118,16 +118,17 @@ fn measure(plan: &Plan) -> Result<PathBuf> {
     let binary = programs.ottla.clone().context("no binary of Ottla")?;
     let directory = toolchain::cargo_target().join("source-experiments");
     fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
-    let kafka_site = Site::create("source-experiments-kafka", &[])?;
-    let kafka = kafka_site.start(&programs, Target::Kafka)?;
-    let ottla_site = Site::create("source-experiments-ottla", &[])?;
-    let ottla = ottla_site.start_with(&programs, Target::Ottla, &["ottla.durability=page-cache"])?;
     for scenario in chosen(plan) {
         println!("{}", scenario.name);
+        // Fresh ones for each: Apache Kafka deletes the thousands of partitions of an earlier scenario for minutes.
+        let kafka_site = Site::create("source-experiments-kafka", &[])?;
+        let kafka = kafka_site.start(&programs, Target::Kafka)?;
+        let ottla_site = Site::create("source-experiments-ottla", &[])?;
+        let ottla = ottla_site.start_with(&programs, Target::Ottla, &["ottla.durability=page-cache"])?;
         one(&binary, plan.rounds, scenario, [&kafka, &ottla], &directory)?;
+        kafka.stop()?;
+        ottla.stop()?;
     }
-    kafka.stop()?;
-    ottla.stop()?;
     Ok(directory)
 }
 
