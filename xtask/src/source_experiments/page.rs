@@ -233,8 +233,8 @@ mod tests {
             "ottla bench run acks --output where"
         );
         assert_eq!(
-            without_options("ext4 on /dev/vda (rw,relatime)"),
-            "ext4 on /dev/vda"
+            without_options("ext4 on /dev/vda at /, rw,relatime"),
+            "ext4 on /dev/vda at /"
         );
     }
 

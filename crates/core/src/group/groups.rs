@@ -112,7 +112,7 @@ impl Groups {
     /// All groups of consumers that anybody is in, or was lately.
     pub fn overview(&self, node: &Node) -> Vec<GroupOverview> {
         let image = node.image();
-        let partitions_of = |topic: &str| image.topic(topic).map_or(0, |topic| topic.partition_count());
+        let partitions_of = |topic: &str| image.topic(topic).map_or(0, |topic| topic.partitions.len());
         self.loaded()
             .iter()
             .flat_map(|coordinator| coordinator.overview(&partitions_of))

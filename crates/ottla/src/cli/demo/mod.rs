@@ -11,7 +11,6 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use acts::ACTS;
-use proof::Proof;
 use stage::Stage;
 
 /// Let the doctor find a bottleneck, apply its change, and measure whether the promise was kept

@@ -24,11 +24,9 @@ impl<'a> Memberships<'a> {
             groups: HashMap::new(),
         };
         for group in groups {
-            let departed = group
-                .departed
-                .iter()
-                .filter(|departed| memberships.is_late(departed));
-            let gone = departed.map(|departed| &departed.member);
+            let gone = (group.departed.iter())
+                .filter(|departed| is_late(departed, at.0))
+                .map(|departed| &departed.member);
             for member in group.members.iter().chain(gone) {
                 // Kafka writes hosts as Java does, with a slash.
                 let Ok(host) = member.client_host.trim_start_matches('/').parse() else {
@@ -46,10 +44,6 @@ impl<'a> Memberships<'a> {
         memberships
     }
 
-    fn is_late(&self, departed: &Departed) -> bool {
-        departed.why.is_late_poll() && departed.at.0 > self.at_ms - DEPARTED_MS
-    }
-
     /// Fills in what the group says of a consumer.
     pub fn tell(&self, observed: &mut Observed, address: IpAddr) {
         let key = (observed.client.client_id.as_str(), address);
@@ -60,10 +54,15 @@ impl<'a> Memberships<'a> {
         observed.group_members = Some(group.members.len() as f64);
         observed.group_partitions = (group.partition_count > 0).then_some(group.partition_count as f64);
         observed.expelled = (group.departed.iter())
-            .filter(|departed| self.is_late(departed))
+            .filter(|departed| is_late(departed, self.at_ms))
             .map(|departed| departed.member.member_id.to_string())
             .collect();
     }
+}
+
+/// Put out for polling late, within a verdict's window.
+fn is_late(departed: &Departed, at_ms: i64) -> bool {
+    departed.why.is_late_poll() && departed.at.0 > at_ms - DEPARTED_MS
 }
 
 #[cfg(test)]
