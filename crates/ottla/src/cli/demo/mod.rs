@@ -79,7 +79,9 @@ impl Demo {
         if self.format == Format::Json {
             println!("{}", proof::json(&proofs));
         }
-        Ok(ExitCode::from(u8::from(!proofs.iter().all(|(_, proof)| proof.is_kept()))))
+        Ok(ExitCode::from(u8::from(
+            !proofs.iter().all(|(_, proof)| proof.is_kept()),
+        )))
     }
 }
 
