@@ -60,8 +60,9 @@ fn keep(
     body: &[u8],
     at_ms: i64,
 ) -> Result<(), Refusal> {
-    let encoding = text(headers, "content-encoding")?.unwrap_or_default();
-    let payload = encoding::decode(&encoding, body, PAYLOAD_BYTES_MAX).map_err(bad_request)?;
+    let named = text(headers, "content-encoding")?;
+    let encoding = named.as_deref().unwrap_or(encoding::of_payload(body));
+    let payload = encoding::decode(encoding, body, PAYLOAD_BYTES_MAX).map_err(bad_request)?;
     collector.push(from, &payload, at_ms).map_err(bad_request)
 }
 
