@@ -19,7 +19,9 @@ use crate::activity::ActivityView;
 use crate::admin::{Admin, AdminView, Page};
 use crate::clock::SystemClock;
 use crate::executor::{Queues, Workers};
+use crate::metrics::accounts::Accounts;
 use crate::metrics::recorder::Records;
+use crate::metrics::tenants::TenantBooks;
 use crate::net::event_loop::{EventLoop, LoopParts};
 use crate::net::listener::{ConnectionCounts, Listener};
 use crate::properties::Properties;
@@ -102,16 +104,21 @@ impl Broker {
         node.set_executor(queues.clone());
         let workers = Workers::start(&node, queues.clone(), clock.clone()).map_err(StartError::Threads)?;
         let records = Records((0..settings.loop_count).map(|_| Arc::default()).collect());
+        let accounts: Vec<Arc<Accounts>> = (records.0.iter())
+            .map(|_| Accounts::new(node.tenants.id_limit()))
+            .collect();
         let counts = Arc::new(ConnectionCounts::new(settings.limits));
         let net = Arc::new(settings.net);
-        let loops = (records.0.iter().enumerate())
-            .map(|(index, records)| {
+        let loops = (records.0.iter().zip(&accounts).enumerate())
+            .map(|(index, (records, accounts))| {
                 let parts = LoopParts {
                     service: node.clone(),
                     clock: clock.clone(),
                     settings: net.clone(),
                     cold_reads: queues.cold_reads().clone(),
                     records: records.clone(),
+                    tenants: node.tenants.clone(),
+                    accounts: accounts.clone(),
                 };
                 EventLoop::start(index, parts)
             })
@@ -138,9 +145,15 @@ impl Broker {
         if let Some(socket) = admin_socket {
             let view = AdminView {
                 node: broker.node.clone(),
-                records,
                 connections: counts,
                 queues,
+                tenants: Arc::new(TenantBooks::new(
+                    broker.node.tenants.clone(),
+                    accounts,
+                    records.clone(),
+                    clock.clone(),
+                )),
+                records,
                 last_scrape: Arc::new(Mutex::new((clock.moment(), 0))),
                 clock,
             };

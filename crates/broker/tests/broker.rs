@@ -351,6 +351,8 @@ fn the_admin_address_tells_where_the_time_went() {
         "ottla_client_requests_total{client_id=\"test\",api=\"Produce\"} 1",
         "kafka_log_log_logendoffset{topic=\"orders\",partition=\"0\"} 3",
         "kafka_server_socketservermetrics_connection_count 1",
+        "ottla_tenant_records_total{kind=\"client-id\",tenant=\"test\"} 3",
+        "ottla_tenant_records_total{kind=\"rest\",tenant=\"other\"} 0",
     ] {
         assert!(
             metrics.lines().any(|found| found == line),
@@ -379,4 +381,40 @@ fn the_admin_address_tells_where_the_time_went() {
     assert_eq!(Some(sum), produce["total"].as_u64());
     get(&broker, "/health");
     get(&broker, "/ready");
+}
+
+#[test]
+fn the_admin_address_tells_who_costs_what() {
+    let broker = Broker::start_temporary(&[("ottla.admin.listener", "127.0.0.1:0")]).unwrap();
+    let mut client = Client::connect(broker.address());
+    create_topic(&mut client);
+    let produce = produce_frame(1, -1, &batch(&[b"a", b"b", b"c"]));
+    client.send(&produce);
+    produced(&mut client, 1);
+    client.send(&fetch_frame(2, 0, 0));
+    fetched(&mut client, 2);
+    let page = get(&broker, "/tenants");
+    let document: serde_json::Value = serde_json::from_str(page.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert_eq!(document["version"], 1);
+    assert_eq!(
+        document["key"],
+        serde_json::json!(["user", "client-id", "address"])
+    );
+    let tenants = document["tenants"].as_array().unwrap();
+    let named = |kind: &str, name: &str| {
+        let is_it = |tenant: &&serde_json::Value| tenant["kind"] == kind && tenant["name"] == name;
+        tenants
+            .iter()
+            .find(is_it)
+            .unwrap_or_else(|| panic!("no {kind} {name} in {page}"))
+    };
+    let test = named("client-id", "test");
+    assert_eq!(test["connections"], 1);
+    let total = |sum: &str| test["total"][sum].as_u64().unwrap();
+    assert_eq!(total("records"), 3);
+    assert!((2..=3).contains(&total("requests")), "{page}");
+    assert!(total("bytes_in") >= produce.len() as u64 - 4, "{page}");
+    assert!(total("handling_micros") > 0 && total("bytes_out") > 0, "{page}");
+    assert_eq!((total("inflicted_micros"), total("cold_bytes")), (0, 0));
+    assert_eq!(test["window"]["records"], 3);
 }

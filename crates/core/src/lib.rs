@@ -6,6 +6,7 @@
 //! Reading order: the modules below, top to bottom.
 
 pub mod time;
+pub mod tenant;
 pub mod request;
 pub mod seen;
 pub mod reply;

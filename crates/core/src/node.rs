@@ -34,6 +34,7 @@ use crate::random::Random;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::{ConnectionContext, Request};
 use crate::telemetry::Telemetry;
+use crate::tenant::Tenants;
 use crate::time::{Clock, Moment};
 
 /// Why a broker cannot start, or did not stop cleanly.
@@ -83,6 +84,8 @@ pub struct Node {
     pub groups: Groups,
     pub batch_times: BatchTimes,
     pub telemetry: Telemetry,
+    /// Whose connections there are; the shell gives each its tenant.
+    pub tenants: Arc<Tenants>,
     /// Of names that must not meet: topic ids, directory ids, member ids.
     pub random: Arc<Random>,
     pub producer_ids: ProducerIds,
@@ -122,6 +125,7 @@ impl Node {
         let fetch_sessions = usize::try_from(config.network.fetch_sessions_max).unwrap_or(0);
         let groups = Groups::new(&config);
         let telemetry = Telemetry::new(config.telemetry);
+        let tenants = Arc::new(Tenants::new(config.tenants.clone()));
         let node = Node {
             config,
             clock,
@@ -132,6 +136,7 @@ impl Node {
             groups,
             batch_times: BatchTimes::default(),
             telemetry,
+            tenants,
             random,
             producer_ids: ProducerIds::default(),
             controller: Mutex::new(controller),

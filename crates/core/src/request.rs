@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use ottla_wire::primitives::Uuid;
 
+use crate::tenant::TenantId;
 use crate::time::Moment;
 
-/// Facts about a connection that do not change from request to request.
+/// Facts about a connection that seldom change from request to request.
 #[derive(Clone, Debug)]
 pub struct ConnectionContext {
     pub connection_id: u64,
@@ -18,6 +19,8 @@ pub struct ConnectionContext {
     /// Kafka's form, e.g. `User:ANONYMOUS`.
     pub principal: Arc<str>,
     pub identity: Arc<ClientIdentity>,
+    /// Who is charged; before the first request nobody's client id is known, and the address stands for it.
+    pub tenant: TenantId,
 }
 
 /// Name and version of a client's library (KIP-511).

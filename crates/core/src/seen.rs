@@ -25,6 +25,8 @@ pub struct Seen {
     pub producer_id: Option<i64>,
     /// Of a fetch: bytes of record batches in its answer, and where its client has come to.
     pub fetched_bytes: u64,
+    /// For how long a thread of the cold-read pool read for it, its time in the queue left out.
+    pub disk_micros: u64,
     pub position: Option<Position>,
     pub errors: ErrorsSeen,
 }
@@ -40,6 +42,7 @@ impl Seen {
         self.recompressed.add(other.recompressed);
         self.producer_id = other.producer_id.or(self.producer_id);
         self.fetched_bytes += other.fetched_bytes;
+        self.disk_micros += other.disk_micros;
         self.position = other.position.or(self.position);
         for (code, count) in other.errors.iter() {
             self.errors.count(code, count);

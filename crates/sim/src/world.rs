@@ -124,6 +124,7 @@ impl World {
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
             identity: Default::default(),
+            tenant: Default::default(),
         };
         self.running = Some(Running {
             node,

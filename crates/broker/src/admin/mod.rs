@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
@@ -16,10 +17,12 @@ use tokio::sync::oneshot;
 
 use crate::executor::Queues;
 use crate::metrics::recorder::Records;
+use crate::metrics::tenants::{LOOK_INTERVAL_MS, TenantBooks};
 use crate::net::listener::ConnectionCounts;
 
 pub mod debug_requests;
 pub mod debug_batches;
+pub mod tenants;
 pub mod exposition;
 pub mod prometheus;
 
@@ -30,6 +33,7 @@ pub struct AdminView {
     pub records: Records,
     pub connections: Arc<ConnectionCounts>,
     pub queues: Arc<Queues>,
+    pub tenants: Arc<TenantBooks>,
     pub clock: Arc<dyn Clock>,
     /// When `/metrics` was last read, and how long the event loops had been busy then.
     pub last_scrape: Arc<Mutex<(Moment, u64)>>,
@@ -72,9 +76,10 @@ impl Admin {
                 "/debug/batches",
                 get(batches).post(begin_batches).delete(end_batches),
             )
+            .route("/tenants", get(tenants_page))
             .route("/health", get(|| async { "ok\n" }))
             .route("/ready", get(|| async { "ready\n" }))
-            .with_state(view);
+            .with_state(view.clone());
         for page in pages {
             let render = page.render;
             router = router.route(page.path, get(move || added(render)));
@@ -89,6 +94,7 @@ impl Admin {
                     let serving = axum::serve(socket, router);
                     tokio::select! {
                         _ = serving => {}
+                        () = look_at_tenants(&view.tenants) => {}
                         _ = stopped => {}
                     }
                 });
@@ -140,6 +146,23 @@ async fn requests(State(view): State<AdminView>) -> impl IntoResponse {
         [(CONTENT_TYPE, "application/json")],
         debug_requests::render(&totals, now),
     )
+}
+
+async fn tenants_page(State(view): State<AdminView>) -> impl IntoResponse {
+    (
+        [(CONTENT_TYPE, "application/json")],
+        tenants::render(&view.tenants),
+    )
+}
+
+/// Keeps the last hour of the tenants.
+async fn look_at_tenants(books: &TenantBooks) {
+    let mut interval = tokio::time::interval(Duration::from_millis(LOOK_INTERVAL_MS));
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        interval.tick().await;
+        books.look();
+    }
 }
 
 async fn batches(State(view): State<AdminView>) -> impl IntoResponse {

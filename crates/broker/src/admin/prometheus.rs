@@ -6,9 +6,11 @@ use ottla_wire::api_key::ApiKey;
 
 use super::AdminView;
 use super::exposition::Page;
+use crate::metrics::accounts::{SUM_COUNT, Sum};
 use crate::metrics::histogram::Histogram;
 use crate::metrics::recorder::Totals;
 use crate::metrics::stage::Stage;
+use crate::metrics::tenants::TenantRow;
 
 /// Partitions with metrics of their own; a scrape must not melt where there are forty thousand.
 const PARTITIONS_MAX: usize = 2_000;
@@ -33,6 +35,7 @@ pub fn render(view: &AdminView) -> String {
     write_request_times(&mut page, &totals);
     write_stages(&mut page, &totals);
     write_clients(&mut page, &totals);
+    write_tenants(&mut page, view);
     write_partitions(&mut page, view);
     write_loops(&mut page, view, &totals);
     write_telemetry(&mut page, view);
@@ -278,6 +281,91 @@ fn write_clients(page: &mut Page, totals: &Totals) {
                 }
             }
         }
+    }
+}
+
+/// What a tenant's sum is called, what is said of it, and how many of the sum are one of the metric's unit.
+const TENANT_METRICS: [(Sum, &str, &str, f64); SUM_COUNT] = [
+    (
+        Sum::HandlingMicros,
+        "handling_seconds",
+        "Time of event loops for requests of the tenant.",
+        1e6,
+    ),
+    (
+        Sum::SendingMicros,
+        "sending_seconds",
+        "Time of event loops for sending answers to the tenant.",
+        1e6,
+    ),
+    (
+        Sum::DiskMicros,
+        "disk_seconds",
+        "Time of cold-read threads for the tenant.",
+        1e6,
+    ),
+    (Sum::Requests, "requests", "Requests of the tenant.", 1.0),
+    (
+        Sum::Records,
+        "records",
+        "Records the tenant produced or fetched.",
+        1.0,
+    ),
+    (Sum::BytesIn, "in_bytes", "Bytes of the tenant's requests.", 1.0),
+    (
+        Sum::BytesOut,
+        "out_bytes",
+        "Bytes of the answers to the tenant.",
+        1.0,
+    ),
+    (
+        Sum::ColdBytes,
+        "cold_bytes",
+        "Bytes that were read from the device for the tenant.",
+        1.0,
+    ),
+    (
+        Sum::ThrottledMs,
+        "throttled_seconds",
+        "For which a quota made the tenant wait.",
+        1e3,
+    ),
+    (
+        Sum::InflictedMicros,
+        "wait_inflicted_seconds",
+        "For which others waited while the tenant was served, added up.",
+        1e6,
+    ),
+    (
+        Sum::SufferedMicros,
+        "wait_suffered_seconds",
+        "For which the tenant waited while others were served.",
+        1e6,
+    ),
+];
+
+/// The heaviest tenants, and all others as one: names come from the network.
+fn write_tenants(page: &mut Page, view: &AdminView) {
+    let reading = view.tenants.read();
+    page.single(
+        "ottla_tenants",
+        "gauge",
+        "Tenants that are connected or have been served.",
+        reading.tenants.len(),
+    );
+    let (heaviest, other) = reading.heaviest(view.tenants.tenants().config().metrics_max);
+    for (sum, name, help, unit) in TENANT_METRICS {
+        let name = format!("ottla_tenant_{name}_total");
+        page.metric(&name, "counter", help);
+        for TenantRow {
+            name: tenant, total, ..
+        } in &heaviest
+        {
+            let labels = [("kind", tenant.kind.name()), ("tenant", &*tenant.name)];
+            page.sample(&name, &labels, total.get(sum) as f64 / unit);
+        }
+        let labels = [("kind", "rest"), ("tenant", "other")];
+        page.sample(&name, &labels, other.get(sum) as f64 / unit);
     }
 }
 

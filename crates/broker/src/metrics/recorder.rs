@@ -204,6 +204,14 @@ pub struct Totals {
 pub struct Records(pub Vec<Arc<Mutex<LoopRecords>>>);
 
 impl Records {
+    /// How long the loops have not waited, all together.
+    pub fn busy_micros(&self) -> u64 {
+        let of_loop = |records: &Arc<Mutex<LoopRecords>>| {
+            records.lock().unwrap_or_else(PoisonError::into_inner).busy_micros
+        };
+        self.0.iter().map(of_loop).sum()
+    }
+
     /// Merges what the loops have counted; `now` decides which slow requests are of the last minute.
     pub fn totals(&self, now: Moment) -> Totals {
         let mut totals = Totals::default();

@@ -2,8 +2,9 @@
 //!
 //! One client's connection: requests are served as they come and answered in their order.
 //!
-//! A connection makes turns: serve what was read, read more, let the first waiting reply go on, send. It waits when none
-//! of these is possible, and stops reading while too many replies wait or the client does not take them.
+//! A connection makes turns: serve what was read, read more, let the first waiting reply go on, send. A turn ends when none
+//! of these is possible, or when its time is over: others wait. It stops reading while too many replies wait or the client
+//! does not take them.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
@@ -15,8 +16,10 @@ use std::time::Duration;
 
 use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
 use ottla_core::request::{ConnectionContext, Request};
-use ottla_core::seen::{Fetched, FetchedPartition, Seen};
+use ottla_core::seen::{Fetched, FetchedPartition, Position, Seen};
+use ottla_core::tenant::{TenantClaim, TenantId};
 use ottla_core::time::Moment;
+use ottla_log::disk::FileRegion;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::{RequestHeader, encode_response_header};
 use ottla_wire::primitives::{DecodeError, Reader};
@@ -31,6 +34,8 @@ use super::mailbox::{ConnectionWaker, NewConnection, Token};
 use super::output::{Flushed, Output, OutputError};
 use super::refusal::Refusal;
 use super::round_trip::round_trip_micros;
+use super::tenancy::Tenancy;
+use crate::metrics::accounts::Sum;
 use crate::metrics::activity::{ActivityIndex, Exchange, Gap, Who};
 use crate::metrics::recorder::{ClientIndex, Finished, bounded_name};
 use crate::metrics::stage::{Stage, StageTimes};
@@ -91,6 +96,9 @@ pub struct Connection {
     socket: TcpStream,
     peer: SocketAddr,
     context: ConnectionContext,
+    tenancy: Tenancy,
+    /// Since when it waits for its turn.
+    queued: Option<Moment>,
     waker: Option<(Arc<ConnectionWaker>, Waker)>,
     _permit: ConnectionPermit,
 
@@ -112,6 +120,8 @@ pub struct Connection {
 
     output: Output,
     is_writable: bool,
+    /// Sending stopped because the turn was over.
+    is_output_cut: bool,
     /// Requests whose reply is in `output`, and the stream position where it ends.
     unsent: VecDeque<(u64, u64, Asked)>,
     progress: Moment,
@@ -125,6 +135,8 @@ pub struct Connection {
     next_round_trip: Moment,
     next_positions: Moment,
     positions: Option<Vec<FetchedPartition>>,
+    /// Where its last fetch stood.
+    position: Option<Position>,
     /// Ranges fetched from the device while answers were sent, and their bytes, since the last answer was complete.
     cold_regions: (u32, u64),
     /// The deadline the event loop has noted for this connection.
@@ -132,7 +144,20 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(new: NewConnection, token: Token, principal: Arc<str>, now: Moment) -> Connection {
+    pub fn new(
+        new: NewConnection,
+        token: Token,
+        principal: Arc<str>,
+        context: &mut LoopContext,
+    ) -> Connection {
+        let now = context.now();
+        let claim = TenantClaim {
+            principal: &principal,
+            client_id: None,
+            address: new.peer.ip(),
+        };
+        let tenancy = Tenancy::new(&context.tenants, &claim, now);
+        context.accounts.open(tenancy.lease());
         Connection {
             token,
             context: ConnectionContext {
@@ -142,7 +167,10 @@ impl Connection {
                 listener_name: new.listener_name,
                 principal,
                 identity: Arc::default(),
+                tenant: tenancy.id(),
             },
+            tenancy,
+            queued: None,
             socket: new.socket,
             peer: new.peer,
             waker: None,
@@ -160,6 +188,7 @@ impl Connection {
             reply_deadline: None,
             output: Output::default(),
             is_writable: true,
+            is_output_cut: false,
             unsent: VecDeque::new(),
             progress: now,
             is_stopping: false,
@@ -169,6 +198,7 @@ impl Connection {
             next_round_trip: now,
             next_positions: now,
             positions: None,
+            position: None,
             cold_regions: (0, 0),
             armed: None,
         }
@@ -180,6 +210,17 @@ impl Connection {
 
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    pub fn tenant(&self) -> TenantId {
+        self.context.tenant
+    }
+
+    /// It has something to do from `now` on; false when that was known already.
+    pub fn queue(&mut self, now: Moment) -> bool {
+        let is_new = self.queued.is_none();
+        self.queued.get_or_insert(now);
+        is_new
     }
 
     pub fn on_socket(&mut self, is_readable: bool, is_writable: bool, has_peer_closed: bool) {
@@ -213,16 +254,12 @@ impl Connection {
         self.output.is_empty() && !self.replies.iter().any(|(_, answer)| is_due(answer))
     }
 
-    /// Does what can be done. An error closes the connection.
-    pub fn turn(
-        &mut self,
-        context: &mut LoopContext,
-        shared: &mut [u8],
-        arrived: Moment,
-    ) -> Result<Turn, Refusal> {
+    /// Does what can be done until the turn's time is over. An error closes the connection.
+    pub fn turn(&mut self, context: &mut LoopContext, shared: &mut [u8]) -> Result<Turn, Refusal> {
+        let arrived = self.queued.take().unwrap_or(context.now());
         for _ in 0..READS_PER_TURN {
             let served = self.serve_input(context).and_then(|()| {
-                if self.is_readable && !self.is_full() {
+                if self.is_readable && !self.is_full() && !context.turn.is_over() {
                     self.read(context, shared, arrived)
                 } else {
                     Ok(())
@@ -232,11 +269,28 @@ impl Connection {
             self.advance(context)?;
             self.flush(context)?;
             served?;
-            if self.is_full() || !(self.is_readable || self.has_whole_request(context)) {
+            if !self.can_go_on(context) {
                 return Ok(Turn::Wait);
+            }
+            if context.turn.is_over() {
+                break;
             }
         }
         Ok(Turn::Again)
+    }
+
+    /// Whether there is more to do without anything happening first.
+    fn can_go_on(&self, context: &LoopContext) -> bool {
+        let can_serve = !self.is_full() && (self.is_readable || self.has_whole_request(context));
+        can_serve || self.is_output_cut || self.can_advance()
+    }
+
+    fn can_advance(&self) -> bool {
+        match self.replies.front() {
+            Some((_, Answer::Ready(_))) => true,
+            Some((_, Answer::Pending(_))) => !self.is_first_polled,
+            None => false,
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -281,7 +335,8 @@ impl Connection {
         // A short read emptied the socket; the next byte is a new event. The end of the stream was announced before.
         self.is_readable = read == wanted || self.has_peer_closed;
         self.arrived = arrived;
-        self.received = context.clock.moment();
+        self.received = context.tick();
+        context.turn.allow_one();
         self.progress = self.received;
         let own_read = read.min(own_bytes);
         self.input.filled(own_read);
@@ -321,11 +376,11 @@ impl Connection {
         (rustix::io::readv(&self.socket, &mut slices), own_bytes, wanted)
     }
 
-    /// Serves the whole requests at the front of `bytes`; returns how many bytes that were.
+    /// Serves whole requests at the front of `bytes` while the turn lasts; returns how many bytes that were.
     fn serve(&mut self, context: &mut LoopContext, bytes: &[u8]) -> Result<usize, Refusal> {
         let mut served = 0;
-        let mut now = self.received;
-        while !self.is_full() {
+        self.missing = 0;
+        while !self.is_full() && context.turn.may_serve() {
             match cut(&bytes[served..], context.settings.request_bytes_max)? {
                 Cut::Missing(missing) => {
                     self.missing = missing;
@@ -333,7 +388,8 @@ impl Connection {
                 }
                 Cut::Whole(length) => {
                     let start = served + LENGTH_BYTES;
-                    now = self.serve_request(context, &bytes[start..start + length], now)?;
+                    self.serve_request(context, &bytes[start..start + length])?;
+                    context.turn.has_served();
                     served = start + length;
                 }
             }
@@ -341,18 +397,14 @@ impl Connection {
         Ok(served)
     }
 
-    /// Serves one request that begins its turn at `start`; returns when it was done.
-    fn serve_request(
-        &mut self,
-        context: &mut LoopContext,
-        frame: &[u8],
-        start: Moment,
-    ) -> Result<Moment, Refusal> {
+    fn serve_request(&mut self, context: &mut LoopContext, frame: &[u8]) -> Result<(), Refusal> {
+        let start = context.now();
         let mut reader = Reader::new(frame);
         let header = RequestHeader::decode(&mut reader).map_err(|error| match error {
             DecodeError::UnknownKey { key } => Refusal::UnsupportedApi { api_key: key as i16 },
             error => Refusal::Header(error.to_string()),
         })?;
+        let client = self.client_index(context, header.client_id);
         let request = Request {
             connection: &self.context,
             api_key: header.api_key.code(),
@@ -378,8 +430,7 @@ impl Connection {
                 api_version: request.api_version,
             });
         };
-        let now = context.clock.moment();
-        let client = self.client_index(context, header.client_id);
+        let now = context.tick();
         let mut asked = Asked {
             api_key: header.api_key,
             api_version: header.api_version,
@@ -409,7 +460,7 @@ impl Connection {
                 self.replies.push_back((asked, Answer::Pending(pending)));
             }
         }
-        Ok(now)
+        Ok(())
     }
 
     /// Keeps what a fetch has said about its partitions, until it is booked with the request.
@@ -448,10 +499,25 @@ impl Connection {
         times.add(Stage::Handled, served.saturating_sub(append_micros));
     }
 
-    fn client_index(&mut self, context: &LoopContext, client_id: Option<&str>) -> ClientIndex {
+    /// Where the client is counted; when it is another than before, it may be another tenant, too.
+    fn client_index(&mut self, context: &mut LoopContext, client_id: Option<&str>) -> ClientIndex {
+        let claim = TenantClaim {
+            principal: &self.context.principal,
+            client_id,
+            address: self.context.peer_address,
+        };
         match &self.client {
-            Some((known, index)) if known.as_deref() == client_id => *index,
+            Some((known, index)) if known.as_deref() == client_id => {
+                let index = *index;
+                if self.tenancy.should_try_again(context.now()) {
+                    self.tenancy.try_again(&context.tenants, &claim, context.now());
+                    self.belong(context);
+                }
+                index
+            }
             _ => {
+                self.tenancy.claim(&context.tenants, &claim, context.now());
+                self.belong(context);
                 let index = context.records().client(client_id.unwrap_or(""));
                 self.client = Some((client_id.map(Box::from), index));
                 index
@@ -459,19 +525,28 @@ impl Connection {
         }
     }
 
+    fn belong(&mut self, context: &mut LoopContext) {
+        self.context.tenant = self.tenancy.id();
+        context.accounts.open(self.tenancy.lease());
+    }
+
     /// Lets the replies at the front go out as far as they are ready.
     fn advance(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
+        context.turn.allow_one();
         while let Some((asked, answer)) = self.replies.front_mut() {
+            if !context.turn.may_serve() {
+                return Ok(());
+            }
             match answer {
                 Answer::Ready(reply) => {
-                    let now = context.clock.moment();
+                    let now = context.tick();
                     asked.times.add(Stage::Behind, now.micros_since(asked.booked));
                     asked.booked = now;
                     self.reply_bytes -= reply.bytes.len();
                     context.reply = std::mem::take(reply);
                 }
                 Answer::Pending(pending) => {
-                    let now = context.clock.moment();
+                    let now = context.tick();
                     let is_due = self.reply_deadline.is_some_and(|deadline| deadline <= now);
                     if self.is_first_polled && !is_due {
                         return Ok(());
@@ -503,7 +578,7 @@ impl Connection {
                         Ok(Poll::Ready(())) => {}
                     }
                     asked.seen.add(&context.reply.seen);
-                    let now = context.clock.moment();
+                    let now = context.tick();
                     asked.times.add(stage, now.micros_since(asked.booked));
                     asked.booked = now;
                     self.note_positions(context, now);
@@ -516,6 +591,7 @@ impl Connection {
                 .pop_front()
                 .expect("the loop looks at the first reply");
             self.enqueue(context, asked)?;
+            context.turn.has_served();
         }
         Ok(())
     }
@@ -547,24 +623,30 @@ impl Connection {
             return Ok(());
         }
         let before = self.output.sent();
+        let began = context.now();
         let waker = &mut self.waker;
         let (mailbox, cold_reads, token) = (&context.mailbox, &context.cold_reads, self.token);
         let cold_regions = &mut self.cold_regions;
+        let (clock, turn_ends) = (&context.clock, context.turn.ends());
+        let is_over = || clock.moment() >= turn_ends;
+        let fetch_cold = |region: FileRegion| {
+            let (_, waker) = waker.get_or_insert_with(|| {
+                let own = Arc::new(ConnectionWaker::new(mailbox.clone(), token));
+                (own.clone(), Waker::from(own))
+            });
+            cold_regions.0 += 1;
+            cold_regions.1 += region.bytes.min(COLD_READ_BYTES);
+            ColdRegion::fetch(region, waker.clone(), |job| cold_reads.run(job))
+        };
         let flushed = self
             .output
-            .flush(self.socket.as_fd(), &mut context.spare, |region| {
-                let (_, waker) = waker.get_or_insert_with(|| {
-                    let own = Arc::new(ConnectionWaker::new(mailbox.clone(), token));
-                    (own.clone(), Waker::from(own))
-                });
-                cold_regions.0 += 1;
-                cold_regions.1 += region.bytes.min(COLD_READ_BYTES);
-                ColdRegion::fetch(region, waker.clone(), |job| cold_reads.run(job))
-            })
-            .map_err(|error| refusal_of(&error))?;
+            .flush(self.socket.as_fd(), &mut context.spare, is_over, fetch_cold);
+        let flushed = flushed.map_err(|error| refusal_of(&error))?;
         self.is_writable = flushed != Flushed::SocketFull;
+        self.is_output_cut = flushed == Flushed::Cut;
+        let now = context.tick();
+        context.turn.sending_micros += now.micros_since(began);
         if self.output.sent() != before {
-            let now = context.clock.moment();
             self.progress = now;
             while let Some((end, _, _)) = self.unsent.front()
                 && *end <= self.output.sent()
@@ -583,6 +665,7 @@ impl Connection {
         asked.times.add(Stage::Written, now.micros_since(asked.booked));
         self.last_answered = Some(now);
         let (cold_regions, cold_bytes) = std::mem::take(&mut self.cold_regions);
+        self.book(context, &asked, reply_bytes, cold_bytes);
         let activity = self.activity_index(context, &asked, now).map(|index| {
             let exchange = Exchange {
                 api_key: asked.api_key,
@@ -608,6 +691,29 @@ impl Connection {
             finished: now,
         };
         context.finish(finished, activity);
+    }
+
+    /// Charges the tenant with what an answered request was.
+    fn book(&mut self, context: &mut LoopContext, asked: &Asked, reply_bytes: u64, region_bytes: u64) {
+        let seen = &asked.seen;
+        let mut records = seen.records;
+        if let Some(position) = seen.position {
+            let earlier = self.position.replace(position);
+            records += earlier
+                .and_then(|earlier| position.progress_since(&earlier))
+                .unwrap_or(0);
+        }
+        let read_cold = asked.times.get(Stage::ColdRead) > 0;
+        let cold_bytes = region_bytes + if read_cold { seen.fetched_bytes } else { 0 };
+        let amounts = [
+            (Sum::Requests, 1),
+            (Sum::Records, records),
+            (Sum::BytesIn, u64::from(asked.request_bytes)),
+            (Sum::BytesOut, reply_bytes),
+            (Sum::ColdBytes, cold_bytes),
+            (Sum::DiskMicros, seen.disk_micros),
+        ];
+        context.accounts.add(self.context.tenant, amounts);
     }
 
     /// Where this connection's activity is kept, opened by the first request that moves records.

@@ -1,4 +1,5 @@
-//! One thread that serves many connections: waits for sockets, wake-ups and deadlines, and gives each its turn.
+//! One thread that serves many connections: waits for sockets, wake-ups and deadlines, and gives each connection its turn when its
+//! tenant has one (`scheduler.rs`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ottla_core::reply::ReplyBuffer;
+use ottla_core::tenant::Tenants;
 use ottla_core::time::{Clock, Moment};
 use rustix::event::{Timespec, epoll};
 use slab::Slab;
@@ -17,8 +19,10 @@ use super::input::{BufferPool, SHARED_READ_BYTES};
 use super::mailbox::{Mail, Mailbox, NewConnection, Token};
 use super::output::SparePages;
 use super::refusal::Refusal;
+use super::scheduler::{QUANTUM_MICROS, Ready, Scheduler};
 use super::service::Service;
 use crate::executor::cold_reads::ColdReads;
+use crate::metrics::accounts::{AccountBook, Accounts, Sum};
 use crate::metrics::activity::{ActivityIndex, Exchange};
 use crate::metrics::recorder::{Finished, LoopRecords};
 use crate::metrics::stage::Stage;
@@ -26,6 +30,10 @@ use crate::rate_limit::RateLimit;
 
 const MAILBOX_EVENT: u64 = u64::MAX;
 const EVENTS_PER_WAIT: usize = 256;
+
+/// How long ready connections are served before the kernel is asked for newcomers: half a turn, so that one who comes while many wait
+/// is seen before the next turn is over, at the price of one system call for it.
+const POLL_INTERVAL_MICROS: u64 = QUANTUM_MICROS as u64 / 2;
 
 /// How often free buffers are looked at while there are any.
 const TRIM_INTERVAL: Duration = Duration::from_secs(2);
@@ -52,6 +60,48 @@ pub struct NetSettings {
     pub slow_request: Option<Duration>,
 }
 
+/// How far the turn of a connection has come.
+#[derive(Debug, Default)]
+pub struct TurnClock {
+    /// The last look at the clock.
+    now: Moment,
+    ends: Moment,
+    is_one_free: bool,
+    /// Of this turn, for sending.
+    pub sending_micros: u64,
+}
+
+impl TurnClock {
+    fn begin(&mut self, budget_micros: u64) {
+        self.ends = self.now.after(Duration::from_micros(budget_micros));
+        self.is_one_free = true;
+        self.sending_micros = 0;
+    }
+
+    pub fn ends(&self) -> Moment {
+        self.ends
+    }
+
+    /// The others should have their turn.
+    pub fn is_over(&self) -> bool {
+        self.now >= self.ends
+    }
+
+    /// What was begun with a read, or is due, goes on by one step whatever the time.
+    pub fn allow_one(&mut self) {
+        self.is_one_free = true;
+    }
+
+    /// Whether one more request may be served, or one more reply finished.
+    pub fn may_serve(&self) -> bool {
+        self.is_one_free || !self.is_over()
+    }
+
+    pub fn has_served(&mut self) {
+        self.is_one_free = false;
+    }
+}
+
 /// What an event loop lends to the connection whose turn it is.
 pub struct LoopContext {
     pub service: Arc<dyn Service>,
@@ -63,6 +113,9 @@ pub struct LoopContext {
     pub spare: SparePages,
     pub reply: ReplyBuffer,
     pub header: Vec<u8>,
+    pub tenants: Arc<Tenants>,
+    pub accounts: AccountBook,
+    pub turn: TurnClock,
     records: Arc<Mutex<LoopRecords>>,
     slow_lines: RateLimit,
 }
@@ -70,6 +123,17 @@ pub struct LoopContext {
 impl LoopContext {
     pub fn records(&self) -> MutexGuard<'_, LoopRecords> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last look at the clock: good enough for what happened since.
+    pub fn now(&self) -> Moment {
+        self.turn.now
+    }
+
+    /// Looks at the clock.
+    pub fn tick(&mut self) -> Moment {
+        self.turn.now = self.clock.moment();
+        self.turn.now
     }
 
     /// Counts a request; `activity` says to whom it counts besides its client id.
@@ -131,6 +195,9 @@ pub struct LoopParts {
     pub settings: Arc<NetSettings>,
     pub cold_reads: Arc<ColdReads>,
     pub records: Arc<Mutex<LoopRecords>>,
+    pub tenants: Arc<Tenants>,
+    /// Written by this loop only.
+    pub accounts: Arc<Accounts>,
 }
 
 /// A running event loop. Dropping it answers what is due, closes its connections and joins its thread.
@@ -155,7 +222,7 @@ impl EventLoop {
             connections: Slab::new(),
             next_generation: 0,
             deadlines: BTreeSet::new(),
-            again: Vec::new(),
+            scheduler: Scheduler::default(),
             next_trim: Moment(0),
             stop_at: None,
             principal: Arc::from("User:ANONYMOUS"),
@@ -170,6 +237,9 @@ impl EventLoop {
                 spare: SparePages::default(),
                 reply: ReplyBuffer::default(),
                 header: Vec::new(),
+                tenants: parts.tenants,
+                accounts: AccountBook::new(parts.accounts),
+                turn: TurnClock::default(),
                 records: parts.records,
                 slow_lines: RateLimit::per_second(5),
             },
@@ -209,8 +279,8 @@ struct Looper {
     connections: Slab<Connection>,
     next_generation: u32,
     deadlines: BTreeSet<(Moment, Token)>,
-    /// Connections that have more to do.
-    again: Vec<Token>,
+    /// Connections that have something to do.
+    scheduler: Scheduler<Token>,
     next_trim: Moment,
     stop_at: Option<Moment>,
     principal: Arc<str>,
@@ -223,14 +293,15 @@ impl Looper {
         let mut shared = vec![0; SHARED_READ_BYTES];
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         let mut mail = Mail::default();
-        let mut awake_since = self.context.clock.moment();
+        let mut awake_since = self.context.tick();
         loop {
             self.context.mailbox.collect(&mut mail);
-            let mut now = self.context.clock.moment();
             if !mail.is_empty() {
-                self.read_mail(&mut mail, &mut shared, now);
-                now = self.context.clock.moment();
+                let now = self.context.tick();
+                self.read_mail(&mut mail, now);
             }
+            self.serve_ready(&mut shared);
+            let now = self.context.tick();
             if self.is_stopped(now) {
                 return;
             }
@@ -246,26 +317,43 @@ impl Looper {
                 Err(error) => panic!("epoll_wait on an open descriptor failed: {error}"),
             }
             self.context.mailbox.wake_up();
-            let now = self.context.clock.moment();
+            let now = self.context.tick();
             awake_since = now;
             for event in &events {
-                self.on_event(event, &mut shared, now);
+                self.on_event(event, now);
             }
-            for token in std::mem::take(&mut self.again) {
-                self.turn(token, &mut shared, now);
-            }
-            self.on_deadlines(&mut shared, now);
+            self.on_deadlines(now);
         }
     }
 
-    fn read_mail(&mut self, mail: &mut Mail, shared: &mut [u8], now: Moment) {
+    /// Gives turns until nobody is ready, or it is time to look for newcomers.
+    fn serve_ready(&mut self, shared: &mut [u8]) {
+        let began = self.context.tick();
+        while let Some(ready) = self.scheduler.next() {
+            self.turn(&ready, shared);
+            if self.context.now().micros_since(began) >= POLL_INTERVAL_MICROS {
+                return;
+            }
+        }
+    }
+
+    /// The connection has something to do.
+    fn queue(&mut self, token: Token, now: Moment) {
+        if let Some(connection) = connection(&mut self.connections, token)
+            && connection.queue(now)
+        {
+            self.scheduler.push(connection.tenant(), token);
+        }
+    }
+
+    fn read_mail(&mut self, mail: &mut Mail, now: Moment) {
         for new in mail.connections.drain(..) {
-            self.open(new, shared, now);
+            self.open(new, now);
         }
         for token in mail.woken.drain(..) {
             if let Some(connection) = connection(&mut self.connections, token) {
                 connection.on_wake();
-                self.turn(token, shared, now);
+                self.queue(token, now);
             }
         }
         if std::mem::take(&mut mail.stop) && self.stop_at.is_none() {
@@ -286,8 +374,8 @@ impl Looper {
         })
     }
 
-    fn timeout(&self, now: Moment) -> Option<Timespec> {
-        if !self.again.is_empty() || !self.context.mailbox.fall_asleep() {
+    fn timeout(&mut self, now: Moment) -> Option<Timespec> {
+        if self.scheduler.has_ready() || !self.context.mailbox.fall_asleep() {
             return Some(Timespec {
                 tv_sec: 0,
                 tv_nsec: 0,
@@ -304,7 +392,7 @@ impl Looper {
         })
     }
 
-    fn open(&mut self, new: NewConnection, shared: &mut [u8], now: Moment) {
+    fn open(&mut self, new: NewConnection, now: Moment) {
         if self.stop_at.is_some() {
             return;
         }
@@ -320,7 +408,8 @@ impl Looper {
         };
         // Never the mailbox's token: its generation is not used.
         self.next_generation = (self.next_generation + 1) % u32::MAX;
-        let connection = entry.insert(Connection::new(new, token, self.principal.clone(), now));
+        let connection = Connection::new(new, token, self.principal.clone(), &mut self.context);
+        let connection = entry.insert(connection);
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(token.to_u64());
@@ -329,10 +418,10 @@ impl Looper {
             self.connections.remove(token.index as usize);
             return;
         }
-        self.turn(token, shared, now);
+        self.queue(token, now);
     }
 
-    fn on_event(&mut self, event: &epoll::Event, shared: &mut [u8], now: Moment) {
+    fn on_event(&mut self, event: &epoll::Event, now: Moment) {
         let (data, flags) = (event.data.u64(), event.flags);
         if data == MAILBOX_EVENT {
             return;
@@ -347,10 +436,10 @@ impl Looper {
             flags.contains(epoll::EventFlags::OUT),
             flags.intersects(closed),
         );
-        self.turn(token, shared, now);
+        self.queue(token, now);
     }
 
-    fn on_deadlines(&mut self, shared: &mut [u8], now: Moment) {
+    fn on_deadlines(&mut self, now: Moment) {
         while let Some((deadline, token)) = self.deadlines.first().copied()
             && deadline <= now
         {
@@ -358,7 +447,7 @@ impl Looper {
             if let Some(connection) = connection(&mut self.connections, token) {
                 connection.armed = None;
                 match connection.check_limits(&self.context, now) {
-                    Ok(()) => self.turn(token, shared, now),
+                    Ok(()) => self.queue(token, now),
                     Err(refusal) => self.close(token, &refusal),
                 }
             }
@@ -369,15 +458,42 @@ impl Looper {
         }
     }
 
-    fn turn(&mut self, token: Token, shared: &mut [u8], now: Moment) {
+    fn turn(&mut self, ready: &Ready<Token>, shared: &mut [u8]) {
+        let token = ready.connection;
+        let began = self.context.now();
+        self.context.turn.begin(ready.budget_micros);
+        let (outcome, tenant) = match connection(&mut self.connections, token) {
+            Some(connection) => {
+                let outcome = connection.turn(&mut self.context, shared);
+                (outcome, connection.tenant())
+            }
+            // Closed while it waited.
+            None => (Ok(Turn::Wait), ready.tenant),
+        };
+        if let Err(refusal) = &outcome {
+            self.close(token, refusal);
+        }
+        let now = self.context.tick();
+        let micros = now.micros_since(began);
+        let sending_micros = self.context.turn.sending_micros.min(micros);
+        let waiting = self.scheduler.charge(micros);
+        let amounts = [
+            (Sum::HandlingMicros, micros - sending_micros),
+            (Sum::SendingMicros, sending_micros),
+            (Sum::InflictedMicros, waiting.inflicted_micros),
+            (Sum::SufferedMicros, waiting.suffered_micros),
+        ];
+        self.context.accounts.add(tenant, amounts);
+        if outcome.is_ok_and(|turn| turn == Turn::Again) {
+            self.queue(token, now);
+        }
+        self.note_deadline(token);
+    }
+
+    fn note_deadline(&mut self, token: Token) {
         let Some(connection) = connection(&mut self.connections, token) else {
             return;
         };
-        match connection.turn(&mut self.context, shared, now) {
-            Err(refusal) => return self.close(token, &refusal),
-            Ok(Turn::Again) => self.again.push(token),
-            Ok(Turn::Wait) => {}
-        }
         let deadline = connection.next_deadline(&self.context);
         // A noted deadline that is too early only costs one look; only an earlier one must be noted.
         if let Some(deadline) = deadline

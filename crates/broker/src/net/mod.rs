@@ -5,8 +5,10 @@
 pub mod service;
 pub mod listener;
 pub mod event_loop;
+pub mod scheduler;
 pub mod mailbox;
 pub mod connection;
+pub mod tenancy;
 pub mod frame;
 pub mod input;
 pub mod output;

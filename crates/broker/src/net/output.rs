@@ -63,6 +63,8 @@ pub enum Flushed {
     SocketFull,
     /// The next bytes of a file are being fetched from the device; the waker is called when they are here.
     Cold,
+    /// The socket would take more, but the time for it is over.
+    Cut,
 }
 
 /// Why a flush failed.
@@ -192,19 +194,22 @@ impl Output {
         is_complete
     }
 
-    /// Sends as much as the socket takes.
+    /// Sends as much as the socket takes until `is_over`, which is asked between two system calls.
     ///
     /// `fetch_cold` starts reading a range that would have to wait for the device.
     pub fn flush(
         &mut self,
         socket: BorrowedFd<'_>,
         spare: &mut SparePages,
+        is_over: impl Fn() -> bool,
         mut fetch_cold: impl FnMut(FileRegion) -> ColdRegion,
     ) -> Result<Flushed, OutputError> {
+        let mut has_sent = false;
         loop {
             self.drop_sent(spare);
             let progress = match self.segments.front_mut() {
                 None => return Ok(Flushed::All),
+                Some(_) if has_sent && is_over() => return Ok(Flushed::Cut),
                 Some(Segment::Bytes(_)) => self.send_bytes(socket),
                 Some(Segment::Region(region)) => {
                     let step = region.bytes.min(REGION_STEP_BYTES);
@@ -227,7 +232,7 @@ impl Output {
                 },
             };
             match progress {
-                Ok(true) => {}
+                Ok(true) => has_sent = true,
                 Ok(false) => return Ok(Flushed::SocketFull),
                 Err(error) => return Err(error),
             }

@@ -65,12 +65,23 @@ pub fn frame(
     correlation_id: i32,
     body: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
+    frame_of("test", api_key, api_version, correlation_id, body)
+}
+
+/// The same of another client id.
+pub fn frame_of(
+    client_id: &str,
+    api_key: ApiKey,
+    api_version: i16,
+    correlation_id: i32,
+    body: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     RequestHeader {
         api_key,
         api_version,
         correlation_id,
-        client_id: Some("test"),
+        client_id: Some(client_id),
     }
     .encode(&mut bytes);
     body(&mut bytes);

@@ -2,12 +2,14 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use ottla_broker::clock::SystemClock;
 use ottla_broker::executor::cold_reads::ColdReads;
+use ottla_broker::metrics::accounts::Accounts;
 use ottla_broker::metrics::recorder::Records;
 use ottla_broker::net::event_loop::{EventLoop, LoopParts, NetSettings};
 use ottla_broker::net::listener::{ConnectionCounts, ConnectionLimits, Listener};
@@ -15,6 +17,7 @@ use ottla_broker::net::service::Service;
 use ottla_core::node::Node;
 use ottla_core::reply::{Handled, InsertedRegion, PendingReply, ReplyBuffer, WaitKind};
 use ottla_core::request::Request;
+use ottla_core::tenant::Tenants;
 use ottla_log::disk::memory::MemoryDisk;
 use ottla_log::disk::{Disk, FileRegion, OpenMode};
 use ottla_wire::api_key::ApiKey;
@@ -25,6 +28,8 @@ use super::{Client, frame};
 #[derive(Default)]
 pub struct Echo {
     pub promises: Mutex<Promises>,
+    /// Requests answered to [`SLOW`].
+    pub slow: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -60,6 +65,8 @@ pub const COLD: &[u8] = b"cold";
 pub const COLD_BYTES: usize = 1_000_000;
 /// The same, but the file is shorter than the range.
 pub const TORN: &[u8] = b"torn";
+/// Keeps its event loop for a millisecond.
+pub const SLOW: &[u8] = b"slow";
 pub const LARGE: &[u8] = b"large";
 pub const LARGE_BYTES: usize = 10_000_000;
 
@@ -114,6 +121,11 @@ impl Service for EchoService {
             }
             COLD => reply_with_region(reply, COLD_BYTES as u64),
             TORN => reply_with_region(reply, COLD_BYTES as u64 + 1),
+            SLOW => {
+                std::thread::sleep(Duration::from_millis(1));
+                self.0.slow.fetch_add(1, Ordering::SeqCst);
+                reply.bytes.extend_from_slice(SLOW);
+            }
             LARGE => reply.bytes.resize(LARGE_BYTES, 7),
             body => reply.bytes.extend_from_slice(body),
         }
@@ -137,6 +149,8 @@ pub struct Net {
     _loops: Vec<EventLoop>,
     pub counts: Arc<ConnectionCounts>,
     pub records: Records,
+    pub tenants: Arc<Tenants>,
+    pub accounts: [Arc<Accounts>; 2],
 }
 
 impl Net {
@@ -155,6 +169,8 @@ impl Net {
             slow_request: None,
         });
         let clock = Arc::new(SystemClock::default());
+        let tenants = Arc::new(Tenants::default());
+        let accounts = [(); 2].map(|()| Accounts::new(tenants.id_limit()));
         let start_loop = |index: usize| {
             let parts = LoopParts {
                 service: Arc::new(EchoService(echo.clone())),
@@ -162,6 +178,8 @@ impl Net {
                 settings: settings.clone(),
                 cold_reads: Arc::new(ColdReads::default()),
                 records: records.0[index].clone(),
+                tenants: tenants.clone(),
+                accounts: accounts[index].clone(),
             };
             EventLoop::start(index, parts).unwrap()
         };
@@ -185,6 +203,8 @@ impl Net {
             _loops: loops,
             counts,
             records,
+            tenants,
+            accounts,
         }
     }
 

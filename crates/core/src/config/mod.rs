@@ -20,6 +20,7 @@ pub use listener::{Listener, SecurityProtocol};
 pub use topic::{TopicCompression, TopicConfig, topic_values_error};
 
 use crate::random::Seed;
+use crate::tenant::{TenantConfig, TenantKind, TenantLimits};
 
 /// A line of the configuration that makes a start impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,6 +160,7 @@ pub struct NodeConfig {
     pub storage: StorageConfig,
     pub network: NetworkConfig,
     pub telemetry: TelemetryConfig,
+    pub tenants: TenantConfig,
     pub static_config: Arc<StaticConfig>,
     /// Feeds every random name: topic ids, directory ids, member ids.
     pub seed: Seed,
@@ -270,6 +272,7 @@ impl NodeConfig {
             storage: storage_config(&read)?,
             network: network_config(&read)?,
             telemetry: telemetry_config(&read)?,
+            tenants: tenant_config(&read)?,
             static_config: Arc::new(static_config),
             seed,
             warnings: Vec::new(),
@@ -398,6 +401,31 @@ fn telemetry_config(read: &Properties<'_>) -> Result<TelemetryConfig, ConfigErro
     Ok(TelemetryConfig {
         bytes_max: read.int("telemetry.max.bytes")?,
         default_interval_ms,
+    })
+}
+
+fn tenant_config(read: &Properties<'_>) -> Result<TenantConfig, ConfigError> {
+    const KEY: &str = "ottla.tenant.key";
+    let key: Vec<TenantKind> = words(read.text(KEY).unwrap_or(default_text(KEY)))
+        .map(|word| TenantKind::from_key(word).expect("the table lists these words"))
+        .collect();
+    if key.is_empty() {
+        let given = read.text(KEY).unwrap_or_default();
+        return Err(ConfigError::new(
+            KEY,
+            given,
+            "names nothing; without a value it is user,client-id,address",
+        ));
+    }
+    let size = |name: &str| Ok(usize::try_from(read.int(name)?).expect("the table limits it to 0 and more"));
+    Ok(TenantConfig {
+        key: key.into(),
+        limits: TenantLimits {
+            known_max: size("ottla.tenant.known.max")?,
+            new_per_minute: u32::try_from(read.int("ottla.tenant.new.per.minute")?)
+                .expect("the table limits it to 1 and more"),
+        },
+        metrics_max: size("ottla.tenant.metrics.max")?,
     })
 }
 

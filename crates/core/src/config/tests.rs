@@ -135,6 +135,28 @@ fn a_line_that_cannot_be_meant_is_named() {
 }
 
 #[test]
+fn tenants_are_told_apart_as_the_key_says() {
+    use crate::tenant::TenantKind::{Address, ClientId, User};
+    let tenants = read(&[]).unwrap().tenants;
+    assert_eq!(&*tenants.key, [User, ClientId, Address]);
+    assert_eq!((tenants.limits.known_max, tenants.metrics_max), (10_000, 20));
+    let tenants = read(&[
+        ("ottla.tenant.key", "address, user"),
+        ("ottla.tenant.known.max", "7"),
+    ]);
+    let tenants = tenants.unwrap().tenants;
+    assert_eq!(&*tenants.key, [Address, User]);
+    assert_eq!(tenants.limits.known_max, 7);
+    let refused = |key: &str, value: &str, problem: &str| check_refused(&[(key, value)], key, problem);
+    refused("ottla.tenant.key", "client.id", "client-id");
+    refused("ottla.tenant.key", "user,user", "user");
+    refused("ottla.tenant.key", ",", "names nothing");
+    refused("ottla.tenant.known.max", "0", "1");
+    refused("ottla.tenant.known.max", "1000000000", "100000");
+    refused("ottla.tenant.new.per.minute", "-5", "at least 1");
+}
+
+#[test]
 fn nothing_is_ignored_silently() {
     let config = read(&[
         ("num.partition", "3"),

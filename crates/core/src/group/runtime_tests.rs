@@ -114,6 +114,7 @@ impl Broker {
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
             identity: Arc::default(),
+            tenant: Default::default(),
         };
         Broker {
             node,

@@ -156,6 +156,7 @@ impl Broker {
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
             identity: Arc::default(),
+            tenant: Default::default(),
         };
         Broker {
             node,

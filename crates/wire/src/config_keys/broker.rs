@@ -256,6 +256,16 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .ms()
         .between(0, 3_600_000)
         .costs("for each client and push some kilobytes of compressed metrics, and a fraction of a millisecond of a thread that does nothing else"),
+    list("ottla.tenant.key", "user,client-id,address", "What names a tenant, in order of preference: the first that a client has. An anonymous user is none; who has nothing of the list shares one tenant with all like it.")
+        .one_of(&["user", "client-id", "address"]),
+    int("ottla.tenant.known.max", "10000", "How many tenants are told apart; beyond it the one that was connected longest ago is forgotten, and while all are connected further ones share one tenant.")
+        .between(1, 100_000)
+        .costs("some 1.5 KiB for each tenant that came"),
+    int("ottla.tenant.metrics.max", "20", "How many tenants have metrics of their own at /metrics, the heaviest; the rest is summed up.")
+        .between(0, 1_000)
+        .costs("a dozen time series each"),
+    int("ottla.tenant.new.per.minute", "100", "How many new tenants one address may bring in a minute; further ones share one tenant until the next minute.")
+        .at_least(1),
     list("process.roles", "broker,controller", "The roles of this process.").one_of(&["broker", "controller"])
         .no_effect("it is always both"),
     int("producer.id.expiration.check.interval.ms", "600000", "How often it is checked whether producers can be forgotten.").ms().at_least(1),

@@ -1,0 +1,127 @@
+//! Event loops with clients of several tenants: who is served when, and who is charged.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use ottla_broker::metrics::accounts::{Sum, Sums};
+use ottla_core::tenant::TenantKind;
+use ottla_wire::api_key::ApiKey;
+use support::frame_of;
+use support::net::{Net, SLOW, check_answer};
+
+fn request(client_id: &str, correlation_id: i32, body: &[u8]) -> Vec<u8> {
+    frame_of(client_id, ApiKey::Metadata, 1, correlation_id, |bytes| {
+        bytes.extend_from_slice(body)
+    })
+}
+
+/// The sums of both loops by tenant.
+fn accounts(net: &Net) -> BTreeMap<(TenantKind, String), Sums> {
+    let mut by_name = BTreeMap::<(TenantKind, String), Sums>::new();
+    for accounts in &net.accounts {
+        accounts.read(|id, _, sums| {
+            let name = net.tenants.name(id).unwrap();
+            by_name
+                .entry((name.kind, name.name.to_string()))
+                .or_default()
+                .add(&sums);
+        });
+    }
+    by_name
+}
+
+#[test]
+fn a_tenant_with_a_hundred_busy_connections_is_in_its_own_way_and_in_no_others() {
+    const CONNECTIONS: i32 = 100;
+    const REQUESTS: i32 = 40;
+    const EXCHANGES: i32 = 20;
+    let net = Net::start();
+    let mut victim = net.client();
+    victim.send(&request("victim", 0, b"hello"));
+    check_answer(&mut victim, 0, b"hello");
+    let mut flood: Vec<_> = (0..CONNECTIONS).map(|_| net.client()).collect();
+    // Connections go to the two loops in turn, so both floods are on both.
+    for (number, client) in flood.iter_mut().enumerate() {
+        let name = ["flood", "other-flood"][number / 2 % 2];
+        let all: Vec<u8> = (0..REQUESTS).flat_map(|id| request(name, id, SLOW)).collect();
+        client.send(&all);
+    }
+    let served = || net.echo.slow.load(Ordering::SeqCst);
+    while served() < 200 {
+        std::thread::yield_now();
+    }
+    let before = served();
+    for id in 1..=EXCHANGES {
+        victim.send(&request("victim", id, b"x"));
+        check_answer(&mut victim, id, b"x");
+    }
+    let meanwhile = served() - before;
+    // In one queue with the flood, each of these would have waited for fifty requests on its own loop and fifty on the other.
+    let of_one_queue = (EXCHANGES * CONNECTIONS) as usize;
+    assert!(meanwhile < of_one_queue / 2, "{meanwhile} of {of_one_queue}");
+    for client in &mut flood {
+        for id in 0..REQUESTS {
+            check_answer(client, id, SLOW);
+        }
+    }
+    // What a client has its answer to is booked before the next request of its loop.
+    victim.send(&request("victim", 99, b"x"));
+    check_answer(&mut victim, 99, b"x");
+    let accounts = accounts(&net);
+    let of = |name: &str, sum| accounts[&(TenantKind::ClientId, name.to_owned())].get(sum);
+    let flooded = (CONNECTIONS * REQUESTS) as u64 / 2;
+    for name in ["flood", "other-flood"] {
+        let requests = of(name, Sum::Requests);
+        assert!(
+            requests > flooded - 100 && requests <= flooded,
+            "{requests} of {flooded}"
+        );
+        assert!(of(name, Sum::HandlingMicros) >= 1_000 * (flooded - 100));
+        // They waited for each other, and did so for most of the time.
+        assert!(of(name, Sum::SufferedMicros) > 1_000 * flooded / 2);
+        assert!(of(name, Sum::InflictedMicros) > 1_000 * flooded / 2);
+        assert!(of("victim", Sum::InflictedMicros) < of(name, Sum::InflictedMicros) / 10);
+    }
+}
+
+#[test]
+fn requests_and_bytes_are_charged_to_the_client_that_sent_them() {
+    let net = Net::start();
+    let mut clients: Vec<_> = (0..3).map(|_| net.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        for id in 0..10 {
+            client.send(&request(
+                &format!("c{number}"),
+                id,
+                &vec![1; 1_000 * (number + 1)],
+            ));
+            check_answer(client, id, &vec![1; 1_000 * (number + 1)]);
+        }
+    }
+    drop(clients);
+    net.wait_for_open(0);
+    let accounts = accounts(&net);
+    for number in 0..3u64 {
+        let sums = &accounts[&(TenantKind::ClientId, format!("c{number}"))];
+        assert_eq!(sums.get(Sum::Requests), 10);
+        // A header of api key, version, correlation id and a client id of two letters; an answer's length and correlation id.
+        assert_eq!(sums.get(Sum::BytesIn), 10 * (1_000 * (number + 1) + 12));
+        assert_eq!(sums.get(Sum::BytesOut), 10 * (1_000 * (number + 1) + 8));
+    }
+    assert!(net.tenants.known().iter().all(|known| known.connections == 0));
+}
+
+#[test]
+fn a_client_that_calls_itself_otherwise_with_every_request_is_answered_and_takes_few_names() {
+    let net = Net::start();
+    let mut client = net.client();
+    for id in 0..1_000 {
+        client.send(&request(&format!("name-{id}"), id, b"x"));
+        check_answer(&mut client, id, b"x");
+    }
+    assert!(net.tenants.known().len() < 30, "{}", net.tenants.known().len());
+}

@@ -1,0 +1,258 @@
+//! Whose work a request is: the name a client is charged under, and its small number for arrays.
+//!
+//! Names come from the network, so everything is bounded: so many tenants are known, one address may bring so many new names a
+//! minute, and one connection may change its name so often. What goes beyond shares one tenant, [`TenantId::OTHERS`].
+
+mod registry;
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::time::Moment;
+use registry::Registry;
+
+/// Longer names are cut: they become labels and lines of a table.
+const NAME_CHARACTERS_MAX: usize = 128;
+
+/// A tenant's number: dense, at most [`TenantLimits::known_max`], so that it is an index. Given to another tenant once its own has
+/// gone and the place is needed; [`TenantLease::generation`] tells them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub u32);
+
+impl TenantId {
+    /// All who are not told apart.
+    pub const OTHERS: TenantId = TenantId(0);
+
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What can name a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TenantKind {
+    /// The authenticated user; nobody is called anonymous.
+    User,
+    ClientId,
+    Address,
+    /// [`TenantId::OTHERS`].
+    Others,
+}
+
+impl TenantKind {
+    /// As in `ottla.tenant.key`, labels and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            TenantKind::User => "user",
+            TenantKind::ClientId => "client-id",
+            TenantKind::Address => "address",
+            TenantKind::Others => "others",
+        }
+    }
+
+    /// A word of `ottla.tenant.key`; `None` for any other.
+    pub fn from_key(word: &str) -> Option<TenantKind> {
+        [TenantKind::User, TenantKind::ClientId, TenantKind::Address]
+            .into_iter()
+            .find(|kind| kind.name() == word)
+    }
+}
+
+/// A tenant's name. A user and a client id that are spelt alike are two tenants.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantName {
+    pub kind: TenantKind,
+    pub name: Arc<str>,
+}
+
+impl TenantName {
+    fn new(kind: TenantKind, name: &str) -> TenantName {
+        TenantName {
+            kind,
+            name: bounded(name).into(),
+        }
+    }
+
+    fn others() -> TenantName {
+        TenantName::new(TenantKind::Others, "others")
+    }
+}
+
+fn bounded(name: &str) -> &str {
+    let end = name
+        .char_indices()
+        .nth(NAME_CHARACTERS_MAX)
+        .map(|(start, _)| start);
+    &name[..end.unwrap_or(name.len())]
+}
+
+/// What is known of a client when its tenant is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct TenantClaim<'a> {
+    /// Kafka's form, e.g. `User:alice`.
+    pub principal: &'a str,
+    /// `None` before the first request, and for a client that has none.
+    pub client_id: Option<&'a str>,
+    pub address: IpAddr,
+}
+
+/// How tenants are told apart, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantConfig {
+    /// `ottla.tenant.key`: the first kind that a client has names its tenant.
+    pub key: Arc<[TenantKind]>,
+    pub limits: TenantLimits,
+    /// `ottla.tenant.metrics.max`: tenants with metrics of their own, the heaviest.
+    pub metrics_max: usize,
+}
+
+impl Default for TenantConfig {
+    fn default() -> TenantConfig {
+        TenantConfig {
+            key: Arc::new([TenantKind::User, TenantKind::ClientId, TenantKind::Address]),
+            limits: TenantLimits::default(),
+            metrics_max: 20,
+        }
+    }
+}
+
+/// Bounds on names, which anybody can make up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// `ottla.tenant.known.max`: beyond it the tenant without connections that was last seen longest ago is forgotten.
+    pub known_max: usize,
+    /// `ottla.tenant.new.per.minute`: new names from one address (one /64 network of IPv6).
+    pub new_per_minute: u32,
+}
+
+impl Default for TenantLimits {
+    fn default() -> TenantLimits {
+        TenantLimits {
+            known_max: 10_000,
+            new_per_minute: 100,
+        }
+    }
+}
+
+/// All tenants, shared by the event loops. Asked when a connection is opened, learns its client id, or is closed; never by a
+/// request.
+#[derive(Debug)]
+pub struct Tenants {
+    config: TenantConfig,
+    registry: Mutex<Registry>,
+}
+
+impl Default for Tenants {
+    fn default() -> Tenants {
+        Tenants::new(TenantConfig::default())
+    }
+}
+
+/// One tenant as it is known now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownTenant {
+    pub id: TenantId,
+    pub generation: u32,
+    pub name: TenantName,
+    /// Open connections.
+    pub connections: usize,
+}
+
+impl Tenants {
+    pub fn new(config: TenantConfig) -> Tenants {
+        let registry = Mutex::new(Registry::new(config.limits));
+        Tenants { config, registry }
+    }
+
+    pub fn config(&self) -> &TenantConfig {
+        &self.config
+    }
+
+    /// How many ids there can be: each is smaller.
+    pub fn id_limit(&self) -> usize {
+        self.config.limits.known_max + 1
+    }
+
+    /// The tenant of a connection, for as long as the lease is held.
+    pub fn admit(self: &Arc<Self>, claim: &TenantClaim<'_>, now: Moment) -> TenantLease {
+        let network = network(claim.address);
+        let (id, generation) = match self.name_of(claim) {
+            Some(name) => self.lock().admit(name, network, now),
+            None => self.lock().admit_to_others(),
+        };
+        TenantLease {
+            tenants: self.clone(),
+            id,
+            generation,
+        }
+    }
+
+    fn name_of(&self, claim: &TenantClaim<'_>) -> Option<TenantName> {
+        self.config.key.iter().find_map(|kind| match kind {
+            TenantKind::User => {
+                let user = claim.principal.strip_prefix("User:").unwrap_or(claim.principal);
+                let is_named = !user.is_empty() && user != "ANONYMOUS";
+                is_named.then(|| TenantName::new(*kind, user))
+            }
+            TenantKind::ClientId => {
+                let client_id = claim.client_id.filter(|client_id| !client_id.is_empty())?;
+                Some(TenantName::new(*kind, client_id))
+            }
+            TenantKind::Address => Some(TenantName::new(*kind, &claim.address.to_string())),
+            TenantKind::Others => None,
+        })
+    }
+
+    /// Everyone known, the shared tenant first, in the order of their ids.
+    pub fn known(&self) -> Vec<KnownTenant> {
+        self.lock().known()
+    }
+
+    /// `None` when nobody has this id.
+    pub fn name(&self, id: TenantId) -> Option<TenantName> {
+        self.lock().name(id)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Addresses that one host can choose from freely count as one.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}
+
+/// A connection's place in its tenant; dropped with the connection.
+#[derive(Debug)]
+pub struct TenantLease {
+    tenants: Arc<Tenants>,
+    id: TenantId,
+    generation: u32,
+}
+
+impl TenantLease {
+    pub fn id(&self) -> TenantId {
+        self.id
+    }
+
+    /// Differs between two tenants that have the same id one after the other.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+}
+
+impl Drop for TenantLease {
+    fn drop(&mut self) {
+        self.tenants.lock().release(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests;
