@@ -4,6 +4,7 @@ mod serve;
 mod perf;
 mod bench;
 mod doctor;
+mod tenants;
 mod demo;
 
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ enum Job {
     Perf(perf::Perf),
     Bench(bench::Bench),
     Doctor(doctor::Doctor),
+    Tenants(tenants::TenantsJob),
     Demo(demo::Demo),
 }
 
@@ -34,6 +36,7 @@ pub fn run() -> ExitCode {
         Job::Perf(perf) => perf.run(),
         Job::Bench(bench) => bench.run(),
         Job::Doctor(doctor) => doctor.run(),
+        Job::Tenants(tenants) => tenants.run(),
         Job::Demo(demo) => demo.run(),
     }
 }

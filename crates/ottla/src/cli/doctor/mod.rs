@@ -1,12 +1,12 @@
 //! `ottla doctor`: what limits each client, with the arithmetic, the one change and what would not help.
 
-mod place;
-mod text;
+pub(in crate::cli) mod place;
+pub(in crate::cli) mod text;
 mod examine;
 mod replay;
 mod calculate;
 mod collect;
-mod watch;
+pub(in crate::cli) mod watch;
 #[cfg(test)]
 mod sample;
 
@@ -46,7 +46,7 @@ enum Job {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(in crate::cli) enum Format {
     #[default]
     Text,
     Json,
@@ -54,10 +54,10 @@ enum Format {
 
 /// Why there is no answer; the exit status is 2.
 #[derive(Debug)]
-struct Failure(String);
+pub(in crate::cli) struct Failure(pub(in crate::cli) String);
 
 impl Failure {
-    fn new(text: impl std::fmt::Display) -> Failure {
+    pub(in crate::cli) fn new(text: impl std::fmt::Display) -> Failure {
         Failure(text.to_string())
     }
 
@@ -99,7 +99,7 @@ fn now_ms() -> i64 {
 }
 
 /// - Errors: standard output is gone; nobody reads any more, which is no failure of ours to tell.
-fn print(text: &str) -> Result<(), Failure> {
+pub(in crate::cli) fn print(text: &str) -> Result<(), Failure> {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

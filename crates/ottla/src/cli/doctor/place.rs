@@ -56,7 +56,28 @@ impl Place {
         }
     }
 
+    /// The same for what only Ottla serves.
+    ///
+    /// - Errors: also, the cluster is another broker's.
+    pub fn address_of_ottla(&self) -> Result<String, Failure> {
+        match (&self.admin, &self.bootstrap_server) {
+            (None, Some(servers)) => self
+                .admin_of_cluster(servers)?
+                .ok_or_else(|| Failure(format!("{servers} is no Ottla: it has no {ADMIN_KEY}"))),
+            _ => self.address(),
+        }
+    }
+
     fn of_cluster(&self, servers: &str) -> Result<String, Failure> {
+        if let Some(address) = self.admin_of_cluster(servers)? {
+            return Ok(address);
+        }
+        eprintln!("ottla doctor: {servers} is no Ottla: asking the collector at {COLLECTOR_ADDRESS}");
+        Ok(COLLECTOR_ADDRESS.to_owned())
+    }
+
+    /// `None` when the cluster is no Ottla.
+    fn admin_of_cluster(&self, servers: &str) -> Result<Option<String>, Failure> {
         let config = match &self.command_config {
             Some(path) => Config::from_file(path).map_err(Failure::new)?,
             None => Config::new(),
@@ -79,13 +100,9 @@ impl Place {
                 .get(ADMIN_KEY)
                 .map(|entry| entry.value.clone().unwrap_or_default());
         }
-        match listener {
-            Some(listener) => reachable(&listener, &node.address.host),
-            None => {
-                eprintln!("ottla doctor: {servers} is no Ottla: asking the collector at {COLLECTOR_ADDRESS}");
-                Ok(COLLECTOR_ADDRESS.to_owned())
-            }
-        }
+        listener
+            .map(|listener| reachable(&listener, &node.address.host))
+            .transpose()
     }
 }
 

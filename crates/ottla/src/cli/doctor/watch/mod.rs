@@ -85,7 +85,7 @@ fn show(
 }
 
 /// Waits until a key is pressed, but no longer than `limit`; true: nobody sits at the terminal any more.
-fn is_gone(limit: Duration) -> bool {
+pub(in crate::cli) fn is_gone(limit: Duration) -> bool {
     let stdin = rustix::stdio::stdin();
     let mut keyboard = [PollFd::new(&stdin, PollFlags::IN)];
     let limit = Timespec {

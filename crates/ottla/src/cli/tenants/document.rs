@@ -1,0 +1,177 @@
+//! What `GET /tenants` says, read.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+/// The form that this program reads.
+const VERSION: u64 = 1;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Document {
+    pub moment_micros: u64,
+    pub event_loops: u64,
+    /// Since the broker started.
+    pub busy_micros: u64,
+    pub window_ms: u64,
+    /// Of the time of all event loops, in the window.
+    pub utilisation: f64,
+    /// Minutes behind the window of which shares are known.
+    pub past_minutes: usize,
+    /// The heaviest of the window first.
+    pub tenants: Vec<Tenant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Tenant {
+    pub kind: String,
+    pub name: String,
+    pub connections: u64,
+    /// Of the time of all event loops, in the window.
+    pub share: f64,
+    /// The same a minute each, latest first; zeros at the end are left out.
+    pub past_shares: Vec<f64>,
+    pub window: Sums,
+    pub total: Sums,
+}
+
+/// As the broker counts them; units are in the names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Sums {
+    pub handling_micros: u64,
+    pub sending_micros: u64,
+    pub disk_micros: u64,
+    pub requests: u64,
+    pub records: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    pub cold_bytes: u64,
+    pub throttled_ms: u64,
+    pub inflicted_micros: u64,
+    pub suffered_micros: u64,
+}
+
+impl Sums {
+    pub fn loop_micros(&self) -> u64 {
+        self.handling_micros + self.sending_micros
+    }
+
+    fn since(&self, earlier: &Sums) -> Sums {
+        let after = |of: fn(&Sums) -> u64| of(self).saturating_sub(of(earlier));
+        Sums {
+            handling_micros: after(|sums| sums.handling_micros),
+            sending_micros: after(|sums| sums.sending_micros),
+            disk_micros: after(|sums| sums.disk_micros),
+            requests: after(|sums| sums.requests),
+            records: after(|sums| sums.records),
+            bytes_in: after(|sums| sums.bytes_in),
+            bytes_out: after(|sums| sums.bytes_out),
+            cold_bytes: after(|sums| sums.cold_bytes),
+            throttled_ms: after(|sums| sums.throttled_ms),
+            inflicted_micros: after(|sums| sums.inflicted_micros),
+            suffered_micros: after(|sums| sums.suffered_micros),
+        }
+    }
+}
+
+impl Document {
+    /// - Errors: what answers is no Ottla, or one of another version.
+    pub fn read(text: &str) -> Result<Document, String> {
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| format!("/tenants is no JSON: {error}"))?;
+        match value.get("version").and_then(serde_json::Value::as_u64) {
+            Some(VERSION) => {}
+            Some(version) => {
+                return Err(format!(
+                    "/tenants has version {version}; this program reads version {VERSION}"
+                ));
+            }
+            None => return Err(String::from("/tenants has no version: this is no Ottla")),
+        }
+        serde_json::from_value(value).map_err(|error| format!("/tenants: {error}"))
+    }
+
+    /// The same with the time since `earlier` as its window; unchanged when the broker has been started anew meanwhile.
+    pub fn since(&self, earlier: &Document) -> Document {
+        let mut now = self.clone();
+        let micros = self.moment_micros.saturating_sub(earlier.moment_micros);
+        if micros == 0 || self.busy_micros < earlier.busy_micros {
+            return now;
+        }
+        let available = (micros * self.event_loops.max(1)) as f64;
+        let before: HashMap<(&str, &str), &Tenant> = (earlier.tenants.iter())
+            .map(|tenant| ((tenant.kind.as_str(), tenant.name.as_str()), tenant))
+            .collect();
+        now.window_ms = micros / 1_000;
+        now.utilisation = (self.busy_micros - earlier.busy_micros) as f64 / available;
+        for tenant in &mut now.tenants {
+            let key = (tenant.kind.as_str(), tenant.name.as_str());
+            let total = before.get(&key).map_or(Sums::default(), |tenant| tenant.total);
+            tenant.window = tenant.total.since(&total);
+            tenant.share = tenant.window.loop_micros() as f64 / available;
+        }
+        let weight = |tenant: &Tenant| (tenant.window.loop_micros(), tenant.total.loop_micros());
+        now.tenants
+            .sort_by_key(|tenant| std::cmp::Reverse(weight(tenant)));
+        now
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Two tenants in a minute of two event loops: one with many small requests, one with few.
+    pub fn sample() -> Document {
+        Document::read(SAMPLE).unwrap()
+    }
+
+    const SAMPLE: &str = r#"{
+        "version": 1, "at_ms": 1, "moment_micros": 600000000, "key": ["user", "client-id", "address"], "event_loops": 2,
+        "busy_micros": 500000000, "window_ms": 60000, "utilisation": 0.92, "charged": 0.9, "past_minutes": 60,
+        "departed": {},
+        "tenants": [
+            {"kind": "client-id", "name": "batch", "connections": 40, "share": 0.41, "past_shares": [0.41, 0.4],
+             "window": {"handling_micros": 40000000, "sending_micros": 9200000, "disk_micros": 0, "requests": 1092000,
+                "records": 3276000, "bytes_in": 360000000, "bytes_out": 60000000, "cold_bytes": 0, "throttled_ms": 0,
+                "inflicted_micros": 30000000, "suffered_micros": 600000},
+             "total": {"handling_micros": 80000000, "sending_micros": 18400000, "disk_micros": 0, "requests": 2000000,
+                "records": 6000000, "bytes_in": 720000000, "bytes_out": 120000000, "cold_bytes": 0, "throttled_ms": 0,
+                "inflicted_micros": 60000000, "suffered_micros": 1200000}},
+            {"kind": "user", "name": "orders", "connections": 1, "share": 0.05, "past_shares": [],
+             "window": {"handling_micros": 5000000, "sending_micros": 1000000, "disk_micros": 0, "requests": 60000,
+                "records": 1200000, "bytes_in": 1200000000, "bytes_out": 600000, "cold_bytes": 6000000, "throttled_ms": 3000,
+                "inflicted_micros": 120000, "suffered_micros": 30000000},
+             "total": {"handling_micros": 5000000, "sending_micros": 1000000, "disk_micros": 0, "requests": 60000,
+                "records": 1200000, "bytes_in": 1200000000, "bytes_out": 600000, "cold_bytes": 6000000, "throttled_ms": 3000,
+                "inflicted_micros": 120000, "suffered_micros": 30000000}}
+        ]}"#;
+
+    #[test]
+    fn another_version_is_refused_by_number() {
+        let error = Document::read(&SAMPLE.replace("\"version\": 1", "\"version\": 2")).unwrap_err();
+        assert_eq!(error, "/tenants has version 2; this program reads version 1");
+        assert!(Document::read("{}").unwrap_err().contains("no Ottla"));
+        assert!(Document::read("<html>").unwrap_err().contains("no JSON"));
+    }
+
+    #[test]
+    fn two_looks_make_a_window() {
+        let earlier = sample();
+        let mut later = sample();
+        later.moment_micros += 2_000_000;
+        later.busy_micros += 1_000_000;
+        later.tenants[1].total.handling_micros += 600_000;
+        later.tenants[1].total.requests += 20;
+        let window = later.since(&earlier);
+        assert_eq!((window.window_ms, window.utilisation), (2_000, 0.25));
+        assert_eq!(window.tenants[0].name, "orders");
+        assert_eq!(
+            (window.tenants[0].share, window.tenants[0].window.requests),
+            (0.15, 20)
+        );
+        assert_eq!(window.tenants[1].window, Sums::default());
+        // A broker that was started anew counts from zero.
+        assert_eq!(earlier.since(&later), earlier);
+    }
+}

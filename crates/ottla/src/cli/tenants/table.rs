@@ -1,0 +1,114 @@
+//! The heaviest tenants as a table, like those of Kafka's tools.
+
+use super::document::Document;
+use super::figures::{HEADS, LEGEND};
+use crate::cli::doctor::text::{Paper, cut, letters, wrap};
+
+/// Longer names would push the figures off the page; JSON has them whole.
+const NAME_LETTERS_MAX: usize = 40;
+
+/// - `top`: how many are shown; 0 for all.
+pub fn render(document: &Document, top: usize, paper: Paper) -> String {
+    if document.tenants.is_empty() {
+        return String::from("no client has connected yet\n");
+    }
+    let shown = match top {
+        0 => document.tenants.len(),
+        top => top.min(document.tenants.len()),
+    };
+    let mut out = String::new();
+    for (number, line) in lines(document, shown).into_iter().enumerate() {
+        let line = line.trim_end();
+        match number {
+            0 => out.push_str(&paper.faint(line)),
+            _ => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    let hidden = document.tenants.len() - shown;
+    if hidden > 0 {
+        out.push_str(&format!("and {hidden} more: --top 0 shows all\n"));
+    }
+    let mut paragraphs = vec![document.summary() + "."];
+    paragraphs.extend(document.sentences());
+    for paragraph in &paragraphs {
+        out.push('\n');
+        for line in wrap(paragraph, paper.width) {
+            out.push_str(&line);
+            out.push('\n');
+        }
+    }
+    out.push('\n');
+    for line in wrap(LEGEND, paper.width) {
+        out.push_str(&paper.faint(&line));
+        out.push('\n');
+    }
+    out
+}
+
+/// The heads and a line for each of the first `shown`: names to the left, figures to the right.
+pub fn lines(document: &Document, shown: usize) -> Vec<String> {
+    let mut rows: Vec<[String; HEADS.len()]> = vec![HEADS.map(String::from)];
+    for tenant in document.tenants.iter().take(shown) {
+        let mut row = document.row(tenant);
+        row[0] = cut(&row[0], NAME_LETTERS_MAX);
+        rows.push(row);
+    }
+    let widths: Vec<usize> = (0..HEADS.len())
+        .map(|column| rows.iter().map(|row| letters(&row[column])).max().unwrap_or(0))
+        .collect();
+    let line = |row: &[String; HEADS.len()]| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(column, (cell, width))| {
+            let blanks = " ".repeat(width - letters(cell));
+            match column {
+                0 | 1 => format!("{cell}{blanks}"),
+                _ => format!("{blanks}{cell}"),
+            }
+        });
+        cells.collect::<Vec<String>>().join("  ")
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::tests::sample;
+    use super::*;
+
+    const PAPER: Paper = Paper {
+        width: 120,
+        is_coloured: false,
+    };
+
+    #[test]
+    fn an_operator_sees_who_costs_what() {
+        let text = render(&sample(), 20, PAPER);
+        let expected = [
+            "TENANT  KIND       CONN  SHARE  BEFORE   REQ/S   REC/S  IN-MB/S  OUT-MB/S  COLD-MB/S  INFLICTED  SUFFERED",
+            "batch   client-id    40   41 %     0 %  18 200  54 600        6         1          0        500        10",
+            "orders  user          1  5.0 %     0 %    1000  20 000       20      0.01        0.1          2       500",
+            "",
+            "2 event loops, 92 % busy in the last 60 s; 2 tenants.",
+        ];
+        let found: Vec<&str> = text.lines().take(expected.len()).collect();
+        assert_eq!(found, expected, "\n{text}");
+        assert!(text.contains("queueing factor from 11.5 to 1.23"), "{text}");
+    }
+
+    #[test]
+    fn what_is_left_out_is_said() {
+        let text = render(&sample(), 1, PAPER);
+        assert!(text.contains("and 1 more") && !text.contains("orders"), "{text}");
+        assert!(render(&sample(), 0, PAPER).contains("orders"));
+    }
+
+    #[test]
+    fn a_name_from_a_client_moves_no_cursor_and_no_column() {
+        let mut document = sample();
+        document.tenants[0].name = format!("\x1b[2J\n{}", "x".repeat(200));
+        let lines = lines(&document, 2);
+        assert!(lines.iter().all(|line| !line.contains('\x1b')));
+        assert_eq!(letters(&lines[1]), letters(&lines[2]));
+    }
+}
