@@ -11,6 +11,7 @@ mod golden;
 mod interop;
 mod kafka;
 mod source_experiments;
+mod tenant_experiments;
 mod tidy;
 
 use std::process::ExitCode;
@@ -33,6 +34,9 @@ tasks:
                       opens reports of ottla bench in a real browser, in light and dark; without files a made-up one
   source-experiments [--rounds N] [--only a,b] [--from DIRECTORY] [--output FILE]
                       the experiments of the sources on Apache Kafka and on Ottla; writes docs/source-experiments.md
+  tenant-experiments [--rounds N] [--only a,b] [--targets kafka,ottla,ottla-synced] [--pin] [--set [SCENARIO:]PATH=VALUE]
+                     [--from DIRECTORY] [--output FILE]
+                      a victim beside four disturbers on Apache Kafka and on Ottla; writes docs/tenant-experiments.md
   bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish] [--as-built]
                       our client beside Java's, librdkafka, franz-go, krafka and confluent-kafka, one broker for all";
 
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         "bench-client" => bench_client::run(rest),
         "bench-kafka" => bench_kafka::run(rest),
         "source-experiments" => source_experiments::run(rest),
+        "tenant-experiments" => tenant_experiments::run(rest),
         "bench-report" => bench_report::run(rest),
         "tidy" => tidy::run(tidy::repository()),
         _ => {

@@ -11,6 +11,7 @@ pub mod histogram;
 pub mod ask;
 pub mod load;
 pub mod link;
+pub mod disk;
 pub mod scenario;
 pub mod bench;
 pub mod perf;

@@ -1,7 +1,7 @@
 //! `cargo xtask source-experiments`: every scenario of the sources on Apache Kafka 4.3 and on Ottla, in turn, and the page that
 //! shows source, prediction and measurement side by side.
 
-mod page;
+pub mod page;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -164,7 +164,7 @@ fn one(
 }
 
 /// The last report of a scenario: names end with the time of the run.
-fn newest(directory: &Path, name: &str) -> Result<Option<Report>> {
+pub fn newest(directory: &Path, name: &str) -> Result<Option<Report>> {
     let prefix = format!("{name}-");
     let mut files: Vec<PathBuf> = fs::read_dir(directory)
         .with_context(|| format!("reading {}", directory.display()))?

@@ -186,7 +186,7 @@ fn predicted(range: Range, measured: f64) -> String {
 }
 
 /// Three digits that count, thousands apart.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 || size == 0.0 => 0,
         size if size >= 10.0 => 1,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::histogram::Latencies;
-use crate::load::outcome::{ConsumeOutcome, ProduceOutcome};
+use crate::load::outcome::{ConsumeOutcome, ProduceOutcome, RequestOutcome};
 
 /// What a producer's settings allow to be under way: `max.in.flight.requests.per.connection`, over all connections.
 #[derive(Clone, Copy, Debug)]
@@ -17,14 +17,22 @@ pub struct InFlight {
 pub fn of(
     producers: &[ProduceOutcome],
     consumers: &[ConsumeOutcome],
+    requests: &[RequestOutcome],
     in_flight: InFlight,
 ) -> BTreeMap<String, f64> {
     let mut figures = BTreeMap::new();
-    if producers.is_empty() {
+    if producers.is_empty() && !consumers.is_empty() {
         add_consumed(consumers, &mut figures);
-    } else {
+    } else if !producers.is_empty() {
         add_produced(producers, in_flight, &mut figures);
     }
+    if !consumers.is_empty() {
+        figures.insert(
+            String::from("received_per_second"),
+            received(consumers, |group| group.records),
+        );
+    }
+    add_answered(requests, &mut figures);
     let mut end_to_end = Latencies::default();
     consumers
         .iter()
@@ -43,16 +51,42 @@ pub fn of(
 }
 
 fn add_consumed(consumers: &[ConsumeOutcome], figures: &mut BTreeMap<String, f64>) {
-    let rate = |count: &dyn Fn(&ConsumeOutcome) -> u64| -> f64 {
-        let each = consumers
-            .iter()
-            .filter(|group| group.seconds > 0.0)
-            .map(|group| count(group) as f64 / group.seconds);
-        // The sum of nothing would be -0.
-        each.fold(0.0, |sum, rate| sum + rate)
-    };
-    figures.insert(String::from("records_per_second"), rate(&|group| group.records));
-    figures.insert(String::from("mib_per_second"), rate(&|group| group.bytes) / MIB);
+    figures.insert(
+        String::from("records_per_second"),
+        received(consumers, |group| group.records),
+    );
+    figures.insert(
+        String::from("mib_per_second"),
+        received(consumers, |group| group.bytes) / MIB,
+    );
+}
+
+/// A second, of all groups together.
+fn received(consumers: &[ConsumeOutcome], count: fn(&ConsumeOutcome) -> u64) -> f64 {
+    let running = consumers.iter().filter(|group| group.seconds > 0.0);
+    // The sum of nothing would be -0.
+    running.fold(0.0, |sum, group| sum + count(group) as f64 / group.seconds)
+}
+
+fn add_answered(requests: &[RequestOutcome], figures: &mut BTreeMap<String, f64>) {
+    if requests.is_empty() {
+        return;
+    }
+    let running = requests.iter().filter(|group| group.seconds > 0.0);
+    let answered = running.fold(0.0, |sum, group| sum + group.answered as f64 / group.seconds);
+    figures.insert(String::from("answered_per_second"), answered);
+    let mut latency = Latencies::default();
+    for group in requests {
+        let has_schedule = group.latency.count() > 0;
+        latency.add(if has_schedule {
+            &group.latency
+        } else {
+            &group.service
+        });
+    }
+    if latency.count() > 0 {
+        figures.insert(String::from("answer_p99_ms"), latency.at(99.0) as f64 / 1_000.0);
+    }
 }
 
 const MIB: f64 = 1_048_576.0;
@@ -158,7 +192,7 @@ mod tests {
 
     #[test]
     fn rates_add_up_and_means_do_not() {
-        let figures = of(&[group(), group()], &[], ONE);
+        let figures = of(&[group(), group()], &[], &[], ONE);
         assert_eq!(figures["records_per_second"], 20.0);
         assert_eq!(figures["mib_per_second"], 2.0);
         assert_eq!(figures["send_micros"], 1.5);
@@ -170,11 +204,37 @@ mod tests {
 
     #[test]
     fn no_evidence_is_no_number() {
-        let figures = of(&[group()], &[], ONE);
+        let figures = of(&[group()], &[], &[], ONE);
         assert!(!figures.contains_key("batch_bytes"));
         // Nothing was due at a certain time.
         assert!(!figures.contains_key("latency_p99_ms"));
         assert!(figures.contains_key("service_p99_ms"));
+    }
+
+    #[test]
+    fn bare_requests_have_figures_of_their_own() {
+        let mut service = Latencies::default();
+        service.record(3_000);
+        let flood = RequestOutcome {
+            answered: 400,
+            seconds: 4.0,
+            service: service.clone(),
+            ..RequestOutcome::default()
+        };
+        let mut latency = Latencies::default();
+        latency.record(9_000);
+        let storm = RequestOutcome {
+            latency,
+            service,
+            ..RequestOutcome::default()
+        };
+        let figures = of(&[group()], &[], &[flood.clone()], ONE);
+        assert_eq!(figures["answered_per_second"], 100.0);
+        assert_eq!(figures["answer_p99_ms"], 3.0);
+        assert_eq!(figures["records_per_second"], 10.0);
+        // With a rate the time counts from when a request was due.
+        assert!(of(&[], &[], &[storm], ONE)["answer_p99_ms"] >= 9.0);
+        assert!(!of(&[], &[], &[flood], ONE).contains_key("records_per_second"));
     }
 
     #[test]
@@ -184,6 +244,6 @@ mod tests {
             seconds: 5.0,
             ..ConsumeOutcome::default()
         };
-        assert_eq!(of(&[], &[reader], ONE)["records_per_second"], 10.0);
+        assert_eq!(of(&[], &[reader], &[], ONE)["records_per_second"], 10.0);
     }
 }

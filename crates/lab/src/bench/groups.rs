@@ -1,18 +1,21 @@
 //! From a scenario's groups to loads: names resolved, settings complete.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use super::error::BenchError;
 use super::target::{Access, Topics};
+use crate::load::requests::RequestLoad;
 use crate::load::{ConsumeLoad, ProduceLoad, TopicLoad};
-use crate::scenario::model::{ConsumerSpec, ProducerSpec, Scalar, Scenario};
+use crate::scenario::model::{ConsumerSpec, ProducerSpec, RequestSpec, Scalar, Scenario};
 use crate::scenario::words;
 
 /// What the groups of `scenario` do on one cluster.
 pub struct Groups {
     pub producers: Vec<ProduceLoad>,
     pub consumers: Vec<ConsumeLoad>,
+    pub requests: Vec<RequestLoad>,
 }
 
 /// - `bootstrap`: where clients connect; a relay's address where there is a link.
@@ -39,7 +42,19 @@ pub fn resolve(
             .iter()
             .map(|spec| resolver.consumer(spec))
             .collect::<Result<_, _>>()?,
+        requests: scenario
+            .requests
+            .iter()
+            .enumerate()
+            .map(|(index, spec)| resolver.requests(index, spec))
+            .collect::<Result<_, _>>()?,
     })
+}
+
+/// Where a group's connections come from: on the loopback it has as many addresses as there are groups, as machines would.
+fn neighbour(broker: SocketAddr, index: usize) -> Option<IpAddr> {
+    let last = u8::try_from(index + 2).ok()?;
+    (broker.ip() == Ipv4Addr::LOCALHOST).then(|| Ipv4Addr::new(127, 0, 0, last).into())
 }
 
 struct Resolver<'a> {
@@ -85,6 +100,37 @@ impl Resolver<'_> {
         })
     }
 
+    fn requests(&self, index: usize, spec: &RequestSpec) -> Result<RequestLoad, BenchError> {
+        let wrong = |why: String| BenchError::Scenario(format!("requests {}: {why}", spec.name));
+        let protocol = self
+            .access
+            .settings
+            .iter()
+            .find(|(key, _)| key == "security.protocol");
+        if let Some((_, protocol)) = protocol.filter(|(_, protocol)| protocol != "PLAINTEXT") {
+            return Err(wrong(format!(
+                "bare connections speak PLAINTEXT only, and this cluster wants {protocol}"
+            )));
+        }
+        let first = self.bootstrap.split(',').next().unwrap_or_default();
+        let address = first.to_socket_addrs().ok().and_then(|mut found| found.next());
+        let address = address.ok_or_else(|| wrong(format!("{first} has no address")))?;
+        Ok(RequestLoad {
+            name: spec.name.clone(),
+            address,
+            source: neighbour(address, index),
+            topics: self.topics(&spec.topics)?,
+            api: words::api(&spec.api).map_err(BenchError::Scenario)?,
+            record_bytes: spec.record_bytes,
+            connections: spec.connections,
+            in_flight: spec.in_flight,
+            client_ids: spec.client_ids,
+            rate: spec.rate,
+            burst_every: Duration::from_millis(spec.burst_every_ms),
+            reconnects: spec.reconnect,
+        })
+    }
+
     fn settings(&self, own: &BTreeMap<String, Scalar>) -> BTreeMap<String, String> {
         let mut settings: BTreeMap<String, String> = self.access.settings.iter().cloned().collect();
         settings.insert(String::from("bootstrap.servers"), self.bootstrap.to_owned());
@@ -111,5 +157,20 @@ impl Resolver<'_> {
                 })
             })
             .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_bare_requests_are_neighbours_on_the_loopback_only() {
+        let of = |address: &str, index| neighbour(address.parse().unwrap(), index);
+        assert_eq!(of("127.0.0.1:9092", 0), Some([127, 0, 0, 2].into()));
+        assert_eq!(of("127.0.0.1:9092", 1), Some([127, 0, 0, 3].into()));
+        assert_eq!(of("10.0.0.1:9092", 0), None);
+        assert_eq!(of("[::1]:9092", 0), None);
+        assert_eq!(of("127.0.0.1:9092", 300), None);
     }
 }

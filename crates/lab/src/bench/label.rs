@@ -21,7 +21,7 @@ pub enum Better {
 use Better::{Higher, Lower, Neither};
 
 /// In the order in which tables show them.
-const LABELS: [(&str, &str, &str, Better); 34] = [
+const LABELS: [(&str, &str, &str, Better); 38] = [
     ("records_per_second", "throughput", "records/s", Higher),
     ("mib_per_second", "throughput", "MiB/s", Higher),
     ("requests_per_second", "requests", "1/s", Neither),
@@ -49,6 +49,15 @@ const LABELS: [(&str, &str, &str, Better); 34] = [
     ("records_per_request", "records per request", "", Neither),
     ("compression_rate", "compression rate", "", Neither),
     ("in_flight_use", "in-flight use", "", Neither),
+    ("received_per_second", "received", "records/s", Higher),
+    ("answered_per_second", "bare requests answered", "1/s", Higher),
+    ("answer_p99_ms", "answer to a bare request p99", "ms", Lower),
+    (
+        "broker_read_mib_per_second",
+        "broker's reads from the disk",
+        "MiB/s",
+        Neither,
+    ),
     (
         "cpu_seconds_per_million",
         "generator CPU per million records",

@@ -1,5 +1,6 @@
 //! One run of one point on one cluster.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -11,14 +12,16 @@ use super::broker_log::BrokerLog;
 use super::error::BenchError;
 use super::figures::{self, InFlight};
 use super::groups::{self, Groups};
-use super::result::{Calibration, Drift, GeneratorCheck, GroupResult, Measurement, Second, Stages};
+use super::result::{
+    Calibration, Drift, GeneratorCheck, GroupResult, Measurement, ProcessResult, Second, Stages,
+};
 use super::target::{Access, Topics};
 use super::validity::{self, Asked};
-use super::{drift, integrity, prepare, stages};
+use super::{disk, drift, integrity, prepare, stages};
 use crate::histogram::Latencies;
 use crate::link::relay::{self, Relay};
-use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome};
-use crate::load::{Course, Live, consume, produce};
+use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome, RequestOutcome};
+use crate::load::{Course, Live, consume, produce, requests};
 use crate::process::{ProcessSeries, Sampler, Watched};
 use crate::scenario::model::Scenario;
 
@@ -40,13 +43,16 @@ pub struct Setting<'a> {
 struct Gathered {
     producers: Vec<ProduceOutcome>,
     consumers: Vec<ConsumeOutcome>,
+    requests: Vec<RequestOutcome>,
     /// Groups that ended with an error.
     failures: Vec<String>,
     processes: Vec<ProcessSeries>,
     /// Ottla's own; `None` for other brokers, or where it could not be had.
     broker_log: Option<BrokerLog>,
-    /// What a reader must know of the link.
-    link_caveats: Vec<String>,
+    /// What a reader must know of the link and of the disk.
+    caveats: Vec<String>,
+    /// What the scenario wants of the disk and could not be had.
+    disk_reasons: Vec<String>,
 }
 
 /// Everything that can go wrong once load has begun ends up in the measurement's verdict.
@@ -70,6 +76,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, Be
         .as_ref()
         .map_or_else(|| setting.access.bootstrap.clone(), Relay::bootstrap);
     let groups = groups::resolve(scenario, setting.access, &bootstrap, &topics)?;
+    let disk = disk::Disk::prepare(scenario, setting.access, &topics);
     let course = Course {
         // Clients connect and learn the topics before anything is due.
         begin: Instant::now() + Duration::from_millis(300),
@@ -80,7 +87,10 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, Be
     let log = BrokerTimes::begin(setting.access, &course, !groups.consumers.is_empty());
     let mut gathered = load(&groups, &course, setting, watched(setting.access, relay.as_ref()));
     gathered.broker_log = log.and_then(BrokerTimes::end);
-    gathered.link_caveats = relay.as_ref().map_or_else(Vec::new, Relay::caveats);
+    gathered.caveats = relay.as_ref().map_or_else(Vec::new, Relay::caveats);
+    gathered.caveats.extend_from_slice(disk.caveats());
+    gathered.disk_reasons = disk.reasons().to_vec();
+    drop(disk);
     Ok(Report {
         scenario,
         groups: &groups,
@@ -103,6 +113,11 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Wa
             .iter()
             .map(|load| scope.spawn(|| consume::run(load, course, &live)))
             .collect();
+        let requests: Vec<_> = groups
+            .requests
+            .iter()
+            .map(|load| scope.spawn(|| requests::run(load, course)))
+            .collect();
         let mut failures = Vec::new();
         let measured_from = course.begin + course.warmup;
         tick_until(measured_from, course, &live, setting, || false);
@@ -110,6 +125,7 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Wa
         tick_until(measured_from + course.duration, course, &live, setting, || {
             producers.iter().all(ScopedJoinHandle::is_finished)
                 && consumers.iter().all(ScopedJoinHandle::is_finished)
+                && requests.iter().all(ScopedJoinHandle::is_finished)
         });
         let processes = sampler.stop();
         let produced = join(
@@ -125,13 +141,21 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Wa
             |load| load.name.as_str(),
             &mut failures,
         );
+        let asked = join(
+            requests,
+            &groups.requests,
+            |load| load.name.as_str(),
+            &mut failures,
+        );
         Gathered {
             producers: produced,
             consumers: consumed,
+            requests: asked,
             failures,
             processes,
             broker_log: None,
-            link_caveats: Vec::new(),
+            caveats: Vec::new(),
+            disk_reasons: Vec::new(),
         }
     })
 }
@@ -245,10 +269,12 @@ impl Report<'_> {
         let Gathered {
             producers,
             consumers,
+            requests,
             failures,
             processes,
             broker_log,
-            link_caveats,
+            caveats,
+            disk_reasons,
         } = gathered;
         let was_stopped = self.setting.stop.load(Ordering::Relaxed);
         let mut measurement = Measurement {
@@ -256,9 +282,10 @@ impl Report<'_> {
                 .iter()
                 .map(|group| group.seconds)
                 .chain(consumers.iter().map(|group| group.seconds))
+                .chain(requests.iter().map(|group| group.seconds))
                 .fold(0.0, f64::max),
             warmup_seconds: self.course.warmup.as_secs_f64(),
-            figures: figures::of(&producers, &consumers, self.in_flight()),
+            figures: figures::of(&producers, &consumers, &requests, self.in_flight()),
             integrity: integrity::check(&producers, &consumers, !was_stopped && failures.is_empty()),
             ..Measurement::default()
         };
@@ -274,6 +301,9 @@ impl Report<'_> {
         measurement.consumers = (consumers.iter().zip(&self.groups.consumers))
             .map(|(outcome, load)| consumer_result(outcome, load.clients))
             .collect();
+        measurement.requests = (requests.iter().zip(&self.groups.requests))
+            .map(|(outcome, load)| request_result(outcome, load.connections, load.rate.is_none()))
+            .collect();
         measurement.timeline = timeline(&producers, &consumers);
         measurement.drift = self.drift(&measurement.timeline);
         measurement.generator = self.generator(&producers, &measurement);
@@ -281,7 +311,9 @@ impl Report<'_> {
         self.add_counts(&mut measurement);
         measurement.verdict = validity::judge(&measurement, &self.asked());
         measurement.verdict.reasons.extend(failures);
-        measurement.verdict.caveats.extend(link_caveats);
+        measurement.verdict.reasons.extend(disk_reasons);
+        measurement.verdict.caveats.extend(caveats);
+        measurement.verdict.caveats.extend(self.ends_reached(&consumers));
         if was_stopped {
             measurement
                 .verdict
@@ -289,6 +321,28 @@ impl Report<'_> {
                 .push(String::from("stopped before its time"));
         }
         measurement
+    }
+
+    /// Groups that have read everything that was there before: afterwards they wait, and disturb nobody.
+    fn ends_reached(&self, consumers: &[ConsumeOutcome]) -> Vec<String> {
+        let ended = self
+            .scenario
+            .consumers
+            .iter()
+            .zip(consumers)
+            .filter(|(spec, outcome)| {
+                let is_read = |name: &String| spec.topics.is_empty() || spec.topics.contains(name);
+                let read = self.scenario.topics.iter().filter(|topic| is_read(&topic.name));
+                let filled: u64 = read.map(|topic| topic.prefilled_records).sum();
+                outcome.acknowledged_in_its_topics == 0 && filled > 0 && outcome.records_in_all >= filled
+            });
+        let told = ended.map(|(spec, outcome)| {
+            format!(
+                "{}: had read all {} records before the end and waited from then on",
+                spec.name, outcome.records_in_all
+            )
+        });
+        told.collect()
     }
 
     fn asked(&self) -> Vec<Asked> {
@@ -383,6 +437,7 @@ impl Report<'_> {
                 let seconds = result.cpu_seconds_per_million;
                 measurement.figures.insert(figure.to_owned(), seconds);
             }
+            add_reads(&result, measurement.seconds, &mut measurement.figures);
             measurement.processes.push(result);
             series.fill(&mut measurement.timeline);
         }
@@ -433,6 +488,41 @@ fn consumer_result(outcome: &ConsumeOutcome, clients: u32) -> GroupResult {
         errors: outcome.errors.values().sum(),
         error_kinds: outcome.errors.clone(),
         metrics: outcome.metrics.clone(),
+        ..GroupResult::default()
+    }
+}
+
+/// Those of a broker whose process is known; of the layer below the page cache.
+fn add_reads(process: &ProcessResult, seconds: f64, figures: &mut BTreeMap<String, f64>) {
+    const MIB: f64 = 1_048_576.0;
+    if let Some(bytes) = process
+        .read_bytes
+        .filter(|_| process.name == "broker" && seconds > 0.0)
+    {
+        let rate = bytes as f64 / MIB / seconds;
+        figures.insert(String::from("broker_read_mib_per_second"), rate);
+    }
+}
+
+fn request_result(outcome: &RequestOutcome, connections: u32, is_saturated: bool) -> GroupResult {
+    let counts = [
+        ("connections-opened", outcome.opened),
+        ("unanswered", outcome.unanswered),
+        ("failed", outcome.failed),
+    ];
+    GroupResult {
+        name: outcome.name.clone(),
+        clients: connections,
+        threads: 1,
+        records: outcome.answered,
+        bytes: outcome.bytes,
+        records_per_second: per_second(outcome.answered, outcome.seconds),
+        errors: outcome.errors.values().sum(),
+        error_kinds: outcome.errors.clone(),
+        latency: outcome.latency.result(),
+        service: outcome.service.result(),
+        is_saturated,
+        metrics: counts.map(|(name, count)| (name.to_owned(), count as f64)).into(),
         ..GroupResult::default()
     }
 }

@@ -10,6 +10,7 @@ pub mod integrity;
 pub mod drift;
 pub mod predict;
 pub mod prepare;
+pub mod disk;
 pub mod label;
 pub mod validity;
 pub mod broker_log;

@@ -217,6 +217,9 @@ pub struct Measurement {
     pub figures: BTreeMap<String, f64>,
     pub producers: Vec<GroupResult>,
     pub consumers: Vec<GroupResult>,
+    /// Groups of bare requests: `records` are answers, `clients` connections. Reports from before there were any have none.
+    #[serde(default)]
+    pub requests: Vec<GroupResult>,
     /// From the intended time of a record to its arrival at a consumer.
     pub end_to_end: Option<LatencyResult>,
     pub stages: Option<Stages>,

@@ -206,6 +206,9 @@ fn measure_all(
 /// Predictions, expectations and verdicts, once everything is measured.
 fn conclude(points: &[ConcretePoint], probes: &[Probes], report: &mut Report) {
     for (which, probes) in probes.iter().enumerate() {
+        let measured: BTreeMap<String, BTreeMap<String, f64>> = (report.points.iter())
+            .map(|point| (point.name.clone(), point.on[which].figures()))
+            .collect();
         for (index, point) in points.iter().enumerate() {
             let probed = probed(probes, point);
             let observed = Observed {
@@ -224,7 +227,7 @@ fn conclude(points: &[ConcretePoint], probes: &[Probes], report: &mut Report) {
                 }
             }
             for sentence in &point.scenario.expect {
-                match judge(sentence, on) {
+                match judge(sentence, on, &measured) {
                     Ok(expectation) => on.expectations.push(expectation),
                     Err(why) => add(&mut on.verdict.caveats, &why),
                 }
@@ -294,11 +297,17 @@ fn observed(report: &Report, which: usize, points: &[ConcretePoint], index: usiz
 }
 
 /// - Errors: the figure was not measured.
-fn judge(sentence: &str, on: &OnTarget) -> Result<Expectation, String> {
+fn judge(
+    sentence: &str,
+    on: &OnTarget,
+    points: &BTreeMap<String, BTreeMap<String, f64>>,
+) -> Result<Expectation, String> {
     let sentence = expect::parse(sentence)?;
+    let other = sentence.of_point.as_ref().and_then(|name| points.get(name));
+    let elsewhere = other.and_then(|figures| figures.get(&sentence.figure).copied());
     let measured = on.figure(&sentence.figure);
     let figures = measured.map(|measured| (sentence.figure.clone(), measured));
-    sentence.judge(&figures.into_iter().collect())
+    sentence.judge(&figures.into_iter().collect(), elsewhere)
 }
 
 fn add(texts: &mut Vec<String>, text: &str) {

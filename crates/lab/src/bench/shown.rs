@@ -6,7 +6,7 @@ use super::label;
 use super::result::{OnTarget, Point};
 
 /// Shown for every point; others only where a source or a prediction has them.
-const ALWAYS: [&str; 9] = [
+const ALWAYS: [&str; 11] = [
     "records_per_second",
     "mib_per_second",
     "latency_p50_ms",
@@ -14,6 +14,8 @@ const ALWAYS: [&str; 9] = [
     "latency_p99_9_ms",
     "latency_max_ms",
     "end_to_end_p99_ms",
+    "received_per_second",
+    "answered_per_second",
     "cpu_seconds_per_million",
     "broker_cpu_seconds_per_million",
 ];

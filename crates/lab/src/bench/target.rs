@@ -1,6 +1,7 @@
 //! A cluster under measurement: what it is, and the topics that a point needs on it.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ottla_client::admin::{Admin, ConfigEntries, ConfigResource, ConfigResourceKind, NewTopic};
@@ -100,6 +101,24 @@ impl Topics {
     pub fn name(&self, spec: &str) -> Option<&str> {
         let found = self.names.iter().find(|(known, _)| known == spec);
         found.map(|(_, name)| name.as_str())
+    }
+
+    /// Where the broker says that the partitions of the scenario's topic lie.
+    ///
+    /// - Shape: directories of the broker's machine, which need not be this one.
+    /// - Errors: the broker cannot be asked, or keeps it to itself.
+    pub fn directories(&self, spec: &str) -> Result<Vec<PathBuf>, BenchError> {
+        let name = self.name(spec).unwrap_or_default();
+        let mut directories = Vec::new();
+        for (_, described) in self.admin.describe_log_dirs(Vec::new()).wait()? {
+            for (path, directory) in described? {
+                let partitions = directory?.replicas.into_keys();
+                let own = partitions.filter(|partition| *partition.topic == *name);
+                directories
+                    .extend(own.map(|own| PathBuf::from(&path).join(format!("{name}-{}", own.partition))));
+            }
+        }
+        Ok(directories)
     }
 }
 

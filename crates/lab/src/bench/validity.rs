@@ -24,6 +24,12 @@ pub struct Asked {
 pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
     let mut verdict = Verdict::default();
     judge_integrity(&measurement.integrity, &mut verdict);
+    let is_answered = measurement.requests.iter().any(|group| group.records > 0);
+    if has_no_records(&measurement.integrity) && !is_answered {
+        verdict
+            .reasons
+            .push(String::from("nothing was acknowledged, received or answered"));
+    }
     for (group, asked) in measurement.producers.iter().zip(asked) {
         judge_group(group, *asked, &mut verdict);
     }
@@ -50,6 +56,18 @@ pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
                 group.name, group.retries
             ));
         }
+    }
+    for group in measurement.requests.iter().filter(|group| group.errors > 0) {
+        // A broker that protects itself refuses some of them: that is what such a scenario looks at.
+        let kinds: Vec<String> = (group.error_kinds.iter().take(3))
+            .map(|(text, count)| format!("{count} x {text}"))
+            .collect();
+        verdict.caveats.push(format!(
+            "{}: {} errors: {}",
+            group.name,
+            group.errors,
+            kinds.join("; ")
+        ));
     }
     let has_schedule = (asked.iter()).any(|asked| asked.rate.is_some() && !asked.may_fall_behind);
     judge_generator(
@@ -79,11 +97,10 @@ fn judge_integrity(integrity: &Integrity, verdict: &mut Verdict) {
             verdict.reasons.push(format!("{count} {what}"));
         }
     }
-    if integrity.acknowledged == 0 && integrity.received.unwrap_or(0) == 0 {
-        verdict
-            .reasons
-            .push(String::from("nothing was acknowledged or received"));
-    }
+}
+
+fn has_no_records(integrity: &Integrity) -> bool {
+    integrity.acknowledged == 0 && integrity.received.unwrap_or(0) == 0
 }
 
 fn judge_group(group: &GroupResult, asked: Asked, verdict: &mut Verdict) {
@@ -229,6 +246,25 @@ mod tests {
         assert!(verdict.caveats[0].contains("900 of 1000"), "{verdict:?}");
         measurement.integrity.lost = 1;
         assert!(!judge(&measurement, &[asked]).is_valid());
+    }
+
+    #[test]
+    fn a_disturber_that_is_refused_spoils_nothing_and_one_alone_is_something() {
+        let flood = GroupResult {
+            name: String::from("flood"),
+            records: 5,
+            errors: 2,
+            error_kinds: [(String::from("the broker closed it"), 2)].into(),
+            ..GroupResult::default()
+        };
+        let alone = |requests| Measurement {
+            requests,
+            ..Measurement::default()
+        };
+        let verdict = judge(&alone(vec![flood]), &[]);
+        assert!(verdict.is_valid(), "{verdict:?}");
+        assert_eq!(verdict.caveats[0], "flood: 2 errors: 2 x the broker closed it");
+        assert!(!judge(&alone(Vec::new()), &[]).is_valid());
     }
 
     #[test]

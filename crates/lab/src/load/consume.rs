@@ -306,6 +306,10 @@ impl<'a> Watch<'a> {
         }
         let is_produced = self.live.is_produced.load(Ordering::Acquire);
         let expected = self.expected();
+        // Others produce, but not what this group reads.
+        if is_produced && is_after_end && expected == 0 {
+            return true;
+        }
         let received = self.group.received.load(Ordering::Acquire);
         let received = received.saturating_sub(self.group.duplicated.load(Ordering::Relaxed));
         if is_produced && expected > 0 && received >= expected {

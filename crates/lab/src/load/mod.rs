@@ -16,6 +16,7 @@ mod callback_work;
 pub mod produce;
 mod ledger;
 pub mod consume;
+pub mod requests;
 pub mod null_sink;
 pub mod calibrate;
 

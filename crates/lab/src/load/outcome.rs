@@ -60,6 +60,28 @@ pub struct ConsumeOutcome {
     pub samples: Vec<ReceivedRecord>,
 }
 
+/// What a group of bare requests got.
+#[derive(Clone, Debug, Default)]
+pub struct RequestOutcome {
+    pub name: String,
+    /// In the measured part, as are the others.
+    pub answered: u64,
+    /// Of answers.
+    pub bytes: u64,
+    /// Connections opened.
+    pub opened: u64,
+    /// Due or sent before the end, and not answered by then.
+    pub unanswered: u64,
+    /// Requests that were refused, and those that a connection took with it.
+    pub failed: u64,
+    pub errors: BTreeMap<String, u64>,
+    /// From when a request was due to its answer. Empty without a rate.
+    pub latency: Latencies,
+    /// From its sending; with a connection of its own, from the beginning of that.
+    pub service: Latencies,
+    pub seconds: f64,
+}
+
 /// One second of a group.
 #[derive(Clone, Debug, Default)]
 pub struct LoadSecond {

@@ -32,6 +32,8 @@ const SCENARIOS: &[(&str, &str)] = scenarios! {
     "synchronous"
     "consume_by_one_and_three"
     "nothing_lost"
+    "cold_reader"
+    "noisy_neighbour"
 };
 
 /// Name and YAML of each.
@@ -61,6 +63,7 @@ pub fn question(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::model::{DiskSpec, PointSpec, RequestSpec};
     use crate::scenario::sweep;
 
     #[test]
@@ -111,12 +114,18 @@ mod tests {
         let scenario = parse(example, "docs/scenarios.md").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(sweep::points(&scenario).unwrap().len(), 3);
         let keys = serde_json::to_value(&scenario).unwrap();
+        let requests = serde_json::to_value(RequestSpec::default()).unwrap();
+        let disk = serde_json::to_value(DiskSpec::default()).unwrap();
+        let point = serde_json::to_value(PointSpec::default()).unwrap();
         for group in [
             &keys,
             &keys["topics"][0],
             &keys["producers"][0],
             &keys["consumers"][0],
             &keys["link"],
+            &requests,
+            &disk,
+            &point,
         ] {
             for key in group.as_object().unwrap().keys() {
                 assert!(

@@ -8,7 +8,7 @@ use ottla_wire::config_keys::{
 };
 
 use super::error::hint;
-use super::model::{ConsumerSpec, ProducerSpec, Scalar, Scenario, TopicSpec};
+use super::model::{ConsumerSpec, ProducerSpec, RequestSpec, Scalar, Scenario, TopicSpec};
 use super::{expect, path, sweep, words};
 use crate::load::stamp;
 
@@ -19,6 +19,10 @@ const RECORD_BYTES_MAX: u32 = 100 << 20;
 /// Each is a connection and a thread or two.
 const CLIENTS_MAX: u32 = 2_000;
 const THREADS_MAX: u32 = 256;
+/// Sockets of this process, all served by one thread.
+const CONNECTIONS_MAX: u32 = 10_000;
+const IN_FLIGHT_MAX: u32 = 10_000;
+const BURST_MS_MAX: u64 = 60_000;
 const PARTITIONS_MAX: u32 = 20_000;
 const SECONDS_MAX: f64 = 24.0 * 3_600.0;
 
@@ -60,11 +64,30 @@ pub fn check(scenario: &Scenario) -> Checked {
             let place: Vec<&str> = place.split('.').collect();
             Problem::new(&place, error.message)
         })?;
+        let names: Vec<&str> = points.iter().map(|point| point.name.as_str()).collect();
+        for point in &points {
+            check_expectations(point, &names)?;
+        }
         for point in points {
             check_run(&point.scenario).map_err(|problem| Problem {
                 message: format!("at the point {}: {}", point.name, problem.message),
                 path: problem.path,
             })?;
+        }
+    }
+    Ok(())
+}
+
+fn check_expectations(point: &sweep::ConcretePoint, names: &[&str]) -> Checked {
+    for sentence in &point.scenario.expect {
+        let parsed = expect::parse(sentence);
+        let parsed = parsed.map_err(|why| Problem::new(&["points", &point.name, "expect"], why))?;
+        if let Some(other) = parsed.of_point
+            && !names.contains(&other.as_str())
+        {
+            let near = hint(&other, names.iter().copied());
+            let message = format!("`{sentence}`: there is no point {other}{near}");
+            return Err(Problem::new(&["points", &point.name, "expect"], message));
         }
     }
     Ok(())
@@ -123,7 +146,7 @@ fn check_run(scenario: &Scenario) -> Checked {
     check_topics(&scenario.topics)?;
     check_link(scenario)?;
     check_broker(&scenario.broker)?;
-    if scenario.producers.is_empty() && scenario.consumers.is_empty() {
+    if scenario.producers.is_empty() && scenario.consumers.is_empty() && scenario.requests.is_empty() {
         return Err(Problem::new(
             &["producers"],
             "there is neither a producer nor a consumer",
@@ -138,6 +161,12 @@ fn check_run(scenario: &Scenario) -> Checked {
             .consumers
             .iter()
             .map(|group| ("consumers", &group.name, &group.topics)),
+    )
+    .chain(
+        scenario
+            .requests
+            .iter()
+            .map(|group| ("requests", &group.name, &group.topics)),
     );
     let mut names = BTreeSet::new();
     for (kind, name, topics) in groups {
@@ -163,12 +192,17 @@ fn check_run(scenario: &Scenario) -> Checked {
     }
     scenario.producers.iter().try_for_each(check_producer)?;
     scenario.consumers.iter().try_for_each(check_consumer)?;
+    scenario.requests.iter().try_for_each(check_requests)?;
     check_readers_have_records(scenario)
 }
 
 /// Topics are new: somebody must write what is read.
 fn check_readers_have_records(scenario: &Scenario) -> Checked {
-    if !scenario.producers.is_empty() || scenario.topics.iter().any(|topic| topic.prefilled_records > 0) {
+    let is_read = !scenario.consumers.is_empty();
+    if !is_read
+        || !scenario.producers.is_empty()
+        || scenario.topics.iter().any(|topic| topic.prefilled_records > 0)
+    {
         return Ok(());
     }
     let message =
@@ -324,6 +358,35 @@ fn check_consumer(group: &ConsumerSpec) -> Checked {
         checked.map_err(|why| Problem::new(&["consumers", &group.name, field], why))?;
     }
     check_settings(ClientKind::Consumer, "consumers", &group.name, &group.settings)
+}
+
+fn check_requests(group: &RequestSpec) -> Checked {
+    let fields = [
+        ("api", words::api(&group.api).map(drop)),
+        ("record_bytes", check_record_bytes(group.record_bytes)),
+        ("connections", check_count(group.connections, CONNECTIONS_MAX)),
+        ("in_flight", check_count(group.in_flight, IN_FLIGHT_MAX)),
+        ("client_ids", check_count(group.client_ids, u32::MAX)),
+        ("rate", check_rate(group.rate)),
+        ("burst_every_ms", check_burst(group)),
+    ];
+    for (field, checked) in fields {
+        checked.map_err(|why| Problem::new(&["requests", &group.name, field], why))?;
+    }
+    if group.reconnect && group.in_flight > 1 {
+        let message = "with reconnect every connection has one request";
+        return Err(Problem::new(&["requests", &group.name, "in_flight"], message));
+    }
+    Ok(())
+}
+
+fn check_burst(group: &RequestSpec) -> Result<(), String> {
+    match (group.burst_every_ms, group.rate) {
+        (0, _) => Ok(()),
+        (1..=BURST_MS_MAX, Some(_)) => Ok(()),
+        (1..=BURST_MS_MAX, None) => Err(String::from("a burst is made of a rate: set one")),
+        (long, _) => Err(format!("{long} is more than {BURST_MS_MAX}")),
+    }
 }
 
 /// As the client itself will judge them, and stricter: a key that has no effect would make a number mean something else.

@@ -48,6 +48,22 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("end_to_end_p99_9_ms", "as above"),
     ("end_to_end_max_ms", "as above, the slowest record"),
     (
+        "received_per_second",
+        "records that consumers received, all groups together",
+    ),
+    (
+        "answered_per_second",
+        "requests of `requests` groups that were answered",
+    ),
+    (
+        "answer_p99_ms",
+        "from the intended time of such a request to its answer, with a rate; else from its sending",
+    ),
+    (
+        "broker_read_mib_per_second",
+        "what the broker read from the disk; only with its process id",
+    ),
+    (
         "cpu_seconds_per_million",
         "processor time of the generator per million records",
     ),
@@ -62,12 +78,14 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("errors", "records and fetches that failed"),
 ];
 
-/// A figure, a comparison and a number.
+/// A figure, a comparison and a number; or a number times the same figure at another point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sentence {
     pub figure: String,
     pub comparison: Comparison,
     pub limit: f64,
+    /// `alone` in `latency_p99_ms <= 1.2 * alone`.
+    pub of_point: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +120,10 @@ pub fn parse(text: &str) -> Result<Sentence, String> {
             "`{text}` is not a figure, one of < <= > >= == != and a number"
         ));
     };
+    let (limit, of_point) = match limit.split_once('*') {
+        Some((factor, point)) => (factor, Some(point.trim().to_owned())),
+        None => (limit, None),
+    };
     let (figure, limit) = (figure.trim(), limit.trim());
     check_figure(figure)?;
     let parsed: f64 = match limit.replace('_', "").parse() {
@@ -112,6 +134,7 @@ pub fn parse(text: &str) -> Result<Sentence, String> {
         figure: figure.to_owned(),
         comparison,
         limit: parsed,
+        of_point,
     })
 }
 
@@ -127,18 +150,33 @@ pub fn check_figure(name: &str) -> Result<(), String> {
 impl Sentence {
     /// Whether the sentence holds.
     ///
+    /// - `elsewhere`: the same figure at the point that the sentence names, if it names one.
     /// - Errors: the figure was not measured: a latency without a rate, a loss without a reader.
-    pub fn judge(&self, figures: &BTreeMap<String, f64>) -> Result<Expectation, String> {
+    pub fn judge(
+        &self,
+        figures: &BTreeMap<String, f64>,
+        elsewhere: Option<f64>,
+    ) -> Result<Expectation, String> {
         let Some(measured) = figures.get(&self.figure).copied().filter(|value| !value.is_nan()) else {
             return Err(format!(
                 "`{self}` cannot be judged: {} was not measured",
                 self.figure
             ));
         };
+        let (text, limit) = match (&self.of_point, elsewhere) {
+            (None, _) => (self.to_string(), self.limit),
+            (Some(_), Some(other)) => (format!("{self} ({:.3})", self.limit * other), self.limit * other),
+            (Some(point), None) => {
+                return Err(format!(
+                    "`{self}` cannot be judged: {} was not measured at {point}",
+                    self.figure
+                ));
+            }
+        };
         Ok(Expectation {
-            text: self.to_string(),
+            text,
             measured,
-            holds: self.comparison.holds(measured, self.limit),
+            holds: self.comparison.holds(measured, limit),
         })
     }
 }
@@ -162,7 +200,11 @@ impl fmt::Display for Sentence {
             .iter()
             .find(|(_, comparison)| *comparison == self.comparison);
         let (sign, _) = sign.expect("every comparison has a sign");
-        write!(f, "{} {sign} {}", self.figure, self.limit)
+        write!(f, "{} {sign} {}", self.figure, self.limit)?;
+        match &self.of_point {
+            Some(point) => write!(f, " * {point}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -173,7 +215,7 @@ mod tests {
     fn check(text: &str, measured: f64, holds: bool) {
         let sentence = parse(text).unwrap();
         let figures = BTreeMap::from([(sentence.figure.clone(), measured)]);
-        let expectation = sentence.judge(&figures).unwrap();
+        let expectation = sentence.judge(&figures, None).unwrap();
         assert_eq!(
             (expectation.holds, expectation.measured),
             (holds, measured),
@@ -193,10 +235,25 @@ mod tests {
     }
 
     #[test]
+    fn a_point_is_held_against_another() {
+        let sentence = parse("latency_p99_ms <= 1.2 * alone").unwrap();
+        assert_eq!(sentence.of_point.as_deref(), Some("alone"));
+        let figures = BTreeMap::from([(String::from("latency_p99_ms"), 11.9)]);
+        let judged = sentence.judge(&figures, Some(10.0)).unwrap();
+        assert!(judged.holds);
+        assert_eq!(judged.text, "latency_p99_ms <= 1.2 * alone (12.000)");
+        assert!(!sentence.judge(&figures, Some(9.0)).unwrap().holds);
+        assert_eq!(
+            sentence.judge(&figures, None).unwrap_err(),
+            "`latency_p99_ms <= 1.2 * alone` cannot be judged: latency_p99_ms was not measured at alone"
+        );
+    }
+
+    #[test]
     fn a_figure_that_was_not_measured_is_no_zero() {
         let sentence = parse("lost == 0").unwrap();
         assert_eq!(
-            sentence.judge(&BTreeMap::new()).unwrap_err(),
+            sentence.judge(&BTreeMap::new(), None).unwrap_err(),
             "`lost == 0` cannot be judged: lost was not measured"
         );
     }

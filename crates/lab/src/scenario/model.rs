@@ -15,8 +15,12 @@ pub struct Scenario {
     pub topics: Vec<TopicSpec>,
     pub producers: Vec<ProducerSpec>,
     pub consumers: Vec<ConsumerSpec>,
+    /// Connections that send bare requests, without a client: floods, storms, bursts.
+    pub requests: Vec<RequestSpec>,
     /// Between all clients and the broker; `None`: none.
     pub link: Option<LinkSpec>,
+    /// Of the broker, where it runs on this machine; `None`: as it is.
+    pub disk: Option<DiskSpec>,
     /// Settings of the embedded broker; with `--bootstrap-server` they are named in the report as not applied.
     pub broker: BTreeMap<String, String>,
     pub warmup_seconds: f64,
@@ -53,6 +57,8 @@ pub struct TopicSpec {
     /// Written before anything is measured, for scenarios that only read.
     pub prefilled_records: u64,
     pub prefilled_record_bytes: u32,
+    /// Its files leave the page cache before the clients begin; only where the broker runs on this machine.
+    pub cold: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,6 +100,31 @@ pub struct ConsumerSpec {
     pub settings: BTreeMap<String, Scalar>,
 }
 
+/// Connections of one client id, or of many, that send the same small request again and again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RequestSpec {
+    /// Client ids begin with it.
+    pub name: String,
+    /// Names of `topics`; empty: all.
+    pub topics: Vec<String>,
+    /// `produce`, `metadata` or `api-versions`.
+    pub api: String,
+    /// Of the value of the one record in a produce request, which is sent with acks=1.
+    pub record_bytes: u32,
+    pub connections: u32,
+    /// Requests of each connection that wait for their answers.
+    pub in_flight: u32,
+    /// Different client ids, in turn, connection by connection.
+    pub client_ids: u32,
+    /// Requests a second of the whole group; without it as fast as they are answered.
+    pub rate: Option<f64>,
+    /// All requests of so long are due in its first moment; 0: evenly.
+    pub burst_every_ms: u64,
+    /// Every request has a connection of its own, which is closed after the answer.
+    pub reconnect: bool,
+}
+
 /// What lies between clients and broker; 0 and absent: no limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -109,16 +140,28 @@ pub struct LinkSpec {
     pub stall_ms: u64,
 }
 
+/// What the broker's disk does; 0 and absent: no limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DiskSpec {
+    /// What misses the page cache; by a control group, where the system allows it.
+    pub read_bytes_per_second: u64,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PointSpec {
     pub name: String,
+    /// Groups that do not take part.
+    pub without: Vec<String>,
     /// By path: `producers.load.settings.batch.size`, `topics.t.partitions`, `link.round_trip_ms`. `none` takes a rate away.
     pub set: BTreeMap<String, Scalar>,
     /// What the source reported, by the names of `Measurement::figures`.
     pub reported: BTreeMap<String, f64>,
     /// Which verdict the rules give it, for the report.
     pub diagnosis: Option<String>,
+    /// In addition to those of the scenario.
+    pub expect: Vec<String>,
 }
 
 /// A number, a text or a truth value, as YAML has them.
@@ -163,7 +206,9 @@ impl Default for Scenario {
             topics: Vec::new(),
             producers: Vec::new(),
             consumers: Vec::new(),
+            requests: Vec::new(),
             link: None,
+            disk: None,
             broker: BTreeMap::new(),
             warmup_seconds: 2.0,
             duration_seconds: 10.0,
@@ -185,6 +230,7 @@ impl Default for TopicSpec {
             settings: BTreeMap::new(),
             prefilled_records: 0,
             prefilled_record_bytes: 256,
+            cold: false,
         }
     }
 }
@@ -220,6 +266,23 @@ impl Default for ConsumerSpec {
             rate: None,
             from_beginning: false,
             settings: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for RequestSpec {
+    fn default() -> RequestSpec {
+        RequestSpec {
+            name: String::from("requests"),
+            topics: Vec::new(),
+            api: String::from("produce"),
+            record_bytes: 32,
+            connections: 1,
+            in_flight: 1,
+            client_ids: 1,
+            rate: None,
+            burst_every_ms: 0,
+            reconnect: false,
         }
     }
 }

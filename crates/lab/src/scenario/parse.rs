@@ -228,6 +228,47 @@ expect:
     }
 
     #[test]
+    fn bare_requests_that_contradict_themselves_are_refused() {
+        let check = |group: &str, words: &str| {
+            let told = why(
+                "expect:",
+                &format!("requests: [{{name: flood, {group}}}]\nexpect:"),
+            );
+            assert!(told.contains(words), "{told}");
+        };
+        check("api: prodce", "requests.flood.api: prodce is none of");
+        check("api: prodce", "produce may be meant");
+        check("in_fligt: 5", "in_flight may be meant");
+        check("connections: 0", "0 is not between 1 and 10000");
+        check(
+            "reconnect: true, in_flight: 2",
+            "every connection has one request",
+        );
+        check("burst_every_ms: 1000", "a burst is made of a rate");
+        check("rate: 0", "0 is not above 0");
+        check("topics: [ordres]", "orders may be meant");
+        let told = why("expect:", "requests: [{name: load}]\nexpect:");
+        assert!(told.contains("two groups have this name"), "{told}");
+    }
+
+    #[test]
+    fn a_point_that_is_held_against_one_that_is_not_there_is_refused() {
+        let told = why(
+            "expect:",
+            "points:\n  - name: alone\n  - name: beside\n    expect: [latency_p99_ms <= 1.2 * alon]\nexpect:",
+        );
+        assert!(
+            told.contains("points.beside.expect") && told.contains("alone may be meant"),
+            "{told}"
+        );
+        let told = why(
+            "expect:",
+            "points:\n  - name: alone\n    without: [laod]\nexpect:",
+        );
+        assert!(told.contains("load may be meant"), "{told}");
+    }
+
+    #[test]
     fn every_point_is_checked_before_the_first_is_run() {
         let told = why(
             "expect:",

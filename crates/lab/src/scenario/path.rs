@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::error::hint;
-use super::model::{LinkSpec, Scalar, Scenario};
+use super::model::{DiskSpec, LinkSpec, Scalar, Scenario};
 
 /// Values of the scenario itself that a point may change.
 const OF_SCENARIO: [&str; 3] = ["duration_seconds", "warmup_seconds", "rounds"];
-const GROUPS: [&str; 3] = ["topics", "producers", "consumers"];
+const GROUPS: [&str; 4] = ["topics", "producers", "consumers", "requests"];
 
 /// The same scenario with another value at `path`.
 ///
@@ -95,15 +95,25 @@ fn place<'a>(document: &'a mut Value, path: &str) -> Result<&'a mut Value, Strin
             }
             field(&mut document["link"], path, rest)?
         }
+        "disk" => {
+            if document["disk"].is_null() {
+                document["disk"] =
+                    serde_json::to_value(DiskSpec::default()).map_err(|error| error.to_string())?;
+            }
+            field(&mut document["disk"], path, rest)?
+        }
         _ if GROUPS.contains(&head) => {
             let (member, rest) = member(&mut document[head], path, head, rest)?;
             match rest.strip_prefix("settings.") {
-                Some(key) if !key.is_empty() => &mut member["settings"][key],
+                Some(key) if !key.is_empty() && head != "requests" => &mut member["settings"][key],
                 _ => field(member, path, rest)?,
             }
         }
         _ => {
-            let known = OF_SCENARIO.iter().chain(&GROUPS).chain(&["link", "broker"]);
+            let known = OF_SCENARIO
+                .iter()
+                .chain(&GROUPS)
+                .chain(&["link", "disk", "broker"]);
             let near = hint(head, known.copied());
             return Err(format!("{path} is no place in a scenario{near}"));
         }
@@ -120,7 +130,7 @@ fn member<'a, 'p>(
 ) -> Result<(&'a mut Value, &'p str), String> {
     let groups = groups
         .as_array_mut()
-        .expect("topics, producers and consumers are lists");
+        .expect("topics, producers, consumers and requests are lists");
     let name = |group: &Value| group["name"].as_str().unwrap_or_default().to_owned();
     let names: Vec<String> = groups.iter().map(name).collect();
     let fits = |name: &String| {
@@ -159,7 +169,7 @@ fn field<'a>(object: &'a mut Value, path: &str, name: &str) -> Result<&'a mut Va
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::model::{ProducerSpec, TopicSpec};
+    use crate::scenario::model::{ProducerSpec, RequestSpec, TopicSpec};
 
     fn scenario() -> Scenario {
         Scenario {
@@ -170,6 +180,10 @@ mod tests {
             producers: vec![ProducerSpec {
                 rate: Some(10_000.0),
                 ..ProducerSpec::default()
+            }],
+            requests: vec![RequestSpec {
+                name: String::from("flood"),
+                ..RequestSpec::default()
             }],
             ..Scenario::default()
         }
@@ -203,6 +217,10 @@ mod tests {
             .link
             .unwrap();
         assert_eq!(link.round_trip_ms, 72.5);
+        let flood = set("requests.flood.connections", Scalar::Whole(9)).unwrap();
+        assert_eq!(flood.requests[0].connections, 9);
+        let disk = set("disk.read_bytes_per_second", Scalar::Whole(5)).unwrap();
+        assert_eq!(disk.disk.unwrap().read_bytes_per_second, 5);
         let broker = set("broker.num.io.threads", Scalar::Text(String::from("4"))).unwrap();
         assert_eq!(broker.broker["num.io.threads"], "4");
         assert_eq!(
@@ -224,6 +242,8 @@ mod tests {
         check("producer.load.rate", "producers may be meant");
         check("link.roundtrip_ms", "round_trip_ms may be meant");
         check("topics.t.1", "there is t.1");
+        check("requests.flood.settings.acks", "settings.acks is none of");
+        check("disk.read_bytes", "read_bytes_per_second may be meant");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::error::ScenarioError;
+use super::error::{ScenarioError, hint};
 use super::model::{PointSpec, Scalar, Scenario};
 use super::path;
 
@@ -67,17 +67,49 @@ fn concrete(scenario: &Scenario, spec: PointSpec) -> Result<ConcretePoint, Scena
         own = path::with(&own, place, value)
             .map_err(|why| ScenarioError::new(&scenario.name, why).at(format!("points.{}.set", spec.name)))?;
     }
+    for group in &spec.without {
+        take_out(&mut own, group).map_err(|why| {
+            ScenarioError::new(&scenario.name, why).at(format!("points.{}.without", spec.name))
+        })?;
+    }
+    own.expect.extend(spec.expect);
+    let mut settings: BTreeMap<String, String> = (spec.set.iter())
+        .map(|(place, value)| (place.clone(), value.to_string()))
+        .collect();
+    if !spec.without.is_empty() {
+        settings.insert(String::from("without"), spec.without.join(", "));
+    }
     Ok(ConcretePoint {
         name: spec.name,
         scenario: own,
-        settings: spec
-            .set
-            .iter()
-            .map(|(place, value)| (place.clone(), value.to_string()))
-            .collect(),
+        settings,
         reported: spec.reported,
         diagnosis: spec.diagnosis,
     })
+}
+
+/// The same scenario without one of its groups; the topics stay, so that every point is prepared alike.
+///
+/// - Errors: no group has this name; with the nearest one.
+fn take_out(scenario: &mut Scenario, group: &str) -> Result<(), String> {
+    let names = |scenario: &Scenario| -> Vec<String> {
+        let producers = scenario.producers.iter().map(|group| &group.name);
+        let consumers = scenario.consumers.iter().map(|group| &group.name);
+        let requests = scenario.requests.iter().map(|group| &group.name);
+        producers.chain(consumers).chain(requests).cloned().collect()
+    };
+    let before = names(scenario);
+    if before.iter().all(|name| name != group) {
+        let near = hint(group, before.iter().map(String::as_str));
+        return Err(format!(
+            "{group} is none of the groups {}{near}",
+            before.join(", ")
+        ));
+    }
+    scenario.producers.retain(|spec| spec.name != group);
+    scenario.consumers.retain(|spec| spec.name != group);
+    scenario.requests.retain(|spec| spec.name != group);
+    Ok(())
 }
 
 /// The last path of the sweep changes fastest.
@@ -168,7 +200,7 @@ pub fn scaled(scenario: &Scenario, factor: Option<f64>) -> Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::model::{ProducerSpec, Scale, TopicSpec};
+    use crate::scenario::model::{ProducerSpec, RequestSpec, Scale, TopicSpec};
 
     fn scenario() -> Scenario {
         Scenario {
@@ -221,6 +253,7 @@ mod tests {
             set: BTreeMap::from([(String::from("producers.load.threads"), Scalar::Whole(3))]),
             reported: BTreeMap::from([(String::from("records_per_second"), 83_550.0)]),
             diagnosis: Some(String::from("SENDER")),
+            ..PointSpec::default()
         }];
         let points = points(&scenario).unwrap();
         assert_eq!(points[0].scenario.producers[0].threads, 3);
@@ -232,6 +265,40 @@ mod tests {
                 .to_string()
                 .contains("two points have the name I")
         );
+    }
+
+    #[test]
+    fn a_point_may_leave_groups_out() {
+        let mut scenario = scenario();
+        scenario.requests = vec![RequestSpec {
+            name: String::from("flood"),
+            ..RequestSpec::default()
+        }];
+        scenario.expect = vec![String::from("lost == 0")];
+        scenario.points = vec![
+            PointSpec {
+                name: String::from("alone"),
+                without: vec![String::from("flood")],
+                ..PointSpec::default()
+            },
+            PointSpec {
+                name: String::from("beside"),
+                expect: vec![String::from("latency_p99_ms <= 1.2 * alone")],
+                ..PointSpec::default()
+            },
+        ];
+        let made = points(&scenario).unwrap();
+        assert!(made[0].scenario.requests.is_empty());
+        assert_eq!(made[0].scenario.producers.len(), 1);
+        assert_eq!(made[0].settings["without"], "flood");
+        assert_eq!(made[1].scenario.requests.len(), 1);
+        assert_eq!(
+            made[1].scenario.expect,
+            ["lost == 0", "latency_p99_ms <= 1.2 * alone"]
+        );
+        scenario.points[0].without = vec![String::from("floods")];
+        let why = points(&scenario).unwrap_err().to_string();
+        assert!(why.contains("flood may be meant"), "{why}");
     }
 
     #[test]

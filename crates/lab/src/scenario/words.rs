@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::error::hint;
+use crate::load::requests::Api;
 use crate::load::{Contents, Keys, Partitioning};
 
 /// A file with example values may be so large: all of it is kept in memory.
@@ -73,6 +74,16 @@ pub fn partitioning(text: &str) -> Result<Partitioning, String> {
     }
 }
 
+/// `produce`, `metadata` or `api-versions`.
+pub fn api(text: &str) -> Result<Api, String> {
+    match text {
+        "produce" => Ok(Api::Produce),
+        "metadata" => Ok(Api::Metadata),
+        "api-versions" => Ok(Api::ApiVersions),
+        _ => Err(unknown(text, &["produce", "metadata", "api-versions"])),
+    }
+}
+
 fn unknown(word: &str, known: &[&str]) -> String {
     let near = hint(word, known.iter().copied());
     format!("{word} is none of {}{near}", known.join(", "))
@@ -88,6 +99,7 @@ mod tests {
         assert_eq!(keys("sequential:12"), Ok(Keys::Sequential(12)));
         assert_eq!(keys("random:1"), Ok(Keys::Random(1)));
         assert_eq!(partitioning("own"), Ok(Partitioning::OwnPerThread));
+        assert_eq!(api("metadata"), Ok(Api::Metadata));
     }
 
     #[test]
@@ -96,6 +108,11 @@ mod tests {
             partitioning("round_robin")
                 .unwrap_err()
                 .ends_with("; round-robin may be meant")
+        );
+        assert!(
+            api("api_versions")
+                .unwrap_err()
+                .ends_with("; api-versions may be meant")
         );
         assert!(
             contents("leters")

@@ -6,7 +6,7 @@ use super::markup::Markup;
 use super::table::Table;
 use super::{stages, summary, target_name};
 use crate::bench::label;
-use crate::bench::result::{LatencyResult, Measurement, OnTarget, Point, Report, Second};
+use crate::bench::result::{GroupResult, LatencyResult, Measurement, OnTarget, Point, Report, Second};
 use crate::histogram::Latencies;
 
 /// Points of a line over time; a longer run is drawn in steps of several seconds.
@@ -407,7 +407,7 @@ fn draw_groups(measurement: &Measurement, page: &mut Markup) {
         "max, ms",
         "service p99, ms",
     ]);
-    for group in measurement.producers.iter().chain(&measurement.consumers) {
+    for group in groups(measurement) {
         let of = |result: &Option<LatencyResult>, value: fn(&LatencyResult) -> f64| {
             result
                 .as_ref()
@@ -430,12 +430,18 @@ fn draw_groups(measurement: &Measurement, page: &mut Markup) {
     }
     table.draw(page);
     let mut errors = Table::of(&["error", "group", "times"]);
-    for group in measurement.producers.iter().chain(&measurement.consumers) {
+    for group in groups(measurement) {
         for (text, count) in &group.error_kinds {
             errors.row(vec![text.clone(), group.name.clone(), count.to_string()]);
         }
     }
     errors.draw(page);
+}
+
+/// All of them: what disturbs a run belongs to it.
+fn groups(measurement: &Measurement) -> impl Iterator<Item = &GroupResult> {
+    let clients = measurement.producers.iter().chain(&measurement.consumers);
+    clients.chain(&measurement.requests)
 }
 
 fn draw_checks(measurement: &Measurement, page: &mut Markup) {
