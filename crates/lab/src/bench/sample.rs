@@ -164,6 +164,7 @@ fn measurement(rate: f64, slower: f64) -> Measurement {
             &Latencies::default(),
             &Latencies::default(),
         )],
+        requests: vec![group("flood", records, rate, &latency, &service)],
         end_to_end: latency.result(),
         stages: Some(stages(slower)),
         processes: ["broker", "generator"].map(process).to_vec(),

@@ -243,7 +243,7 @@ mod tests {
         check("link.roundtrip_ms", "round_trip_ms may be meant");
         check("topics.t.1", "there is t.1");
         check("requests.flood.settings.acks", "settings.acks is none of");
-        check("disk.read_bytes", "read_bytes_per_second may be meant");
+        check("disk.read_byte_per_second", "read_bytes_per_second may be meant");
     }
 
     #[test]
