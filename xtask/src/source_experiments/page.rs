@@ -90,7 +90,7 @@ fn section(page: &mut String, report: &Report) {
 }
 
 /// `ext4 on /dev/vda at /, rw,relatime` as far as the comma.
-fn without_options(filesystem: &str) -> &str {
+pub fn without_options(filesystem: &str) -> &str {
     filesystem
         .split_once(", ")
         .map_or(filesystem, |(before, _)| before)

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ottla_lab::bench::result::{GroupResult, Measurement, OnTarget, Point, Report};
 
 use super::processors::Processors;
-use crate::source_experiments::page::number;
+use crate::source_experiments::page::{number, without_options};
 
 const ALONE: &str = "alone";
 /// A point's name begins with it, a disturber's follows.
@@ -29,7 +29,7 @@ pub fn write(reports: &[Report], processors: &Processors) -> String {
             "{} GiB, {}, {}; a sync takes {:.2} ms in the median, {:.2} ms at p99. {} Commit {}.\n",
             machine.memory_bytes >> 30,
             machine.kernel,
-            machine.filesystem,
+            without_options(&machine.filesystem),
             machine.sync_micros.p50 / 1_000.0,
             machine.sync_micros.p99 / 1_000.0,
             places(processors),
