@@ -12,6 +12,7 @@ use ottla_core::node::Node;
 use ottla_core::random::Seed;
 use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
 use ottla_core::time::Clock;
+use ottla_log::disk::Disk;
 use ottla_log::disk::os::OsDisk;
 use tracing::{error, info, warn};
 
@@ -60,6 +61,8 @@ pub struct Additions {
     pub telemetry: Option<Arc<dyn ClientTelemetryReceiver>>,
     /// Served by the admin address beside the broker's own.
     pub pages: Vec<Page>,
+    /// Where the logs are; the operating system's files if not said.
+    pub disk: Option<Arc<dyn Disk>>,
 }
 
 /// One broker. Several may run in a process. Dropping it stops it cleanly: answers what is due, closes all
@@ -92,7 +95,7 @@ impl Broker {
         let sockets = bind_all(&mut settings)?;
         let admin_socket = bind_admin(&settings)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let disk = Arc::new(OsDisk);
+        let disk = additions.disk.unwrap_or_else(OsDisk::shared);
         let node = Node::open(settings.node.clone(), disk, clock.clone()).map_err(StartError::Node)?;
         if let Some(receiver) = additions.telemetry {
             node.telemetry.set_receiver(receiver);

@@ -464,6 +464,7 @@ fn metrics_count_pushes_in_sum_and_pages_of_the_program_are_served() {
     let additions = Additions {
         telemetry: Some(receiver.clone()),
         pages: vec![page],
+        ..Additions::default()
     };
     let properties = [("ottla.admin.listener", "127.0.0.1:0")];
     let broker = Broker::start_temporary_with(&properties, additions).unwrap();

@@ -23,6 +23,7 @@ pub mod partitions;
 pub mod telemetry;
 pub mod node;
 mod dispatch;
+mod long_answer;
 mod handlers;
 pub mod fetch;
 pub mod group;

@@ -16,8 +16,12 @@ pub(crate) struct Maintenance {
     retention: Moment,
     cleaning: Moment,
     producers: Moment,
+    tails: Moment,
     removals: Vec<SegmentRemoval>,
 }
+
+/// How often the last page of every log is looked at: the kernel keeps for minutes what is used that often.
+const TAIL_INTERVAL_MS: i64 = 10_000;
 
 /// After a crash about this many bytes of a partition are read again at most.
 const RECOVERY_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -33,6 +37,9 @@ impl Maintenance {
             now,
             storage.recovery_point_checkpoint_interval_ms,
         );
+        if is_due(&mut self.tails, now, TAIL_INTERVAL_MS) {
+            partitions.iter().for_each(|partition| keep_tail(partition));
+        }
         let mut moved = false;
         for partition in &partitions {
             let behind = partition.with_log(|log| log.bytes_behind_recovery_point());
@@ -84,6 +91,16 @@ impl Maintenance {
                 warn!(topic, partition = index, %error, "cannot remove old segments");
             }
         }
+    }
+}
+
+/// Keeps the half-filled page at the end of a log in the page cache. Where it is missing, the kernel reads it back from the
+/// device in the middle of the next append, and with it waits the event loop that appends.
+fn keep_tail(partition: &Partition) {
+    if let Some(page) = partition.with_log(|log| log.unfilled_page())
+        && let Err(error) = page.file.read_at(&mut [0], page.position)
+    {
+        warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot read the end of a log");
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use ottla_log::LogError;
 use ottla_log::directory::{LOCK_FILE, write_clean_shutdown};
+use ottla_log::disk::cold_cache::ColdCache;
 use ottla_log::disk::{DirectoryLock, Disk};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
@@ -21,6 +22,7 @@ use crate::controller::service::ProducerIds;
 use crate::controller::{Controller, ControllerError};
 use crate::dispatch::dispatch;
 use crate::executor::Executor;
+use crate::fetch::cold::ReadAhead;
 use crate::fetch::session::FetchSessions;
 use crate::group::Groups;
 use crate::handlers::api_versions;
@@ -81,6 +83,9 @@ pub struct Node {
     pub log_directory: LogDirectory,
     pub partitions: Partitions,
     pub fetch_sessions: FetchSessions,
+    /// Shared with the shell, which loads what an answer turns out to need while it is sent.
+    pub cold_cache: Arc<ColdCache>,
+    pub read_ahead: ReadAhead,
     pub groups: Groups,
     pub batch_times: BatchTimes,
     pub telemetry: Telemetry,
@@ -123,6 +128,7 @@ impl Node {
         let controller = Controller::open(disk.clone(), config.clone(), directories, random.clone(), now)?;
         let image = controller.image().clone();
         let fetch_sessions = usize::try_from(config.network.fetch_sessions_max).unwrap_or(0);
+        let cold_cache = Arc::new(ColdCache::new(config.storage.cold_read_cache_bytes));
         let groups = Groups::new(&config);
         let telemetry = Telemetry::new(config.telemetry);
         let tenants = Arc::new(Tenants::new(config.tenants.clone()));
@@ -133,6 +139,8 @@ impl Node {
             log_directory,
             partitions: Partitions::default(),
             fetch_sessions: FetchSessions::new(fetch_sessions),
+            cold_cache,
+            read_ahead: ReadAhead::default(),
             groups,
             batch_times: BatchTimes::default(),
             telemetry,

@@ -10,7 +10,7 @@ use crate::sync::{CheckpointJob, IndexWrite, SyncJob, WritebackJob};
 
 /// Dirty pages are handed to the device in pieces of at least this many bytes.
 const WRITEBACK_BYTES: u64 = 1024 * 1024;
-const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
 impl PartitionLog {
     /// What a sync now would make durable; `None` if there is nothing to do, a sync is under way, or the log is poisoned.

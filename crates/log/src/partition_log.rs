@@ -11,8 +11,9 @@ use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, MAGIC};
 
 use crate::config::LogConfig;
 use crate::directory::write_partition_metadata;
-use crate::disk::{Disk, OpenMode};
+use crate::disk::{Disk, FileRegion, OpenMode};
 use crate::error::{AppendError, LogError, is_full};
+use crate::group_commit::PAGE_BYTES;
 use crate::leader_epoch::LeaderEpochs;
 use crate::marker::{marker_in, note_marker};
 use crate::producer_state::{ActiveProducer, Marker, ProducerState, Verdict};
@@ -285,6 +286,17 @@ impl PartitionLog {
         let reason: Arc<str> = reason.into();
         self.poison.get_or_insert_with(|| Arc::clone(&reason));
         LogError::Poisoned { reason }
+    }
+
+    /// The page that the next append begins in, if it holds something already.
+    pub fn unfilled_page(&self) -> Option<FileRegion> {
+        let end = self.active.position;
+        let start = end / PAGE_BYTES * PAGE_BYTES;
+        (end > start).then(|| FileRegion {
+            file: Arc::clone(&self.active.segment.file),
+            position: start,
+            bytes: end - start,
+        })
     }
 
     /// Bytes of all segments.

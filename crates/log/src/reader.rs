@@ -48,6 +48,9 @@ pub struct ReadRegion {
     pub region: FileRegion,
     /// Base offset of the first batch; at or below the offset asked for.
     pub base_offset: i64,
+    pub first_batch_bytes: u64,
+    /// Only in `ReadMode::Resident`: there would be more, but it is on the device.
+    pub is_cut: bool,
     /// Where the region begins, for the bookkeeping of lag in bytes.
     pub at: SegmentPosition,
 }
@@ -122,7 +125,8 @@ impl LogReader {
     /// Finds the batches from the one that holds `offset` up to `bound`.
     ///
     /// - Units: at most `max_bytes`, unless the first batch is larger and `min_one_batch`.
-    /// - Shape: begins with a whole batch header; a last batch that `max_bytes` cuts stays cut.
+    /// - Shape: begins with a whole batch header; a last batch that `max_bytes` cuts stays cut. In `ReadMode::Blocking` only
+    ///   what was needed to find the region was read: its bytes may still be on the device.
     /// - Errors: `OffsetOutOfRange` below the log's start or beyond its end.
     pub fn read(
         &self,
@@ -235,21 +239,22 @@ impl View {
             }
             bytes = first.bytes;
         }
-        let region = FileRegion {
+        let mut region = FileRegion {
             file: Arc::clone(&segment.file),
             position: first.position,
             bytes,
         };
-        match mode {
-            ReadMode::Resident if !region.file.is_resident(region.position, bytes) => {
+        if mode == ReadMode::Resident {
+            region.bytes = region.resident_bytes(bytes);
+            if region.bytes < first.bytes.min(bytes) {
                 return Ok(Read::WouldBlock);
             }
-            ReadMode::Resident => {}
-            ReadMode::Blocking => warm(&region)?,
         }
         Ok(Read::Region(ReadRegion {
+            is_cut: region.bytes < bytes,
             region,
             base_offset: first.base_offset,
+            first_batch_bytes: first.bytes,
             at: SegmentPosition {
                 segment_base_offset: segment.base_offset,
                 position: first.position,
@@ -305,26 +310,4 @@ impl View {
         let segment = &self.segments[segment_index(&self.segments, offset)];
         LogError::io("read", &segment.path(FileKind::Log), error)
     }
-}
-
-/// Brings the region into the page cache, so that sending it later does not wait for the device.
-fn warm(region: &FileRegion) -> io::Result<()> {
-    if region.file.is_resident(region.position, region.bytes) {
-        return Ok(());
-    }
-    let mut buffer = vec![0; 128 * 1024];
-    let mut done = 0;
-    while done < region.bytes {
-        let wanted = usize::try_from(region.bytes - done)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
-        match region
-            .file
-            .read_at(&mut buffer[..wanted], region.position + done)?
-        {
-            0 => break,
-            read => done += read as u64,
-        }
-    }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use ottla_core::executor::{Executor, Job};
+use ottla_core::executor::{ChargedJob, ColdRead, Executor, Job, LongAnswer};
 use ottla_core::node::Node;
 use ottla_core::partition::Partition;
 use ottla_log::disk::memory::Random;
@@ -16,13 +16,15 @@ pub struct SimExecutor {
 #[derive(Default)]
 struct Lists {
     syncs: Vec<Arc<Partition>>,
-    cold_reads: Vec<Job>,
+    cold_reads: Vec<ChargedJob>,
+    long_answers: Vec<ChargedJob>,
     /// The controller's work keeps its order.
     control: VecDeque<Job>,
 }
 
 enum Task {
     Sync(Arc<Partition>),
+    Charged(ChargedJob),
     Job(Job),
 }
 
@@ -31,6 +33,9 @@ impl SimExecutor {
     pub fn run_one(&self, node: &Node, random: &mut Random) -> bool {
         match self.pick(random) {
             Some(Task::Sync(partition)) => partition.run_sync(node),
+            Some(Task::Charged(job)) => {
+                job(node);
+            }
             Some(Task::Job(job)) => job(node),
             None => return false,
         }
@@ -42,6 +47,7 @@ impl SimExecutor {
         let counts = [
             lists.syncs.len(),
             lists.cold_reads.len(),
+            lists.long_answers.len(),
             usize::from(!lists.control.is_empty()),
         ];
         let mut chosen = random.below(counts.iter().sum::<usize>() as u64) as usize;
@@ -53,7 +59,11 @@ impl SimExecutor {
         }
         chosen -= counts[0];
         if chosen < counts[1] {
-            return Some(Task::Job(lists.cold_reads.swap_remove(chosen)));
+            return Some(Task::Charged(lists.cold_reads.swap_remove(chosen)));
+        }
+        chosen -= counts[1];
+        if chosen < counts[2] {
+            return Some(Task::Charged(lists.long_answers.swap_remove(chosen)));
         }
         lists.control.pop_front().map(Task::Job)
     }
@@ -68,12 +78,20 @@ impl Executor for SimExecutor {
             .push(partition);
     }
 
-    fn cold_read(&self, job: Job) {
+    fn cold_read(&self, read: ColdRead) {
         self.lists
             .lock()
             .expect("nothing panics under this lock")
             .cold_reads
-            .push(job);
+            .push(read.job);
+    }
+
+    fn long_answer(&self, answer: LongAnswer) {
+        self.lists
+            .lock()
+            .expect("nothing panics under this lock")
+            .long_answers
+            .push(answer.job);
     }
 
     fn control(&self, job: Job) {

@@ -1,155 +1,128 @@
-//! Threads that may wait for the device: as many as there are reads, up to a limit, and none when there are none.
+//! The threads that wait for the disk in the place of event loops.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
-use tracing::error;
+use ottla_core::executor::Payer;
+use ottla_core::tenant::TenantId;
+use ottla_log::disk::cold_cache::ColdCache;
 
-use super::contain;
+use super::fair_pool::{FairPool, PoolKind, Work};
 
-/// Reads at the device at once; more would not make a disk faster.
-const THREADS_MAX: usize = 8;
+/// Reads at the device at once; more would not make a disk faster. A tenant leaves two of them to others.
+const POOL: PoolKind = PoolKind {
+    name: "ottla-cold-read",
+    threads_max: 8,
+    threads_max_per_payer: 6,
+    quantum: 1024 * 1024,
+    gives_way: false,
+};
 
-/// How long a thread waits for the next read before it ends.
-const IDLE_MAX: Duration = Duration::from_secs(10);
+/// For a broker without a configuration: tests of the network layer.
+const CACHE_BYTES_DEFAULT: u64 = 128 * 1024 * 1024;
 
-type Read = Box<dyn FnOnce() + Send>;
+/// Tenants whose reads are told apart; a bound for the case that ids are ever less dense than they are.
+const TENANTS_MAX: usize = 100_001;
 
-#[derive(Default)]
+/// What a tenant's reads have cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColdCost {
+    pub reads: u64,
+    /// From the device.
+    pub bytes: u64,
+    /// During which a thread was busy with them or waited.
+    pub micros: u64,
+}
+
+#[derive(Debug)]
 pub struct ColdReads {
-    inner: Mutex<Inner>,
-    changed: Condvar,
+    pool: Arc<FairPool>,
+    cache: OnceLock<Arc<ColdCache>>,
+    costs: Arc<Mutex<BTreeMap<TenantId, ColdCost>>>,
 }
 
-#[derive(Default)]
-struct Inner {
-    reads: VecDeque<Read>,
-    threads: usize,
-    waiting_threads: usize,
-    is_stopped: bool,
-}
-
-impl std::fmt::Debug for ColdReads {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let inner = self.lock();
-        f.debug_struct("ColdReads")
-            .field("queued", &inner.reads.len())
-            .field("threads", &inner.threads)
-            .finish()
+impl Default for ColdReads {
+    fn default() -> ColdReads {
+        ColdReads {
+            pool: Arc::new(FairPool::new(POOL)),
+            cache: OnceLock::new(),
+            costs: Arc::default(),
+        }
     }
 }
 
 impl ColdReads {
-    pub fn run(self: &Arc<Self>, read: Read) {
-        let mut inner = self.lock();
-        if inner.is_stopped {
-            return;
-        }
-        inner.reads.push_back(read);
-        if inner.waiting_threads >= inner.reads.len() {
-            drop(inner);
-            self.changed.notify_one();
-        } else if inner.threads < THREADS_MAX {
-            inner.threads += 1;
-            drop(inner);
-            self.start_thread();
-        }
+    /// Names the cache that is loaded into; before the first read.
+    pub fn bind(&self, cache: Arc<ColdCache>) {
+        self.cache.get_or_init(|| cache);
     }
 
-    fn start_thread(self: &Arc<Self>) {
-        let pool = self.clone();
-        if let Err(error) = std::thread::Builder::new()
-            .name("ottla-cold-read".into())
-            .spawn(move || pool.serve())
-        {
-            // The reads stay queued for the threads there are; without any, the next read tries again.
-            error!(%error, "cold-read thread cannot be started");
-            self.lock().threads -= 1;
-        }
+    pub fn cache(&self) -> &Arc<ColdCache> {
+        self.cache
+            .get_or_init(|| Arc::new(ColdCache::new(CACHE_BYTES_DEFAULT)))
     }
 
-    fn serve(&self) {
-        let mut inner = self.lock();
-        loop {
-            if let Some(read) = inner.reads.pop_front() {
-                drop(inner);
-                contain("cold read", read);
-                inner = self.lock();
-                continue;
+    /// - Units: `bytes` is about what will be read; `read` returns what was.
+    pub fn run(&self, payer: Payer, bytes: u64, read: Work) {
+        let costs = self.costs.clone();
+        let work = move || {
+            let start = Instant::now();
+            let bytes = read();
+            if let Payer::Tenant(tenant) = payer {
+                note(&costs, tenant, bytes, start);
             }
-            if inner.is_stopped {
-                break;
-            }
-            inner.waiting_threads += 1;
-            let (guard, timeout) = self
-                .changed
-                .wait_timeout(inner, IDLE_MAX)
-                .unwrap_or_else(PoisonError::into_inner);
-            inner = guard;
-            inner.waiting_threads -= 1;
-            if timeout.timed_out() && inner.reads.is_empty() {
-                break;
-            }
-        }
-        inner.threads -= 1;
-        drop(inner);
-        self.changed.notify_all();
+            bytes
+        };
+        self.pool.run(payer, bytes, Box::new(work));
     }
 
     pub fn queued(&self) -> usize {
-        self.lock().reads.len()
+        self.pool.queued()
+    }
+
+    /// What each tenant's reads have cost since the start, by the number it had then.
+    pub fn costs(&self) -> BTreeMap<TenantId, ColdCost> {
+        self.costs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Finishes what is queued and waits for the threads to end.
     pub fn stop(&self) {
-        let mut inner = self.lock();
-        inner.is_stopped = true;
-        self.changed.notify_all();
-        while inner.threads > 0 {
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.pool.stop();
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn note(costs: &Mutex<BTreeMap<TenantId, ColdCost>>, tenant: TenantId, bytes: u64, start: Instant) {
+    let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let mut costs = costs.lock().unwrap_or_else(PoisonError::into_inner);
+    let tenant = if costs.len() < TENANTS_MAX || costs.contains_key(&tenant) {
+        tenant
+    } else {
+        TenantId::OTHERS
+    };
+    let cost = costs.entry(tenant).or_default();
+    cost.reads += 1;
+    cost.bytes += bytes;
+    cost.micros += micros;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Barrier;
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn reads_wait_side_by_side() {
-        let pool = Arc::new(ColdReads::default());
-        let barrier = Arc::new(Barrier::new(THREADS_MAX));
-        let done = Arc::new(AtomicUsize::new(0));
-        for _ in 0..THREADS_MAX {
-            let (barrier, done) = (barrier.clone(), done.clone());
-            pool.run(Box::new(move || {
-                barrier.wait();
-                done.fetch_add(1, Ordering::SeqCst);
-            }));
+    fn reads_are_charged_to_whom_they_serve() {
+        let reads = ColdReads::default();
+        for tenant in [1, 2, 1] {
+            reads.run(Payer::Tenant(TenantId(tenant)), 100, Box::new(|| 60));
         }
-        pool.stop();
-        assert_eq!(done.load(Ordering::SeqCst), THREADS_MAX);
-    }
-
-    #[test]
-    fn a_panic_in_a_read_harms_no_other() {
-        let pool = Arc::new(ColdReads::default());
-        let done = Arc::new(AtomicUsize::new(0));
-        for number in 0..100 {
-            let done = done.clone();
-            pool.run(Box::new(move || {
-                assert!(number % 10 != 0, "on purpose");
-                done.fetch_add(1, Ordering::SeqCst);
-            }));
-        }
-        pool.stop();
-        assert_eq!(done.load(Ordering::SeqCst), 90);
+        reads.run(Payer::Broker, 100, Box::new(|| 1_000));
+        reads.stop();
+        let costs = reads.costs();
+        let summary: Vec<_> = costs
+            .iter()
+            .map(|(tenant, cost)| (tenant.0, cost.reads, cost.bytes))
+            .collect();
+        assert_eq!(summary, [(1, 2, 120), (2, 1, 60)]);
     }
 }

@@ -5,26 +5,37 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ottla_core::executor::{Executor, Job};
+use ottla_core::executor::{ColdRead, Executor, Job, LongAnswer};
 use ottla_core::node::Node;
 use ottla_core::partition::Partition;
 use ottla_core::time::Clock;
 use tracing::error;
 
 pub mod work_queue;
+pub mod fair_queue;
+pub mod fair_pool;
 pub mod cold_reads;
 pub mod alarm;
 
 use alarm::Alarm;
 use cold_reads::ColdReads;
+use fair_pool::{FairPool, PoolKind};
 use work_queue::WorkQueue;
 
 /// How many syncs may be at the device at once. Each partition has at most one; a second thread keeps a slow one from
 /// holding up the others.
 const SYNC_THREADS: usize = 3;
 
+/// One thread writes the answers that name thousands of things, so that as many processors as there are but one go on.
+const LONG_ANSWERS: PoolKind = PoolKind {
+    name: "ottla-answer",
+    threads_max: 1,
+    threads_max_per_payer: 1,
+    quantum: 10_000,
+    gives_way: true,
+};
+
 /// What waits for a thread. The core's [`Executor`].
-#[derive(Default)]
 pub struct Queues {
     node: OnceLock<Weak<Node>>,
     syncs: WorkQueue<Arc<Partition>>,
@@ -33,12 +44,29 @@ pub struct Queues {
     deadlines: Alarm,
     maintenance: Alarm,
     cold_reads: Arc<ColdReads>,
+    long_answers: Arc<FairPool>,
+}
+
+impl Default for Queues {
+    fn default() -> Queues {
+        Queues {
+            node: OnceLock::new(),
+            syncs: WorkQueue::default(),
+            control: WorkQueue::default(),
+            telemetry: WorkQueue::default(),
+            deadlines: Alarm::default(),
+            maintenance: Alarm::default(),
+            cold_reads: Arc::default(),
+            long_answers: Arc::new(FairPool::new(LONG_ANSWERS)),
+        }
+    }
 }
 
 impl Queues {
     /// Names the node that jobs will work on; before it is given this executor.
     pub fn bind(&self, node: &Arc<Node>) {
         self.node.get_or_init(|| Arc::downgrade(node));
+        self.cold_reads.bind(node.cold_cache.clone());
     }
 
     pub fn cold_reads(&self) -> &Arc<ColdReads> {
@@ -51,13 +79,23 @@ impl Executor for Queues {
         self.syncs.push(partition);
     }
 
-    fn cold_read(&self, job: Job) {
+    fn cold_read(&self, read: ColdRead) {
         let node = self.node.get().cloned();
-        self.cold_reads.run(Box::new(move || {
-            if let Some(node) = node.and_then(|node| node.upgrade()) {
-                job(&node);
-            }
-        }));
+        let work = move || {
+            node.and_then(|node| node.upgrade())
+                .map_or(0, |node| (read.job)(&node))
+        };
+        self.cold_reads.run(read.payer, read.bytes, Box::new(work));
+    }
+
+    fn long_answer(&self, answer: LongAnswer) {
+        let node = self.node.get().cloned();
+        let work = move || {
+            node.and_then(|node| node.upgrade())
+                .map_or(0, |node| (answer.job)(&node))
+        };
+        self.long_answers
+            .run(answer.payer, answer.entries, Box::new(work));
     }
 
     fn control(&self, job: Job) {
@@ -138,6 +176,7 @@ impl Drop for Workers {
         self.queues.telemetry.stop();
         self.queues.syncs.stop();
         self.queues.cold_reads.stop();
+        self.queues.long_answers.stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

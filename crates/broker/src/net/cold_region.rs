@@ -1,44 +1,107 @@
-//! A range of a file that must be fetched from the device: read on the cold-read pool, never on an event loop.
+//! A range of a file that left the page cache before it was sent: loaded on the cold-read pool, never on an event loop.
 
 use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 
+use ottla_core::executor::Payer;
 use ottla_core::slot::Slot;
 use ottla_log::disk::FileRegion;
 
-/// How much is read in one go. What follows is then usually resident thanks to the kernel's read-ahead.
-pub const COLD_READ_BYTES: u64 = 256 * 1024;
+use crate::executor::cold_reads::ColdReads;
 
-/// Bytes on their way from the device.
+/// How much is loaded before sending goes on. As much again is loaded behind it while that is sent.
+pub const COLD_READ_BYTES: u64 = 512 * 1024;
+
+/// How the bytes get to the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColdPath {
+    /// From the page cache.
+    Load,
+    /// Through our memory: the file is not the operating system's, or its pages did not even stay until they could be sent.
+    Copy,
+}
+
+/// What came from the device.
+#[derive(Debug)]
+pub enum Loaded {
+    /// The beginning of the region should be in the page cache.
+    Resident(FileRegion),
+    /// The beginning of the region, and what remains of it.
+    Bytes(Vec<u8>, FileRegion),
+}
+
+/// Bytes on their way from the device. Dropping it lets a read that has not begun do nothing.
 #[derive(Debug)]
 pub struct ColdRegion {
     region: FileRegion,
-    slot: Arc<Slot<io::Result<Vec<u8>>>>,
+    slot: Arc<Slot<io::Result<Option<Vec<u8>>>>>,
     waker: Waker,
 }
 
 impl ColdRegion {
-    /// Starts reading the beginning of `region` through `run`; `waker` is called when it is there.
-    pub fn fetch(region: FileRegion, waker: Waker, run: impl FnOnce(Box<dyn FnOnce() + Send>)) -> ColdRegion {
+    /// Starts reading the beginning of `region`; `waker` is called when it is there.
+    pub fn fetch(
+        region: FileRegion,
+        path: ColdPath,
+        waker: Waker,
+        reads: &ColdReads,
+        payer: Payer,
+    ) -> ColdRegion {
         let slot = Arc::new(Slot::default());
         let (job_region, job_slot) = (region.clone(), slot.clone());
-        run(Box::new(move || job_slot.fill(read(&job_region))));
+        let cache = reads.cache().clone();
+        let work = move || {
+            // Nobody else holds the slot: the connection is gone.
+            if Arc::strong_count(&job_slot) == 1 {
+                return 0;
+            }
+            if path == ColdPath::Copy {
+                let bytes = read(&job_region);
+                let count = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                job_slot.fill(bytes.map(Some));
+                return count;
+            }
+            let mut loaded = 0;
+            let first = part(&job_region, 0);
+            job_slot.fill(cache.load(&first).map(|bytes| {
+                loaded = bytes;
+                None
+            }));
+            // What cannot be read ahead is reported when it is needed.
+            loaded + cache.load(&part(&job_region, first.bytes)).unwrap_or(0)
+        };
+        reads.run(payer, 2 * COLD_READ_BYTES, Box::new(work));
         ColdRegion { region, slot, waker }
     }
 
-    /// The bytes and what remains of the region behind them; `None` while they are on their way.
-    pub fn take(&self) -> Option<io::Result<(Vec<u8>, FileRegion)>> {
+    /// What was read; `None` while it is on its way.
+    pub fn take(&self) -> Option<io::Result<Loaded>> {
         let result = self.slot.take_or_register(&self.waker)?;
-        Some(result.map(|bytes| {
-            let read = bytes.len() as u64;
-            let rest = FileRegion {
-                file: self.region.file.clone(),
-                position: self.region.position + read,
-                bytes: self.region.bytes - read,
-            };
-            (bytes, rest)
+        Some(result.map(|bytes| match bytes {
+            None => Loaded::Resident(self.region.clone()),
+            Some(bytes) => {
+                let rest = behind(&self.region, bytes.len() as u64);
+                Loaded::Bytes(bytes, rest)
+            }
         }))
+    }
+}
+
+/// At most [`COLD_READ_BYTES`] of the region from `start` on.
+fn part(region: &FileRegion, start: u64) -> FileRegion {
+    let rest = behind(region, start.min(region.bytes));
+    FileRegion {
+        bytes: rest.bytes.min(COLD_READ_BYTES),
+        ..rest
+    }
+}
+
+fn behind(region: &FileRegion, bytes: u64) -> FileRegion {
+    FileRegion {
+        file: region.file.clone(),
+        position: region.position + bytes,
+        bytes: region.bytes - bytes,
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use ottla_core::executor::Payer;
 use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
 use ottla_core::request::{ConnectionContext, Request};
 use ottla_core::seen::{Fetched, FetchedPartition, Position, Seen};
@@ -25,7 +26,7 @@ use ottla_wire::frame::{RequestHeader, encode_response_header};
 use ottla_wire::primitives::{DecodeError, Reader};
 use rustix::io::Errno;
 
-use super::cold_region::{COLD_READ_BYTES, ColdRegion};
+use super::cold_region::{COLD_READ_BYTES, ColdPath, ColdRegion};
 use super::event_loop::LoopContext;
 use super::frame::{Cut, LENGTH_BYTES, cut};
 use super::input::Input;
@@ -629,14 +630,15 @@ impl Connection {
         let cold_regions = &mut self.cold_regions;
         let (clock, turn_ends) = (&context.clock, context.turn.ends());
         let is_over = || clock.moment() >= turn_ends;
-        let fetch_cold = |region: FileRegion| {
+        let payer = Payer::Tenant(self.context.tenant);
+        let fetch_cold = |region: FileRegion, path: ColdPath| {
             let (_, waker) = waker.get_or_insert_with(|| {
                 let own = Arc::new(ConnectionWaker::new(mailbox.clone(), token));
                 (own.clone(), Waker::from(own))
             });
             cold_regions.0 += 1;
             cold_regions.1 += region.bytes.min(COLD_READ_BYTES);
-            ColdRegion::fetch(region, waker.clone(), |job| cold_reads.run(job))
+            ColdRegion::fetch(region, path, waker.clone(), cold_reads, payer)
         };
         let flushed = self
             .output

@@ -392,10 +392,11 @@ impl Looper {
         })
     }
 
-    fn open(&mut self, new: NewConnection, now: Moment) {
+    fn open(&mut self, mut new: NewConnection, now: Moment) {
         if self.stop_at.is_some() {
             return;
         }
+        new.permit.opened();
         let peer = new.peer;
         if let Err(error) = prepare(&new, &self.context.settings) {
             debug!(%peer, %error, "connection lost while it was opened");

@@ -16,6 +16,9 @@ use crate::rate_limit::RateLimit;
 /// How long accepting pauses when the process is out of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Connections that wait for an event loop to look at them. Further ones wait in the kernel, whose own queue is bounded too.
+const UNOPENED_MAX: usize = 256;
+
 /// How many connections may be open, in all and from one address (`max.connections`, `max.connections.per.ip`).
 #[derive(Debug)]
 pub struct ConnectionLimits {
@@ -39,6 +42,8 @@ pub struct ConnectionCounts {
 #[derive(Debug, Default)]
 struct Counts {
     open: usize,
+    /// Accepted, but no event loop has looked at them yet.
+    unopened: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
@@ -47,6 +52,20 @@ struct Counts {
 pub struct ConnectionPermit {
     counts: Arc<ConnectionCounts>,
     address: IpAddr,
+    is_opened: bool,
+}
+
+impl ConnectionPermit {
+    /// An event loop has the connection now.
+    pub fn opened(&mut self) {
+        if !std::mem::replace(&mut self.is_opened, true) {
+            let mut counts = self.counts.lock();
+            counts.unopened -= 1;
+            if counts.unopened < UNOPENED_MAX {
+                self.counts.freed.notify_all();
+            }
+        }
+    }
 }
 
 impl Drop for ConnectionPermit {
@@ -54,13 +73,17 @@ impl Drop for ConnectionPermit {
         let mut counts = self.counts.lock();
         let was_full = counts.open >= self.counts.limits.connections_max;
         counts.open -= 1;
+        let was_queued = !self.is_opened;
+        if was_queued {
+            counts.unopened -= 1;
+        }
         if let Some(count) = counts.by_address.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
                 counts.by_address.remove(&self.address);
             }
         }
-        if was_full {
+        if was_full || was_queued {
             self.counts.freed.notify_all();
         }
     }
@@ -108,17 +131,21 @@ impl ConnectionCounts {
         }
         *count += 1;
         counts.open += 1;
+        counts.unopened += 1;
         self.accepted.fetch_add(1, Ordering::Relaxed);
         Some(ConnectionPermit {
             counts: self.clone(),
             address,
+            is_opened: false,
         })
     }
 
     /// Returns when one more connection may be opened, or accepting has ended. As Apache Kafka, we do not accept and close.
     fn wait_for_room(&self, stopped: &AtomicBool) {
         let mut counts = self.lock();
-        while counts.open >= self.limits.connections_max && !stopped.load(Ordering::SeqCst) {
+        while (counts.open >= self.limits.connections_max || counts.unopened >= UNOPENED_MAX)
+            && !stopped.load(Ordering::SeqCst)
+        {
             counts = self.freed.wait(counts).unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -11,6 +11,7 @@ pub mod connection;
 pub mod tenancy;
 pub mod frame;
 pub mod input;
+pub mod memory_budget;
 pub mod output;
 pub mod cold_region;
 pub mod round_trip;

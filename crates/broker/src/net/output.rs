@@ -11,7 +11,7 @@ use ottla_log::disk::FileRegion;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use super::cold_region::ColdRegion;
+use super::cold_region::{ColdPath, ColdRegion, Loaded};
 
 /// Up to this size a range of a file is read into the reply: one more copy is cheaper than one more system call.
 const REGION_COPIED_BYTES_MAX: u64 = 32 * 1024;
@@ -83,6 +83,8 @@ pub struct Output {
     front_sent: usize,
     /// Bytes that occupy memory.
     memory_bytes: usize,
+    /// The stream position of a leading region that was loaded and of which nothing was sent yet.
+    loaded_at: Option<u64>,
     /// Positions in the stream of all bytes ever sent on this connection.
     enqueued: u64,
     sent: u64,
@@ -202,7 +204,7 @@ impl Output {
         socket: BorrowedFd<'_>,
         spare: &mut SparePages,
         is_over: impl Fn() -> bool,
-        mut fetch_cold: impl FnMut(FileRegion) -> ColdRegion,
+        mut fetch_cold: impl FnMut(FileRegion, ColdPath) -> ColdRegion,
     ) -> Result<Flushed, OutputError> {
         let mut has_sent = false;
         loop {
@@ -212,11 +214,16 @@ impl Output {
                 Some(_) if has_sent && is_over() => return Ok(Flushed::Cut),
                 Some(Segment::Bytes(_)) => self.send_bytes(socket),
                 Some(Segment::Region(region)) => {
-                    let step = region.bytes.min(REGION_STEP_BYTES);
-                    if region.file.raw_fd().is_some() && region.file.is_resident(region.position, step) {
+                    let step = sendable_bytes(region);
+                    if step > 0 {
                         self.send_file(socket, step)
                     } else {
-                        let cold = fetch_cold(region.clone());
+                        let path = if region.file.raw_fd().is_none() || self.loaded_at == Some(self.sent) {
+                            ColdPath::Copy
+                        } else {
+                            ColdPath::Load
+                        };
+                        let cold = fetch_cold(region.clone(), path);
                         self.segments[0] = Segment::Cold(cold);
                         continue;
                     }
@@ -224,7 +231,12 @@ impl Output {
                 Some(Segment::Cold(cold)) => match cold.take() {
                     None => return Ok(Flushed::Cold),
                     Some(Err(error)) => return Err(OutputError::File(error)),
-                    Some(Ok((bytes, rest))) => {
+                    Some(Ok(Loaded::Resident(region))) => {
+                        self.loaded_at = Some(self.sent);
+                        self.segments[0] = Segment::Region(region);
+                        continue;
+                    }
+                    Some(Ok(Loaded::Bytes(bytes, rest))) => {
                         self.memory_bytes += bytes.len();
                         self.replace_cold(bytes, rest);
                         continue;
@@ -328,5 +340,13 @@ impl Output {
         if self.segments.capacity() > 64 {
             self.segments.shrink_to(4);
         }
+    }
+}
+
+/// How much of the region can be sent now without waiting for the device.
+fn sendable_bytes(region: &FileRegion) -> u64 {
+    match region.file.raw_fd() {
+        Some(_) => region.resident_bytes(REGION_STEP_BYTES),
+        None => 0,
     }
 }

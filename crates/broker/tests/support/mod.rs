@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
 pub mod net;
+pub mod slow_disk;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

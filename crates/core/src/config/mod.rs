@@ -101,6 +101,8 @@ pub struct StorageConfig {
     /// Metadata records between two snapshots of the metadata log.
     pub metadata_bytes_between_snapshots: i64,
     pub metadata_segment_bytes: i32,
+    /// How much of the page cache is left to what was read for consumers that lag behind.
+    pub cold_read_cache_bytes: u64,
 }
 
 /// Settings of connections and requests.
@@ -441,6 +443,8 @@ fn storage_config(read: &Properties<'_>) -> Result<StorageConfig, ConfigError> {
             .into(),
         high_watermark_checkpoint_interval_ms: read.long("replica.high.watermark.checkpoint.interval.ms")?,
         producer_id_expiration_ms: read.int("producer.id.expiration.ms")?,
+        cold_read_cache_bytes: u64::try_from(read.long("ottla.cold.read.cache.bytes")?)
+            .expect("the table limits it to 1 MiB and more"),
         producer_id_expiration_check_interval_ms: read.int("producer.id.expiration.check.interval.ms")?,
         metadata_bytes_between_snapshots: read.long("metadata.log.max.record.bytes.between.snapshots")?,
         metadata_segment_bytes: read.int("metadata.log.segment.bytes")?,

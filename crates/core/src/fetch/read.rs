@@ -15,8 +15,9 @@ use super::session::{FetchPartition, Sent};
 use crate::partition::{EpochEnd, Partition};
 
 /// Which records a consumer may see (KIP-98).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IsolationLevel {
+    #[default]
     ReadUncommitted,
     ReadCommitted,
 }
@@ -66,6 +67,8 @@ pub struct PartitionRead {
     pub error: ErrorCode,
     pub offsets: Sent,
     pub region: Option<FileRegion>,
+    /// Of the first batch in `region`.
+    pub first_batch_bytes: u64,
     /// Where in the log the region begins.
     pub at: Option<SegmentPosition>,
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
@@ -73,6 +76,8 @@ pub struct PartitionRead {
     pub diverging: Option<EpochEnd>,
     /// Nothing could be said without waiting for the device.
     pub is_cold: bool,
+    /// There would be more than `region`, but on the device.
+    pub is_cut: bool,
 }
 
 impl PartitionRead {
@@ -84,7 +89,13 @@ impl PartitionRead {
         self.error != ErrorCode::None
     }
 
-    fn error(error: ErrorCode) -> PartitionRead {
+    /// What was found is on the device and not loaded.
+    pub fn take_away(&mut self) {
+        (self.region, self.at) = (None, None);
+        (self.is_cold, self.is_cut) = (true, false);
+    }
+
+    pub fn error(error: ErrorCode) -> PartitionRead {
         PartitionRead {
             error,
             ..PartitionRead::empty(Sent::default())
@@ -96,10 +107,12 @@ impl PartitionRead {
             error: ErrorCode::None,
             offsets,
             region: None,
+            first_batch_bytes: 0,
             at: None,
             aborted_transactions: None,
             diverging: None,
             is_cold: false,
+            is_cut: false,
         }
     }
 }
@@ -113,6 +126,15 @@ pub struct ReadPass {
     /// An error or a diverging epoch: the client must hear of it without delay.
     pub is_urgent: bool,
     pub has_cold: bool,
+    /// Some partition has more to say, which is on the device.
+    pub is_cut: bool,
+}
+
+impl ReadPass {
+    /// There is something to read that was left out because it is on the device.
+    pub fn is_on_device(&self) -> bool {
+        self.has_cold || self.is_cut
+    }
 }
 
 /// Reads all targets in order until `limits` is used up; the first batch found is returned whole, however large.
@@ -134,6 +156,7 @@ pub fn read_all(targets: &[Target], limits: AnswerLimits, mode: ReadMode) -> Rea
         pass.bytes += read.bytes();
         pass.is_urgent |= read.has_error() || read.diverging.is_some();
         pass.has_cold |= read.is_cold;
+        pass.is_cut |= read.is_cut;
         pass.reads.push(read);
     }
     pass
@@ -188,6 +211,8 @@ fn read_one(
     ) {
         Ok(Read::Region(found)) => {
             answer.region = Some(found.region);
+            answer.first_batch_bytes = found.first_batch_bytes;
+            answer.is_cut = found.is_cut;
             answer.at = Some(found.at);
         }
         Ok(Read::Empty) => {}

@@ -14,6 +14,7 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::compression::Codec;
 use tracing::{error, warn};
 
+use crate::executor::{ColdRead, Payer};
 use crate::node::Node;
 use crate::partition::Partition;
 use crate::slot::Slot;
@@ -146,8 +147,15 @@ impl Coordinator {
         state.load_wakers.extend(waker.cloned());
         drop(state);
         let coordinator = self.clone();
-        node.executor()
-            .cold_read(Box::new(move |node| coordinator.run_load(node, partition)));
+        let bytes = partition.with_log(|log| log.bytes());
+        node.executor().cold_read(ColdRead {
+            payer: Payer::Broker,
+            bytes,
+            job: Box::new(move |node| {
+                coordinator.run_load(node, partition);
+                bytes
+            }),
+        });
         Readiness::Loading
     }
 

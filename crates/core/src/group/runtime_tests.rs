@@ -32,7 +32,7 @@ use ottla_wire::primitives::{Reader, Uuid};
 use crate::config::NodeConfig;
 use crate::controller::service;
 use crate::controller::topics::{NewTopic, TopicToDelete};
-use crate::executor::{Executor, Job};
+use crate::executor::{ChargedJob, ColdRead, Executor, Job, LongAnswer};
 use crate::node::Node;
 use crate::partition::Partition;
 use crate::reply::{Handled, PendingReply, ReplyBuffer};
@@ -65,13 +65,26 @@ struct TestExecutor {
     cold_reads: Mutex<Vec<Job>>,
 }
 
+impl TestExecutor {
+    fn charged(&self, job: ChargedJob) {
+        let job = move |node: &Node| {
+            job(node);
+        };
+        self.cold_reads.lock().unwrap().push(Box::new(job));
+    }
+}
+
 impl Executor for TestExecutor {
     fn sync(&self, partition: Arc<Partition>) {
         self.syncs.lock().unwrap().push(partition);
     }
 
-    fn cold_read(&self, job: Job) {
-        self.cold_reads.lock().unwrap().push(job);
+    fn cold_read(&self, read: ColdRead) {
+        self.charged(read.job);
+    }
+
+    fn long_answer(&self, answer: LongAnswer) {
+        self.charged(answer.job);
     }
 
     fn control(&self, job: Job) {

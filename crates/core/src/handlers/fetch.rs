@@ -5,7 +5,6 @@
 //! - 7 (KIP-227) sessions; 9 (KIP-320) leader epochs; 12 (KIP-482) flexible; 13 (KIP-516) topics by id.
 //! - Deviation: replicas are not served; a fetch with a replica id is answered as a consumer's.
 
-use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use ottla_log::ReadMode;
@@ -13,6 +12,8 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::fetch::{FetchRequest, FetchTopic};
 
 use crate::batch_times::Given;
+use crate::executor::Payer;
+use crate::fetch::cold::{ColdFetch, Fetcher};
 use crate::fetch::read::{AnswerLimits, IsolationLevel, ReadPass, Target, read_all};
 use crate::fetch::response::{FetchAnswer, PartitionAnswer};
 use crate::fetch::session::{FetchPartition, SessionFetch, SessionRequest, TopicRef};
@@ -21,7 +22,6 @@ use crate::partition::{Threshold, WaitToken};
 use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
 use crate::request::Request;
 use crate::seen::Position;
-use crate::slot::Slot;
 use crate::time::Moment;
 
 /// From this version on topics are named by id.
@@ -78,6 +78,10 @@ pub(crate) fn handle(
         },
         bytes_min: u64::try_from(body.min_bytes).unwrap_or(0),
         session,
+        fetcher: Fetcher {
+            connection_id: request.connection.connection_id,
+            payer: Payer::Tenant(request.connection.tenant),
+        },
     };
     let max_wait_ms = u64::try_from(body.max_wait_ms).unwrap_or(0);
     fetch.serve(
@@ -116,18 +120,19 @@ struct Fetch {
     limits: AnswerLimits,
     bytes_min: u64,
     session: SessionFetch,
+    fetcher: Fetcher,
 }
 
 impl Fetch {
     fn serve(self, node: &Node, deadline: Moment, may_wait: bool, reply: &mut ReplyBuffer) -> Handled {
         let look = self.look(node);
-        let is_cold = look.pass.has_cold && !self.is_enough(&look.pass);
+        let is_cold = look.pass.is_on_device() && !self.is_enough(&look.pass);
         if !is_cold && (!may_wait || look.targets.is_empty() || self.is_enough(&look.pass)) {
-            self.answer(node, &look.targets, &look.pass, reply);
+            self.answer_at_once(node, &look, reply);
             return Handled::Replied;
         }
         let wait = if is_cold {
-            Wait::Cold(ColdRead::start(node, look.targets, self.limits))
+            Wait::ForCold(look.targets)
         } else {
             Wait::After(look)
         };
@@ -173,6 +178,14 @@ impl Fetch {
                 partition: find(asked),
             })
             .collect()
+    }
+
+    fn answer_at_once(&self, node: &Node, look: &Look, reply: &mut ReplyBuffer) {
+        if look.pass.is_on_device() {
+            node.read_ahead
+                .start(node, self.fetcher, &look.targets, &look.pass, self.limits);
+        }
+        self.answer(node, &look.targets, &look.pass, reply);
     }
 
     fn answer(&self, node: &Node, targets: &[Target], pass: &ReadPass, reply: &mut ReplyBuffer) {
@@ -259,7 +272,10 @@ enum Wait {
         #[expect(dead_code, reason = "held for its drop, which takes the registrations back")]
         tokens: Vec<WaitToken>,
     },
-    Cold(ColdRead),
+    /// Nothing is asked of the device before the replies in front of this one are out: a connection's requests wait in its
+    /// socket, not in the queue of the disk.
+    ForCold(Vec<Target>),
+    Cold(ColdFetch),
 }
 
 impl Wait {
@@ -290,39 +306,25 @@ impl Wait {
                 .iter()
                 .zip(thresholds)
                 .any(|(target, bytes)| target.is_deleted() || target.visible_bytes() >= *bytes),
-            Wait::After(_) | Wait::Cold(_) => false,
+            Wait::After(_) | Wait::ForCold(_) | Wait::Cold(_) => false,
         }
-    }
-}
-
-/// A pass that may wait for the device, on its way through the cold-read pool.
-struct ColdRead {
-    slot: Arc<Slot<(Vec<Target>, ReadPass)>>,
-}
-
-impl ColdRead {
-    fn start(node: &Node, targets: Vec<Target>, limits: AnswerLimits) -> ColdRead {
-        let slot = Arc::new(Slot::default());
-        let job_slot = slot.clone();
-        node.executor().cold_read(Box::new(move |_| {
-            // Nobody else holds the slot: the connection is gone, and with it the reason to read.
-            if Arc::strong_count(&job_slot) > 1 {
-                let pass = read_all(&targets, limits, ReadMode::Blocking);
-                job_slot.fill((targets, pass));
-            }
-        }));
-        ColdRead { slot }
     }
 }
 
 impl PendingReply for PendingFetch {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
         loop {
+            if let Wait::ForCold(targets) = &mut self.wait {
+                let targets = std::mem::take(targets);
+                let cold = ColdFetch::start(node, self.fetch.fetcher, targets, self.fetch.limits);
+                self.wait = Wait::Cold(cold);
+            }
             if let Wait::Cold(cold) = &self.wait {
-                let Some((targets, pass)) = cold.slot.take_or_register(waker) else {
+                let Some(found) = cold.take_or_register(waker) else {
                     return Poll::Pending;
                 };
-                self.fetch.answer(node, &targets, &pass, reply);
+                self.fetch.answer(node, &found.targets, &found.pass, reply);
+                reply.seen.disk_micros = found.disk_micros;
                 return Poll::Ready(());
             }
             if let Wait::After(look) = &mut self.wait {
@@ -337,11 +339,11 @@ impl PendingReply for PendingFetch {
             }
             let look = self.fetch.look(node);
             if is_late || self.fetch.is_enough(&look.pass) {
-                self.fetch.answer(node, &look.targets, &look.pass, reply);
+                self.fetch.answer_at_once(node, &look, reply);
                 return Poll::Ready(());
             }
-            self.wait = match look.pass.has_cold {
-                true => Wait::Cold(ColdRead::start(node, look.targets, self.fetch.limits)),
+            self.wait = match look.pass.is_on_device() {
+                true => Wait::ForCold(look.targets),
                 false => Wait::After(look),
             };
         }
@@ -349,14 +351,14 @@ impl PendingReply for PendingFetch {
 
     fn deadline(&self) -> Option<Moment> {
         match self.wait {
-            Wait::Cold(_) => None,
+            Wait::ForCold(_) | Wait::Cold(_) => None,
             _ => Some(self.deadline),
         }
     }
 
     fn waits_for(&self) -> WaitKind {
         match self.wait {
-            Wait::Cold(_) => WaitKind::ColdRead,
+            Wait::ForCold(_) | Wait::Cold(_) => WaitKind::ColdRead,
             _ => WaitKind::Data,
         }
     }

@@ -15,6 +15,7 @@ use ottla_wire::messages::list_offsets::{
     ListOffsetsTopicResponse,
 };
 
+use crate::executor::{ColdRead, Payer};
 use crate::fetch::read::IsolationLevel;
 use crate::node::Node;
 use crate::partition::Partition;
@@ -49,20 +50,19 @@ pub(crate) fn handle(
         encode(&found, request.api_version, reply);
         return Handled::Replied;
     }
-    let slot = Arc::new(Slot::default());
-    let job_slot = slot.clone();
-    node.executor().cold_read(Box::new(move |node| {
-        let found = search.run(node, ReadMode::Blocking);
-        job_slot.fill(found.expect("a blocking read never asks to be repeated"));
-    }));
     Handled::Pending(Box::new(PendingLookup {
-        slot,
+        stage: Stage::Waiting(search),
+        payer: Payer::Tenant(request.connection.tenant),
         api_version: request.api_version,
     }))
 }
 
+/// About what one partition's search reads: two index pages and a page of batch headers.
+const SEARCH_BYTES: u64 = 3 * 4096;
+
 type Found = Vec<(String, Vec<ListOffsetsPartitionResponse>)>;
 
+#[derive(Default)]
 struct Search {
     isolation_level: IsolationLevel,
     topics: Vec<(String, Vec<ListOffsetsPartition>)>,
@@ -188,13 +188,47 @@ fn encode(found: &Found, api_version: i16, reply: &mut ReplyBuffer) {
 }
 
 struct PendingLookup {
-    slot: Arc<Slot<Found>>,
+    stage: Stage,
+    payer: Payer,
     api_version: i16,
 }
 
+enum Stage {
+    /// The replies in front of this one are not out yet.
+    Waiting(Search),
+    Searching(Arc<Slot<Found>>),
+}
+
+impl Search {
+    fn start(self, node: &Node, payer: Payer) -> Arc<Slot<Found>> {
+        let slot = Arc::new(Slot::default());
+        let job_slot = slot.clone();
+        let partitions: usize = self.topics.iter().map(|(_, partitions)| partitions.len()).sum();
+        let bytes = partitions as u64 * SEARCH_BYTES;
+        let job = move |node: &Node| {
+            let found = self.run(node, ReadMode::Blocking);
+            job_slot.fill(found.expect("a blocking read never asks to be repeated"));
+            bytes
+        };
+        node.executor().cold_read(ColdRead {
+            payer,
+            bytes,
+            job: Box::new(job),
+        });
+        slot
+    }
+}
+
 impl PendingReply for PendingLookup {
-    fn poll(&mut self, _node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        let Some(found) = self.slot.take_or_register(waker) else {
+    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        if let Stage::Waiting(search) = &mut self.stage {
+            let search = std::mem::take(search);
+            self.stage = Stage::Searching(search.start(node, self.payer));
+        }
+        let Stage::Searching(slot) = &self.stage else {
+            unreachable!("the search was begun above")
+        };
+        let Some(found) = slot.take_or_register(waker) else {
             return Poll::Pending;
         };
         encode(&found, self.api_version, reply);

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::metadata::{
@@ -16,13 +17,17 @@ use ottla_wire::primitives::Uuid;
 
 use super::authorized::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS};
 use crate::controller::Controller;
-use crate::controller::service::{ControllerReply, InternalTopic, submit};
+use crate::controller::service::{InternalTopic, submit};
 use crate::controller::topics::{NewTopic, Refusal, topic_name_problem};
+use crate::executor::Payer;
 use crate::image::MetadataImage;
 use crate::image::topics::{NO_LEADER, PartitionImage, TopicImage, is_internal};
+use crate::long_answer::{ENTRIES_MAX, LongAnswer};
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
 use crate::request::Request;
+use crate::slot::Slot;
+use crate::time::Moment;
 
 /// From here on a missing listener is told apart from a missing leader.
 const FIRST_VERSION_WITH_LISTENER_NOT_FOUND: i16 = 6;
@@ -32,6 +37,7 @@ const CREATION_WAIT_MS: u64 = 5_000;
 
 /// A request as it outlives its frame.
 struct Asked {
+    payer: Payer,
     version: i16,
     listener_name: Arc<str>,
     topics: AskedTopics,
@@ -61,18 +67,71 @@ pub(crate) fn handle(
         (AskedTopics::ByName(names), true) => creatable(&image, names),
         _ => Vec::new(),
     };
-    if missing.is_empty() {
+    if missing.is_empty() && !asked.is_long(&image) {
         asked.answer(node, &image, &BTreeMap::new(), reply);
         return Handled::Replied;
     }
-    let slot = submit(node, move |node, controller| create(node, controller, missing));
-    let deadline = request.received.after_ms(CREATION_WAIT_MS);
-    let write = move |node: &Node,
-                      refusals: Result<BTreeMap<String, ErrorCode>, Refusal>,
-                      reply: &mut ReplyBuffer| {
-        asked.answer(node, &node.image(), &refusals.unwrap_or_default(), reply);
+    let stage = if missing.is_empty() {
+        Stage::Writing(asked.written_elsewhere(&image, BTreeMap::new()))
+    } else {
+        let slot = submit(node, move |node, controller| create(node, controller, missing));
+        Stage::Creating(slot, Some(asked))
     };
-    Handled::Pending(ControllerReply::boxed(slot, Some(deadline), write))
+    Handled::Pending(Box::new(PendingMetadata {
+        deadline: request.received.after_ms(CREATION_WAIT_MS),
+        stage,
+    }))
+}
+
+/// An answer that waits for topics to be created, or for a thread that has the time to write it.
+struct PendingMetadata {
+    deadline: Moment,
+    stage: Stage,
+}
+
+enum Stage {
+    Creating(
+        Arc<Slot<Result<BTreeMap<String, ErrorCode>, Refusal>>>,
+        Option<Asked>,
+    ),
+    Writing(Box<dyn PendingReply>),
+}
+
+impl PendingReply for PendingMetadata {
+    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        loop {
+            let (slot, asked) = match &mut self.stage {
+                Stage::Creating(slot, asked) => (slot, asked),
+                Stage::Writing(answer) => return answer.poll(node, waker, reply),
+            };
+            let refusals = match slot.take_or_register(waker) {
+                Some(created) => created.unwrap_or_default(),
+                None if self.deadline <= node.clock.moment() => BTreeMap::new(),
+                None => return Poll::Pending,
+            };
+            let asked = asked.take().expect("a reply is not polled after it was ready");
+            let image = node.image();
+            if !asked.is_long(&image) {
+                asked.answer(node, &image, &refusals, reply);
+                return Poll::Ready(());
+            }
+            self.stage = Stage::Writing(asked.written_elsewhere(&image, refusals));
+        }
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        match self.stage {
+            Stage::Creating(..) => Some(self.deadline),
+            Stage::Writing(_) => None,
+        }
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        match &self.stage {
+            Stage::Creating(..) => WaitKind::Controller,
+            Stage::Writing(answer) => answer.waits_for(),
+        }
+    }
 }
 
 fn creatable(image: &MetadataImage, names: &BTreeSet<String>) -> Vec<String> {
@@ -128,12 +187,50 @@ impl Asked {
     fn new(request: &Request<'_>, body: MetadataRequest<'_>) -> Result<Asked, String> {
         let version = request.api_version;
         Ok(Asked {
+            payer: Payer::Tenant(request.connection.tenant),
             version,
             listener_name: request.connection.listener_name.clone(),
             topics: AskedTopics::new(version, &body)?,
             cluster_operations: body.include_cluster_authorized_operations,
             topic_operations: body.include_topic_authorized_operations,
         })
+    }
+
+    /// Whether an event loop would be held up by writing the answer.
+    fn is_long(&self, image: &MetadataImage) -> bool {
+        self.entries(image) > ENTRIES_MAX
+    }
+
+    /// Topics and partitions to be named; beyond some more than [`ENTRIES_MAX`] they are not counted.
+    fn entries(&self, image: &MetadataImage) -> u64 {
+        let entries = |topic: &TopicImage| 1 + topic.partitions.len() as u64;
+        let mut count = 0;
+        let mut is_more = |entries: u64| {
+            count += entries;
+            count <= ENTRIES_MAX
+        };
+        match &self.topics {
+            AskedTopics::All => image.topics.iter().all(|topic| is_more(entries(topic))),
+            AskedTopics::ByName(names) => names
+                .iter()
+                .all(|name| is_more(image.topic(name).map_or(1, |topic| entries(topic)))),
+            AskedTopics::ById(ids) => ids
+                .iter()
+                .all(|id| is_more(image.topic_by_id(*id).map_or(1, |topic| entries(topic)))),
+        };
+        count
+    }
+
+    fn written_elsewhere(
+        self,
+        image: &MetadataImage,
+        refusals: BTreeMap<String, ErrorCode>,
+    ) -> Box<dyn PendingReply> {
+        let (payer, entries) = (self.payer, self.entries(image));
+        let write = move |node: &Node, reply: &mut ReplyBuffer| {
+            self.answer(node, &node.image(), &refusals, reply);
+        };
+        Box::new(LongAnswer::new(payer, entries, write))
     }
 
     fn answer(

@@ -41,9 +41,10 @@ use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducer
 use ottla_wire::messages::list_config_resources::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 use ottla_wire::messages::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use ottla_wire::primitives::{Reader, Uuid};
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 use crate::config::NodeConfig;
-use crate::executor::{Executor, Job};
+use crate::executor::{ChargedJob, ColdRead, Executor, Job, LongAnswer};
 use crate::node::Node;
 use crate::partition::Partition;
 use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
@@ -69,11 +70,24 @@ struct TestExecutor {
     jobs: Mutex<Vec<Job>>,
 }
 
+impl TestExecutor {
+    fn charged(&self, job: ChargedJob) {
+        let job = move |node: &Node| {
+            job(node);
+        };
+        self.jobs.lock().unwrap().push(Box::new(job));
+    }
+}
+
 impl Executor for TestExecutor {
     fn sync(&self, _partition: Arc<Partition>) {}
 
-    fn cold_read(&self, job: Job) {
-        self.jobs.lock().unwrap().push(job);
+    fn cold_read(&self, read: ColdRead) {
+        self.charged(read.job);
+    }
+
+    fn long_answer(&self, answer: LongAnswer) {
+        self.charged(answer.job);
     }
 
     fn control(&self, job: Job) {
@@ -1028,4 +1042,82 @@ fn credentials_that_kafka_stored_are_described_without_their_keys() {
     assert_eq!(ask(&["alice"]), [(ErrorCode::None, Some(4096))]);
     assert_eq!(ask(&["bob"]), [(ErrorCode::ResourceNotFound, None)]);
     assert_eq!(ask(&["alice", "alice"]), [(ErrorCode::DuplicateResource, None)]);
+}
+
+/// Sends Metadata for `names`; its answer is written by another thread, once topics were created if any are missing.
+fn ask_at_length(broker: &Broker, names: Option<&[&str]>, creates: bool) -> Vec<u8> {
+    let mut body = Vec::new();
+    metadata(names, creates).encode(&mut body, 9);
+    let mut reply = ReplyBuffer::default();
+    let Handled::Pending(mut pending) = broker.send(ApiKey::Metadata, 9, &body, &mut reply) else {
+        panic!("an event loop wrote it")
+    };
+    if creates {
+        assert_eq!(pending.waits_for(), WaitKind::Controller);
+        assert_eq!(poll(broker, &mut pending, &mut reply), Poll::Pending);
+        broker.settle();
+    }
+    assert!(poll(broker, &mut pending, &mut reply).is_pending());
+    assert_eq!(pending.waits_for(), WaitKind::Reading);
+    broker.settle();
+    assert_eq!(poll(broker, &mut pending, &mut reply), Poll::Ready(()));
+    reply.bytes
+}
+
+#[test]
+fn an_answer_with_thousands_of_partitions_is_written_elsewhere_and_is_the_same() {
+    let broker = Broker::new(&[]);
+    broker.create("narrow", 400, 5);
+    broker.create("wide", 1_100, 5);
+    let indexes = |bytes: &[u8], name: &str| -> Vec<i32> {
+        let response = read(bytes, |reader| MetadataResponse::decode(reader, 9));
+        let topic = response
+            .topics
+            .iter()
+            .find(|topic| topic.name == Some(name))
+            .unwrap();
+        topic
+            .partitions
+            .iter()
+            .map(|partition| partition.partition_index)
+            .collect()
+    };
+    let everything = ask_at_length(&broker, None, false);
+    assert!(indexes(&everything, "wide").into_iter().eq(0..1_100));
+    assert!(indexes(&everything, "narrow").into_iter().eq(0..400));
+    let named = ask_at_length(&broker, Some(&["wide"]), false);
+    assert!(indexes(&named, "wide").into_iter().eq(0..1_100));
+    let created = ask_at_length(&broker, Some(&["new", "wide"]), true);
+    assert_eq!(
+        (indexes(&created, "new").len(), indexes(&created, "wide").len()),
+        (1, 1_100)
+    );
+    // Small ones are answered at once, whatever else there is.
+    let small = broker.ask(ApiKey::Metadata, 9, |body| {
+        metadata(Some(&["narrow"]), false).encode(body, 9)
+    });
+    assert_eq!(indexes(&small, "narrow").len(), 400);
+}
+
+#[test]
+fn the_page_that_the_next_append_begins_in_is_kept_resident() {
+    let broker = Broker::new(&[]);
+    broker.create("t", 1, 5);
+    let partition = broker.node.partition_by_name("t", 0).unwrap();
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(1_000, None, Some(&[7; 10_000]), &[]);
+    partition
+        .append_internal(&broker.node, &builder.finish())
+        .unwrap();
+    partition.run_sync(&broker.node);
+    let page = partition.with_log(|log| log.unfilled_page()).unwrap();
+    broker.disk.evict();
+    assert!(!page.file.is_resident(page.position, page.bytes));
+    broker.clock.0.fetch_add(10_000_000, Ordering::Relaxed);
+    broker.node.maintain();
+    assert!(
+        page.file.is_resident(page.position, page.bytes),
+        "it was read back off the hot path"
+    );
+    assert!(!page.file.is_resident(0, 4_096), "and nothing else was");
 }

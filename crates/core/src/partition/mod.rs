@@ -93,6 +93,8 @@ pub struct Appended {
     pub log_start_offset: i64,
     /// The log's end behind the batches; where it is now if they were in the log already.
     pub end: Bound,
+    /// Bytes that no consumer may see yet, because they are not durable.
+    pub unsynced_bytes: u64,
 }
 
 /// What went through a partition since it was opened.
@@ -196,6 +198,7 @@ impl Partition {
             Ok(_) => {}
             Err(_) => woken = self.fail_if_poisoned(&mut state),
         }
+        let unsynced_bytes = state.appended_bytes.saturating_sub(state.visible_bytes);
         drop(state);
         if wants_thread {
             node.executor().sync(self.clone());
@@ -207,6 +210,7 @@ impl Partition {
             last_offset: appended.last_offset,
             log_start_offset,
             end,
+            unsynced_bytes,
         })
     }
 

@@ -831,6 +831,20 @@ impl DiskFile for MemoryFile {
         file(&mut state, self.node).is_ok_and(|file| file.cold.range(pages).next().is_none())
     }
 
+    fn forget(&self, position: u64, bytes: u64) {
+        let Ok(mut state) = self.state() else { return };
+        let Ok(file) = file(&mut state, self.node) else {
+            return;
+        };
+        let end = (position + bytes).min(file.cached.len() as u64);
+        for page in position.div_ceil(PAGE_BYTES)..end / PAGE_BYTES {
+            let sectors = page * PAGE_BYTES / SECTOR_BYTES..(page + 1) * PAGE_BYTES / SECTOR_BYTES;
+            if file.dirty.range(sectors).next().is_none() {
+                file.cold.insert(page);
+            }
+        }
+    }
+
     fn raw_fd(&self) -> Option<RawFd> {
         None
     }

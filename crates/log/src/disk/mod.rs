@@ -4,6 +4,7 @@
 
 pub mod memory;
 pub mod os;
+pub mod cold_cache;
 
 use std::fmt;
 use std::io;
@@ -88,9 +89,37 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// True when every page of the range can be read without waiting for the device.
     fn is_resident(&self, position: u64, bytes: u64) -> bool;
 
+    /// Brings the range into the page cache and returns when all of it is there; without a copy through our memory where
+    /// the operating system allows. What lies behind the end of the file is left out. Waits for the device.
+    fn load(&self, position: u64, bytes: u64) -> io::Result<()> {
+        read_through(self, position, bytes)
+    }
+
+    /// Lets clean pages of the range leave the page cache, unless somebody is using them. A hint.
+    fn forget(&self, position: u64, bytes: u64);
+
     /// The descriptor for `sendfile`; `None` for a file that is not the operating system's.
     fn raw_fd(&self) -> Option<RawFd>;
 }
+
+/// What a load goes through where it cannot do without a copy.
+const LOAD_BUFFER_BYTES: usize = 128 * 1024;
+
+fn read_through(file: &(impl DiskFile + ?Sized), position: u64, bytes: u64) -> io::Result<()> {
+    let mut buffer = vec![0; LOAD_BUFFER_BYTES];
+    let mut done = 0;
+    while done < bytes {
+        let wanted = usize::try_from(bytes - done).map_or(buffer.len(), |left| left.min(buffer.len()));
+        match file.read_at(&mut buffer[..wanted], position + done)? {
+            0 => break,
+            read => done += read as u64,
+        }
+    }
+    Ok(())
+}
+
+/// The smallest range that [`FileRegion::resident_bytes`] asks for.
+const RESIDENT_STEP_BYTES: u64 = 64 * 1024;
 
 /// A range of an open file: record bytes on their way to a client without passing through our memory.
 /// Holding it keeps the file readable although its name may be gone.
@@ -99,4 +128,22 @@ pub struct FileRegion {
     pub file: Arc<dyn DiskFile>,
     pub position: u64,
     pub bytes: u64,
+}
+
+impl FileRegion {
+    /// How many of its first `bytes_max` bytes can be read without waiting for the device: all, or at least half of those
+    /// that can, in steps.
+    pub fn resident_bytes(&self, bytes_max: u64) -> u64 {
+        let bytes_max = bytes_max.min(self.bytes);
+        if self.file.is_resident(self.position, bytes_max) {
+            return bytes_max;
+        }
+        let mut found = 0;
+        let mut tried = RESIDENT_STEP_BYTES;
+        while tried < bytes_max && self.file.is_resident(self.position + found, tried - found) {
+            found = tried;
+            tried *= 2;
+        }
+        found
+    }
 }

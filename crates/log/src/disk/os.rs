@@ -2,15 +2,16 @@
 
 use std::fs;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode, Space};
+use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode, Space, read_through};
 
 /// The operating system's files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +31,7 @@ impl Disk for OsDisk {
             .create(mode == OpenMode::Create)
             .truncate(false)
             .open(path)?;
-        Ok(Arc::new(OsFile { file }))
+        Ok(Arc::new(OsFile::new(file)))
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
@@ -135,6 +136,10 @@ impl DirectoryLock for OsLock {}
 #[derive(Debug)]
 struct OsFile {
     file: fs::File,
+    /// Loads under way: pages may be in the page cache and still be empty.
+    loads: AtomicU32,
+    /// The kernel was told not to read ahead.
+    is_random: AtomicBool,
 }
 
 impl DiskFile for OsFile {
@@ -209,8 +214,41 @@ impl DiskFile for OsFile {
     }
 
     fn is_resident(&self, position: u64, bytes: u64) -> bool {
-        resident_pages(self.file.as_raw_fd(), position, bytes)
-            .unwrap_or_else(|| self.probe_resident(position, bytes))
+        match resident_pages(self.file.as_raw_fd(), position, bytes) {
+            Some(false) => false,
+            // The kernel counts pages that are still on their way from the device. Asked in this order: a load that began
+            // before the pages were counted is seen, and one that begins later finds nothing to do.
+            Some(true) if self.loads.load(Ordering::SeqCst) > 0 => {
+                self.probe_resident(position, bytes, PAGE_BYTES)
+            }
+            // A file that was cold once may be cold again; what is on its way for others comes in larger pieces.
+            Some(true) if self.is_random.load(Ordering::Relaxed) => {
+                self.probe_resident(position, bytes, PROBE_STEP_BYTES)
+            }
+            Some(true) => true,
+            None => self.probe_resident(position, bytes, PROBE_STEP_BYTES),
+        }
+    }
+
+    fn load(&self, position: u64, bytes: u64) -> io::Result<()> {
+        let bytes = bytes.min(self.bytes()?.saturating_sub(position));
+        if bytes == 0 {
+            return Ok(());
+        }
+        let _load = Load::begin(&self.loads);
+        self.disable_read_ahead();
+        self.ask_for(position, bytes);
+        match nowhere() {
+            Some(nowhere) => send_to(nowhere, &self.file, position, bytes),
+            None => read_through(self, position, bytes),
+        }
+    }
+
+    fn forget(&self, position: u64, bytes: u64) {
+        if let Some(bytes) = NonZeroU64::new(bytes) {
+            // A hint: nothing depends on its success.
+            let _ = rustix::fs::fadvise(&self.file, position, Some(bytes), Advice::DontNeed);
+        }
     }
 
     fn raw_fd(&self) -> Option<RawFd> {
@@ -218,11 +256,34 @@ impl DiskFile for OsFile {
     }
 }
 
+/// Until it is dropped, one more load is under way.
+struct Load<'a>(&'a AtomicU32);
+
+impl Load<'_> {
+    fn begin(loads: &AtomicU32) -> Load<'_> {
+        loads.fetch_add(1, Ordering::SeqCst);
+        Load(loads)
+    }
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl OsFile {
-    /// Before Linux 6.5 there is no cachestat: one byte of every 64 KiB is read without waiting. A hole between two
-    /// probes is possible and costs a wait, never a wrong answer.
-    fn probe_resident(&self, position: u64, bytes: u64) -> bool {
-        const STEP_BYTES: u64 = 64 * 1024;
+    fn new(file: fs::File) -> OsFile {
+        OsFile {
+            file,
+            loads: AtomicU32::new(0),
+            is_random: AtomicBool::new(false),
+        }
+    }
+
+    /// Reads one byte in every `step_bytes`, without waiting. Pages between two probes may be missing: that costs a wait,
+    /// never a wrong answer.
+    fn probe_resident(&self, position: u64, bytes: u64, step_bytes: u64) -> bool {
         let end = position.saturating_add(bytes);
         let mut at = position;
         let mut byte = [0];
@@ -230,10 +291,53 @@ impl OsFile {
             if self.read_at_resident(&mut byte, at).is_err() {
                 return false;
             }
-            at += STEP_BYTES;
+            at = (at / step_bytes + 1) * step_bytes;
         }
         bytes == 0 || self.read_at_resident(&mut byte, end - 1).is_ok()
     }
+
+    /// The kernel's read-ahead leaves pages behind that are in the page cache and not yet filled; whoever sends them waits.
+    /// From the first load on, what is read ahead is decided here.
+    fn disable_read_ahead(&self) {
+        if !self.is_random.swap(true, Ordering::Relaxed) {
+            let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::Random);
+        }
+    }
+
+    /// Queues all of the range at the device, so that its parts are read side by side.
+    fn ask_for(&self, position: u64, bytes: u64) {
+        let end = position + bytes;
+        let mut at = position;
+        while at < end {
+            let step = NonZeroU64::new(ASK_STEP_BYTES.min(end - at));
+            // Where this fails, the pages are read one after the other when they are waited for.
+            let _ = rustix::fs::fadvise(&self.file, at, step, Advice::WillNeed);
+            at += ASK_STEP_BYTES;
+        }
+    }
+}
+
+/// Where the kernel takes pages without a copy and forgets them; `None` when it cannot be opened.
+fn nowhere() -> Option<&'static fs::File> {
+    static NOWHERE: OnceLock<Option<fs::File>> = OnceLock::new();
+    NOWHERE
+        .get_or_init(|| fs::OpenOptions::new().write(true).open("/dev/null").ok())
+        .as_ref()
+}
+
+/// Waits until the range has been in the page cache, by sending it.
+fn send_to(nowhere: &fs::File, file: &fs::File, position: u64, bytes: u64) -> io::Result<()> {
+    let end = position + bytes;
+    let mut at = position;
+    while at < end {
+        let wanted = usize::try_from(end - at).unwrap_or(usize::MAX);
+        match rustix::fs::sendfile(nowhere, file, Some(&mut at), wanted) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 fn write_some(file: &fs::File, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<usize> {
@@ -279,6 +383,14 @@ fn sync_file_range_write(fd: RawFd, position: u64, bytes: u64) -> io::Result<()>
     }
 }
 
+const PAGE_BYTES: u64 = 4096;
+
+/// What others read ahead comes in pieces of about this size.
+const PROBE_STEP_BYTES: u64 = 64 * 1024;
+
+/// The kernel may cut a request to the device's limit, which is seldom smaller.
+const ASK_STEP_BYTES: u64 = 128 * 1024;
+
 /// cachestat (Linux 6.5) has the same number on all architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
 
@@ -308,7 +420,6 @@ fn resident_pages(fd: RawFd, position: u64, bytes: u64) -> Option<bool> {
     if UNSUPPORTED.load(Ordering::Relaxed) {
         return None;
     }
-    const PAGE_BYTES: u64 = 4096;
     let range = CachestatRange { position, bytes };
     let mut status = Cachestat::default();
     // SAFETY: both structs are alive, have the kernel's layout, and the kernel writes only the second.

@@ -243,6 +243,10 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .costs("a start reads these segments; compaction keeps them short"),
     string("ottla.admin.listener", "127.0.0.1:9644", "Where /metrics and /debug are served over HTTP, as host:port; empty switches it off.")
         .costs("whoever reaches it can read names of topics, groups and clients"),
+    long("ottla.cold.read.cache.bytes", "134217728", "How much of the page cache may hold what was read from the disk for consumers that lag behind; beyond it the oldest leaves again, and what was written last stays.")
+        .bytes()
+        .at_least(1_048_576)
+        .costs("with less than a megabyte for each consumer that catches up at once, some of it is read twice"),
     long("ottla.disk.reserve.bytes", "67108864", "How much of the disk is left free: with less, writes are refused and reads go on.")
         .bytes()
         .at_least(0),

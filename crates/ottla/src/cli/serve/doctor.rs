@@ -47,6 +47,7 @@ impl Doctor {
                     serde_json::to_string(&collector.snapshots(at_ms))
                 }),
             ],
+            ..Additions::default()
         }
     }
 

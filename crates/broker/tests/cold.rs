@@ -1,0 +1,322 @@
+//! Nobody on the hot path waits for a disk read: a broker on a disk whose every cold read takes 50 ms, or does not end.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ottla_broker::broker::{Additions, Broker, TemporaryDirectory};
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use ottla_wire::messages::list_offsets::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
+};
+use ottla_wire::messages::metadata::MetadataRequest;
+use ottla_wire::messages::produce::{
+    PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
+};
+use ottla_wire::primitives::Reader;
+use ottla_wire::records::batch::batches;
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use support::slow_disk::SlowDisk;
+use support::{Client, frame};
+
+const DELAY: Duration = Duration::from_millis(50);
+const OLD: &str = "old";
+const HOT: &str = "hot";
+
+/// Of one record; with 1,000 of them a topic is larger than several loads.
+const RECORD_BYTES: usize = 10_000;
+const RECORDS: i64 = 400;
+
+/// A broker whose topic `old` left the page cache.
+struct World {
+    broker: Broker,
+    disk: SlowDisk,
+    directory: TemporaryDirectory,
+}
+
+impl World {
+    fn start() -> World {
+        let disk = SlowDisk::new(DELAY);
+        let directory = TemporaryDirectory::create().unwrap();
+        let path = directory.path().to_string_lossy().into_owned();
+        let properties = [
+            ("listeners", "PLAINTEXT://127.0.0.1:0"),
+            ("log.dirs", path.as_str()),
+            ("ottla.admin.listener", ""),
+            // One loop for everybody: whoever makes it wait makes all wait.
+            ("num.network.threads", "1"),
+        ];
+        let properties: BTreeMap<String, String> = properties
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
+        let additions = Additions {
+            disk: Some(disk.shared()),
+            ..Additions::default()
+        };
+        let broker = Broker::start_with(&properties, additions).unwrap();
+        let world = World {
+            broker,
+            disk,
+            directory,
+        };
+        let mut client = world.client();
+        for topic in [OLD, HOT] {
+            create_topic(&mut client, topic);
+        }
+        for index in 0..RECORDS {
+            client.send(&produce_frame(index as i32, OLD, index));
+            assert_eq!(produced(&mut client, index as i32), index);
+        }
+        world.disk.evict(&world.path_of(OLD));
+        world
+    }
+
+    fn path_of(&self, topic: &str) -> PathBuf {
+        self.directory.path().join(format!("{topic}-0"))
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.broker.address())
+    }
+
+    /// Only threads that are there to wait have waited.
+    fn check_waits(&self) {
+        let waits = self.disk.waits();
+        assert!(!waits.is_empty(), "nothing was cold: the test shows nothing");
+        let others: Vec<&String> = waits.iter().filter(|name| *name != "ottla-cold-read").collect();
+        assert!(others.is_empty(), "waited for the device: {others:?}");
+    }
+}
+
+fn create_topic(client: &mut Client, name: &str) {
+    let topic = CreatableTopic {
+        name,
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let request = CreateTopicsRequest {
+        topics: vec![topic],
+        ..Default::default()
+    };
+    client.send(&frame(ApiKey::CreateTopics, 5, 1, |bytes| {
+        request.encode(bytes, 5)
+    }));
+    let body = client.receive(ApiKey::CreateTopics, 5, 1);
+    let response = CreateTopicsResponse::decode(&mut Reader::new(&body), 5).unwrap();
+    assert_eq!(response.topics[0].error_code, ErrorCode::None.code());
+}
+
+/// Differs from record to record, so that a byte from the wrong place shows.
+fn value(number: i64) -> Vec<u8> {
+    (0..RECORD_BYTES as i64)
+        .map(|index| ((number * 31 + index) % 251) as u8)
+        .collect()
+}
+
+fn produce_frame(correlation_id: i32, topic: &str, number: i64) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(1_000 + number, None, Some(&value(number)), &[]);
+    let records = builder.finish();
+    let topic = TopicProduceData {
+        name: topic,
+        partition_data: vec![PartitionProduceData {
+            index: 0,
+            records: Some(&records),
+        }],
+        ..Default::default()
+    };
+    let request = ProduceRequest {
+        acks: -1,
+        timeout_ms: 30_000,
+        topic_data: vec![topic],
+        ..Default::default()
+    };
+    frame(ApiKey::Produce, 9, correlation_id, |bytes| {
+        request.encode(bytes, 9)
+    })
+}
+
+fn produced(client: &mut Client, correlation_id: i32) -> i64 {
+    let body = client.receive(ApiKey::Produce, 9, correlation_id);
+    let response = ProduceResponse::decode(&mut Reader::new(&body), 9).unwrap();
+    let partition = &response.responses[0].partition_responses[0];
+    assert_eq!(
+        partition.error_code,
+        ErrorCode::None.code(),
+        "{:?}",
+        partition.error_message
+    );
+    partition.base_offset
+}
+
+fn fetch_frame(correlation_id: i32, topics: &[(&str, i64)]) -> Vec<u8> {
+    let topic = |&(topic, fetch_offset): &(&'static str, i64)| FetchTopic {
+        topic,
+        partitions: vec![FetchPartition {
+            partition: 0,
+            fetch_offset,
+            partition_max_bytes: 1 << 20,
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let topics: Vec<(&'static str, i64)> = topics
+        .iter()
+        .map(|(name, offset)| (if *name == OLD { OLD } else { HOT }, *offset))
+        .collect();
+    let request = FetchRequest {
+        max_wait_ms: 0,
+        min_bytes: 1,
+        max_bytes: 50 << 20,
+        session_epoch: -1,
+        topics: topics.iter().map(topic).collect(),
+        ..Default::default()
+    };
+    frame(ApiKey::Fetch, 11, correlation_id, |bytes| {
+        request.encode(bytes, 11)
+    })
+}
+
+/// Offsets of the whole batches of each topic; their records are those that were produced under these offsets.
+fn fetched(client: &mut Client, correlation_id: i32) -> BTreeMap<String, Vec<i64>> {
+    let body = client.receive(ApiKey::Fetch, 11, correlation_id);
+    let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
+    let mut found = BTreeMap::new();
+    for topic in &response.responses {
+        let partition = &topic.partitions[0];
+        assert_eq!(partition.error_code, ErrorCode::None.code());
+        let mut offsets = Vec::new();
+        for batch in batches(partition.records.unwrap_or_default()) {
+            // The last one may be cut.
+            let Ok(batch) = batch else { break };
+            let offset = batch.header.base_offset;
+            let bytes = batch.record_bytes();
+            let expected = value(offset);
+            assert!(
+                bytes.windows(RECORD_BYTES).any(|window| window == expected),
+                "record {offset}"
+            );
+            offsets.push(offset);
+        }
+        found.insert(topic.topic.to_string(), offsets);
+    }
+    found
+}
+
+fn has_answer(client: &Client) -> bool {
+    client.socket.set_nonblocking(true).unwrap();
+    let peeked = client.socket.peek(&mut [0]);
+    client.socket.set_nonblocking(false).unwrap();
+    peeked.is_ok()
+}
+
+#[test]
+fn everybody_else_is_served_while_cold_reads_do_not_end() {
+    let world = World::start();
+    world.disk.close_gate();
+    let mut lagging: Vec<Client> = (0..20).map(|_| world.client()).collect();
+    for (index, client) in lagging.iter_mut().enumerate() {
+        client.send(&fetch_frame(1, &[(OLD, index as i64 * 10)]));
+    }
+    let mut searching = world.client();
+    let partition = ListOffsetsPartition {
+        timestamp: 1_000 + 77,
+        ..Default::default()
+    };
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic {
+            name: OLD,
+            partitions: vec![partition],
+        }],
+        ..Default::default()
+    };
+    searching.send(&frame(ApiKey::ListOffsets, 5, 1, |bytes| {
+        request.encode(bytes, 5)
+    }));
+    world.disk.wait_for_waiting(1);
+
+    // Each of these would hang if the event loop, or a thread that syncs, waited for the device.
+    let mut client = world.client();
+    for number in 0..50 {
+        let id = number as i32;
+        client.send(&produce_frame(id, HOT, number));
+        assert_eq!(produced(&mut client, id), number);
+        client.send(&fetch_frame(id, &[(HOT, number)]));
+        assert_eq!(fetched(&mut client, id)[HOT], [number]);
+        client.send(&produce_frame(id, OLD, RECORDS + number));
+        assert_eq!(produced(&mut client, id), RECORDS + number, "the topic itself");
+    }
+    client.send(&frame(ApiKey::Metadata, 1, 7, |bytes| {
+        MetadataRequest::default().encode(bytes, 1)
+    }));
+    client.receive(ApiKey::Metadata, 1, 7);
+    // And the reads did stand still meanwhile; nobody has sent what was not there.
+    assert!(lagging.iter().all(|client| !has_answer(client)) && !has_answer(&searching));
+
+    world.disk.open_gate();
+    for (index, client) in lagging.iter_mut().enumerate() {
+        assert_eq!(fetched(client, 1)[OLD][0], index as i64 * 10);
+    }
+    let body = searching.receive(ApiKey::ListOffsets, 5, 1);
+    let response = ListOffsetsResponse::decode(&mut Reader::new(&body), 5).unwrap();
+    assert_eq!(response.topics[0].partitions[0].offset, 77);
+    world.check_waits();
+}
+
+#[test]
+fn a_consumer_catches_up_through_reads_of_50_ms_beside_a_producer() {
+    let world = World::start();
+    let mut consumer = world.client();
+    let mut client = world.client();
+    let (mut offset, mut number) = (0, 0);
+    while offset < RECORDS {
+        let id = offset as i32;
+        consumer.send(&fetch_frame(id, &[(OLD, offset)]));
+        client.send(&produce_frame(id, HOT, number));
+        assert_eq!(produced(&mut client, id), number);
+        number += 1;
+        let offsets = &fetched(&mut consumer, id)[OLD];
+        assert!(
+            offsets.iter().copied().eq(offset..offset + offsets.len() as i64),
+            "{offsets:?}"
+        );
+        offset += offsets.len() as i64;
+    }
+    world.check_waits();
+    // 4 MB in loads of 512 KiB and as much read ahead of each: most fetches found what they wanted.
+    let waits = world.disk.waits().len() as i64;
+    assert!(waits <= 24, "{waits} waits for the device");
+}
+
+#[test]
+fn a_partition_that_lags_gets_its_share_beside_one_that_always_has_news() {
+    let world = World::start();
+    let mut client = world.client();
+    let mut consumer = world.client();
+    let (mut old, mut hot) = (0, 0);
+    // Every fetch finds something new in the hot topic, and could be answered by that for ever.
+    for round in 0.. {
+        client.send(&produce_frame(round, HOT, i64::from(round)));
+        produced(&mut client, round);
+        consumer.send(&fetch_frame(round, &[(HOT, hot), (OLD, old)]));
+        let found = fetched(&mut consumer, round);
+        hot += found[HOT].len() as i64;
+        old += found[OLD].len() as i64;
+        if old >= 200 {
+            break;
+        }
+        assert!(round < 2_000, "the lagging partition came to {old}");
+        // As fast as the disk can be: one load.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    world.check_waits();
+}

@@ -1,0 +1,271 @@
+//! Real files on a disk whose cold reads take their time, and that remembers which threads made them wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ottla_log::disk::os::OsDisk;
+use ottla_log::disk::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode, Space};
+
+const PAGE_BYTES: u64 = 4096;
+
+/// A handle; clones share the disk.
+#[derive(Clone)]
+pub struct SlowDisk {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    inner: OsDisk,
+    /// What every read of a cold range takes.
+    delay: Duration,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Pages that must come from the device, by file.
+    cold: BTreeMap<PathBuf, BTreeSet<u64>>,
+    /// While it is closed, no cold read ends.
+    is_closed: bool,
+    /// Reads that are waiting now.
+    waiting: usize,
+    /// Names of the threads that waited, once for each time.
+    waits: Vec<String>,
+}
+
+impl fmt::Debug for SlowDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SlowDisk")
+    }
+}
+
+impl SlowDisk {
+    pub fn new(delay: Duration) -> SlowDisk {
+        SlowDisk {
+            shared: Arc::new(Shared {
+                inner: OsDisk,
+                delay,
+                state: Mutex::default(),
+                changed: Condvar::new(),
+            }),
+        }
+    }
+
+    pub fn shared(&self) -> Arc<dyn Disk> {
+        Arc::new(self.clone())
+    }
+
+    /// Takes everything below `directory` out of the page cache, but for the last page of each log, in which its partition
+    /// goes on writing.
+    pub fn evict(&self, directory: &Path) {
+        let mut cold = BTreeMap::new();
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            let pages = entry.metadata().unwrap().len() / PAGE_BYTES;
+            cold.insert(entry.path(), (0..pages).collect());
+        }
+        self.state().cold.extend(cold);
+    }
+
+    /// From now on no cold read ends until [`SlowDisk::open_gate`].
+    pub fn close_gate(&self) {
+        self.state().is_closed = true;
+    }
+
+    pub fn open_gate(&self) {
+        self.state().is_closed = false;
+        self.shared.changed.notify_all();
+    }
+
+    /// Returns when `count` reads are waiting at once.
+    pub fn wait_for_waiting(&self, count: usize) {
+        let mut state = self.state();
+        while state.waiting < count {
+            state = self
+                .shared
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub fn waits(&self) -> Vec<String> {
+        self.state().waits.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self, path: &Path, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(SlowFile {
+            disk: self.clone(),
+            path: path.to_path_buf(),
+            inner,
+        })
+    }
+}
+
+impl Disk for SlowDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.file(path, self.shared.inner.open(path, mode)?))
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
+        self.shared.inner.list(directory)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.shared.inner.exists(path)
+    }
+
+    fn create_directories(&self, directory: &Path) -> io::Result<()> {
+        self.shared.inner.create_directories(directory)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.shared.inner.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.shared.inner.remove_file(path)
+    }
+
+    fn remove_directory(&self, directory: &Path) -> io::Result<()> {
+        self.shared.inner.remove_directory(directory)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.shared.inner.sync_directory(directory)
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        self.shared.inner.space(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirectoryLock>> {
+        self.shared.inner.lock(path)
+    }
+}
+
+struct SlowFile {
+    disk: SlowDisk,
+    path: PathBuf,
+    inner: Arc<dyn DiskFile>,
+}
+
+impl fmt::Debug for SlowFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SlowFile({})", self.path.display())
+    }
+}
+
+fn pages(position: u64, bytes: u64) -> Range<u64> {
+    position / PAGE_BYTES..(position + bytes).div_ceil(PAGE_BYTES)
+}
+
+impl SlowFile {
+    fn first_cold(&self, pages: Range<u64>) -> Option<u64> {
+        let state = self.disk.state();
+        state.cold.get(&self.path)?.range(pages).next().copied()
+    }
+
+    /// As the device: whoever wants a page that is not there waits for it.
+    fn wait_for(&self, pages: Range<u64>) {
+        if self.first_cold(pages.clone()).is_none() {
+            return;
+        }
+        let shared = &self.disk.shared;
+        let mut state = self.disk.state();
+        let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
+        state.waits.push(thread);
+        state.waiting += 1;
+        shared.changed.notify_all();
+        drop(state);
+        std::thread::sleep(shared.delay);
+        let mut state = self.disk.state();
+        while state.is_closed {
+            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+        if let Some(cold) = state.cold.get_mut(&self.path) {
+            cold.retain(|page| !pages.contains(page));
+        }
+    }
+}
+
+impl DiskFile for SlowFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.wait_for(pages(position, buffer.len() as u64));
+        self.inner.read_at(buffer, position)
+    }
+
+    fn read_at_resident(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let Some(cold) = self.first_cold(pages(position, buffer.len() as u64)) else {
+            return self.inner.read_at(buffer, position);
+        };
+        match (cold * PAGE_BYTES).saturating_sub(position) {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            resident => self.inner.read_at(&mut buffer[..resident as usize], position),
+        }
+    }
+
+    fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        // A page that is written in part must be read first.
+        if !position.is_multiple_of(PAGE_BYTES) {
+            self.wait_for(pages(position, 1));
+        }
+        if let Some(cold) = self.disk.state().cold.get_mut(&self.path) {
+            let written = pages(position, bytes as u64);
+            cold.retain(|page| !written.contains(page));
+        }
+        self.inner.write_at(parts, position)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.inner.bytes()
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.inner.set_bytes(bytes)
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        self.inner.reserve(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn start_writeback(&self, position: u64, bytes: u64) -> io::Result<()> {
+        self.inner.start_writeback(position, bytes)
+    }
+
+    fn is_resident(&self, position: u64, bytes: u64) -> bool {
+        self.first_cold(pages(position, bytes)).is_none()
+    }
+
+    fn load(&self, position: u64, bytes: u64) -> io::Result<()> {
+        self.wait_for(pages(position, bytes));
+        self.inner.load(position, bytes)
+    }
+
+    fn forget(&self, position: u64, bytes: u64) {
+        let forgotten = position.div_ceil(PAGE_BYTES)..(position + bytes) / PAGE_BYTES;
+        let mut state = self.disk.state();
+        state.cold.entry(self.path.clone()).or_default().extend(forgotten);
+    }
+
+    fn raw_fd(&self) -> Option<RawFd> {
+        self.inner.raw_fd()
+    }
+}

@@ -1,0 +1,191 @@
+//! What was read from the device for readers that lag behind: a bounded part of the page cache, first in, first out.
+//!
+//! A consumer that catches up touches every page once. Left to the kernel, these pages push out those that were written
+//! last, which all other consumers are about to read.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::{DiskFile, FileRegion};
+
+/// So close to its end a file is hot: whoever writes it, and whoever reads what was just written, needs these pages.
+const TAIL_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Loads ranges of files and lets the oldest of them leave the page cache again when there are too many.
+#[derive(Debug)]
+pub struct ColdCache {
+    bytes_max: u64,
+    loaded: Mutex<Loaded>,
+    read_bytes: AtomicU64,
+    forgotten_bytes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Loaded {
+    /// Oldest first. A file that is deleted meanwhile is not kept open for this.
+    ranges: VecDeque<LoadedRange>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct LoadedRange {
+    file: Weak<dyn DiskFile>,
+    position: u64,
+    bytes: u64,
+}
+
+impl ColdCache {
+    /// - Units: `bytes_max` bytes of the page cache at most, plus what is loaded in one call.
+    pub fn new(bytes_max: u64) -> ColdCache {
+        ColdCache {
+            bytes_max,
+            loaded: Mutex::default(),
+            read_bytes: AtomicU64::new(0),
+            forgotten_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Sees to it that the pages of `region` are in the page cache. May wait for the device.
+    ///
+    /// - Returns the bytes that were not there before, whole regions only.
+    pub fn load(&self, region: &FileRegion) -> io::Result<u64> {
+        if region.bytes == 0 || region.file.is_resident(region.position, region.bytes) {
+            return Ok(0);
+        }
+        region.file.load(region.position, region.bytes)?;
+        self.read_bytes.fetch_add(region.bytes, Ordering::Relaxed);
+        let is_tail = region.position + region.bytes + TAIL_BYTES > region.file.bytes()?;
+        if !is_tail {
+            self.note(region);
+        }
+        Ok(region.bytes)
+    }
+
+    /// Bytes read from the device so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that were given back to the kernel so far.
+    pub fn forgotten_bytes(&self) -> u64 {
+        self.forgotten_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that are kept now.
+    pub fn kept_bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
+    fn note(&self, region: &FileRegion) {
+        let mut surplus = Vec::new();
+        {
+            let mut loaded = self.lock();
+            loaded.bytes += region.bytes;
+            loaded.ranges.push_back(LoadedRange {
+                file: Arc::downgrade(&region.file),
+                position: region.position,
+                bytes: region.bytes,
+            });
+            while loaded.bytes > self.bytes_max
+                && loaded.ranges.len() > 1
+                && let Some(oldest) = loaded.ranges.pop_front()
+            {
+                loaded.bytes -= oldest.bytes;
+                surplus.push(oldest);
+            }
+        }
+        // Without the lock: the kernel may have to look at every page.
+        for range in surplus {
+            self.forgotten_bytes.fetch_add(range.bytes, Ordering::Relaxed);
+            if let Some(file) = range.file.upgrade() {
+                file.forget(range.position, range.bytes);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Loaded> {
+        // Nothing panics under this lock but an allocation that fails.
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::disk::memory::MemoryDisk;
+    use crate::disk::{Disk, OpenMode};
+
+    const MIB: u64 = 1024 * 1024;
+
+    fn cold_file(disk: &MemoryDisk) -> Arc<dyn DiskFile> {
+        let file = disk.open(Path::new("a"), OpenMode::Create).expect("opened");
+        let bytes = vec![7; 16 * MIB as usize];
+        file.write_at(&[io::IoSlice::new(&bytes)], 0).expect("written");
+        file.sync().expect("synced");
+        disk.evict();
+        file
+    }
+
+    fn region(file: &Arc<dyn DiskFile>, position: u64) -> FileRegion {
+        FileRegion {
+            file: file.clone(),
+            position,
+            bytes: MIB,
+        }
+    }
+
+    #[test]
+    fn what_was_loaded_first_leaves_when_there_is_too_much() {
+        let file = cold_file(&MemoryDisk::new(1));
+        let cache = ColdCache::new(3 * MIB);
+        for index in 0..5 {
+            assert_eq!(cache.load(&region(&file, index * MIB)).expect("loaded"), MIB);
+        }
+        assert!(!file.is_resident(0, MIB) && !file.is_resident(MIB, MIB));
+        assert!(file.is_resident(2 * MIB, 3 * MIB));
+        assert_eq!((cache.kept_bytes(), cache.forgotten_bytes()), (3 * MIB, 2 * MIB));
+    }
+
+    #[test]
+    fn what_is_resident_is_neither_read_nor_forgotten() {
+        let disk = MemoryDisk::new(1);
+        let file = cold_file(&disk);
+        let cache = ColdCache::new(MIB);
+        file.read_at(&mut vec![0; 2 * MIB as usize], 0)
+            .expect("warmed by somebody else");
+        assert_eq!(cache.load(&region(&file, 0)).expect("there"), 0);
+        for index in 4..8 {
+            cache.load(&region(&file, index * MIB)).expect("loaded");
+        }
+        assert!(file.is_resident(0, 2 * MIB));
+    }
+
+    #[test]
+    fn the_tail_of_a_file_is_loaded_and_stays() {
+        let file = cold_file(&MemoryDisk::new(1));
+        let cache = ColdCache::new(MIB);
+        for index in [15, 14, 0, 1, 2] {
+            cache.load(&region(&file, index * MIB)).expect("loaded");
+        }
+        assert!(file.is_resident(14 * MIB, 2 * MIB), "the tail");
+        assert!(!file.is_resident(0, MIB), "the rest has its bound");
+    }
+
+    #[test]
+    fn a_file_that_is_closed_meanwhile_is_let_go() {
+        let disk = MemoryDisk::new(1);
+        let file = cold_file(&disk);
+        let cache = ColdCache::new(MIB);
+        cache.load(&region(&file, 0)).expect("loaded");
+        let held = Arc::downgrade(&file);
+        drop(file);
+        assert!(held.upgrade().is_none());
+        let other = cold_file(&disk);
+        cache.load(&region(&other, 0)).expect("loaded");
+        assert_eq!(cache.kept_bytes(), MIB);
+    }
+}
