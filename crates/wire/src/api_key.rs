@@ -152,8 +152,8 @@ api_keys! {
     AlterPartitionReassignments = 45: alter_partition_reassignments::AlterPartitionReassignmentsRequest, unserved, "";
     ListPartitionReassignments = 46: list_partition_reassignments::ListPartitionReassignmentsRequest, unserved, "";
     OffsetDelete = 47: offset_delete::OffsetDeleteRequest, served 0 to 0, "";
-    DescribeClientQuotas = 48: describe_client_quotas::DescribeClientQuotasRequest, served 0 to 1, "quotas are kept, not enforced";
-    AlterClientQuotas = 49: alter_client_quotas::AlterClientQuotasRequest, unserved, "";
+    DescribeClientQuotas = 48: describe_client_quotas::DescribeClientQuotasRequest, served 0 to 1, "";
+    AlterClientQuotas = 49: alter_client_quotas::AlterClientQuotasRequest, served 0 to 1, "an address must be a number: host names are not looked up";
     DescribeUserScramCredentials = 50: describe_user_scram_credentials::DescribeUserScramCredentialsRequest, served 0 to 0, "credentials are kept, no listener uses them";
     AlterUserScramCredentials = 51: alter_user_scram_credentials::AlterUserScramCredentialsRequest, unserved, "";
     DescribeQuorum = 55: describe_quorum::DescribeQuorumRequest, served 0 to 2, "";

@@ -12,6 +12,7 @@ pub mod config_keys;
 pub mod properties;
 pub mod messages;
 pub mod produce;
+pub mod throttle_time;
 pub mod metadata_records;
 pub mod coordinator_records;
 pub mod records;

@@ -7,7 +7,6 @@ const OWN_CONTROLLER: &str = "the controller is inside this process";
 const BY_DURABILITY: &str = "syncs follow ottla.durability";
 const NO_TRANSACTIONS: &str = "transactions are not served yet";
 const NO_TLS_OR_SASL: &str = "only PLAINTEXT is served so far";
-const NO_QUOTAS: &str = "quotas are not enforced yet";
 const NO_CONSUMER_PROTOCOL: &str = "only the classic group protocol is served";
 const ONE_PASS: &str =
     "requests run on the event loop of their connection; there is no second set of threads";
@@ -55,6 +54,9 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .at_least(0)
         .no_effect(OWN_CONTROLLER),
     list("controller.quorum.voters", "", "The controllers of a static quorum, as id@host:port.").no_effect(OWN_CONTROLLER),
+    int("controller.quota.window.num", "11", "For how many windows changes of the metadata that a client does not use up are kept for it, under controller_mutation_rate.")
+        .at_least(1),
+    int("controller.quota.window.size.seconds", "1", "How long each of these windows is.").unit(Unit::Seconds).at_least(1),
     int("default.replication.factor", "1", "How many replicas a topic gets that does not say.").between(1, 32_767),
     boolean("delete.topic.enable", "true", "Whether topics can be deleted."),
     int("fetch.max.bytes", "57671680", "The most that one Fetch response holds, beyond its first batch.")
@@ -189,7 +191,8 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .from(&[scaled("log.roll.hours", 3_600_000)]),
     int("log.segment.bytes", "1073741824", "The size at which a segment is closed and the next one begins.").bytes().at_least(1 << 20).cluster_wide(),
     long("log.segment.delete.delay.ms", "60000", "How long a deleted segment's files stay on the disk.").ms().at_least(0).cluster_wide(),
-    int("max.connection.creation.rate", "2147483647", "How many connections a second are accepted.").at_least(0).cluster_wide().no_effect(NO_QUOTAS),
+    int("max.connection.creation.rate", "2147483647", "How many connections a second are accepted.").at_least(0).cluster_wide()
+        .no_effect("addresses have rates, as quotas: connection_creation_rate"),
     int("max.connections", "2147483647", "How many connections are open at once.").at_least(0).cluster_wide()
         .costs("each holds a socket and a few kilobytes"),
     int("max.connections.per.ip", "2147483647", "How many connections one address has open at once.").at_least(0).cluster_wide(),
@@ -253,6 +256,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     string("ottla.durability", "disk", "What acks=all and consumers wait for: disk is until the data would survive a power cut, page-cache is Apache Kafka's way.")
         .one_of(&["disk", "page-cache"])
         .costs("disk adds one sync of the device to each acks=all, shared by all that wait; page-cache loses what was acknowledged last in a power cut"),
+    boolean("ottla.quota.dry.run", "false", "Whether client quotas only count who would have been held back, and hold nobody back."),
     long("ottla.slow.request.ms", "500", "How long a request takes before it gets a line in the log with the time of each stage; -1 is never.")
         .ms()
         .at_least(-1),
@@ -279,8 +283,13 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .bytes()
         .no_effect("a connection takes memory for what has arrived, not for what is announced, and has a bound of its own"),
     int("queued.max.requests", "500", "How many requests wait for a thread at most.").at_least(1).no_effect(ONE_PASS),
-    int("quota.window.num", "11", "How many samples quotas are averaged over.").at_least(1).no_effect(NO_QUOTAS),
-    int("quota.window.size.seconds", "1", "How long each of these samples is.").unit(Unit::Seconds).at_least(1).no_effect(NO_QUOTAS),
+    int("quota.window.num", "11", "How many samples quotas are averaged over.")
+        .at_least(1)
+        .no_effect("a rate is kept at every moment and not averaged over samples"),
+    int("quota.window.size.seconds", "1", "What a client has not used of its quota within this time it may use at once.")
+        .unit(Unit::Seconds)
+        .at_least(1)
+        .costs("a client may send so many seconds' worth in one burst before its quota holds"),
     long("replica.high.watermark.checkpoint.interval.ms", "5000", "How often it is noted up to where consumers may read.")
         .ms()
         .no_effect("it is noted together with the recovery points"),

@@ -1,0 +1,177 @@
+//! Where an answer says for how long its client is held back (KIP-219): most of them first, a few elsewhere.
+//!
+//! The time is known when the answer is written already, so it is put into place afterwards, for all APIs alike.
+
+use crate::api_key::ApiKey;
+use crate::primitives::Reader;
+
+const FIELD_BYTES: usize = 4;
+
+/// Raises the throttle time in an encoded answer, behind its header, to `throttle_ms`.
+///
+/// - Shape: false when this version has no such field; the client is then held back without being told.
+pub fn raise(api_key: ApiKey, api_version: i16, body: &mut [u8], throttle_ms: u32) -> bool {
+    let throttle_ms = i32::try_from(throttle_ms).unwrap_or(i32::MAX);
+    let place = position(api_key, api_version, body).and_then(|at| body.get_mut(at..at + FIELD_BYTES));
+    let Some(place) = place else { return false };
+    let told = place
+        .iter()
+        .fold(0i32, |value, byte| value << 8 | i32::from(*byte));
+    place.copy_from_slice(&told.max(throttle_ms).to_be_bytes());
+    true
+}
+
+fn position(api_key: ApiKey, api_version: i16, body: &[u8]) -> Option<usize> {
+    // An unknown version of ApiVersions is answered in version 0 (KIP-511).
+    if !api_key.known_versions().contains(api_version) {
+        return None;
+    }
+    let first_version = match api_key {
+        // Last, before the tagged fields, of which an answer here has none: one byte.
+        ApiKey::Produce => {
+            let tag_bytes = usize::from(api_key.is_flexible(api_version));
+            return body.len().checked_sub(FIELD_BYTES + tag_bytes);
+        }
+        ApiKey::ApiVersions => return behind_api_keys(api_version, body),
+        // Behind the error code.
+        ApiKey::OffsetDelete => return Some(2),
+        ApiKey::DescribeQuorum | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate => return None,
+        ApiKey::FindCoordinator
+        | ApiKey::Heartbeat
+        | ApiKey::LeaveGroup
+        | ApiKey::SyncGroup
+        | ApiKey::DescribeGroups
+        | ApiKey::ListGroups => 1,
+        ApiKey::ListOffsets | ApiKey::JoinGroup => 2,
+        ApiKey::Metadata | ApiKey::OffsetCommit | ApiKey::OffsetFetch => 3,
+        _ => 0,
+    };
+    (api_version >= first_version && api_key.served_versions().is_some()).then_some(0)
+}
+
+/// ApiVersions: an error code, then per API its key and two versions, then the throttle time.
+fn behind_api_keys(api_version: i16, body: &[u8]) -> Option<usize> {
+    const ERROR_CODE_BYTES: usize = 2;
+    const API_BYTES: usize = 2 + 2 + 2;
+    if api_version < 1 {
+        return None;
+    }
+    let is_flexible = ApiKey::ApiVersions.is_flexible(api_version);
+    let mut reader = Reader::new(body.get(ERROR_CODE_BYTES..)?);
+    let count = if is_flexible {
+        reader.uvarint().ok()?.checked_sub(1)? as usize
+    } else {
+        usize::try_from(reader.i32().ok()?).ok()?
+    };
+    let counted = body.len() - reader.remaining();
+    Some(counted + count * (API_BYTES + usize::from(is_flexible)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::*;
+
+    const TOLD: i32 = 0x0a0b_0c0d;
+
+    /// Encodes an answer with and without a throttle time, and lets `raise` make the one from the other.
+    macro_rules! check {
+        ($($api:ident: $module:ident::$response:ident $({ $($field:ident: $value:expr),* })?),* $(,)?) => {{
+            let mut checked = Vec::new();
+            $({
+                let api_key = ApiKey::$api;
+                let served = api_key.served_versions().unwrap();
+                for version in served.min..=served.max {
+                    let encode = |throttle_time_ms| {
+                        let mut body = Vec::new();
+                        $module::$response {
+                            throttle_time_ms,
+                            $($($field: $value,)*)?
+                            ..Default::default()
+                        }
+                        .encode(&mut body, version);
+                        body
+                    };
+                    let (expected, mut body) = (encode(TOLD), encode(0));
+                    let has_field = expected != body;
+                    assert_eq!(raise(api_key, version, &mut body, TOLD as u32), has_field, "{api_key} {version}");
+                    assert_eq!(body, expected, "{api_key} {version}");
+                    assert_eq!(raise(api_key, version, &mut body, 5), has_field);
+                    assert_eq!(body, expected, "{api_key} {version} lowered it");
+                }
+                checked.push(api_key);
+            })*
+            checked
+        }};
+    }
+
+    #[test]
+    fn every_served_answer_is_told_where_its_schema_says() {
+        let api_keys = || vec![api_versions::ApiVersion::default(); 300];
+        let responses = || vec![produce::TopicProduceResponse::default(); 3];
+        let mut checked = check!(
+            Produce: produce::ProduceResponse { responses: responses() },
+            Fetch: fetch::FetchResponse,
+            ListOffsets: list_offsets::ListOffsetsResponse,
+            Metadata: metadata::MetadataResponse,
+            OffsetCommit: offset_commit::OffsetCommitResponse,
+            OffsetFetch: offset_fetch::OffsetFetchResponse,
+            FindCoordinator: find_coordinator::FindCoordinatorResponse,
+            JoinGroup: join_group::JoinGroupResponse,
+            Heartbeat: heartbeat::HeartbeatResponse,
+            LeaveGroup: leave_group::LeaveGroupResponse,
+            SyncGroup: sync_group::SyncGroupResponse,
+            DescribeGroups: describe_groups::DescribeGroupsResponse,
+            ListGroups: list_groups::ListGroupsResponse,
+            ApiVersions: api_versions::ApiVersionsResponse { api_keys: api_keys() },
+            CreateTopics: create_topics::CreateTopicsResponse,
+            DeleteTopics: delete_topics::DeleteTopicsResponse,
+            DeleteRecords: delete_records::DeleteRecordsResponse,
+            InitProducerId: init_producer_id::InitProducerIdResponse,
+            OffsetForLeaderEpoch: offset_for_leader_epoch::OffsetForLeaderEpochResponse,
+            DescribeAcls: describe_acls::DescribeAclsResponse,
+            DescribeConfigs: describe_configs::DescribeConfigsResponse,
+            AlterConfigs: alter_configs::AlterConfigsResponse,
+            DescribeLogDirs: describe_log_dirs::DescribeLogDirsResponse,
+            CreatePartitions: create_partitions::CreatePartitionsResponse,
+            DeleteGroups: delete_groups::DeleteGroupsResponse,
+            IncrementalAlterConfigs: incremental_alter_configs::IncrementalAlterConfigsResponse,
+            OffsetDelete: offset_delete::OffsetDeleteResponse,
+            DescribeClientQuotas: describe_client_quotas::DescribeClientQuotasResponse,
+            AlterClientQuotas: alter_client_quotas::AlterClientQuotasResponse,
+            DescribeUserScramCredentials:
+                describe_user_scram_credentials::DescribeUserScramCredentialsResponse,
+            DescribeCluster: describe_cluster::DescribeClusterResponse,
+            DescribeProducers: describe_producers::DescribeProducersResponse,
+            GetTelemetrySubscriptions: get_telemetry_subscriptions::GetTelemetrySubscriptionsResponse,
+            PushTelemetry: push_telemetry::PushTelemetryResponse,
+            ListConfigResources: list_config_resources::ListConfigResourcesResponse,
+            DescribeTopicPartitions: describe_topic_partitions::DescribeTopicPartitionsResponse,
+        );
+        // The one answer without the field.
+        checked.push(ApiKey::DescribeQuorum);
+        checked.sort();
+        let served: Vec<ApiKey> = ApiKey::ALL
+            .iter()
+            .copied()
+            .filter(|api_key| api_key.served_versions().is_some())
+            .collect();
+        assert_eq!(checked, served);
+    }
+
+    #[test]
+    fn what_is_no_such_answer_stays_as_it_is() {
+        for (api_key, version) in [
+            (ApiKey::ApiVersions, 99),
+            (ApiKey::DescribeQuorum, 0),
+            (ApiKey::Metadata, 2),
+            (ApiKey::Fetch, 12),
+            (ApiKey::Produce, 9),
+            (ApiKey::ApiVersions, 3),
+        ] {
+            let mut body = [0, 1, 2];
+            assert!(!raise(api_key, version, &mut body, 7), "{api_key} {version}");
+            assert_eq!(body, [0, 1, 2]);
+        }
+    }
+}
