@@ -44,6 +44,7 @@ macro_rules! table {
 }
 
 table! {
+    AlterClientQuotas => alter_client_quotas::AlterClientQuotasRequest,
     AlterConfigs => alter_configs::AlterConfigsRequest,
     ApiVersions => api_versions::ApiVersionsRequest,
     CreatePartitions => create_partitions::CreatePartitionsRequest,

@@ -16,6 +16,7 @@ pub mod config;
 pub mod random;
 pub mod image;
 pub mod controller;
+pub mod quota;
 pub mod partition;
 pub mod batch_times;
 pub mod log_directory;

@@ -32,6 +32,7 @@ use crate::log_directory::{CheckpointOffsets, LogDirectory};
 use crate::maintenance::Maintenance;
 use crate::partition::Partition;
 use crate::partitions::{self, Partitions};
+use crate::quota::Quotas;
 use crate::random::Random;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::{ConnectionContext, Request};
@@ -91,6 +92,7 @@ pub struct Node {
     pub telemetry: Telemetry,
     /// Whose connections there are; the shell gives each its tenant.
     pub tenants: Arc<Tenants>,
+    pub quotas: Arc<Quotas>,
     /// Of names that must not meet: topic ids, directory ids, member ids.
     pub random: Arc<Random>,
     pub producer_ids: ProducerIds,
@@ -132,6 +134,7 @@ impl Node {
         let groups = Groups::new(&config);
         let telemetry = Telemetry::new(config.telemetry);
         let tenants = Arc::new(Tenants::new(config.tenants.clone()));
+        let quotas = Quotas::new(config.quota, image.client_quotas.clone(), clock.clone());
         let node = Node {
             config,
             clock,
@@ -145,6 +148,7 @@ impl Node {
             batch_times: BatchTimes::default(),
             telemetry,
             tenants,
+            quotas: Arc::new(quotas),
             random,
             producer_ids: ProducerIds::default(),
             controller: Mutex::new(controller),
@@ -214,6 +218,7 @@ impl Node {
         // A topic must not be seen before its partitions can be written.
         partitions::follow(self, &old, &image);
         self.image.store(image.clone());
+        self.quotas.follow(&image.client_quotas);
         let is_gone = |topic: &&Arc<TopicImage>| image.topic_by_id(topic.id).is_none();
         let gone: Vec<(&str, Uuid)> = old
             .topics
@@ -342,6 +347,7 @@ impl Node {
             .run(self);
         self.groups.maintain(self);
         self.telemetry.expire(self.clock.moment());
+        self.quotas.maintain();
     }
 }
 

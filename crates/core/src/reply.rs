@@ -20,6 +20,8 @@ pub struct ReplyBuffer {
     pub seen: Seen,
     /// Where a fetch stood; the connection says whether it wants to know.
     pub fetched: Fetched,
+    /// For how long the handler holds the client back, in milliseconds: the connection says so in the answer.
+    pub throttle_ms: u32,
 }
 
 #[derive(Debug)]

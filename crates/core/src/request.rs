@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use ottla_wire::primitives::Uuid;
 
 use crate::tenant::TenantId;
+use crate::quota::ClientQuota;
 use crate::time::Moment;
 
 /// Facts about a connection that seldom change from request to request.
@@ -21,6 +22,8 @@ pub struct ConnectionContext {
     pub identity: Arc<ClientIdentity>,
     /// Who is charged; before the first request nobody's client id is known, and the address stands for it.
     pub tenant: TenantId,
+    /// Of the user and the client id of the request served last; `None` before the first, and without limits.
+    pub quota: Option<Arc<ClientQuota>>,
 }
 
 /// Name and version of a client's library (KIP-511).

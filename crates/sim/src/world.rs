@@ -125,6 +125,7 @@ impl World {
             principal: "User:ANONYMOUS".into(),
             identity: Default::default(),
             tenant: Default::default(),
+            quota: None,
         };
         self.running = Some(Running {
             node,

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ottla_wire::config_keys::{self, ConfigValue};
 
@@ -19,6 +20,7 @@ pub use dynamic::{broker_update_problem, key_of, scope_of, values_error};
 pub use listener::{Listener, SecurityProtocol};
 pub use topic::{TopicCompression, TopicConfig, topic_values_error};
 
+use crate::quota::QuotaConfig;
 use crate::random::Seed;
 use crate::tenant::{TenantConfig, TenantKind, TenantLimits};
 
@@ -163,6 +165,7 @@ pub struct NodeConfig {
     pub network: NetworkConfig,
     pub telemetry: TelemetryConfig,
     pub tenants: TenantConfig,
+    pub quota: QuotaConfig,
     pub static_config: Arc<StaticConfig>,
     /// Feeds every random name: topic ids, directory ids, member ids.
     pub seed: Seed,
@@ -275,6 +278,7 @@ impl NodeConfig {
             network: network_config(&read)?,
             telemetry: telemetry_config(&read)?,
             tenants: tenant_config(&read)?,
+            quota: quota_config(&read)?,
             static_config: Arc::new(static_config),
             seed,
             warnings: Vec::new(),
@@ -428,6 +432,20 @@ fn tenant_config(read: &Properties<'_>) -> Result<TenantConfig, ConfigError> {
                 .expect("the table limits it to 1 and more"),
         },
         metrics_max: size("ottla.tenant.metrics.max")?,
+    })
+}
+
+fn quota_config(read: &Properties<'_>) -> Result<QuotaConfig, ConfigError> {
+    let seconds = |key| {
+        Ok(Duration::from_secs(
+            u64::try_from(read.int(key)?).expect("the table says at least 1"),
+        ))
+    };
+    let samples = u32::try_from(read.int("controller.quota.window.num")?).expect("the table says at least 1");
+    Ok(QuotaConfig {
+        window: seconds("quota.window.size.seconds")?,
+        controller_window: seconds("controller.quota.window.size.seconds")?.saturating_mul(samples),
+        is_dry_run: read.boolean("ottla.quota.dry.run")?,
     })
 }
 

@@ -11,6 +11,7 @@
 
 pub mod topics;
 pub mod configs;
+pub mod client_quotas;
 pub mod service;
 pub mod directories;
 mod activation;
@@ -41,8 +42,10 @@ use crate::image::error::ImageError;
 use crate::image::record::RecordList;
 use crate::image::replay::Replay;
 use crate::image::{MetadataImage, Provenance};
+use crate::quota::mutation::MutationQuota;
 use crate::random::Random;
 use crate::time::Timestamp;
+use client_quotas::QuotaAlteration;
 use configs::{ConfigChange, ConfigReplacement};
 use directories::Directories;
 use metadata_log::MetadataLog;
@@ -255,6 +258,12 @@ impl Controller {
                 Some(_) => {}
             }
         }
+        if before.client_quotas != self.image().client_quotas {
+            info!(
+                entities = self.image().client_quotas.len(),
+                "changed client quotas"
+            );
+        }
         for resource in &changes.configs_changed {
             let kind = resource.resource_type;
             info!(?kind, name = &*resource.name, "changed settings");
@@ -271,7 +280,20 @@ impl Controller {
         validate_only: bool,
         now: Timestamp,
     ) -> Result<Result<Vec<Result<CreatedTopic, Refusal>>, Refusal>, ControllerError> {
-        let (records, results) = match self.decider().create_topics(topics, &self.random) {
+        self.create_topics_within(&mut MutationQuota::unlimited(), topics, validate_only, now)
+    }
+
+    /// The same for a client; topics beyond its quota are refused, and nothing is booked for what is only validated.
+    pub fn create_topics_within(
+        &mut self,
+        quota: &mut MutationQuota,
+        topics: &[NewTopic],
+        validate_only: bool,
+        now: Timestamp,
+    ) -> Result<Result<Vec<Result<CreatedTopic, Refusal>>, Refusal>, ControllerError> {
+        let mut unlimited = MutationQuota::unlimited();
+        let quota = if validate_only { &mut unlimited } else { quota };
+        let (records, results) = match self.decider().create_topics(topics, &self.random, quota) {
             Ok(decision) => decision,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -283,11 +305,14 @@ impl Controller {
 
     pub fn create_partitions(
         &mut self,
+        quota: &mut MutationQuota,
         requests: &[NewPartitions],
         validate_only: bool,
         now: Timestamp,
     ) -> Result<Vec<Result<(), Refusal>>, ControllerError> {
-        let (records, results) = self.decider().create_partitions(requests);
+        let mut unlimited = MutationQuota::unlimited();
+        let quota = if validate_only { &mut unlimited } else { quota };
+        let (records, results) = self.decider().create_partitions(requests, quota);
         if !validate_only {
             self.commit(&records, now)?;
         }
@@ -299,7 +324,17 @@ impl Controller {
         topics: &[TopicToDelete],
         now: Timestamp,
     ) -> Result<Vec<DeletedTopic>, ControllerError> {
-        let (records, results) = self.decider().delete_topics(topics);
+        self.delete_topics_within(&mut MutationQuota::unlimited(), topics, now)
+    }
+
+    /// The same for a client; topics beyond its quota are refused.
+    pub fn delete_topics_within(
+        &mut self,
+        quota: &mut MutationQuota,
+        topics: &[TopicToDelete],
+        now: Timestamp,
+    ) -> Result<Vec<DeletedTopic>, ControllerError> {
+        let (records, results) = self.decider().delete_topics(topics, quota);
         self.commit(&records, now)?;
         Ok(results)
     }
@@ -324,6 +359,19 @@ impl Controller {
         now: Timestamp,
     ) -> Result<Vec<Result<(), Refusal>>, ControllerError> {
         let (records, results) = self.decider().replace_configs(replacements);
+        if !validate_only {
+            self.commit(&records, now)?;
+        }
+        Ok(results)
+    }
+
+    pub fn alter_client_quotas(
+        &mut self,
+        alterations: &[QuotaAlteration],
+        validate_only: bool,
+        now: Timestamp,
+    ) -> Result<Vec<Result<(), Refusal>>, ControllerError> {
+        let (records, results) = self.decider().alter_client_quotas(alterations);
         if !validate_only {
             self.commit(&records, now)?;
         }

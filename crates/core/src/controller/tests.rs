@@ -501,7 +501,7 @@ fn a_topic_grows_and_never_shrinks() {
             assignments,
         };
         let result = controller
-            .create_partitions(&[request], false, NOW)
+            .create_partitions(&mut MutationQuota::unlimited(), &[request], false, NOW)
             .unwrap()
             .remove(0);
         (

@@ -17,6 +17,7 @@ use crate::image::record::RecordList;
 use crate::image::snapshot::{PARTITION_RECORD_VERSION, partition_record};
 use crate::image::topics::{PartitionImage, TopicImage};
 use crate::image::{ConfigResourceType, ConfigValues, MetadataImage};
+use crate::quota::mutation::MutationQuota;
 use crate::random::Random;
 
 /// Why a request about one thing was refused, in the words the client will show.
@@ -151,6 +152,7 @@ impl Decider<'_> {
         &self,
         topics: &[NewTopic],
         random: &Random,
+        quota: &mut MutationQuota,
     ) -> Result<(RecordList, Vec<Result<CreatedTopic, Refusal>>), Refusal> {
         self.check_partition_total(topics)?;
         let mut seen = BTreeMap::<&str, usize>::new();
@@ -164,7 +166,7 @@ impl Decider<'_> {
             results.push(if seen[topic.name.as_str()] > 1 {
                 Err(Refusal::new(ErrorCode::InvalidRequest, "Duplicate topic name."))
             } else {
-                self.create_topic(topic, &collisions, random, &mut records)
+                self.create_topic(topic, &collisions, random, quota, &mut records)
             });
         }
         Ok((records, results))
@@ -191,6 +193,7 @@ impl Decider<'_> {
         topic: &NewTopic,
         collisions: &BTreeMap<String, Arc<str>>,
         random: &Random,
+        quota: &mut MutationQuota,
         records: &mut RecordList,
     ) -> Result<CreatedTopic, Refusal> {
         let name = topic.name.as_str();
@@ -222,6 +225,7 @@ impl Decider<'_> {
             return Err(Refusal::new(ErrorCode::InvalidConfig, problem));
         }
         let partition_count = self.partition_count(topic)?;
+        quota.take(usize::try_from(partition_count).unwrap_or(0))?;
         let id = random.uuid();
         let created = CreatedTopic {
             id,
@@ -356,7 +360,11 @@ impl Decider<'_> {
     }
 
     /// Decides about every topic of a CreatePartitions request, in the request's order.
-    pub fn create_partitions(&self, requests: &[NewPartitions]) -> (RecordList, Vec<Result<(), Refusal>>) {
+    pub fn create_partitions(
+        &self,
+        requests: &[NewPartitions],
+        quota: &mut MutationQuota,
+    ) -> (RecordList, Vec<Result<(), Refusal>>) {
         let mut records = RecordList::default();
         let mut seen = BTreeMap::<&str, usize>::new();
         for request in requests {
@@ -368,13 +376,18 @@ impl Decider<'_> {
                 if seen[request.topic.as_str()] > 1 {
                     return Err(Refusal::new(ErrorCode::InvalidRequest, "Duplicate topic name."));
                 }
-                self.grow_topic(request, &mut records)
+                self.grow_topic(request, quota, &mut records)
             })
             .collect();
         (records, results)
     }
 
-    fn grow_topic(&self, request: &NewPartitions, records: &mut RecordList) -> Result<(), Refusal> {
+    fn grow_topic(
+        &self,
+        request: &NewPartitions,
+        quota: &mut MutationQuota,
+        records: &mut RecordList,
+    ) -> Result<(), Refusal> {
         let topic = self
             .image
             .topic(&request.topic)
@@ -413,6 +426,7 @@ impl Decider<'_> {
                 self.check_assignment(replicas)?;
             }
         }
+        quota.take(usize::try_from(additional).unwrap_or(0))?;
         self.push_partitions(topic.id, existing..request.count, records);
         Ok(())
     }
@@ -420,7 +434,11 @@ impl Decider<'_> {
     /// Decides about every topic of a DeleteTopics request.
     ///
     /// - Shape: one result per entry that can be answered on its own; entries given twice share one.
-    pub fn delete_topics(&self, topics: &[TopicToDelete]) -> (RecordList, Vec<DeletedTopic>) {
+    pub fn delete_topics(
+        &self,
+        topics: &[TopicToDelete],
+        quota: &mut MutationQuota,
+    ) -> (RecordList, Vec<DeletedTopic>) {
         let mut records = RecordList::default();
         let mut results = Vec::with_capacity(topics.len());
         let mut times = BTreeMap::<(Option<&str>, Uuid), usize>::new();
@@ -439,13 +457,12 @@ impl Decider<'_> {
                     (topic.name.clone(), existing.id, Some(refusal))
                 }
                 Ok(existing) => {
-                    records.push(
-                        MetadataRecord::RemoveTopic(RemoveTopicRecord {
-                            topic_id: existing.id,
-                        }),
-                        0,
-                    );
-                    (Some(existing.name.to_string()), existing.id, None)
+                    let refusal = quota.take(existing.partitions.len()).err();
+                    let topic_id = existing.id;
+                    if refusal.is_none() {
+                        records.push(MetadataRecord::RemoveTopic(RemoveTopicRecord { topic_id }), 0);
+                    }
+                    (Some(existing.name.to_string()), topic_id, refusal)
                 }
                 Err(refusal) => (topic.name.clone(), topic.id, Some(refusal)),
             };

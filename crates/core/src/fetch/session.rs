@@ -124,6 +124,11 @@ impl FetchSessions {
         lock(&self.cache).sessions.len()
     }
 
+    /// Forgets a session.
+    pub fn close(&self, session_id: i32) {
+        lock(&self.cache).sessions.remove(&session_id);
+    }
+
     /// Turns a request into the list of partitions to read.
     ///
     /// - Errors: `FetchSessionIdNotFound`, `InvalidFetchSessionEpoch`, `FetchSessionTopicIdError`: the client opens a

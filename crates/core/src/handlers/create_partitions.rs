@@ -1,4 +1,4 @@
-//! CreatePartitions, versions 0 to 3 (KIP-195).
+//! CreatePartitions, versions 0 to 3 (KIP-195). 3: KIP-599, a topic beyond the quota is refused.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::create_partitions::{
@@ -9,8 +9,14 @@ use super::deadline;
 use crate::controller::service::{ControllerReply, submit};
 use crate::controller::topics::{NewPartitions, Refusal};
 use crate::node::Node;
+use crate::quota::mutation::MutationQuota;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
+
+/// From here on a client understands that its quota is used up.
+const FIRST_VERSION_WITH_STRICT_QUOTA: i16 = 3;
+
+type Results = Vec<Result<(), Refusal>>;
 
 pub(crate) fn handle(
     node: &Node,
@@ -22,22 +28,23 @@ pub(crate) fn handle(
     let topics: Vec<NewPartitions> = body.topics.iter().map(new_partitions).collect();
     let names: Vec<String> = topics.iter().map(|topic| topic.topic.clone()).collect();
     let validate_only = body.validate_only;
+    let mut quota = MutationQuota::of(request, FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
-        controller.create_partitions(&topics, validate_only, node.clock.timestamp())
+        let now = node.clock.timestamp();
+        let results = controller.create_partitions(&mut quota, &topics, validate_only, now)?;
+        Ok((results, quota.throttle_ms()))
     });
-    let write =
-        move |_: &Node, results: Result<Vec<Result<(), Refusal>>, Refusal>, reply: &mut ReplyBuffer| {
-            let results = results.unwrap_or_else(|refusal| vec![Err(refusal); names.len()]);
-            let response = CreatePartitionsResponse {
-                results: names
-                    .iter()
-                    .zip(&results)
-                    .map(|(name, result)| topic_result(name, result))
-                    .collect(),
-                ..Default::default()
-            };
-            response.encode(&mut reply.bytes, version);
+    let write = move |_: &Node, results: Result<(Results, u32), Refusal>, reply: &mut ReplyBuffer| {
+        let refuse_all = |refusal| (vec![Err(refusal); names.len()], 0);
+        let (results, throttle_ms) = results.unwrap_or_else(refuse_all);
+        reply.throttle_ms = throttle_ms;
+        let results = names.iter().zip(&results);
+        let response = CreatePartitionsResponse {
+            results: results.map(|(name, result)| topic_result(name, result)).collect(),
+            ..Default::default()
         };
+        response.encode(&mut reply.bytes, version);
+    };
     Handled::Pending(ControllerReply::boxed(
         slot,
         Some(deadline(request, body.timeout_ms)),

@@ -1,5 +1,5 @@
 //! CreateTopics, versions 2 to 7. 4: defaults for partitions and replicas. 5: KIP-525, settings in the answer. 7:
-//! KIP-516, topic ids.
+//! KIP-516, topic ids. 6: KIP-599, a topic beyond the quota is refused.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::create_topics::{
@@ -11,8 +11,12 @@ use crate::config::effective::{EffectiveValue, describe_topic};
 use crate::controller::service::{ControllerReply, submit};
 use crate::controller::topics::{CreatedTopic, NewTopic, Refusal};
 use crate::node::Node;
+use crate::quota::mutation::MutationQuota;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
+
+/// From here on a client understands that its quota is used up.
+const FIRST_VERSION_WITH_STRICT_QUOTA: i16 = 6;
 
 type Results = Result<Vec<Result<CreatedTopic, Refusal>>, Refusal>;
 
@@ -26,11 +30,17 @@ pub(crate) fn handle(
     let topics: Vec<NewTopic> = body.topics.iter().map(new_topic).collect();
     let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
     let validate_only = body.validate_only;
+    let mut quota = MutationQuota::of(request, FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
-        controller.create_topics(&topics, validate_only, node.clock.timestamp())
+        let now = node.clock.timestamp();
+        let results = controller.create_topics_within(&mut quota, &topics, validate_only, now)?;
+        Ok((results, quota.throttle_ms()))
     });
-    let write = move |node: &Node, results: Result<Results, Refusal>, reply: &mut ReplyBuffer| {
-        let results = results.and_then(|results| results);
+    let write = move |node: &Node, results: Result<(Results, u32), Refusal>, reply: &mut ReplyBuffer| {
+        let results = results.and_then(|(results, throttle_ms)| {
+            reply.throttle_ms = throttle_ms;
+            results
+        });
         answer(node, &names, results, version, reply);
     };
     Handled::Pending(ControllerReply::boxed(

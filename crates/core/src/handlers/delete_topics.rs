@@ -1,4 +1,4 @@
-//! DeleteTopics, versions 1 to 6. 5: error messages. 6: KIP-516, by id.
+//! DeleteTopics, versions 1 to 6. 5: error messages; KIP-599, a topic beyond the quota is refused. 6: KIP-516, by id.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse};
@@ -8,10 +8,13 @@ use super::deadline;
 use crate::controller::service::{ControllerReply, submit};
 use crate::controller::topics::{DeletedTopic, Refusal, TopicToDelete};
 use crate::node::Node;
+use crate::quota::mutation::MutationQuota;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
 
 const FIRST_VERSION_WITH_DELETION_DISABLED: i16 = 3;
+/// From here on a client understands that its quota is used up.
+const FIRST_VERSION_WITH_STRICT_QUOTA: i16 = 5;
 
 pub(crate) fn handle(
     node: &Node,
@@ -39,13 +42,17 @@ pub(crate) fn handle(
         return Handled::Replied;
     }
     let asked = topics.clone();
+    let mut quota = MutationQuota::of(request, FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
-        controller.delete_topics(&topics, node.clock.timestamp())
+        let results = controller.delete_topics_within(&mut quota, &topics, node.clock.timestamp())?;
+        Ok((results, quota.throttle_ms()))
     });
-    let write = move |_: &Node, results: Result<Vec<DeletedTopic>, Refusal>, reply: &mut ReplyBuffer| {
-        let results = results.unwrap_or_else(|refusal| refuse_all(&asked, &refusal));
-        answer(&results, version, reply);
-    };
+    let write =
+        move |_: &Node, results: Result<(Vec<DeletedTopic>, u32), Refusal>, reply: &mut ReplyBuffer| {
+            let (results, throttle_ms) = results.unwrap_or_else(|refusal| (refuse_all(&asked, &refusal), 0));
+            reply.throttle_ms = throttle_ms;
+            answer(&results, version, reply);
+        };
     Handled::Pending(ControllerReply::boxed(
         slot,
         Some(deadline(request, body.timeout_ms)),

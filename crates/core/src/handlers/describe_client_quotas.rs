@@ -1,6 +1,4 @@
 //! DescribeClientQuotas, versions 0 and 1 (KIP-546).
-//!
-//! Deviation: quotas are kept, because a directory may come from Apache Kafka with them, but not enforced here.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +10,13 @@ use ottla_wire::messages::describe_client_quotas::{
 use crate::controller::topics::Refusal;
 use crate::image::access::ClientQuotaEntity;
 use crate::node::Node;
+use crate::quota::limits::{CLIENT_ID, IP, USER};
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
 
 const MATCH_EXACT: i8 = 0;
 const MATCH_DEFAULT: i8 = 1;
 const MATCH_SPECIFIED: i8 = 2;
-
-const IP: &str = "ip";
 
 /// What one entity type must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +77,7 @@ fn filter<'a>(body: &DescribeClientQuotasRequest<'a>) -> Result<Filter<'a>, Refu
     let mut filter = Filter::new();
     for component in &body.components {
         let entity_type = component.entity_type;
-        if !matches!(entity_type, IP | "user" | "client-id") {
+        if !matches!(entity_type, IP | USER | CLIENT_ID) {
             let message = format!("Unsupported entity type {entity_type}");
             return Err(Refusal::new(ErrorCode::UnsupportedVersion, message));
         }

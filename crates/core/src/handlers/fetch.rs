@@ -3,8 +3,10 @@
 //! Fetch, versions 4 to 18: reads what is there, or waits until `min_bytes` are or `max_wait_ms` is over.
 //!
 //! - 7 (KIP-227) sessions; 9 (KIP-320) leader epochs; 12 (KIP-482) flexible; 13 (KIP-516) topics by id.
+//! - KIP-219: while those who share a byte quota have used it up, the answer is empty and says how long to wait.
 //! - Deviation: replicas are not served; a fetch with a replica id is answered as a consumer's.
 
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use ottla_log::ReadMode;
@@ -19,6 +21,7 @@ use crate::fetch::response::{FetchAnswer, PartitionAnswer};
 use crate::fetch::session::{FetchPartition, SessionFetch, SessionRequest, TopicRef};
 use crate::node::Node;
 use crate::partition::{Threshold, WaitToken};
+use crate::quota::ClientQuota;
 use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
 use crate::request::Request;
 use crate::seen::Position;
@@ -68,21 +71,28 @@ pub(crate) fn handle(
             return Handled::Replied;
         }
     };
+    let quota = request.connection.quota.clone();
+    let bytes_max = u64::try_from(body.max_bytes)
+        .unwrap_or(0)
+        .min(u64::try_from(node.config.network.fetch_bytes_max).unwrap_or(0))
+        .min(quota.as_ref().map_or(u64::MAX, |quota| quota.fetch_bytes_max()));
     let fetch = Fetch {
         version: request.api_version,
         limits: AnswerLimits {
-            bytes_max: u64::try_from(body.max_bytes)
-                .unwrap_or(0)
-                .min(u64::try_from(node.config.network.fetch_bytes_max).unwrap_or(0)),
+            bytes_max,
             isolation_level: IsolationLevel::from_wire(body.isolation_level),
         },
-        bytes_min: u64::try_from(body.min_bytes).unwrap_or(0),
+        bytes_min: u64::try_from(body.min_bytes).unwrap_or(0).min(bytes_max),
         session,
         fetcher: Fetcher {
             connection_id: request.connection.connection_id,
             payer: Payer::Tenant(request.connection.tenant),
         },
+        quota,
     };
+    if fetch.answer_throttled(node, reply) {
+        return Handled::Replied;
+    }
     let max_wait_ms = u64::try_from(body.max_wait_ms).unwrap_or(0);
     fetch.serve(
         node,
@@ -121,6 +131,7 @@ struct Fetch {
     bytes_min: u64,
     session: SessionFetch,
     fetcher: Fetcher,
+    quota: Option<Arc<ClientQuota>>,
 }
 
 impl Fetch {
@@ -188,7 +199,38 @@ impl Fetch {
         self.answer(node, &look.targets, &look.pass, reply);
     }
 
+    /// Answers nothing but how long to wait, if there is a debt to wait for.
+    fn answer_throttled(&self, node: &Node, reply: &mut ReplyBuffer) -> bool {
+        let debt_ms = self
+            .quota
+            .as_ref()
+            .map_or(0, |quota| quota.fetch_debt_ms(node.clock.moment()));
+        if debt_ms == 0 {
+            return false;
+        }
+        reply.throttle_ms = debt_ms;
+        // An empty full answer opens no session: the client takes it for none and asks in full again.
+        if self.session.is_full {
+            node.fetch_sessions.close(self.session.session_id);
+        }
+        let head = FetchAnswer {
+            version: self.version,
+            error: ErrorCode::None,
+            session_id: if self.session.is_full {
+                0
+            } else {
+                self.session.session_id
+            },
+        };
+        head.encode(&[], reply);
+        true
+    }
+
     fn answer(&self, node: &Node, targets: &[Target], pass: &ReadPass, reply: &mut ReplyBuffer) {
+        // While this one waited or read, others may have used up what they share.
+        if pass.bytes > 0 && self.answer_throttled(node, reply) {
+            return;
+        }
         let mut answers = Vec::new();
         let mut position = Position::default();
         for (target, read) in targets.iter().zip(&pass.reads) {

@@ -171,6 +171,7 @@ impl Broker {
             principal: "User:ANONYMOUS".into(),
             identity: Arc::default(),
             tenant: Default::default(),
+            quota: None,
         };
         Broker {
             node,

@@ -2,6 +2,7 @@
 
 mod altered;
 mod authorized;
+pub(crate) mod alter_client_quotas;
 pub(crate) mod alter_configs;
 pub(crate) mod api_versions;
 pub(crate) mod create_partitions;

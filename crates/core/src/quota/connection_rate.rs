@@ -1,0 +1,109 @@
+//! How many connections an address may open per second (KIP-612).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::QuotaConfig;
+use super::kind::CONNECTION_CREATION_RATE;
+use super::limits::{ClientQuotas, IP};
+use super::token_bucket::TokenBucket;
+use crate::time::Moment;
+
+/// Addresses told apart; those beyond share what one of them would have.
+const ADDRESSES_MAX: usize = 10_000;
+
+/// The rates of all addresses that have a limit.
+#[derive(Debug)]
+pub struct ConnectionRates {
+    window: Duration,
+    is_dry_run: bool,
+    throttled: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Connections per second, of addresses by name and of all others.
+    named: BTreeMap<IpAddr, f64>,
+    default: Option<f64>,
+    /// `None` is the address of all for whom there is no room.
+    buckets: BTreeMap<Option<IpAddr>, (f64, TokenBucket)>,
+}
+
+impl ConnectionRates {
+    pub(super) fn new(config: QuotaConfig, quotas: Arc<ClientQuotas>) -> ConnectionRates {
+        let rates = ConnectionRates {
+            window: config.window,
+            is_dry_run: config.is_dry_run,
+            throttled: AtomicU64::new(0),
+            state: Mutex::default(),
+        };
+        rates.follow(&quotas);
+        rates
+    }
+
+    pub(super) fn follow(&self, quotas: &ClientQuotas) {
+        let mut state = self.lock();
+        (state.named, state.default) = (BTreeMap::new(), None);
+        for (entity, values) in quotas {
+            let rate = values
+                .get(CONNECTION_CREATION_RATE)
+                .copied()
+                .filter(|rate| *rate > 0.0);
+            let ([(entity_type, name)], Some(rate)) = (&entity[..], rate) else {
+                continue;
+            };
+            match name.as_deref().map(str::parse) {
+                _ if &**entity_type != IP => {}
+                None => state.default = Some(rate),
+                // An address has more than one spelling.
+                Some(Ok(address)) => drop(state.named.insert(address, rate)),
+                // From a directory of Apache Kafka, which looks names up; here it is nobody's.
+                Some(Err(_)) => {}
+            }
+        }
+    }
+
+    /// Whether `address` may open a connection now.
+    ///
+    /// - Errors: for how long not, at most one window. The connection is not counted.
+    pub fn admit(&self, address: IpAddr, now: Moment) -> Result<(), Duration> {
+        let mut state = self.lock();
+        let Some(rate) = state.named.get(&address).copied().or(state.default) else {
+            return Ok(());
+        };
+        let has_room = state.buckets.len() < ADDRESSES_MAX || state.buckets.contains_key(&Some(address));
+        let key = has_room.then_some(address);
+        // Less than one connection a window would be none at all.
+        let burst = self.window.max(Duration::from_secs_f64((1.0 / rate).min(1e6)));
+        let fresh = || (rate, TokenBucket::new(rate, burst, now));
+        let (known_rate, bucket) = state.buckets.entry(key).or_insert_with(fresh);
+        if *known_rate != rate {
+            (*known_rate, *bucket) = fresh();
+        }
+        let Err(lacking_micros) = bucket.try_take(1.0, now) else {
+            return Ok(());
+        };
+        self.throttled.fetch_add(1, Ordering::Relaxed);
+        match self.is_dry_run {
+            true => Ok(()),
+            false => Err(Duration::from_micros(lacking_micros).min(self.window)),
+        }
+    }
+
+    /// Connections that came too fast; in a dry run they were served.
+    pub fn throttled(&self) -> u64 {
+        self.throttled.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn forget(&self, now: Moment) {
+        self.lock().buckets.retain(|_, (_, bucket)| !bucket.is_full(now));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,316 @@
+//! All users and client ids that the broker knows, and the buckets they share.
+//!
+//! Names come from the network, so both maps are bounded. Whoever comes when there is no room, or would bring too long a
+//! name, is counted with all others like him; a quota set for that very name holds nevertheless.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::QuotaConfig;
+use super::client::ClientQuota;
+use super::connection_rate::ConnectionRates;
+use super::kind::{KIND_COUNT, QuotaKind};
+use super::limits::{ClientQuotas, Limits, Sharers, limits_of};
+use super::token_bucket::TokenBucket;
+use super::usage::{Rates, Sums, Usage};
+use crate::request::ConnectionContext;
+use crate::time::{Clock, Moment};
+
+/// Pairs of user and client id that are told apart.
+pub const CLIENTS_MAX: usize = 10_000;
+
+/// Under this name the others are shown and share their limits.
+pub const OTHERS: &str = "other";
+
+/// Longer names are not kept.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Kafka forgets its sensors after an hour, too.
+const IDLE_MICROS: u64 = 3_600_000_000;
+
+/// When there is no room, who has been away for so long makes some; looked for at most this often.
+const AWAY_MICROS: u64 = 60_000_000;
+const EVICTION_INTERVAL_MICROS: u64 = 1_000_000;
+
+/// Quotas, who uses what of them, and who is over.
+#[derive(Debug)]
+pub struct Quotas {
+    config: QuotaConfig,
+    clock: Option<Arc<dyn Clock>>,
+    /// Counts changes of the quotas, so that a connection sees at a glance whether it knows the newest.
+    version: AtomicU64,
+    state: Mutex<State>,
+    pub connections: ConnectionRates,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    quotas: Arc<ClientQuotas>,
+    /// By user, then by client id.
+    clients: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<ClientQuota>>>,
+    client_count: usize,
+    /// Whoever has no place of his own.
+    others: Option<Arc<ClientQuota>>,
+    buckets: BTreeMap<(QuotaKind, Sharers), SharedBucket>,
+    next_eviction: Moment,
+}
+
+#[derive(Debug)]
+struct SharedBucket {
+    per_second: f64,
+    bucket: Arc<TokenBucket>,
+}
+
+/// What is known of one user and client id.
+#[derive(Clone, Debug)]
+pub struct ClientReport {
+    pub user: Arc<str>,
+    pub client_id: Arc<str>,
+    /// In the unit of each key; `None` is without limit.
+    pub limits: [Option<f64>; KIND_COUNT],
+    pub sums: Sums,
+    pub rates: Rates,
+    /// Connections hold it.
+    pub is_connected: bool,
+}
+
+impl Quotas {
+    /// - `quotas`: of the first image; later ones come by [`Quotas::follow`].
+    pub fn new(config: QuotaConfig, quotas: Arc<ClientQuotas>, clock: Arc<dyn Clock>) -> Quotas {
+        Quotas {
+            connections: ConnectionRates::new(config, quotas.clone()),
+            config,
+            clock: Some(clock),
+            version: AtomicU64::new(0),
+            state: Mutex::new(State {
+                quotas,
+                ..State::default()
+            }),
+        }
+    }
+
+    /// No limits at all, for what has no broker behind it.
+    pub fn none() -> Quotas {
+        Quotas {
+            connections: ConnectionRates::new(QuotaConfig::default(), Arc::default()),
+            config: QuotaConfig::default(),
+            clock: None,
+            version: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    pub fn is_dry_run(&self) -> bool {
+        self.config.is_dry_run
+    }
+
+    /// The quotas are these now. Buckets of limits that did not change keep what they hold.
+    pub fn follow(&self, quotas: &Arc<ClientQuotas>) {
+        let mut state = self.lock();
+        if Arc::ptr_eq(&state.quotas, quotas) || state.quotas == *quotas {
+            return;
+        }
+        state.quotas = quotas.clone();
+        self.version.fetch_add(1, Ordering::Relaxed);
+        drop(state);
+        self.connections.follow(quotas);
+    }
+
+    /// Gives the connection the quotas of its user and `client_id`, unless it has them.
+    pub fn refresh(&self, connection: &mut ConnectionContext, client_id: Option<&str>) {
+        let client_id = client_id.unwrap_or_default();
+        if !self.is_current(connection.quota.as_ref(), client_id) {
+            connection.quota = Some(self.client(user_of(&connection.principal), client_id));
+        }
+    }
+
+    /// Whether `held` is what a connection of `client_id` would be given now.
+    pub fn is_current(&self, held: Option<&Arc<ClientQuota>>, client_id: &str) -> bool {
+        let version = self.version.load(Ordering::Relaxed);
+        held.is_some_and(|held| held.is_current(client_id, version))
+    }
+
+    /// Whether the quotas have not changed since `held` was made.
+    pub fn is_newest(&self, held: &ClientQuota) -> bool {
+        held.version == self.version.load(Ordering::Relaxed)
+    }
+
+    /// The quotas of a user and client id.
+    #[cold]
+    pub fn client(&self, user: &str, client_id: &str) -> Arc<ClientQuota> {
+        let now = self.now();
+        let mut state = self.lock();
+        let version = self.version.load(Ordering::Relaxed);
+        let known = state
+            .clients
+            .get(user)
+            .and_then(|clients| clients.get(client_id))
+            .cloned();
+        if let Some(known) = known.as_ref().filter(|known| known.version == version) {
+            return known.clone();
+        }
+        let (user, client_id): (Arc<str>, Arc<str>) = (user.into(), client_id.into());
+        let has_room = known.is_some() || self.has_room(&mut state, now);
+        if !has_room || user.len() > NAME_BYTES_MAX || client_id.len() > NAME_BYTES_MAX {
+            return self.other(&mut state, (&user, &client_id), now);
+        }
+        let limits = limits_of(&state.quotas, (&user, &client_id), (&user, &client_id));
+        let usage = known.map_or_else(Arc::default, |known| known.usage.clone());
+        let client = Arc::new(self.make(&mut state, (&user, &client_id), limits, usage, now));
+        let clients = state.clients.entry(user).or_default();
+        let is_new = clients.insert(client_id, client.clone()).is_none();
+        state.client_count += usize::from(is_new);
+        client
+    }
+
+    /// Everybody known: the limited ones, whether they are there or not, and who used something.
+    pub fn report(&self) -> Vec<ClientReport> {
+        let quotas = self.lock().quotas.clone();
+        self.all().iter().map(|client| report(client, &quotas)).collect()
+    }
+
+    /// The limits that hold for a user and client id, without making them known.
+    pub fn limits(&self, user: &str, client_id: &str) -> [Option<f64>; KIND_COUNT] {
+        let quotas = self.lock().quotas.clone();
+        let (user, client_id) = (user.into(), client_id.into());
+        values(&limits_of(&quotas, (&user, &client_id), (&user, &client_id)))
+    }
+
+    /// Takes samples and forgets who has long been gone; call about once a second.
+    pub fn maintain(&self) {
+        let now = self.now();
+        for client in self.all() {
+            client.usage.sample(now);
+        }
+        let mut state = self.lock();
+        state.forget_clients(now, IDLE_MICROS);
+        // A full bucket that nobody holds is as good as a new one.
+        state
+            .buckets
+            .retain(|_, shared| Arc::strong_count(&shared.bucket) > 1 || !shared.bucket.is_full(now));
+        drop(state);
+        self.connections.forget(now);
+    }
+
+    fn all(&self) -> Vec<Arc<ClientQuota>> {
+        let state = self.lock();
+        let known = state.clients.values().flat_map(BTreeMap::values);
+        known.chain(&state.others).cloned().collect()
+    }
+
+    fn has_room(&self, state: &mut State, now: Moment) -> bool {
+        if state.client_count < CLIENTS_MAX {
+            return true;
+        }
+        if now >= state.next_eviction {
+            state.next_eviction = Moment(now.0 + EVICTION_INTERVAL_MICROS);
+            state.forget_clients(now, AWAY_MICROS);
+        }
+        state.client_count < CLIENTS_MAX
+    }
+
+    /// A handle of its own, so that the connection knows it again, onto what all others share.
+    fn other(&self, state: &mut State, names: (&Arc<str>, &Arc<str>), now: Moment) -> Arc<ClientQuota> {
+        let others: Arc<str> = OTHERS.into();
+        let version = self.version.load(Ordering::Relaxed);
+        if state
+            .others
+            .as_ref()
+            .is_none_or(|others| others.version != version)
+        {
+            let usage = state
+                .others
+                .as_ref()
+                .map_or_else(Arc::default, |others| others.usage.clone());
+            let common = limits_of(&state.quotas, (&others, &others), (&others, &others));
+            let common = self.make(state, (&others, &others), common, usage, now);
+            state.others = Some(Arc::new(common));
+        }
+        let usage = state.others.as_ref().expect("made above").usage.clone();
+        let limits = limits_of(&state.quotas, names, (&others, &others));
+        Arc::new(self.make(state, names, limits, usage, now))
+    }
+
+    fn make(
+        &self,
+        state: &mut State,
+        (user, client_id): (&Arc<str>, &Arc<str>),
+        limits: Limits,
+        usage: Arc<Usage>,
+        now: Moment,
+    ) -> ClientQuota {
+        let buckets = QuotaKind::ALL.map(|kind| {
+            let limit = limits[kind as usize].as_ref()?;
+            let burst = match kind {
+                QuotaKind::ControllerMutation => self.config.controller_window,
+                QuotaKind::Produce | QuotaKind::Fetch | QuotaKind::Request => self.config.window,
+            };
+            let fresh = || SharedBucket {
+                per_second: limit.per_second,
+                bucket: Arc::new(TokenBucket::new(limit.per_second, burst, now)),
+            };
+            let key = (kind, limit.sharers.clone());
+            let shared = state.buckets.entry(key).or_insert_with(fresh);
+            // A debt at another rate is another debt: whoever is given more need not pay it.
+            if shared.per_second != limit.per_second {
+                *shared = fresh();
+            }
+            Some(shared.bucket.clone())
+        });
+        ClientQuota {
+            user: user.clone(),
+            client_id: client_id.clone(),
+            version: self.version.load(Ordering::Relaxed),
+            limits,
+            buckets,
+            usage,
+            window: self.config.window,
+            is_dry_run: self.config.is_dry_run,
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.clock.as_ref().map_or(Moment(0), |clock| clock.moment())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Forgets clients without a connection that have used nothing for so long.
+    fn forget_clients(&mut self, now: Moment, idle_micros: u64) {
+        for clients in self.clients.values_mut() {
+            clients.retain(|_, client| {
+                Arc::strong_count(client) > 1 || now.micros_since(client.usage.idle_since()) < idle_micros
+            });
+        }
+        self.clients.retain(|_, clients| !clients.is_empty());
+        self.client_count = self.clients.values().map(BTreeMap::len).sum();
+    }
+}
+
+/// `User:alice` is the user `alice`.
+pub fn user_of(principal: &str) -> &str {
+    principal.strip_prefix("User:").unwrap_or(principal)
+}
+
+fn values(limits: &Limits) -> [Option<f64>; KIND_COUNT] {
+    QuotaKind::ALL.map(|kind| limits[kind as usize].as_ref().map(|limit| limit.per_second))
+}
+
+fn report(client: &Arc<ClientQuota>, quotas: &ClientQuotas) -> ClientReport {
+    // Its own are from when it was last there.
+    let names = (&client.user, &client.client_id);
+    ClientReport {
+        user: client.user.clone(),
+        client_id: client.client_id.clone(),
+        limits: values(&limits_of(quotas, names, names)),
+        sums: client.usage.sums(),
+        rates: client.usage.rates(),
+        // The registry has one, the list that this is made from another.
+        is_connected: Arc::strong_count(client) > 2,
+    }
+}

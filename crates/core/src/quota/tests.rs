@@ -1,0 +1,304 @@
+//! Entities, precedence, bounds and what a connection is told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ottla_wire::api_key::ApiKey;
+
+use super::limits::{CLIENT_ID, ClientQuotas, IP, USER, limits_of};
+use super::registry::CLIENTS_MAX;
+use super::{ClientQuota, QuotaConfig, QuotaKind, Quotas};
+use crate::time::{Clock, Moment, Timestamp};
+
+const SECOND: u64 = 1_000_000;
+
+#[derive(Debug, Default)]
+struct HandClock(AtomicU64);
+
+impl HandClock {
+    fn set(&self, moment: Moment) {
+        self.0.store(moment.0, Ordering::Relaxed);
+    }
+}
+
+impl Clock for HandClock {
+    fn moment(&self) -> Moment {
+        Moment(self.0.load(Ordering::Relaxed))
+    }
+
+    fn timestamp(&self) -> Timestamp {
+        Timestamp(0)
+    }
+}
+
+type Line<'a> = (&'a [(&'a str, Option<&'a str>)], &'a str, f64);
+
+fn quotas_of(lines: &[Line<'_>]) -> Arc<ClientQuotas> {
+    let mut quotas = ClientQuotas::new();
+    for (entity, key, value) in lines {
+        let mut entity: Vec<_> = entity
+            .iter()
+            .map(|(entity_type, name)| (Arc::from(*entity_type), name.map(Arc::from)))
+            .collect();
+        entity.sort();
+        quotas
+            .entry(entity)
+            .or_insert_with(BTreeMap::new)
+            .insert(Arc::from(*key), *value);
+    }
+    Arc::new(quotas)
+}
+
+fn start(config: QuotaConfig, lines: &[Line<'_>]) -> (Quotas, Arc<HandClock>) {
+    let clock = Arc::new(HandClock::default());
+    (Quotas::new(config, quotas_of(lines), clock.clone()), clock)
+}
+
+const PRODUCE: &str = "producer_byte_rate";
+const FETCH: &str = "consumer_byte_rate";
+const REQUEST: &str = "request_percentage";
+
+fn producer_rate(lines: &[Line<'_>], user: &str, client_id: &str) -> Option<f64> {
+    let (user, client_id) = (user.into(), client_id.into());
+    let limits = limits_of(&quotas_of(lines), (&user, &client_id), (&user, &client_id));
+    limits[QuotaKind::Produce as usize]
+        .as_ref()
+        .map(|limit| limit.per_second)
+}
+
+#[test]
+fn the_most_specific_quota_wins_in_kafkas_order() {
+    // Least specific first: each further line takes precedence over all before it.
+    let lines: [Line<'_>; 8] = [
+        (&[(CLIENT_ID, None)], PRODUCE, 8.0),
+        (&[(CLIENT_ID, Some("c"))], PRODUCE, 7.0),
+        (&[(USER, None)], PRODUCE, 6.0),
+        (&[(USER, None), (CLIENT_ID, None)], PRODUCE, 5.0),
+        (&[(USER, None), (CLIENT_ID, Some("c"))], PRODUCE, 4.0),
+        (&[(USER, Some("u"))], PRODUCE, 3.0),
+        (&[(USER, Some("u")), (CLIENT_ID, None)], PRODUCE, 2.0),
+        (&[(USER, Some("u")), (CLIENT_ID, Some("c"))], PRODUCE, 1.0),
+    ];
+    for count in 0..=lines.len() {
+        let expected = (count > 0).then(|| lines[count - 1].2);
+        assert_eq!(producer_rate(&lines[..count], "u", "c"), expected);
+    }
+    assert_eq!(producer_rate(&lines, "other", "other"), Some(5.0));
+    assert_eq!(producer_rate(&lines[..2], "u", "other"), Some(8.0));
+}
+
+#[test]
+fn each_key_is_looked_for_on_its_own() {
+    let (quotas, _) = start(
+        QuotaConfig::default(),
+        &[
+            (&[(USER, Some("u"))], PRODUCE, 10.0),
+            (&[(CLIENT_ID, None)], PRODUCE, 20.0),
+            (&[(CLIENT_ID, None)], FETCH, 30.0),
+            // From a directory of a Kafka that still took it: as if it were not there.
+            (&[(USER, Some("u"))], REQUEST, 0.0),
+        ],
+    );
+    assert_eq!(quotas.limits("u", "c"), [Some(10.0), Some(30.0), None, None]);
+}
+
+/// Books `bytes` of a produce request.
+fn produce(client: &ClientQuota, bytes: u64, now: Moment) -> u32 {
+    client.handled(ApiKey::Produce, bytes, 0, now)
+}
+
+#[test]
+fn a_users_quota_is_shared_by_its_client_ids_and_a_default_is_everybodys_own() {
+    let (quotas, _) = start(
+        QuotaConfig::default(),
+        &[
+            (&[(USER, Some("u"))], PRODUCE, 1_000.0),
+            (&[(CLIENT_ID, None)], PRODUCE, 1_000.0),
+        ],
+    );
+    let of = |user, client_id| quotas.client(user, client_id);
+    assert_eq!(produce(&of("u", "a"), 1_000, Moment(0)), 0);
+    assert_eq!(produce(&of("u", "b"), 1_000, Moment(0)), 1_000);
+    // Client ids without a user's quota: the same default, a bucket each, across users.
+    assert_eq!(produce(&of("v", "a"), 1_000, Moment(0)), 0);
+    assert_eq!(produce(&of("v", "b"), 1_000, Moment(0)), 0);
+    assert_eq!(produce(&of("w", "b"), 500, Moment(0)), 500);
+}
+
+#[test]
+fn a_change_reaches_the_connections_and_leaves_other_debts_alone() {
+    let before: [Line<'_>; 2] = [
+        (&[(CLIENT_ID, Some("a"))], PRODUCE, 100.0),
+        (&[(CLIENT_ID, Some("b"))], PRODUCE, 100.0),
+    ];
+    let (quotas, _) = start(QuotaConfig::default(), &before);
+    let (a, b) = (quotas.client("u", "a"), quotas.client("u", "b"));
+    produce(&a, 1_000, Moment(0));
+    produce(&b, 1_000, Moment(0));
+    assert!(quotas.is_newest(&a) && quotas.is_current(Some(&a), "a") && !quotas.is_current(Some(&a), "b"));
+    quotas.follow(&quotas_of(&before));
+    assert!(quotas.is_newest(&a), "the same quotas are no change");
+    quotas.follow(&quotas_of(&[
+        (&[(CLIENT_ID, Some("a"))], PRODUCE, 200.0),
+        before[1],
+    ]));
+    assert!(!quotas.is_newest(&a));
+    assert_eq!(
+        produce(&quotas.client("u", "a"), 100, Moment(0)),
+        0,
+        "raised: the debt is gone"
+    );
+    assert_eq!(
+        produce(&quotas.client("u", "b"), 0, Moment(0)),
+        9_000,
+        "untouched: the debt stays"
+    );
+    assert_eq!(quotas.report().len(), 2);
+}
+
+#[test]
+fn request_time_is_percent_of_one_loop_and_held_back_for_one_window_at_a_time() {
+    let (quotas, _) = start(QuotaConfig::default(), &[(&[(CLIENT_ID, None)], REQUEST, 10.0)]);
+    let client = quotas.client("u", "c");
+    let book = |micros, now| client.handled(ApiKey::Metadata, 100, micros, now);
+    // Ten percent of a second are free once.
+    assert_eq!(book(100_000, Moment(0)), 0);
+    assert_eq!(book(10_000, Moment(0)), 100);
+    assert_eq!(
+        book(1_000_000, Moment(0)),
+        1_000,
+        "ten seconds are owed, one is told"
+    );
+    client.worked(100_000, Moment(0));
+    assert_eq!(book(0, Moment(10 * SECOND)), 1_000, "11.1 seconds are owed");
+    assert_eq!(book(0, Moment(11 * SECOND + 99_000)), 1, "the last millisecond");
+    assert_eq!(book(0, Moment(12 * SECOND)), 0);
+}
+
+#[test]
+fn a_fetch_takes_one_window_at_most_and_waits_for_others_debts() {
+    let (quotas, _) = start(QuotaConfig::default(), &[(&[(CLIENT_ID, None)], FETCH, 5_000.0)]);
+    let client = quotas.client("u", "c");
+    assert_eq!(client.fetch_bytes_max(), 5_000);
+    assert_eq!(client.answered(ApiKey::Fetch, 5_000, Moment(0)), 0);
+    assert_eq!(client.answered(ApiKey::Metadata, 5_000, Moment(0)), 0);
+    assert_eq!(client.answered(ApiKey::Fetch, 2_500, Moment(0)), 500);
+    assert_eq!(client.fetch_debt_ms(Moment(0)), 500);
+    assert_eq!(client.fetch_debt_ms(Moment(SECOND / 2)), 0);
+    assert_eq!(quotas.client("u", "d").fetch_debt_ms(Moment(0)), 0);
+}
+
+#[test]
+fn a_dry_run_counts_and_holds_nobody_back() {
+    let config = QuotaConfig {
+        is_dry_run: true,
+        ..QuotaConfig::default()
+    };
+    let lines: [Line<'_>; 3] = [
+        (&[(CLIENT_ID, None)], PRODUCE, 1_000.0),
+        (&[(CLIENT_ID, None)], FETCH, 1_000.0),
+        (&[(IP, None)], "connection_creation_rate", 1.0),
+    ];
+    let (quotas, _) = start(config, &lines);
+    let client = quotas.client("u", "c");
+    for second in 0..10 {
+        assert_eq!(produce(&client, 3_000, Moment(second * SECOND)), 0);
+    }
+    assert_eq!(
+        (client.fetch_bytes_max(), client.fetch_debt_ms(Moment(0))),
+        (u64::MAX, 0)
+    );
+    let report = &quotas.report()[0];
+    assert_eq!(report.sums.throttles[QuotaKind::Produce as usize], 10);
+    // Two seconds' worth too much in each second.
+    assert_eq!(
+        report.sums.throttle_micros[QuotaKind::Produce as usize],
+        20 * SECOND
+    );
+    let address = "127.0.0.1".parse().unwrap();
+    for _ in 0..3 {
+        assert_eq!(quotas.connections.admit(address, Moment(0)), Ok(()));
+    }
+    assert_eq!(quotas.connections.throttled(), 2);
+}
+
+#[test]
+fn names_without_end_share_one_bucket_and_named_quotas_hold() {
+    let (quotas, clock) = start(
+        QuotaConfig::default(),
+        &[
+            (&[(CLIENT_ID, None)], PRODUCE, 1_000.0),
+            (&[(CLIENT_ID, Some("important"))], PRODUCE, 1e6),
+        ],
+    );
+    let held: Vec<_> = (0..CLIENTS_MAX)
+        .map(|index| quotas.client("u", &format!("c{index}")))
+        .collect();
+    assert_eq!(quotas.report().len(), CLIENTS_MAX);
+    // Everyone of these would have a bucket of its own.
+    let told: Vec<u32> = (0..5)
+        .map(|index| produce(&quotas.client("u", &format!("late-{index}")), 1_000, Moment(0)))
+        .collect();
+    assert_eq!(told, [0, 1_000, 2_000, 3_000, 4_000]);
+    assert_eq!(produce(&quotas.client("u", "important"), 1_000_000, Moment(0)), 0);
+    let late = quotas.client("u", "late-0");
+    assert!(
+        quotas.is_current(Some(&late), "late-0"),
+        "a connection finds itself again"
+    );
+    assert_eq!(quotas.report().len(), CLIENTS_MAX + 1);
+    // Those with a connection stay; without one they make room after a minute, and go after an hour.
+    clock.set(Moment(61 * SECOND));
+    assert_eq!(produce(&quotas.client("u", "later"), 0, Moment(0)), 4_000);
+    drop(held);
+    clock.set(Moment(63 * SECOND));
+    assert_eq!(produce(&quotas.client("u", "latest"), 0, Moment(63 * SECOND)), 0);
+    assert_eq!(quotas.report().len(), 2);
+    quotas.maintain();
+    clock.set(Moment(4_000 * SECOND));
+    quotas.maintain();
+    assert_eq!(quotas.report().len(), 1, "the others stay");
+}
+
+#[test]
+fn a_long_name_is_not_kept() {
+    let (quotas, _) = start(QuotaConfig::default(), &[]);
+    let name = "n".repeat(30_000);
+    let client = quotas.client("u", &name);
+    assert!(quotas.is_current(Some(&client), &name));
+    let report = quotas.report();
+    assert_eq!(report.len(), 1);
+    assert_eq!(&*report[0].client_id, "other");
+}
+
+#[test]
+fn connections_come_at_their_address_rate() {
+    let (quotas, clock) = start(
+        QuotaConfig::default(),
+        &[
+            (&[(IP, None)], "connection_creation_rate", 2.0),
+            (&[(IP, Some("10.0.0.1"))], "connection_creation_rate", 100.0),
+            (&[(IP, Some("FD00:0::1"))], "connection_creation_rate", 50.0),
+        ],
+    );
+    let admit = |address: &str, micros| quotas.connections.admit(address.parse().unwrap(), Moment(micros));
+    assert_eq!((admit("10.0.0.9", 0), admit("10.0.0.9", 0)), (Ok(()), Ok(())));
+    assert_eq!(admit("10.0.0.9", 0), Err(Duration::from_millis(500)));
+    assert_eq!(admit("10.0.0.8", 0), Ok(()), "another address");
+    assert_eq!(admit("10.0.0.9", SECOND / 2), Ok(()), "refused ones do not count");
+    let many = |address: &str| {
+        let now = clock.moment().0.max(SECOND);
+        (0..200).filter(|_| admit(address, now).is_ok()).count()
+    };
+    assert_eq!(
+        (many("10.0.0.1"), many("fd00::1"), many("10.0.0.7")),
+        (100, 50, 2)
+    );
+    clock.set(Moment(10 * SECOND));
+    quotas.maintain();
+    assert_eq!(many("10.0.0.7"), 2, "full again and forgotten in between");
+    quotas.follow(&Arc::default());
+    assert_eq!(many("10.0.0.7"), 200, "no quota, no limit");
+}
