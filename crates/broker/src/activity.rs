@@ -4,6 +4,9 @@ use std::sync::{Arc, PoisonError, Weak};
 
 pub use ottla_core::group::overview::{Departed, Departure, GroupOverview, MemberOverview};
 use ottla_core::node::Node;
+pub use ottla_core::quota::QuotaKind;
+use ottla_core::quota::Quotas;
+use ottla_core::quota::registry::user_of;
 pub use ottla_core::seen::FetchedPartition;
 use ottla_core::time::Clock;
 pub use ottla_core::time::{Moment, Timestamp};
@@ -20,6 +23,7 @@ pub struct ActivityView {
     node: Weak<Node>,
     records: Records,
     clock: Arc<dyn Clock>,
+    quotas: Arc<Quotas>,
 }
 
 /// All clients' activity at one moment. Two readings make a window.
@@ -45,7 +49,16 @@ impl ActivityView {
             node: Arc::downgrade(node),
             records,
             clock,
+            quotas: node.quotas.clone(),
         }
+    }
+
+    /// The quota of a client, in the unit of its key; `None` is without limit, and in a dry run everybody is.
+    pub fn quota(&self, principal: &str, client_id: &str, kind: QuotaKind) -> Option<f64> {
+        if self.quotas.is_dry_run() {
+            return None;
+        }
+        self.quotas.limits(user_of(principal), client_id)[kind as usize]
     }
 
     /// Reads everything. Connections that were closed since the last reading are in it once, so one reader is enough.

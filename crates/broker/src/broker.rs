@@ -110,7 +110,8 @@ impl Broker {
         let accounts: Vec<Arc<Accounts>> = (records.0.iter())
             .map(|_| Accounts::new(node.tenants.id_limit()))
             .collect();
-        let counts = Arc::new(ConnectionCounts::new(settings.limits));
+        let counts = ConnectionCounts::new(settings.limits).with_quotas(node.quotas.clone(), clock.clone());
+        let counts = Arc::new(counts);
         let net = Arc::new(settings.net);
         let loops = (records.0.iter().zip(&accounts).enumerate())
             .map(|(index, (records, accounts))| {
@@ -119,6 +120,7 @@ impl Broker {
                     clock: clock.clone(),
                     settings: net.clone(),
                     cold_reads: queues.cold_reads().clone(),
+                    quotas: node.quotas.clone(),
                     records: records.clone(),
                     tenants: node.tenants.clone(),
                     accounts: accounts.clone(),

@@ -25,6 +25,7 @@ pub mod debug_batches;
 pub mod tenants;
 pub mod exposition;
 pub mod prometheus;
+pub mod quotas;
 
 /// What the admin address looks at.
 #[derive(Clone)]
@@ -77,6 +78,7 @@ impl Admin {
                 get(batches).post(begin_batches).delete(end_batches),
             )
             .route("/tenants", get(tenants_page))
+            .route("/quotas", get(quotas_page))
             .route("/health", get(|| async { "ok\n" }))
             .route("/ready", get(|| async { "ready\n" }))
             .with_state(view.clone());
@@ -163,6 +165,10 @@ async fn look_at_tenants(books: &TenantBooks) {
         interval.tick().await;
         books.look();
     }
+}
+
+async fn quotas_page(State(view): State<AdminView>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], quotas::render(&view.node))
 }
 
 async fn batches(State(view): State<AdminView>) -> impl IntoResponse {

@@ -39,6 +39,7 @@ pub fn render(view: &AdminView) -> String {
     write_partitions(&mut page, view);
     write_loops(&mut page, view, &totals);
     write_telemetry(&mut page, view);
+    super::quotas::write_metrics(&mut page, &view.node.quotas);
     write_process(&mut page, view);
     page.finish()
 }

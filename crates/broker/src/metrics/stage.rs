@@ -1,4 +1,4 @@
-//! The stages of a request. Their times sum to the request's total.
+//! The stages of a request. Their times sum to the request's total, but for the throttle, which comes after the answer.
 
 use ottla_core::reply::WaitKind;
 
@@ -22,6 +22,7 @@ pub enum Stage {
     /// Waiting for other members of the group.
     WaitedForGroup,
     Controller,
+    /// Answered, and its connection is not read because its client is over a quota.
     Throttled,
     /// Answered, but an earlier request of the connection was not.
     Behind,
@@ -103,8 +104,10 @@ impl StageTimes {
         self.0[stage as usize]
     }
 
+    /// From the first byte read to the last written. KIP-219: the answer does not wait for the throttle.
     pub fn total(&self) -> u64 {
-        self.0.iter().map(|micros| u64::from(*micros)).sum()
+        let all: u64 = self.0.iter().map(|micros| u64::from(*micros)).sum();
+        all - u64::from(self.get(Stage::Throttled))
     }
 
     /// The total without what the client asked to wait for.

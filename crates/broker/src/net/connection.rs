@@ -24,6 +24,7 @@ use ottla_log::disk::FileRegion;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::{RequestHeader, encode_response_header};
 use ottla_wire::primitives::{DecodeError, Reader};
+use ottla_wire::throttle_time;
 use rustix::io::Errno;
 
 use super::cold_region::{COLD_READ_BYTES, ColdPath, ColdRegion};
@@ -56,6 +57,9 @@ const ROUND_TRIP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is noted where a connection's fetches stand in their partitions.
 const POSITIONS_INTERVAL: Duration = Duration::from_secs(2);
 
+/// How often a muted connection looks whether its quota was changed.
+const MUTED_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What a turn ended with.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
@@ -78,6 +82,8 @@ struct Asked {
     booked: Moment,
     seen: Seen,
     gap: Gap,
+    /// For how long the answer says that the client is held back.
+    throttle_ms: u32,
 }
 
 impl Asked {
@@ -127,6 +133,8 @@ pub struct Connection {
     unsent: VecDeque<(u64, u64, Asked)>,
     progress: Moment,
     is_stopping: bool,
+    /// Its client is over a quota and knows it (KIP-219): until then nothing more is read.
+    muted_until: Option<Moment>,
 
     client: Option<(Option<Box<str>>, ClientIndex)>,
     /// Since the first request that moved records.
@@ -169,6 +177,7 @@ impl Connection {
                 principal,
                 identity: Arc::default(),
                 tenant: tenancy.id(),
+                quota: None,
             },
             tenancy,
             queued: None,
@@ -193,6 +202,7 @@ impl Connection {
             unsent: VecDeque::new(),
             progress: now,
             is_stopping: false,
+            muted_until: None,
             client: None,
             activity: None,
             last_answered: None,
@@ -258,6 +268,7 @@ impl Connection {
     /// Does what can be done until the turn's time is over. An error closes the connection.
     pub fn turn(&mut self, context: &mut LoopContext, shared: &mut [u8]) -> Result<Turn, Refusal> {
         let arrived = self.queued.take().unwrap_or(context.now());
+        self.unmute_if_due(context);
         for _ in 0..READS_PER_TURN {
             let served = self.serve_input(context).and_then(|()| {
                 if self.is_readable && !self.is_full() && !context.turn.is_over() {
@@ -296,6 +307,7 @@ impl Connection {
 
     fn is_full(&self) -> bool {
         self.is_stopping
+            || self.muted_until.is_some()
             || self.replies.len() + self.unsent.len() >= UNANSWERED_MAX
             || self.reply_bytes + self.output.memory_bytes() >= REPLY_BYTES_MAX
     }
@@ -406,6 +418,7 @@ impl Connection {
             error => Refusal::Header(error.to_string()),
         })?;
         let client = self.client_index(context, header.client_id);
+        context.quotas.refresh(&mut self.context, header.client_id);
         let request = Request {
             connection: &self.context,
             api_key: header.api_key.code(),
@@ -419,6 +432,7 @@ impl Connection {
         context.reply.regions.clear();
         context.reply.stages = Default::default();
         context.reply.seen = Seen::default();
+        context.reply.throttle_ms = 0;
         let wants_positions = header.api_key == ApiKey::Fetch && start >= self.next_positions;
         context.reply.fetched = Fetched::wanted(wants_positions);
         let gap = self.gap();
@@ -442,9 +456,16 @@ impl Connection {
             booked: now,
             seen: context.reply.seen,
             gap,
+            throttle_ms: 0,
         };
         self.note_positions(context, now);
         self.book_service(&mut asked.times, start, now, context.reply.stages.append_micros);
+        let request_bytes = (LENGTH_BYTES + frame.len()) as u64;
+        let quota = self.context.quota.as_ref();
+        let throttle_ms = quota.map_or(0, |quota| {
+            quota.handled(header.api_key, request_bytes, now.micros_since(start), now)
+        });
+        self.hold_back(&mut asked, throttle_ms, now);
         match handled {
             Handled::Close(reason) => return Err(Refusal::Handler(reason)),
             Handled::NoReply => self.finish(context, asked, 0, now),
@@ -462,6 +483,36 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Mutes the connection from `now` on; the answer will say so.
+    fn hold_back(&mut self, asked: &mut Asked, throttle_ms: u32, now: Moment) {
+        if throttle_ms <= asked.throttle_ms {
+            return;
+        }
+        let more_ms = u64::from(throttle_ms - asked.throttle_ms);
+        asked.times.add(Stage::Throttled, more_ms * 1_000);
+        asked.throttle_ms = throttle_ms;
+        self.muted_until = self.muted_until.max(Some(now.after_ms(throttle_ms.into())));
+    }
+
+    /// Reads on when the time is over, when the quotas have changed, and when the client has gone: then to its end.
+    fn unmute_if_due(&mut self, context: &LoopContext) {
+        let Some(muted_until) = self.muted_until else {
+            return;
+        };
+        let now = context.now();
+        let quota = self.context.quota.as_ref();
+        let is_newest = quota.is_some_and(|quota| context.quotas.is_newest(quota));
+        if now < muted_until && is_newest && !self.has_peer_closed {
+            return;
+        }
+        self.muted_until = None;
+        // Nobody waited for the client in this time, nor did a request wait for its turn.
+        self.progress = now;
+        self.arrived = now;
+        self.received = now;
+        self.request_began = self.request_began.map(|_| now);
     }
 
     /// Keeps what a fetch has said about its partitions, until it is booked with the request.
@@ -563,6 +614,7 @@ impl Connection {
                     context.reply.bytes.clear();
                     context.reply.regions.clear();
                     context.reply.seen = Seen::default();
+                    context.reply.throttle_ms = 0;
                     let wants_positions = asked.api_key == ApiKey::Fetch && now >= self.next_positions;
                     context.reply.fetched = Fetched::wanted(wants_positions);
                     let polled = catch_unwind(AssertUnwindSafe(|| {
@@ -579,7 +631,11 @@ impl Connection {
                         Ok(Poll::Ready(())) => {}
                     }
                     asked.seen.add(&context.reply.seen);
+                    let polled_at = now;
                     let now = context.tick();
+                    if let Some(quota) = &self.context.quota {
+                        quota.worked(now.micros_since(polled_at), now);
+                    }
                     asked.times.add(stage, now.micros_since(asked.booked));
                     asked.booked = now;
                     self.note_positions(context, now);
@@ -598,7 +654,8 @@ impl Connection {
     }
 
     /// Puts the reply in `context.reply` behind the others.
-    fn enqueue(&mut self, context: &mut LoopContext, asked: Asked) -> Result<(), Refusal> {
+    fn enqueue(&mut self, context: &mut LoopContext, mut asked: Asked) -> Result<(), Refusal> {
+        self.throttle_answer(context, &mut asked);
         context.header.clear();
         // KIP-511: the answer to an unknown version of ApiVersions is version 0; its header is the same in all versions.
         encode_response_header(
@@ -617,6 +674,20 @@ impl Connection {
         let end = self.output.enqueued();
         self.unsent.push_back((end, end - before, asked));
         Ok(())
+    }
+
+    /// Books what the answer in `context.reply` costs, and says in it for how long the client is held back.
+    fn throttle_answer(&mut self, context: &mut LoopContext, asked: &mut Asked) {
+        let reply = &context.reply;
+        let of_regions: u64 = reply.regions.iter().map(|inserted| inserted.region.bytes).sum();
+        let (bytes, now) = (of_regions + reply.bytes.len() as u64, asked.booked);
+        let quota = self.context.quota.as_ref();
+        let of_bytes = quota.map_or(0, |quota| quota.answered(asked.api_key, bytes, now));
+        self.hold_back(asked, of_bytes.max(reply.throttle_ms), now);
+        if asked.throttle_ms > 0 {
+            let body = &mut context.reply.bytes;
+            throttle_time::raise(asked.api_key, asked.api_version, body, asked.throttle_ms);
+        }
     }
 
     fn flush(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
@@ -649,6 +720,9 @@ impl Connection {
         let now = context.tick();
         context.turn.sending_micros += now.micros_since(began);
         if self.output.sent() != before {
+            if let Some(quota) = &self.context.quota {
+                quota.worked(now.micros_since(began), now);
+            }
             self.progress = now;
             while let Some((end, _, _)) = self.unsent.front()
                 && *end <= self.output.sent()
@@ -760,7 +834,11 @@ impl Connection {
             (Some(since), Some(idle_max)) => Some(since.after(idle_max)),
             _ => None,
         };
-        [self.reply_deadline, limit].into_iter().flatten().min()
+        let look = self.muted_until.map(|until| {
+            let next = context.now().after(MUTED_LOOK_INTERVAL);
+            until.min(next)
+        });
+        [self.reply_deadline, limit, look].into_iter().flatten().min()
     }
 
     /// Since when the client owes us something: bytes of its request, taking its replies, or any sign of life.
@@ -768,7 +846,7 @@ impl Connection {
         if !self.output.is_empty() {
             return Some(self.progress);
         }
-        if !self.replies.is_empty() {
+        if !self.replies.is_empty() || self.muted_until.is_some() {
             return None;
         }
         Some(self.request_began.unwrap_or(self.progress))

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ottla_core::quota::Quotas;
 use ottla_core::reply::ReplyBuffer;
 use ottla_core::tenant::Tenants;
 use ottla_core::time::{Clock, Moment};
@@ -109,6 +110,7 @@ pub struct LoopContext {
     pub settings: Arc<NetSettings>,
     pub mailbox: Arc<Mailbox>,
     pub cold_reads: Arc<ColdReads>,
+    pub quotas: Arc<Quotas>,
     pub pool: BufferPool,
     pub spare: SparePages,
     pub reply: ReplyBuffer,
@@ -194,6 +196,7 @@ pub struct LoopParts {
     pub clock: Arc<dyn Clock>,
     pub settings: Arc<NetSettings>,
     pub cold_reads: Arc<ColdReads>,
+    pub quotas: Arc<Quotas>,
     pub records: Arc<Mutex<LoopRecords>>,
     pub tenants: Arc<Tenants>,
     /// Written by this loop only.
@@ -233,6 +236,7 @@ impl EventLoop {
                 settings: parts.settings,
                 mailbox: mailbox.clone(),
                 cold_reads: parts.cold_reads,
+                quotas: parts.quotas,
                 pool: BufferPool::default(),
                 spare: SparePages::default(),
                 reply: ReplyBuffer::default(),

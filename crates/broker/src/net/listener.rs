@@ -1,12 +1,15 @@
 //! Accepting connections: one thread per listener, which waits in `accept` and hands sockets to the loops in turn.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use ottla_core::quota::Quotas;
+use ottla_core::time::{Clock, Moment};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tracing::warn;
 
@@ -18,6 +21,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections that wait for an event loop to look at them. Further ones wait in the kernel, whose own queue is bounded too.
 const UNOPENED_MAX: usize = 256;
+
+/// Connections of addresses over their rate that wait to be closed; beyond them they are closed at once.
+const THROTTLED_MAX: usize = 1_000;
 
 /// How many connections may be open, in all and from one address (`max.connections`, `max.connections.per.ip`).
 #[derive(Debug)]
@@ -32,6 +38,8 @@ pub struct ConnectionLimits {
 #[derive(Debug)]
 pub struct ConnectionCounts {
     limits: ConnectionLimits,
+    /// `connection_creation_rate`
+    quotas: Option<(Arc<Quotas>, Arc<dyn Clock>)>,
     counts: Mutex<Counts>,
     freed: Condvar,
     accepted: AtomicU64,
@@ -93,12 +101,35 @@ impl ConnectionCounts {
     pub fn new(limits: ConnectionLimits) -> ConnectionCounts {
         ConnectionCounts {
             limits,
+            quotas: None,
             counts: Mutex::default(),
             freed: Condvar::new(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             next_id: AtomicU64::new(0),
         }
+    }
+
+    /// The same, and addresses may open no more connections per second than these allow.
+    pub fn with_quotas(self, quotas: Arc<Quotas>, clock: Arc<dyn Clock>) -> ConnectionCounts {
+        ConnectionCounts {
+            quotas: Some((quotas, clock)),
+            ..self
+        }
+    }
+
+    /// For how long `address` has to wait for one more connection, as a moment; `None`: it has not.
+    fn throttled_until(&self, address: IpAddr) -> Option<Moment> {
+        let (quotas, clock) = self.quotas.as_ref()?;
+        let now = clock.moment();
+        let wait = quotas.connections.admit(address, now).err()?;
+        Some(now.after(wait))
+    }
+
+    fn now(&self) -> Moment {
+        self.quotas
+            .as_ref()
+            .map_or(Moment(0), |(_, clock)| clock.moment())
     }
 
     pub fn open(&self) -> usize {
@@ -182,6 +213,7 @@ impl Listener {
             stopped: stopped.clone(),
             counts: counts.clone(),
             mailboxes,
+            throttled: VecDeque::new(),
             refusals: RateLimit::per_second(1),
         };
         let thread = std::thread::Builder::new()
@@ -222,6 +254,8 @@ struct Acceptor {
     stopped: Arc<AtomicBool>,
     counts: Arc<ConnectionCounts>,
     mailboxes: Vec<Arc<Mailbox>>,
+    /// Over their address's rate, with the moment at which each is closed: a client that is refused at once comes back at once.
+    throttled: VecDeque<(Moment, TcpStream)>,
     refusals: RateLimit,
 }
 
@@ -229,6 +263,9 @@ impl Acceptor {
     fn run(mut self) {
         loop {
             self.counts.wait_for_room(&self.stopped);
+            if !self.throttled.is_empty() && !self.wait_with_throttled() {
+                continue;
+            }
             let accepted = self.socket.accept();
             if self.stopped.load(Ordering::SeqCst) {
                 return;
@@ -240,9 +277,37 @@ impl Acceptor {
         }
     }
 
+    /// Waits until a connection can be accepted, but no longer than until the next throttled one is to be closed; whether
+    /// there is one to accept.
+    fn wait_with_throttled(&mut self) -> bool {
+        let now = self.counts.now();
+        while self.throttled.front().is_some_and(|(until, _)| *until <= now) {
+            self.throttled.pop_front();
+        }
+        let Some((until, _)) = self.throttled.front() else {
+            return true;
+        };
+        let wait_micros = until.micros_since(now);
+        let timeout = Timespec {
+            tv_sec: (wait_micros / 1_000_000) as i64,
+            tv_nsec: (wait_micros % 1_000_000 * 1_000) as i64,
+        };
+        let mut listening = [PollFd::new(&*self.socket, PollFlags::IN)];
+        // An error is accept's to tell.
+        poll(&mut listening, Some(&timeout)).unwrap_or(1) > 0
+    }
+
     fn hand_out(&mut self, socket: TcpStream, peer: SocketAddr) {
         // A socket for both families shows IPv4 peers as ::ffff:a.b.c.d.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        if let Some(until) = self.counts.throttled_until(peer.ip()) {
+            if self.throttled.len() < THROTTLED_MAX {
+                // Addresses have rates of their own, so what comes later may be due earlier.
+                let at = self.throttled.partition_point(|(other, _)| *other <= until);
+                self.throttled.insert(at, (until, socket));
+            }
+            return;
+        }
         let Some(permit) = self.counts.permit(peer.ip()) else {
             if let Some(suppressed) = self.refusals.pass() {
                 warn!(%peer, suppressed, "connection refused: max.connections.per.ip reached");

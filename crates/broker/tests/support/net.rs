@@ -15,6 +15,7 @@ use ottla_broker::net::event_loop::{EventLoop, LoopParts, NetSettings};
 use ottla_broker::net::listener::{ConnectionCounts, ConnectionLimits, Listener};
 use ottla_broker::net::service::Service;
 use ottla_core::node::Node;
+use ottla_core::quota::Quotas;
 use ottla_core::reply::{Handled, InsertedRegion, PendingReply, ReplyBuffer, WaitKind};
 use ottla_core::request::Request;
 use ottla_core::tenant::Tenants;
@@ -177,6 +178,7 @@ impl Net {
                 clock: clock.clone(),
                 settings: settings.clone(),
                 cold_reads: Arc::new(ColdReads::default()),
+                quotas: Arc::new(Quotas::none()),
                 records: records.0[index].clone(),
                 tenants: tenants.clone(),
                 accounts: accounts[index].clone(),
