@@ -6,6 +6,7 @@ mod bench;
 mod doctor;
 mod tenants;
 mod demo;
+mod quota;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ enum Job {
     Doctor(doctor::Doctor),
     Tenants(tenants::TenantsJob),
     Demo(demo::Demo),
+    Quota(quota::Quota),
 }
 
 /// Runs the command line of this process. Exit status: 0 good, 1 failed, 2 usage.
@@ -38,5 +40,6 @@ pub fn run() -> ExitCode {
         Job::Doctor(doctor) => doctor.run(),
         Job::Tenants(tenants) => tenants.run(),
         Job::Demo(demo) => demo.run(),
+        Job::Quota(quota) => quota.run(),
     }
 }

@@ -5,10 +5,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ottla_broker::activity::ActivityView;
+use ottla_broker::activity::{ActivityView, QuotaKind};
 use ottla_broker::telemetry::{ClientTelemetryReceiver, Malformed, Pushed};
 use ottla_broker::{Additions, Page, PageBody};
-use ottla_lab::doctor::history::{Collector, PushedFrom};
+use ottla_lab::doctor::history::{Collector, Observed, PushedFrom};
+use ottla_lab::doctor::snapshot::Role;
 
 use super::clients::Windows;
 
@@ -58,7 +59,8 @@ impl Doctor {
         let read = move || {
             let mut windows = Windows::default();
             loop {
-                for observed in windows.take(activity.read()) {
+                for mut observed in windows.take(activity.read()) {
+                    name_quotas(&activity, &mut observed);
                     collector.observe(observed, now_ms());
                 }
                 if stopped.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
@@ -74,6 +76,20 @@ impl Doctor {
         self.stop = Some(stop);
         Ok(())
     }
+}
+
+/// Tells which limits hold for the client, so that a throttle can be told from its quota.
+fn name_quotas(activity: &ActivityView, observed: &mut Observed) {
+    let client = &observed.client;
+    let principal = client.principal.as_deref().unwrap_or_default();
+    let quota = |kind| activity.quota(principal, &client.client_id, kind);
+    let of_bytes = match client.role {
+        Role::Producer => QuotaKind::Produce,
+        _ => QuotaKind::Fetch,
+    };
+    observed.broker.quota_bytes_per_second = quota(of_bytes);
+    // 100 percent are one event loop.
+    observed.broker.quota_request_share = quota(QuotaKind::Request).map(|percent| percent / 100.0);
 }
 
 impl Drop for Doctor {

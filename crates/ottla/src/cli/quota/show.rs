@@ -1,0 +1,178 @@
+//! `ottla quota show`: a row for each thing that a client uses or has a limit of.
+
+use std::fmt::Write;
+
+use clap::{Args, ValueEnum};
+
+use super::page::{Client, Page, Use};
+use super::{Broker, Failure};
+
+#[derive(Args)]
+pub struct Show {
+    #[command(flatten)]
+    broker: Broker,
+
+    /// How to print it.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+impl Show {
+    pub fn run(self) -> Result<String, Failure> {
+        let (text, page) = self.broker.page()?;
+        Ok(match self.format {
+            Format::Json => text,
+            Format::Text => table(&page),
+        })
+    }
+}
+
+const HEADINGS: [&str; 8] = [
+    "USER",
+    "CLIENT-ID",
+    "QUOTA",
+    "LIMIT",
+    "NOW",
+    "BUSIEST-10S",
+    "BUSIEST-1S",
+    "HELD-BACK",
+];
+
+fn table(page: &Page) -> String {
+    let mut rows: Vec<[String; HEADINGS.len()]> = vec![HEADINGS.map(str::to_owned)];
+    for client in &page.clients {
+        let told = client
+            .quotas
+            .iter()
+            .filter(|(_, of)| of.limit.is_some() || of.used > 0.0);
+        rows.extend(told.map(|(key, of)| row(client, key, of)));
+    }
+    let mut widths = [0; HEADINGS.len()];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    if page.is_dry_run {
+        text.push_str(
+            "\nottla.quota.dry.run is on: nobody is held back; the last column says who would have been.\n",
+        );
+    }
+    if page.connections_throttled > 0 {
+        let _ = writeln!(
+            text,
+            "\n{} connections came faster than connection_creation_rate.",
+            page.connections_throttled
+        );
+    }
+    text
+}
+
+fn row(client: &Client, key: &str, of: &Use) -> [String; HEADINGS.len()] {
+    let name = |name: &str| {
+        if name.is_empty() {
+            String::from("-")
+        } else {
+            name.escape_debug().to_string()
+        }
+    };
+    let held_back = match of.throttles {
+        0 => String::from("-"),
+        count => format!("{count} times, {} ms", of.throttle_ms),
+    };
+    [
+        name(&client.user),
+        name(&client.client_id),
+        key.to_owned(),
+        of.limit.map_or_else(|| String::from("-"), number),
+        number(of.rate),
+        number(of.rate_max),
+        number(of.rate_of_one_second_max),
+        held_back,
+    ]
+}
+
+/// Whole from a hundred on, else with three digits.
+fn number(value: f64) -> String {
+    if value == 0.0 || value >= 100.0 {
+        return format!("{value:.0}");
+    }
+    let digits = (2.0 - value.log10().floor()).clamp(0.0, 6.0) as usize;
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_is_used_or_limited_has_a_row() {
+        let of = |limit, used, rate, throttles| Use {
+            limit,
+            used,
+            rate,
+            rate_max: 2.0 * rate,
+            rate_of_one_second_max: 3.0 * rate,
+            throttles,
+            throttle_ms: 10 * throttles,
+        };
+        let client = Client {
+            user: "ANONYMOUS".to_owned(),
+            client_id: "etl".to_owned(),
+            is_connected: true,
+            quotas: BTreeMap::from([
+                ("consumer_byte_rate".to_owned(), of(None, 0.0, 0.0, 0)),
+                ("producer_byte_rate".to_owned(), of(Some(1e6), 5e6, 999_999.6, 7)),
+                ("request_percentage".to_owned(), of(None, 3.0, 0.1234, 0)),
+            ]),
+        };
+        let page = Page {
+            version: 1,
+            bootstrap_servers: String::new(),
+            is_dry_run: true,
+            connections_throttled: 0,
+            clients: vec![client],
+        };
+        let text = table(&page);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[0], HEADINGS);
+        assert_eq!(
+            lines[1][..5],
+            ["ANONYMOUS", "etl", "producer_byte_rate", "1000000", "1000000"]
+        );
+        assert_eq!(lines[1][5..].join(" "), "1999999 2999999 7 times, 70 ms");
+        assert_eq!(
+            lines[2],
+            [
+                "ANONYMOUS",
+                "etl",
+                "request_percentage",
+                "-",
+                "0.123",
+                "0.247",
+                "0.370",
+                "-"
+            ]
+        );
+        assert!(text.contains("who would have been") && lines.len() == 5, "{text}");
+    }
+}
