@@ -9,6 +9,7 @@ import admin
 import data
 import groups
 import push
+import quota
 import records
 from suite import Suite
 
@@ -26,6 +27,8 @@ def main() -> int:
         groups.run(suite)
     elif phase == "push":
         suite.run(phase, lambda suite: push.push(suite, int(rest[0])))
+    elif phase == "quota":
+        quota.run(suite, *rest)
     else:
         print(f"unknown phase {phase}", file=sys.stderr)
         return 2

@@ -128,4 +128,5 @@ def eventually(what, holds):
 
 
 def _dotted(configs):
-    return {key.replace("_", "."): value for key, value in configs.items()}
+    # Callbacks are Python's and keep their names.
+    return {key if key.endswith("_cb") else key.replace("_", "."): value for key, value in configs.items()}

@@ -13,6 +13,7 @@ mod old_kafka;
 pub mod ours;
 mod own_client;
 mod perf;
+mod quotas;
 mod security;
 pub mod server;
 pub mod table;
@@ -28,7 +29,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "clients",
     "tools",
     "takeover",
@@ -41,6 +42,7 @@ const PARTS: [&str; 12] = [
     "perf",
     "doctor",
     "client-metrics",
+    "quotas",
 ];
 
 /// Parts about our clients, which need none of the foreign ones but Java's.
@@ -86,7 +88,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         .parts
         .iter()
         .any(|part| !["security", "telemetry"].contains(&part.as_str()));
-    let own = ["client", "perf", "doctor", "client-metrics"];
+    let own = ["client", "perf", "doctor", "client-metrics", "quotas"];
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
     let programs = Programs::prepare(with_ottla)?;
     let mut table = Table::default();
@@ -154,6 +156,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
     if has("client-metrics") {
         client_metrics::run(&mut table, &programs, &clients)?;
+    }
+
+    if has("quotas") {
+        quotas::run(&mut table, &programs, &clients)?;
     }
 
     if has("client") {

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-const TOPICS: &str = "org.apache.kafka.tools.TopicCommand";
+pub(super) const TOPICS: &str = "org.apache.kafka.tools.TopicCommand";
 pub(super) const CONFIGS: &str = "kafka.admin.ConfigCommand";
 const GROUPS: &str = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
 const CONSOLE_PRODUCER: &str = "org.apache.kafka.tools.ConsoleProducer";
@@ -17,8 +17,8 @@ const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 const GET_OFFSETS: &str = "org.apache.kafka.tools.GetOffsetShell";
 const DELETE_RECORDS: &str = "org.apache.kafka.tools.DeleteRecordsCommand";
 const LOG_DIRS: &str = "org.apache.kafka.tools.LogDirsCommand";
-const PRODUCER_PERF: &str = "org.apache.kafka.tools.ProducerPerformance";
-const CONSUMER_PERF: &str = "org.apache.kafka.tools.ConsumerPerformance";
+pub(super) const PRODUCER_PERF: &str = "org.apache.kafka.tools.ProducerPerformance";
+pub(super) const CONSUMER_PERF: &str = "org.apache.kafka.tools.ConsumerPerformance";
 const API_VERSIONS: &str = "org.apache.kafka.tools.BrokerApiVersionsCommand";
 
 pub(super) struct Tools<'a> {
