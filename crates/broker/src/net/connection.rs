@@ -788,6 +788,7 @@ impl Connection {
             (Sum::BytesOut, reply_bytes),
             (Sum::ColdBytes, cold_bytes),
             (Sum::DiskMicros, seen.disk_micros),
+            (Sum::ThrottledMs, asked.throttle_ms.into()),
         ];
         context.accounts.add(self.context.tenant, amounts);
     }
