@@ -20,6 +20,9 @@ use ottla_wire::messages::describe_client_quotas::{
     ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse,
 };
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use ottla_wire::messages::incremental_alter_configs::{
+    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
 use ottla_wire::messages::metadata::{MetadataRequest, MetadataResponse};
 use ottla_wire::messages::produce::{
     PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
@@ -87,6 +90,38 @@ impl Fixture {
         assert_eq!(
             self.alter(entity, key, Some(value)),
             (ErrorCode::None, String::new())
+        );
+    }
+
+    /// Sets a setting of all brokers.
+    fn set_broker(&mut self, name: &str, value: &str) {
+        const BROKER: i8 = 4;
+        let request = IncrementalAlterConfigsRequest {
+            resources: vec![AlterConfigsResource {
+                resource_type: BROKER,
+                resource_name: "",
+                configs: vec![AlterableConfig {
+                    name,
+                    config_operation: 0,
+                    value: Some(value),
+                }],
+            }],
+            validate_only: false,
+        };
+        let body = ask(
+            &mut self.admin,
+            "admin",
+            ApiKey::IncrementalAlterConfigs,
+            1,
+            |bytes| {
+                request.encode(bytes, 1);
+            },
+        );
+        let response = IncrementalAlterConfigsResponse::decode(&mut Reader::new(&body), 1).unwrap();
+        assert_eq!(
+            response.responses[0].error_code, 0,
+            "{:?}",
+            response.responses[0].error_message
         );
     }
 
@@ -529,5 +564,18 @@ fn a_dry_run_only_counts() {
     assert!(
         !metrics.contains("ottla_quota_connections_throttled_total 0"),
         "{metrics}"
+    );
+    fixture.alter(&[("ip", None)], "connection_creation_rate", None);
+    let mut limited = fixture.connect();
+    fixture.set_broker("ottla.quota.dry.run", "false");
+    assert!(
+        produce(&mut limited, "limited", 100_000) > 1_000,
+        "for all brokers, while they run"
+    );
+    fixture.set_broker("ottla.quota.dry.run", "true");
+    assert_eq!(
+        produce(&mut limited, "limited", 100_000),
+        0,
+        "whoever was held back is free"
     );
 }

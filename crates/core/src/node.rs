@@ -32,7 +32,7 @@ use crate::log_directory::{CheckpointOffsets, LogDirectory};
 use crate::maintenance::Maintenance;
 use crate::partition::Partition;
 use crate::partitions::{self, Partitions};
-use crate::quota::Quotas;
+use crate::quota::{self, QuotaConfig, Quotas};
 use crate::random::Random;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::{ConnectionContext, Request};
@@ -134,7 +134,11 @@ impl Node {
         let groups = Groups::new(&config);
         let telemetry = Telemetry::new(config.telemetry);
         let tenants = Arc::new(Tenants::new(config.tenants.clone()));
-        let quotas = Quotas::new(config.quota, image.client_quotas.clone(), clock.clone());
+        let quota_config = QuotaConfig {
+            is_dry_run: quota::is_dry_run(&image, &config),
+            ..config.quota
+        };
+        let quotas = Quotas::new(quota_config, image.client_quotas.clone(), clock.clone());
         let node = Node {
             config,
             clock,
@@ -218,7 +222,8 @@ impl Node {
         // A topic must not be seen before its partitions can be written.
         partitions::follow(self, &old, &image);
         self.image.store(image.clone());
-        self.quotas.follow(&image.client_quotas);
+        self.quotas
+            .follow(&image.client_quotas, quota::is_dry_run(&image, &self.config));
         let is_gone = |topic: &&Arc<TopicImage>| image.topic_by_id(topic.id).is_none();
         let gone: Vec<(&str, Uuid)> = old
             .topics

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::QuotaConfig;
@@ -19,7 +19,7 @@ const ADDRESSES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct ConnectionRates {
     window: Duration,
-    is_dry_run: bool,
+    is_dry_run: AtomicBool,
     throttled: AtomicU64,
     state: Mutex<State>,
 }
@@ -34,18 +34,19 @@ struct State {
 }
 
 impl ConnectionRates {
-    pub(super) fn new(config: QuotaConfig, quotas: Arc<ClientQuotas>) -> ConnectionRates {
+    pub(super) fn new(config: QuotaConfig, quotas: &ClientQuotas) -> ConnectionRates {
         let rates = ConnectionRates {
             window: config.window,
-            is_dry_run: config.is_dry_run,
+            is_dry_run: AtomicBool::new(config.is_dry_run),
             throttled: AtomicU64::new(0),
             state: Mutex::default(),
         };
-        rates.follow(&quotas);
+        rates.follow(quotas, config.is_dry_run);
         rates
     }
 
-    pub(super) fn follow(&self, quotas: &ClientQuotas) {
+    pub(super) fn follow(&self, quotas: &ClientQuotas, is_dry_run: bool) {
+        self.is_dry_run.store(is_dry_run, Ordering::Relaxed);
         let mut state = self.lock();
         (state.named, state.default) = (BTreeMap::new(), None);
         for (entity, values) in quotas {
@@ -88,7 +89,7 @@ impl ConnectionRates {
             return Ok(());
         };
         self.throttled.fetch_add(1, Ordering::Relaxed);
-        match self.is_dry_run {
+        match self.is_dry_run.load(Ordering::Relaxed) {
             true => Ok(()),
             false => Err(Duration::from_micros(lacking_micros).min(self.window)),
         }

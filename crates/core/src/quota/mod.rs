@@ -26,6 +26,11 @@ pub use registry::Quotas;
 
 use std::time::Duration;
 
+use crate::config::NodeConfig;
+use crate::image::MetadataImage;
+
+const DRY_RUN_KEY: &str = "ottla.quota.dry.run";
+
 /// How bursts are measured and whether quotas hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaConfig {
@@ -35,6 +40,15 @@ pub struct QuotaConfig {
     pub controller_window: Duration,
     /// `ottla.quota.dry.run`: nobody is held back, and who would have been is counted.
     pub is_dry_run: bool,
+}
+
+/// Whether quotas only count: as set on the running broker, else as the configuration file says.
+pub fn is_dry_run(image: &MetadataImage, config: &NodeConfig) -> bool {
+    image
+        .dynamic_broker_value(config.node_id, DRY_RUN_KEY)
+        .map_or(config.quota.is_dry_run, |value| {
+            value.eq_ignore_ascii_case("true")
+        })
 }
 
 impl Default for QuotaConfig {

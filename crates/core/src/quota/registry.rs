@@ -4,7 +4,7 @@
 //! name, is counted with all others like him; a quota set for that very name holds nevertheless.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::QuotaConfig;
@@ -37,6 +37,7 @@ const EVICTION_INTERVAL_MICROS: u64 = 1_000_000;
 #[derive(Debug)]
 pub struct Quotas {
     config: QuotaConfig,
+    is_dry_run: AtomicBool,
     clock: Option<Arc<dyn Clock>>,
     /// Counts changes of the quotas, so that a connection sees at a glance whether it knows the newest.
     version: AtomicU64,
@@ -79,8 +80,9 @@ impl Quotas {
     /// - `quotas`: of the first image; later ones come by [`Quotas::follow`].
     pub fn new(config: QuotaConfig, quotas: Arc<ClientQuotas>, clock: Arc<dyn Clock>) -> Quotas {
         Quotas {
-            connections: ConnectionRates::new(config, quotas.clone()),
+            connections: ConnectionRates::new(config, &quotas),
             config,
+            is_dry_run: AtomicBool::new(config.is_dry_run),
             clock: Some(clock),
             version: AtomicU64::new(0),
             state: Mutex::new(State {
@@ -93,8 +95,9 @@ impl Quotas {
     /// No limits at all, for what has no broker behind it.
     pub fn none() -> Quotas {
         Quotas {
-            connections: ConnectionRates::new(QuotaConfig::default(), Arc::default()),
+            connections: ConnectionRates::new(QuotaConfig::default(), &ClientQuotas::new()),
             config: QuotaConfig::default(),
+            is_dry_run: AtomicBool::new(false),
             clock: None,
             version: AtomicU64::new(0),
             state: Mutex::default(),
@@ -102,19 +105,21 @@ impl Quotas {
     }
 
     pub fn is_dry_run(&self) -> bool {
-        self.config.is_dry_run
+        self.is_dry_run.load(Ordering::Relaxed)
     }
 
     /// The quotas are these now. Buckets of limits that did not change keep what they hold.
-    pub fn follow(&self, quotas: &Arc<ClientQuotas>) {
+    pub fn follow(&self, quotas: &Arc<ClientQuotas>, is_dry_run: bool) {
         let mut state = self.lock();
-        if Arc::ptr_eq(&state.quotas, quotas) || state.quotas == *quotas {
+        let is_other_run = self.is_dry_run.swap(is_dry_run, Ordering::Relaxed) != is_dry_run;
+        let is_same = Arc::ptr_eq(&state.quotas, quotas) || state.quotas == *quotas;
+        if is_same && !is_other_run {
             return;
         }
         state.quotas = quotas.clone();
         self.version.fetch_add(1, Ordering::Relaxed);
         drop(state);
-        self.connections.follow(quotas);
+        self.connections.follow(quotas, is_dry_run);
     }
 
     /// Gives the connection the quotas of its user and `client_id`, unless it has them.
@@ -266,7 +271,7 @@ impl Quotas {
             buckets,
             usage,
             window: self.config.window,
-            is_dry_run: self.config.is_dry_run,
+            is_dry_run: self.is_dry_run(),
         }
     }
 

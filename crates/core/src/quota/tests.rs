@@ -138,12 +138,10 @@ fn a_change_reaches_the_connections_and_leaves_other_debts_alone() {
     produce(&a, 1_000, Moment(0));
     produce(&b, 1_000, Moment(0));
     assert!(quotas.is_newest(&a) && quotas.is_current(Some(&a), "a") && !quotas.is_current(Some(&a), "b"));
-    quotas.follow(&quotas_of(&before));
+    quotas.follow(&quotas_of(&before), false);
     assert!(quotas.is_newest(&a), "the same quotas are no change");
-    quotas.follow(&quotas_of(&[
-        (&[(CLIENT_ID, Some("a"))], PRODUCE, 200.0),
-        before[1],
-    ]));
+    let raised = quotas_of(&[(&[(CLIENT_ID, Some("a"))], PRODUCE, 200.0), before[1]]);
+    quotas.follow(&raised, false);
     assert!(!quotas.is_newest(&a));
     assert_eq!(
         produce(&quotas.client("u", "a"), 100, Moment(0)),
@@ -222,6 +220,12 @@ fn a_dry_run_counts_and_holds_nobody_back() {
         assert_eq!(quotas.connections.admit(address, Moment(0)), Ok(()));
     }
     assert_eq!(quotas.connections.throttled(), 2);
+    // Switched off on the running broker, which every connection hears of.
+    quotas.follow(&quotas_of(&lines), false);
+    assert!(!quotas.is_newest(&client) && !quotas.is_dry_run());
+    let client = quotas.client("u", "c");
+    assert_eq!(produce(&client, 3_000, Moment(20 * SECOND)), 2_000);
+    assert!(quotas.connections.admit(address, Moment(0)).is_err());
 }
 
 #[test]
@@ -299,6 +303,6 @@ fn connections_come_at_their_address_rate() {
     clock.set(Moment(10 * SECOND));
     quotas.maintain();
     assert_eq!(many("10.0.0.7"), 2, "full again and forgotten in between");
-    quotas.follow(&Arc::default());
+    quotas.follow(&Arc::default(), false);
     assert_eq!(many("10.0.0.7"), 200, "no quota, no limit");
 }

@@ -256,7 +256,8 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     string("ottla.durability", "disk", "What acks=all and consumers wait for: disk is until the data would survive a power cut, page-cache is Apache Kafka's way.")
         .one_of(&["disk", "page-cache"])
         .costs("disk adds one sync of the device to each acks=all, shared by all that wait; page-cache loses what was acknowledged last in a power cut"),
-    boolean("ottla.quota.dry.run", "false", "Whether client quotas only count who would have been held back, and hold nobody back."),
+    boolean("ottla.quota.dry.run", "false", "Whether client quotas only count who would have been held back, and hold nobody back.")
+        .cluster_wide(),
     long("ottla.slow.request.ms", "500", "How long a request takes before it gets a line in the log with the time of each stage; -1 is never.")
         .ms()
         .at_least(-1),
