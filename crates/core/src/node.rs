@@ -37,7 +37,7 @@ use crate::random::Random;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::{ConnectionContext, Request};
 use crate::telemetry::Telemetry;
-use crate::tenant::Tenants;
+use crate::tenant::{TenantKind, Tenants};
 use crate::time::{Clock, Moment};
 
 /// Why a broker cannot start, or did not stop cleanly.
@@ -138,7 +138,9 @@ impl Node {
             is_dry_run: quota::is_dry_run(&image, &config),
             ..config.quota
         };
-        let quotas = Quotas::new(quota_config, image.client_quotas.clone(), clock.clone());
+        let is_crowd_shared = config.tenants.key.contains(&TenantKind::ClientId);
+        let client_quotas = image.client_quotas.clone();
+        let quotas = Quotas::new(quota_config, client_quotas, clock.clone(), is_crowd_shared);
         let node = Node {
             config,
             clock,

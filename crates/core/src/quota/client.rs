@@ -23,6 +23,8 @@ pub struct ClientQuota {
     pub(super) usage: Arc<Usage>,
     pub(super) window: Duration,
     pub(super) is_dry_run: bool,
+    /// Of somebody whose name is not kept.
+    pub(super) is_crowd: bool,
 }
 
 impl ClientQuota {
@@ -83,8 +85,8 @@ impl ClientQuota {
         self.throttle(QuotaKind::ControllerMutation, debt_micros)
     }
 
-    pub(super) fn is_current(&self, client_id: &str, version: u64) -> bool {
-        self.version == version && &*self.client_id == client_id
+    pub(super) fn is_current(&self, client_id: &str, version: u64, is_crowd: bool) -> bool {
+        self.version == version && self.is_crowd == is_crowd && &*self.client_id == client_id
     }
 
     fn bucket(&self, kind: QuotaKind) -> Option<&Arc<TokenBucket>> {

@@ -15,6 +15,7 @@ use super::limits::{ClientQuotas, Limits, Sharers, limits_of};
 use super::token_bucket::TokenBucket;
 use super::usage::{Rates, Sums, Usage};
 use crate::request::ConnectionContext;
+use crate::tenant::TenantId;
 use crate::time::{Clock, Moment};
 
 /// Pairs of user and client id that are told apart.
@@ -38,6 +39,8 @@ const EVICTION_INTERVAL_MICROS: u64 = 1_000_000;
 pub struct Quotas {
     config: QuotaConfig,
     is_dry_run: AtomicBool,
+    /// Whoever is none of the known tenants has come with too many new names, and his name is not kept here either.
+    is_crowd_shared: bool,
     clock: Option<Arc<dyn Clock>>,
     /// Counts changes of the quotas, so that a connection sees at a glance whether it knows the newest.
     version: AtomicU64,
@@ -78,11 +81,18 @@ pub struct ClientReport {
 
 impl Quotas {
     /// - `quotas`: of the first image; later ones come by [`Quotas::follow`].
-    pub fn new(config: QuotaConfig, quotas: Arc<ClientQuotas>, clock: Arc<dyn Clock>) -> Quotas {
+    /// - `is_crowd_shared`: tenants are told apart by client id, so that who is none has made up too many.
+    pub fn new(
+        config: QuotaConfig,
+        quotas: Arc<ClientQuotas>,
+        clock: Arc<dyn Clock>,
+        is_crowd_shared: bool,
+    ) -> Quotas {
         Quotas {
             connections: ConnectionRates::new(config, &quotas),
             config,
             is_dry_run: AtomicBool::new(config.is_dry_run),
+            is_crowd_shared,
             clock: Some(clock),
             version: AtomicU64::new(0),
             state: Mutex::new(State {
@@ -98,6 +108,7 @@ impl Quotas {
             connections: ConnectionRates::new(QuotaConfig::default(), &ClientQuotas::new()),
             config: QuotaConfig::default(),
             is_dry_run: AtomicBool::new(false),
+            is_crowd_shared: false,
             clock: None,
             version: AtomicU64::new(0),
             state: Mutex::default(),
@@ -125,15 +136,16 @@ impl Quotas {
     /// Gives the connection the quotas of its user and `client_id`, unless it has them.
     pub fn refresh(&self, connection: &mut ConnectionContext, client_id: Option<&str>) {
         let client_id = client_id.unwrap_or_default();
-        if !self.is_current(connection.quota.as_ref(), client_id) {
-            connection.quota = Some(self.client(user_of(&connection.principal), client_id));
-        }
-    }
-
-    /// Whether `held` is what a connection of `client_id` would be given now.
-    pub fn is_current(&self, held: Option<&Arc<ClientQuota>>, client_id: &str) -> bool {
+        let is_crowd = self.is_crowd_shared && connection.tenant == TenantId::OTHERS && !client_id.is_empty();
         let version = self.version.load(Ordering::Relaxed);
-        held.is_some_and(|held| held.is_current(client_id, version))
+        let is_current = |held: &Arc<ClientQuota>| held.is_current(client_id, version, is_crowd);
+        if !connection.quota.as_ref().is_some_and(is_current) {
+            let user = user_of(&connection.principal);
+            connection.quota = Some(match is_crowd {
+                true => self.one_of_many(user, client_id),
+                false => self.client(user, client_id),
+            });
+        }
     }
 
     /// Whether the quotas have not changed since `held` was made.
@@ -158,7 +170,7 @@ impl Quotas {
         let (user, client_id): (Arc<str>, Arc<str>) = (user.into(), client_id.into());
         let has_room = known.is_some() || self.has_room(&mut state, now);
         if !has_room || user.len() > NAME_BYTES_MAX || client_id.len() > NAME_BYTES_MAX {
-            return self.other(&mut state, (&user, &client_id), now);
+            return Arc::new(self.other(&mut state, (&user, &client_id), now));
         }
         let limits = limits_of(&state.quotas, (&user, &client_id), (&user, &client_id));
         let usage = known.map_or_else(Arc::default, |known| known.usage.clone());
@@ -167,6 +179,17 @@ impl Quotas {
         let is_new = clients.insert(client_id, client.clone()).is_none();
         state.client_count += usize::from(is_new);
         client
+    }
+
+    /// The quotas of somebody whose name is not kept: limits by default are shared with all others like him.
+    #[cold]
+    pub fn one_of_many(&self, user: &str, client_id: &str) -> Arc<ClientQuota> {
+        let names = (&user.into(), &client_id.into());
+        let mut state = self.lock();
+        Arc::new(ClientQuota {
+            is_crowd: true,
+            ..self.other(&mut state, names, self.now())
+        })
     }
 
     /// Everybody known: the limited ones, whether they are there or not, and who used something.
@@ -216,7 +239,7 @@ impl Quotas {
     }
 
     /// A handle of its own, so that the connection knows it again, onto what all others share.
-    fn other(&self, state: &mut State, names: (&Arc<str>, &Arc<str>), now: Moment) -> Arc<ClientQuota> {
+    fn other(&self, state: &mut State, names: (&Arc<str>, &Arc<str>), now: Moment) -> ClientQuota {
         let others: Arc<str> = OTHERS.into();
         let version = self.version.load(Ordering::Relaxed);
         if state
@@ -234,7 +257,7 @@ impl Quotas {
         }
         let usage = state.others.as_ref().expect("made above").usage.clone();
         let limits = limits_of(&state.quotas, names, (&others, &others));
-        Arc::new(self.make(state, names, limits, usage, now))
+        self.make(state, names, limits, usage, now)
     }
 
     fn make(
@@ -272,6 +295,7 @@ impl Quotas {
             usage,
             window: self.config.window,
             is_dry_run: self.is_dry_run(),
+            is_crowd: false,
         }
     }
 

@@ -10,6 +10,8 @@ use ottla_wire::api_key::ApiKey;
 use super::limits::{CLIENT_ID, ClientQuotas, IP, USER, limits_of};
 use super::registry::CLIENTS_MAX;
 use super::{ClientQuota, QuotaConfig, QuotaKind, Quotas};
+use crate::request::ConnectionContext;
+use crate::tenant::TenantId;
 use crate::time::{Clock, Moment, Timestamp};
 
 const SECOND: u64 = 1_000_000;
@@ -53,7 +55,7 @@ fn quotas_of(lines: &[Line<'_>]) -> Arc<ClientQuotas> {
 
 fn start(config: QuotaConfig, lines: &[Line<'_>]) -> (Quotas, Arc<HandClock>) {
     let clock = Arc::new(HandClock::default());
-    (Quotas::new(config, quotas_of(lines), clock.clone()), clock)
+    (Quotas::new(config, quotas_of(lines), clock.clone(), true), clock)
 }
 
 const PRODUCE: &str = "producer_byte_rate";
@@ -137,7 +139,7 @@ fn a_change_reaches_the_connections_and_leaves_other_debts_alone() {
     let (a, b) = (quotas.client("u", "a"), quotas.client("u", "b"));
     produce(&a, 1_000, Moment(0));
     produce(&b, 1_000, Moment(0));
-    assert!(quotas.is_newest(&a) && quotas.is_current(Some(&a), "a") && !quotas.is_current(Some(&a), "b"));
+    assert!(quotas.is_newest(&a));
     quotas.follow(&quotas_of(&before), false);
     assert!(quotas.is_newest(&a), "the same quotas are no change");
     let raised = quotas_of(&[(&[(CLIENT_ID, Some("a"))], PRODUCE, 200.0), before[1]]);
@@ -228,6 +230,60 @@ fn a_dry_run_counts_and_holds_nobody_back() {
     assert!(quotas.connections.admit(address, Moment(0)).is_err());
 }
 
+/// Whether a connection that asks a second time gets what it has.
+fn finds_itself(quotas: &Quotas, tenant: TenantId, client_id: &str) -> bool {
+    let mut connection = connection(tenant);
+    quotas.refresh(&mut connection, Some(client_id));
+    let first = connection.quota.clone().unwrap();
+    quotas.refresh(&mut connection, Some(client_id));
+    Arc::ptr_eq(&first, connection.quota.as_ref().unwrap())
+}
+
+fn connection(tenant: TenantId) -> ConnectionContext {
+    ConnectionContext {
+        connection_id: 1,
+        peer_address: "127.0.0.1".parse().unwrap(),
+        peer_port: 1,
+        listener_name: "PLAINTEXT".into(),
+        principal: "User:u".into(),
+        identity: Arc::default(),
+        tenant,
+        quota: None,
+    }
+}
+
+#[test]
+fn a_connection_keeps_its_quotas_until_they_or_its_client_id_change() {
+    let (quotas, _) = start(QuotaConfig::default(), &[]);
+    assert!(finds_itself(&quotas, TenantId(7), "a"));
+    let mut connection = connection(TenantId(7));
+    for (client_id, expected) in [(Some("a"), "a"), (None, ""), (Some("b"), "b")] {
+        quotas.refresh(&mut connection, client_id);
+        assert_eq!(&*connection.quota.as_ref().unwrap().client_id, expected);
+    }
+    quotas.follow(&quotas_of(&[(&[(USER, Some("u"))], PRODUCE, 1.0)]), false);
+    quotas.refresh(&mut connection, Some("b"));
+    assert!(produce(connection.quota.as_ref().unwrap(), 100, Moment(0)) > 0);
+}
+
+#[test]
+fn whoever_makes_up_names_shares_one_bucket_with_the_crowd() {
+    let (quotas, _) = start(
+        QuotaConfig::default(),
+        &[(&[(CLIENT_ID, None)], PRODUCE, 1_000.0)],
+    );
+    let told = |tenant, client_id| {
+        let mut connection = connection(tenant);
+        quotas.refresh(&mut connection, Some(client_id));
+        produce(connection.quota.as_ref().unwrap(), 1_000, Moment(0))
+    };
+    assert_eq!([told(TenantId(3), "a"), told(TenantId(4), "b")], [0, 0]);
+    let crowd = ["c", "d", "e"].map(|client_id| told(TenantId::OTHERS, client_id));
+    assert_eq!(crowd, [0, 1_000, 2_000]);
+    assert!(finds_itself(&quotas, TenantId::OTHERS, "c"));
+    assert_eq!(quotas.report().len(), 3, "a, b and the others");
+}
+
 #[test]
 fn names_without_end_share_one_bucket_and_named_quotas_hold() {
     let (quotas, clock) = start(
@@ -247,11 +303,7 @@ fn names_without_end_share_one_bucket_and_named_quotas_hold() {
         .collect();
     assert_eq!(told, [0, 1_000, 2_000, 3_000, 4_000]);
     assert_eq!(produce(&quotas.client("u", "important"), 1_000_000, Moment(0)), 0);
-    let late = quotas.client("u", "late-0");
-    assert!(
-        quotas.is_current(Some(&late), "late-0"),
-        "a connection finds itself again"
-    );
+    assert!(finds_itself(&quotas, TenantId(7), "late-0"));
     assert_eq!(quotas.report().len(), CLIENTS_MAX + 1);
     // Those with a connection stay; without one they make room after a minute, and go after an hour.
     clock.set(Moment(61 * SECOND));
@@ -270,8 +322,7 @@ fn names_without_end_share_one_bucket_and_named_quotas_hold() {
 fn a_long_name_is_not_kept() {
     let (quotas, _) = start(QuotaConfig::default(), &[]);
     let name = "n".repeat(30_000);
-    let client = quotas.client("u", &name);
-    assert!(quotas.is_current(Some(&client), &name));
+    assert!(finds_itself(&quotas, TenantId(7), &name));
     let report = quotas.report();
     assert_eq!(report.len(), 1);
     assert_eq!(&*report[0].client_id, "other");
