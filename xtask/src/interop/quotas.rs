@@ -169,7 +169,8 @@ fn refusals(tools: &Tools<'_>) -> Result<String> {
 }
 
 fn set(tools: &Tools<'_>, client_id: &str, value: &str) -> Result<()> {
-    let of_client = entity(tools, &["--entity-type", "clients", "--entity-name", client_id]);
+    let named = ["--entity-type", "clients", "--entity-name", client_id];
+    let of_client = entity(tools, &named);
     contains(
         &of_client(&["--alter", "--add-config", value])?,
         "Completed updating config",
