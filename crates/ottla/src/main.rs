@@ -4,6 +4,10 @@ mod cli;
 
 use std::process::ExitCode;
 
+/// What one thread allocates and another frees costs neither of them a lock: see docs/performance-notes.md, "The doctor".
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     cli::run()
 }

@@ -16,7 +16,6 @@ const POOL: PoolKind = PoolKind {
     threads_max: 8,
     threads_max_per_payer: 6,
     quantum: 1024 * 1024,
-    gives_way: false,
 };
 
 /// For a broker without a configuration: tests of the network layer.

@@ -6,13 +6,14 @@ use std::time::Duration;
 use ottla_core::executor::Payer;
 use tracing::error;
 
+use super::contain;
 use super::fair_queue::{Charge, FairQueue};
-use super::{contain, give_way};
 
 /// How long a thread waits for work before it ends.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// Returns what it has cost.
+/// Returns what it has cost. Its thread has the priority of all others: set aside with the pool's lock, or the allocator's, it would
+/// keep event loops waiting.
 pub type Work = Box<dyn FnOnce() -> u64 + Send>;
 
 /// What a pool is for.
@@ -25,8 +26,6 @@ pub struct PoolKind {
     pub threads_max_per_payer: usize,
     /// What a payer may spend in one turn.
     pub quantum: u64,
-    /// Its threads run when no other wants to.
-    pub gives_way: bool,
 }
 
 #[derive(Debug)]
@@ -96,9 +95,6 @@ impl FairPool {
     }
 
     fn serve(&self) {
-        if self.kind.gives_way {
-            give_way();
-        }
         let mut inner = self.lock();
         loop {
             if let Some((charge, work)) = inner.queue.pop() {
@@ -174,7 +170,6 @@ mod tests {
         threads_max: 4,
         threads_max_per_payer: 3,
         quantum: 100,
-        gives_way: false,
     };
 
     fn tenant(number: u32) -> Payer {

@@ -32,7 +32,6 @@ const LONG_ANSWERS: PoolKind = PoolKind {
     threads_max: 1,
     threads_max_per_payer: 1,
     quantum: 10_000,
-    gives_way: true,
 };
 
 /// What waits for a thread. The core's [`Executor`].
@@ -137,7 +136,8 @@ impl Workers {
             }
         })?;
         workers.spawn("ottla-telemetry", node, |node, queues| {
-            give_way();
+            // Not at a lower priority: set aside while it held a lock of the queue or of the allocator, it kept event loops
+            // waiting for 50 to 100 ms.
             while let Some(job) = queues.telemetry.pop() {
                 contain("telemetry", || job(node));
             }
@@ -197,12 +197,6 @@ fn run_deadlines(node: &Node, queues: &Queues, clock: &dyn Clock) {
             contain("deadline", || node.on_deadline(now));
         }
     }
-}
-
-/// Lets this thread run when no other wants to: reading metrics must not delay a produce.
-fn give_way() {
-    // Of the thread, not of the process: on Linux the two have ids of one kind. Without it all works, only less politely.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 10);
 }
 
 /// A panic in one piece of work must not take the thread with it.
