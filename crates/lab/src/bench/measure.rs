@@ -12,12 +12,10 @@ use super::broker_log::BrokerLog;
 use super::error::BenchError;
 use super::figures::{self, InFlight};
 use super::groups::{self, Groups};
-use super::result::{
-    Calibration, Drift, GeneratorCheck, GroupResult, Measurement, ProcessResult, Second, Stages,
-};
+use super::result::{Calibration, Drift, GeneratorCheck, Measurement, ProcessResult, Second, Stages};
 use super::target::{Access, Topics};
 use super::validity::{self, Asked};
-use super::{disk, drift, integrity, prepare, stages};
+use super::{disk, drift, group_result, integrity, prepare, stages};
 use crate::histogram::Latencies;
 use crate::link::relay::{self, Relay};
 use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome, RequestOutcome};
@@ -296,13 +294,15 @@ impl Report<'_> {
         };
         measurement.stages = stages(&producers, &consumers, broker_log.as_ref());
         measurement.producers = (producers.iter().zip(&self.groups.producers))
-            .map(|(outcome, load)| producer_result(outcome, load.clients, load.threads, load.rate.is_none()))
+            .map(|(outcome, load)| {
+                group_result::of_producers(outcome, load.clients, load.threads, load.rate.is_none())
+            })
             .collect();
         measurement.consumers = (consumers.iter().zip(&self.groups.consumers))
-            .map(|(outcome, load)| consumer_result(outcome, load.clients))
+            .map(|(outcome, load)| group_result::of_consumers(outcome, load.clients))
             .collect();
         measurement.requests = (requests.iter().zip(&self.groups.requests))
-            .map(|(outcome, load)| request_result(outcome, load.connections, load.rate.is_none()))
+            .map(|(outcome, load)| group_result::of_requests(outcome, load.connections, load.rate.is_none()))
             .collect();
         measurement.timeline = timeline(&producers, &consumers);
         measurement.drift = self.drift(&measurement.timeline);
@@ -456,42 +456,6 @@ impl Report<'_> {
     }
 }
 
-fn producer_result(outcome: &ProduceOutcome, clients: u32, threads: u32, is_saturated: bool) -> GroupResult {
-    GroupResult {
-        name: outcome.name.clone(),
-        clients,
-        threads,
-        records: outcome.acknowledged,
-        bytes: outcome.bytes,
-        records_per_second: per_second(outcome.acknowledged, outcome.seconds),
-        errors: outcome.errors.values().sum(),
-        error_kinds: outcome.errors.clone(),
-        retries: outcome
-            .metrics
-            .get("record-retry-total")
-            .map_or(0, |retries| *retries as u64),
-        latency: outcome.latency.result(),
-        service: outcome.service.result(),
-        is_saturated,
-        metrics: outcome.metrics.clone(),
-    }
-}
-
-fn consumer_result(outcome: &ConsumeOutcome, clients: u32) -> GroupResult {
-    GroupResult {
-        name: outcome.name.clone(),
-        clients,
-        threads: 1,
-        records: outcome.records,
-        bytes: outcome.bytes,
-        records_per_second: per_second(outcome.records, outcome.seconds),
-        errors: outcome.errors.values().sum(),
-        error_kinds: outcome.errors.clone(),
-        metrics: outcome.metrics.clone(),
-        ..GroupResult::default()
-    }
-}
-
 /// Those of a broker whose process is known; of the layer below the page cache.
 fn add_reads(process: &ProcessResult, seconds: f64, figures: &mut BTreeMap<String, f64>) {
     const MIB: f64 = 1_048_576.0;
@@ -501,37 +465,6 @@ fn add_reads(process: &ProcessResult, seconds: f64, figures: &mut BTreeMap<Strin
     {
         let rate = bytes as f64 / MIB / seconds;
         figures.insert(String::from("broker_read_mib_per_second"), rate);
-    }
-}
-
-fn request_result(outcome: &RequestOutcome, connections: u32, is_saturated: bool) -> GroupResult {
-    let counts = [
-        ("connections-opened", outcome.opened),
-        ("unanswered", outcome.unanswered),
-        ("failed", outcome.failed),
-    ];
-    GroupResult {
-        name: outcome.name.clone(),
-        clients: connections,
-        threads: 1,
-        records: outcome.answered,
-        bytes: outcome.bytes,
-        records_per_second: per_second(outcome.answered, outcome.seconds),
-        errors: outcome.errors.values().sum(),
-        error_kinds: outcome.errors.clone(),
-        latency: outcome.latency.result(),
-        service: outcome.service.result(),
-        is_saturated,
-        metrics: counts.map(|(name, count)| (name.to_owned(), count as f64)).into(),
-        ..GroupResult::default()
-    }
-}
-
-fn per_second(count: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        count as f64 / seconds
-    } else {
-        0.0
     }
 }
 

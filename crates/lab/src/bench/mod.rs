@@ -4,6 +4,7 @@ pub mod result;
 pub mod error;
 pub mod target;
 pub mod groups;
+mod group_result;
 pub mod measure;
 pub mod figures;
 pub mod integrity;
