@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use ottla_client::Error;
 use ottla_client::admin::{Admin, ConfigEntries, ConfigResource, ConfigResourceKind, NewTopic};
 use ottla_client::config::Config;
+use ottla_wire::error_code::ErrorCode;
 
 use super::error::BenchError;
 use super::result::Target;
@@ -61,7 +63,16 @@ impl Topics {
             topics.names.push((spec.name.clone(), name));
         }
         for (name, outcome) in topics.admin.create_topics(wanted).wait()? {
-            outcome.map_err(|error| BenchError::Broker(format!("creating topic {name}: {error}")))?;
+            match outcome {
+                // Names are this run's own: the client asked again, and its first request was only late.
+                Err(Error::Broker {
+                    code: ErrorCode::TopicAlreadyExists,
+                    ..
+                }) => {}
+                outcome => {
+                    outcome.map_err(|error| BenchError::Broker(format!("creating topic {name}: {error}")))?;
+                }
+            }
         }
         topics.await_leaders(specs)?;
         Ok(topics)
