@@ -37,7 +37,7 @@ fn nanos_per_turn(ready: u32, known: u32, micros: u64) -> f64 {
     for tenant in 1..=known {
         scheduler.push(TenantId(tenant), tenant);
     }
-    while let Some(_once) = scheduler.next() {
+    while let Some(_once) = scheduler.next_ready() {
         scheduler.charge(micros);
     }
     // Spread over the known ones, as they would be.
@@ -47,7 +47,7 @@ fn nanos_per_turn(ready: u32, known: u32, micros: u64) -> f64 {
     }
     let start = cpu_nanos();
     for _ in 0..TURNS {
-        let ready = scheduler.next().expect("somebody is always ready");
+        let ready = scheduler.next_ready().expect("somebody is always ready");
         let waiting = scheduler.charge(black_box(micros));
         let amounts = [
             (Sum::HandlingMicros, micros),

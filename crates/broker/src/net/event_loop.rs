@@ -333,7 +333,7 @@ impl Looper {
     /// Gives turns until nobody is ready, or it is time to look for newcomers.
     fn serve_ready(&mut self, shared: &mut [u8]) {
         let began = self.context.tick();
-        while let Some(ready) = self.scheduler.next() {
+        while let Some(ready) = self.scheduler.next_ready() {
             self.turn(&ready, shared);
             if self.context.now().micros_since(began) >= POLL_INTERVAL_MICROS {
                 return;

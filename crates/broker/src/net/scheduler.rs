@@ -144,7 +144,7 @@ impl<C> Scheduler<C> {
     }
 
     /// The connection to serve now; its turn ends with [`Scheduler::charge`].
-    pub fn next(&mut self) -> Option<Ready<C>> {
+    pub fn next_ready(&mut self) -> Option<Ready<C>> {
         if !self.has_ready() {
             return None;
         }
@@ -185,7 +185,7 @@ impl<C> Scheduler<C> {
         self.visit = None;
     }
 
-    /// The turn that [`Scheduler::next`] gave took so long.
+    /// The turn that [`Scheduler::next_ready`] gave took so long.
     pub fn charge(&mut self, micros: u64) -> Waiting {
         let Some(visit) = &mut self.visit else {
             return Waiting::default();

@@ -128,7 +128,9 @@ impl World {
             let polled = self.now;
             let mut has_served = false;
             while self.now < polled + POLL_MICROS {
-                let Some(ready) = self.scheduler.next() else { break };
+                let Some(ready) = self.scheduler.next_ready() else {
+                    break;
+                };
                 has_served = true;
                 self.turn(ready);
             }
@@ -423,13 +425,13 @@ fn a_clock_that_jumps_starves_nobody() {
     for tenant in 1..=3 {
         scheduler.push(TenantId(tenant), tenant);
     }
-    let first = scheduler.next().unwrap();
+    let first = scheduler.next_ready().unwrap();
     // The process was stopped for a year.
     scheduler.charge(365 * 24 * 3_600 * SECOND);
     scheduler.push(first.tenant, first.connection);
     let mut served = BTreeMap::<TenantId, u64>::new();
     for _ in 0..3 * 1_000_000 / 50 {
-        let ready = scheduler.next().unwrap();
+        let ready = scheduler.next_ready().unwrap();
         *served.entry(ready.tenant).or_default() += 1;
         scheduler.charge(50);
         scheduler.push(ready.tenant, ready.connection);
@@ -437,7 +439,7 @@ fn a_clock_that_jumps_starves_nobody() {
     // Three seconds: it owes one to each of the others, and shares what is left.
     assert!(served[&first.tenant] > 5_000, "{served:?}");
     scheduler.charge(u64::MAX);
-    assert!(scheduler.next().is_some());
+    assert!(scheduler.next_ready().is_some());
 }
 
 #[test]
