@@ -260,7 +260,7 @@ mod tests {
     fn a_value_is_above_zero_and_of_its_type() {
         let check = |key, value, expected| check_of(&KEYS_OF_CLIENTS, key, value, expected);
         check("producer_byte_rate", 1024.0, None);
-        check("producer_byte_rate", 1024.000_000_1, None);
+        check("producer_byte_rate", 1_024.000_000_1, None);
         check("producer_byte_rate", 1024.5, Some("must be a Long value"));
         check("producer_byte_rate", 1e-7, Some("must be a Long value"));
         check("producer_byte_rate", 1e30, Some("must be at most"));

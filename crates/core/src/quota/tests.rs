@@ -1,6 +1,5 @@
 //! Entities, precedence, bounds and what a connection is told.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -47,7 +46,7 @@ fn quotas_of(lines: &[Line<'_>]) -> Arc<ClientQuotas> {
         entity.sort();
         quotas
             .entry(entity)
-            .or_insert_with(BTreeMap::new)
+            .or_default()
             .insert(Arc::from(*key), *value);
     }
     Arc::new(quotas)

@@ -228,7 +228,7 @@ mod tests {
             service,
             ..RequestOutcome::default()
         };
-        let figures = of(&[group()], &[], &[flood.clone()], ONE);
+        let figures = of(&[group()], &[], std::slice::from_ref(&flood), ONE);
         assert_eq!(figures["answered_per_second"], 100.0);
         assert_eq!(figures["answer_p99_ms"].floor(), 3.0);
         assert_eq!(figures["records_per_second"], 10.0);
