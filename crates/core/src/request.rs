@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use ottla_wire::primitives::Uuid;
 
-use crate::tenant::TenantId;
 use crate::quota::ClientQuota;
+use crate::tenant::TenantId;
 use crate::time::Moment;
 
 /// Facts about a connection that seldom change from request to request.

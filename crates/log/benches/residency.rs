@@ -65,7 +65,9 @@ fn look(file: &dyn DiskFile, bytes: u64) {
         times[0] += time(|| assert!(file.is_resident(0, bytes)));
         times[1] += time(|| probe(64 * KIB));
         times[2] += time(|| probe(4 * KIB));
-        times[3] += time(|| drop(file.read_at_resident(&mut buffer, 0).expect("resident")));
+        times[3] += time(|| {
+            file.read_at_resident(&mut buffer, 0).expect("resident");
+        });
     }
     let [counted, probed, every_page, copied] =
         times.map(|time| time.as_nanos() as f64 / f64::from(rounds) / 1e3);

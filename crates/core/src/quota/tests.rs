@@ -44,10 +44,7 @@ fn quotas_of(lines: &[Line<'_>]) -> Arc<ClientQuotas> {
             .map(|(entity_type, name)| (Arc::from(*entity_type), name.map(Arc::from)))
             .collect();
         entity.sort();
-        quotas
-            .entry(entity)
-            .or_default()
-            .insert(Arc::from(*key), *value);
+        quotas.entry(entity).or_default().insert(Arc::from(*key), *value);
     }
     Arc::new(quotas)
 }
