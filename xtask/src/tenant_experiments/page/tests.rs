@@ -1,3 +1,5 @@
+//! The page of reports made up for it.
+
 use std::collections::BTreeMap;
 
 use ottla_lab::bench::result::{ProcessResult, SCHEMA, ScenarioHead, Target, Verdict};

@@ -1,3 +1,5 @@
+//! Bare requests against a sink that counts them.
+
 use std::net::TcpListener;
 use std::time::Instant;
 
