@@ -23,8 +23,9 @@ use crate::cli::doctor::watch::is_gone;
 /// How long the screen waits for a key before it looks for news.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Rows for sentences under the table.
-const SENTENCE_ROWS: u16 = 6;
+/// Rows for sentences under the table, and of how many rows they take one at most.
+const SENTENCE_ROWS_MAX: u16 = 6;
+const SENTENCE_ROWS_OF: u16 = 3;
 
 type News = Result<Document, String>;
 
@@ -61,13 +62,14 @@ impl Screen {
     }
 
     fn draw(&self, frame: &mut Frame<'_>, now: Instant) {
+        let area = frame.area();
         let [head, middle, foot, keys] = Layout::vertical([
             Constraint::Length(1),
             Constraint::Min(1),
-            Constraint::Max(SENTENCE_ROWS),
+            Constraint::Length(SENTENCE_ROWS_MAX.min(area.height / SENTENCE_ROWS_OF)),
             Constraint::Length(1),
         ])
-        .areas(frame.area());
+        .areas(area);
         let window = self.window();
         let state = match (&self.lost, &window) {
             (Some((since, why)), _) => {
@@ -195,6 +197,7 @@ mod tests {
             "{shown:?}"
         );
         assert!(shown[2].starts_with("batch "), "{shown:?}");
+        assert!(shown[7].starts_with("client-id batch takes 41 %"), "{shown:?}");
         let mut later = sample();
         later.moment_micros += 2_000_000;
         later.busy_micros += 1_000_000;
