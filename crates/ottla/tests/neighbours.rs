@@ -72,7 +72,7 @@ consumers:
   - {name: readers, topics: [steady]}
   - {name: laggard, topics: [old], from_beginning: true}
 warmup_seconds: 0
-duration_seconds: 1
+duration_seconds: 4
 ",
     );
     let told = |word: &str| {
