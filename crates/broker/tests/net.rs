@@ -283,3 +283,82 @@ fn stages_of_a_request_are_recorded_by_api_and_client() {
     assert_eq!(totals.apis[&ApiKey::Metadata].total.count(), 10);
     assert!(totals.apis[&ApiKey::Metadata].reply_bytes == 10 * (4 + 4 + 1));
 }
+
+#[test]
+fn all_connections_together_have_a_bound_and_nobody_is_lost() {
+    const LIMIT_BYTES: usize = 8 << 20;
+    const REQUEST_BYTES: usize = 1 << 20;
+    let net = Net::start_within(LIMIT_BYTES, Duration::from_secs(600), usize::MAX);
+    let mut bystander = net.client();
+    bystander.send(&echo(0, b"known by name"));
+    check_answer(&mut bystander, 0, b"known by name");
+    let request = echo(1, &vec![9; REQUEST_BYTES]);
+    let (all_but_the_end, end) = request.split_at(request.len() - 100);
+    // 40 MiB that do not make one whole request, of clients that have not said who they are.
+    let mut greedy: Vec<Client> = (0..40).map(|_| net.client()).collect();
+    let mut writers: Vec<_> = greedy
+        .iter()
+        .map(|client| client.socket.try_clone().unwrap())
+        .collect();
+    let (all_but_the_end, end) = (all_but_the_end.to_vec(), end.to_vec());
+    std::thread::scope(|scope| {
+        let (finish, may_finish) = std::sync::mpsc::channel::<()>();
+        let may_finish = std::sync::Arc::new(std::sync::Mutex::new(may_finish));
+        for writer in &mut writers {
+            let (start, end, may_finish) = (&all_but_the_end, &end, may_finish.clone());
+            scope.spawn(move || {
+                std::io::Write::write_all(writer, start).unwrap();
+                // Ends when the sender is gone.
+                let _ = may_finish.lock().unwrap().recv();
+                std::io::Write::write_all(writer, end).unwrap();
+            });
+        }
+        while net.memory.refused() == 0 {
+            std::thread::yield_now();
+        }
+        for id in 1..200 {
+            bystander.send(&echo(id, b"not one of them"));
+            check_answer(&mut bystander, id, b"not one of them");
+            // Half for one tenant, the one who goes on regardless, and what each of two loops reads in one go.
+            let bound = LIMIT_BYTES / 2 + REQUEST_BYTES + 2 * (REQUEST_BYTES + (256 << 10));
+            assert!(
+                net.memory.used_bytes() <= bound,
+                "{} bytes",
+                net.memory.used_bytes()
+            );
+        }
+        drop(finish);
+        for client in &mut greedy {
+            assert_eq!(
+                client.receive(ottla_wire::api_key::ApiKey::Metadata, 1, 1).len(),
+                REQUEST_BYTES
+            );
+        }
+    });
+    drop(greedy);
+    net.wait_for_open(1);
+    assert_eq!(net.memory.used_bytes(), 0);
+}
+
+#[test]
+fn a_storm_of_connections_is_taken_in_a_few_at_a_time() {
+    let net = Net::start();
+    let mut bystander = net.client();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    drop(std::net::TcpStream::connect(net.address()).unwrap());
+                }
+            });
+        }
+        for id in 0..500 {
+            bystander.send(&echo(id, b"in the middle of it"));
+            check_answer(&mut bystander, id, b"in the middle of it");
+            assert!(net.counts.unopened() <= 256, "{}", net.counts.unopened());
+        }
+    });
+    net.wait_for_open(1);
+    assert_eq!(net.counts.accepted(), 2_001);
+    assert_eq!(net.counts.unopened(), 0);
+}
