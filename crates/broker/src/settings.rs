@@ -15,6 +15,7 @@ use crate::properties::Properties;
 const LOOPS_MAX: usize = 16;
 
 /// Everything a broker is started with.
+#[derive(Debug)]
 pub struct Settings {
     pub node: NodeConfig,
     pub net: NetSettings,
