@@ -290,9 +290,8 @@ impl Connection {
             self.advance(context)?;
             self.flush(context)?;
             served?;
-            let reply_bytes = self.reply_bytes + self.output.memory_bytes();
-            let request_bytes = self.input.bytes().len();
-            self.holding.set(self.context.tenant, request_bytes, reply_bytes);
+            let held_bytes = self.input.bytes().len() + self.reply_bytes + self.output.memory_bytes();
+            self.holding.set(self.context.tenant, held_bytes);
             if !self.can_go_on(context) {
                 return Ok(Turn::Wait);
             }

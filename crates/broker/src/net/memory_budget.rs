@@ -4,8 +4,8 @@
 //! connections are no longer read: the bytes stay in the sockets of those who send them, and in the end with them.
 //!
 //! A tenant may hold as much as is left (as switches share their buffers, "dynamic thresholds"): one alone gets half of
-//! the limit, two get a third each, and there is always room for the next. Who is refused could wait for ever for others in
-//! the same position, each with a part of a request; so one connection at a time goes on regardless until its request is whole.
+//! the limit, two get a third each, and there is always room for the next. Who is refused although a request of his has
+//! begun to arrive could wait for ever for others in the same position; so one connection at a time may go on regardless.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -62,10 +62,6 @@ impl MemoryBudget {
         self.of_tenant(tenant).load(Ordering::Relaxed) < left
     }
 
-    fn is_below_limit(&self) -> bool {
-        self.used_bytes() < self.limit_bytes
-    }
-
     fn of_tenant(&self, tenant: TenantId) -> &AtomicUsize {
         let index = tenant.0 as usize;
         self.by_tenant.get(index).unwrap_or(&self.by_tenant[0])
@@ -79,7 +75,6 @@ pub struct Holding {
     connection_id: u64,
     tenant: TenantId,
     bytes: usize,
-    is_exempt: bool,
 }
 
 impl Holding {
@@ -89,21 +84,11 @@ impl Holding {
             connection_id,
             tenant: TenantId::OTHERS,
             bytes: 0,
-            is_exempt: false,
         }
     }
 
-    /// The connection belongs to `tenant` and holds so much of a request and of replies now.
-    pub fn set(&mut self, tenant: TenantId, request_bytes: usize, reply_bytes: usize) {
-        let bytes = request_bytes + reply_bytes;
-        self.move_to(tenant, bytes);
-        // Its request is whole, so the next one may finish his, unless the replies that are not taken fill the limit.
-        if self.is_exempt && request_bytes == 0 && (bytes == 0 || self.budget.is_below_limit()) {
-            self.give_up_exemption();
-        }
-    }
-
-    fn move_to(&mut self, tenant: TenantId, bytes: usize) {
+    /// The connection belongs to `tenant` and holds `bytes` now.
+    pub fn set(&mut self, tenant: TenantId, bytes: usize) {
         if bytes == self.bytes && (bytes == 0 || tenant == self.tenant) {
             return;
         }
@@ -114,39 +99,40 @@ impl Holding {
         budget.of_tenant(tenant).fetch_add(bytes, Ordering::Relaxed);
         budget.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         budget.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        if bytes == 0 {
+            self.give_up_exemption();
+        }
         (self.tenant, self.bytes) = (tenant, bytes);
     }
 
-    /// Whether the connection, which has something to read, may be read: when there is room, or nobody else goes on
-    /// regardless.
-    pub fn may_grow(&mut self, tenant: TenantId) -> bool {
-        if self.budget.has_room(tenant) || self.take_exemption() {
+    /// Whether the connection may be read. It may when there is room, and when it holds a part of a request and nobody else
+    /// goes on regardless.
+    pub fn may_grow(&self, tenant: TenantId) -> bool {
+        if self.budget.has_room(tenant) || (self.bytes > 0 && self.is_exempt()) {
             return true;
         }
         self.budget.refused.fetch_add(1, Ordering::Relaxed);
         false
     }
 
-    fn take_exemption(&mut self) -> bool {
-        if !self.is_exempt {
-            let exempt = &self.budget.exempt;
-            self.is_exempt = exempt
-                .compare_exchange(NOBODY, self.connection_id, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
+    fn is_exempt(&self) -> bool {
+        let exempt = &self.budget.exempt;
+        match exempt.compare_exchange(NOBODY, self.connection_id, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(holder) => holder == self.connection_id,
         }
-        self.is_exempt
     }
 
-    fn give_up_exemption(&mut self) {
-        if std::mem::take(&mut self.is_exempt) {
-            self.budget.exempt.store(NOBODY, Ordering::Relaxed);
-        }
+    fn give_up_exemption(&self) {
+        let exempt = &self.budget.exempt;
+        // Fails where it is another's.
+        let _ = exempt.compare_exchange(self.connection_id, NOBODY, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        self.move_to(self.tenant, 0);
+        self.set(self.tenant, 0);
         self.give_up_exemption();
     }
 }
@@ -168,10 +154,10 @@ mod tests {
         loop {
             let id = first_id + holdings.len() as u64;
             let mut holding = Holding::new(budget.clone(), id);
-            if !budget.has_room(tenant) {
+            if !holding.may_grow(tenant) {
                 return holdings;
             }
-            holding.set(tenant, bytes, 0);
+            holding.set(tenant, bytes);
             holdings.push(holding);
         }
     }
@@ -190,24 +176,31 @@ mod tests {
     }
 
     #[test]
-    fn one_who_is_refused_goes_on_and_then_the_next() {
+    fn one_of_those_who_have_begun_goes_on_and_then_the_next() {
         let budget = budget();
-        let mut held = fill(&budget, GREEDY, 100, 0);
-        let mut waiting = [100, 101].map(|id| Holding::new(budget.clone(), id));
-        assert!(waiting[0].may_grow(GREEDY), "it is the first to ask");
-        assert!(!waiting[1].may_grow(GREEDY) && !held[0].may_grow(GREEDY));
-        waiting[0].set(GREEDY, 400, 0);
-        assert!(waiting[0].may_grow(GREEDY), "until its request is whole");
-        assert!(!waiting[1].may_grow(GREEDY));
-        // Answered, but the answer is not taken; below the limit that stops nobody.
-        waiting[0].set(GREEDY, 0, 300);
-        assert!(waiting[1].may_grow(GREEDY), "its turn");
-        assert!(!waiting[0].may_grow(GREEDY));
-        // At the limit it does.
-        waiting[1].set(GREEDY, 0, 900);
-        assert!(!held[0].may_grow(GREEDY));
-        waiting[1].set(GREEDY, 0, 0);
-        assert!(held[0].may_grow(GREEDY));
+        let mut holdings = fill(&budget, GREEDY, 100, 0);
+        assert!(holdings[0].may_grow(GREEDY), "it is the first to ask");
+        assert!(!holdings[1].may_grow(GREEDY));
+        holdings[0].set(GREEDY, 900);
+        assert!(holdings[0].may_grow(GREEDY));
+        assert!(!holdings[1].may_grow(GREEDY));
+        holdings.remove(0);
+        // With its request gone there is room again, for as long as the others leave it.
+        while budget.has_room(GREEDY) {
+            let bytes = holdings[1].bytes + 100;
+            holdings[1].set(GREEDY, bytes);
+        }
+        assert!(holdings[0].may_grow(GREEDY), "its turn");
+        assert!(!holdings[1].may_grow(GREEDY));
+    }
+
+    #[test]
+    fn a_connection_that_holds_nothing_is_never_exempt() {
+        let budget = budget();
+        let _holdings = fill(&budget, GREEDY, 100, 0);
+        let idle = Holding::new(budget.clone(), 77);
+        assert!(!idle.may_grow(GREEDY));
+        assert_eq!(budget.exempt.load(Ordering::Relaxed), NOBODY);
         assert!(budget.refused() > 0);
     }
 
@@ -215,8 +208,8 @@ mod tests {
     fn bytes_move_with_a_connection_that_turns_out_to_be_another_tenants() {
         let budget = budget();
         let mut holding = Holding::new(budget.clone(), 1);
-        holding.set(GREEDY, 300, 0);
-        holding.set(MODEST, 150, 50);
+        holding.set(GREEDY, 300);
+        holding.set(MODEST, 200);
         assert_eq!(budget.of_tenant(GREEDY).load(Ordering::Relaxed), 0);
         assert_eq!(budget.of_tenant(MODEST).load(Ordering::Relaxed), 200);
         drop(holding);
@@ -227,7 +220,7 @@ mod tests {
     fn ids_beyond_the_table_share_a_place() {
         let budget = budget();
         let mut holding = Holding::new(budget.clone(), 1);
-        holding.set(TenantId(1_000_000), 100, 0);
+        holding.set(TenantId(1_000_000), 100);
         assert_eq!(budget.of_tenant(TenantId::OTHERS).load(Ordering::Relaxed), 100);
     }
 }
