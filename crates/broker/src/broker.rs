@@ -25,7 +25,6 @@ use crate::metrics::recorder::Records;
 use crate::metrics::tenants::TenantBooks;
 use crate::net::event_loop::{EventLoop, LoopParts};
 use crate::net::listener::{ConnectionCounts, Listener};
-use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
 use crate::settings::Settings;
 
@@ -114,8 +113,6 @@ impl Broker {
         let counts = ConnectionCounts::new(settings.limits).with_quotas(node.quotas.clone(), clock.clone());
         let counts = Arc::new(counts);
         let net = Arc::new(settings.net);
-        let memory = MemoryBudget::new(settings.request_memory_bytes_max, node.tenants.id_limit());
-        let memory = Arc::new(memory);
         let loops = (records.0.iter().zip(&accounts).enumerate())
             .map(|(index, (records, accounts))| {
                 let parts = LoopParts {
@@ -124,7 +121,6 @@ impl Broker {
                     settings: net.clone(),
                     cold_reads: queues.cold_reads().clone(),
                     quotas: node.quotas.clone(),
-                    memory: memory.clone(),
                     records: records.clone(),
                     tenants: node.tenants.clone(),
                     accounts: accounts.clone(),
@@ -156,7 +152,6 @@ impl Broker {
                 node: broker.node.clone(),
                 connections: counts,
                 queues,
-                memory,
                 tenants: Arc::new(TenantBooks::new(
                     broker.node.tenants.clone(),
                     accounts,

@@ -23,8 +23,6 @@ pub struct Settings {
     pub loop_count: usize,
     /// `None`: the operating system's default.
     pub backlog: Option<i32>,
-    /// `queued.max.request.bytes`.
-    pub request_memory_bytes_max: usize,
 }
 
 impl Settings {
@@ -60,7 +58,6 @@ impl Settings {
             limits,
             loop_count,
             backlog,
-            request_memory_bytes_max: request_memory_bytes_max(&node)?,
             node,
         })
     }
@@ -74,32 +71,6 @@ fn loop_count(properties: &Properties, network_threads: i32) -> usize {
     std::thread::available_parallelism()
         .map_or(1, |cores| cores.get())
         .min(LOOPS_MAX)
-}
-
-/// Without a number of the operator's an eighth of the machine's memory, but room for two of the largest requests.
-fn request_memory_bytes_max(node: &NodeConfig) -> Result<usize, ConfigError> {
-    let network = &node.network;
-    let request_bytes_max = u64::try_from(network.request_bytes_max).unwrap_or(0);
-    let bytes = match u64::try_from(network.queued_request_bytes_max) {
-        Ok(bytes) if bytes > 0 && bytes < request_bytes_max => {
-            let problem =
-                format!("is less than one request may have: socket.request.max.bytes is {request_bytes_max}");
-            let value = bytes.to_string();
-            return Err(ConfigError {
-                key: "queued.max.request.bytes".to_owned(),
-                value,
-                problem,
-            });
-        }
-        Ok(bytes) if bytes > 0 => bytes,
-        _ => (machine_memory_bytes() / 8).max(2 * request_bytes_max),
-    };
-    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
-}
-
-fn machine_memory_bytes() -> u64 {
-    let system = rustix::system::sysinfo();
-    system.totalram.saturating_mul(u64::from(system.mem_unit))
 }
 
 fn number(properties: &Properties, key: &str, default: i64) -> Result<i64, ConfigError> {
@@ -186,16 +157,6 @@ mod tests {
             read(&[("ottla.slow.request.ms", "-1")]).unwrap().net.slow_request,
             None
         );
-    }
-
-    #[test]
-    fn the_memory_of_requests_holds_one_at_least_and_has_a_default() {
-        let settings = read(&[]).unwrap();
-        assert!(settings.request_memory_bytes_max >= 2 * 104_857_600);
-        let settings = read(&[("queued.max.request.bytes", "200000000")]).unwrap();
-        assert_eq!(settings.request_memory_bytes_max, 200_000_000);
-        let error = read(&[("queued.max.request.bytes", "1000")]).unwrap_err();
-        assert!(error.to_string().contains("socket.request.max.bytes"), "{error}");
     }
 
     #[test]

@@ -485,31 +485,6 @@ fn write_process(page: &mut Page, view: &AdminView) {
         "Reads that wait for a thread that may wait for the device.",
         view.queues.cold_reads().queued(),
     );
-    let cache = &view.node.cold_cache;
-    page.single(
-        "ottla_cold_read_bytes_total",
-        "counter",
-        "Bytes read from the device for consumers that lag behind.",
-        cache.read_bytes(),
-    );
-    page.single(
-        "ottla_cold_cache_bytes",
-        "gauge",
-        "Of those, bytes that may still be in the page cache.",
-        cache.kept_bytes(),
-    );
-    page.single(
-        "ottla_request_memory_bytes",
-        "gauge",
-        "Memory of requests that have not arrived whole and of replies that were not taken.",
-        view.memory.used_bytes(),
-    );
-    page.single(
-        "ottla_request_memory_refused_total",
-        "counter",
-        "Times that a connection was not read because of queued.max.request.bytes.",
-        view.memory.refused(),
-    );
     if let Some(bytes) = resident_bytes() {
         page.single(
             "process_resident_memory_bytes",

@@ -33,7 +33,6 @@ use super::frame::{Cut, LENGTH_BYTES, cut};
 use super::input::Input;
 use super::listener::ConnectionPermit;
 use super::mailbox::{ConnectionWaker, NewConnection, Token};
-use super::memory_budget::Holding;
 use super::output::{Flushed, Output, OutputError};
 use super::refusal::Refusal;
 use super::round_trip::round_trip_micros;
@@ -107,11 +106,6 @@ pub struct Connection {
     tenancy: Tenancy,
     /// Since when it waits for its turn.
     queued: Option<Moment>,
-    holding: Holding,
-    /// It was not read at the last look, because all connections together hold too much.
-    lacks_memory: bool,
-    /// The event loop has it on its list of those.
-    waits_for_memory: bool,
     waker: Option<(Arc<ConnectionWaker>, Waker)>,
     _permit: ConnectionPermit,
 
@@ -187,9 +181,6 @@ impl Connection {
             },
             tenancy,
             queued: None,
-            holding: Holding::new(context.memory.clone(), new.connection_id),
-            lacks_memory: false,
-            waits_for_memory: false,
             socket: new.socket,
             peer: new.peer,
             waker: None,
@@ -280,7 +271,7 @@ impl Connection {
         self.unmute_if_due(context);
         for _ in 0..READS_PER_TURN {
             let served = self.serve_input(context).and_then(|()| {
-                if self.is_readable && !self.is_full() && !context.turn.is_over() && self.may_take_memory() {
+                if self.is_readable && !self.is_full() && !context.turn.is_over() {
                     self.read(context, shared, arrived)
                 } else {
                     Ok(())
@@ -290,8 +281,6 @@ impl Connection {
             self.advance(context)?;
             self.flush(context)?;
             served?;
-            let held_bytes = self.input.bytes().len() + self.reply_bytes + self.output.memory_bytes();
-            self.holding.set(self.context.tenant, held_bytes);
             if !self.can_go_on(context) {
                 return Ok(Turn::Wait);
             }
@@ -304,26 +293,8 @@ impl Connection {
 
     /// Whether there is more to do without anything happening first.
     fn can_go_on(&self, context: &LoopContext) -> bool {
-        let can_read = self.is_readable && !self.lacks_memory;
-        let can_serve = !self.is_full() && (can_read || self.has_whole_request(context));
+        let can_serve = !self.is_full() && (self.is_readable || self.has_whole_request(context));
         can_serve || self.is_output_cut || self.can_advance()
-    }
-
-    fn may_take_memory(&mut self) -> bool {
-        self.lacks_memory = !self.holding.may_grow(self.context.tenant);
-        !self.lacks_memory
-    }
-
-    /// It would be read if all connections together held less; true once for each time it was not.
-    pub fn begins_to_wait_for_memory(&mut self) -> bool {
-        self.lacks_memory && !std::mem::replace(&mut self.waits_for_memory, true)
-    }
-
-    /// Whether there is room again; then it no longer waits.
-    pub fn has_got_memory(&mut self) -> bool {
-        let has_room = self.is_readable && self.may_take_memory();
-        self.waits_for_memory &= !has_room;
-        has_room
     }
 
     fn can_advance(&self) -> bool {

@@ -1,7 +1,7 @@
 //! One thread that serves many connections: waits for sockets, wake-ups and deadlines, and gives each connection its turn when its
 //! tenant has one (`scheduler.rs`).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,6 @@ use tracing::{debug, error, warn};
 use super::connection::{Connection, Turn};
 use super::input::{BufferPool, SHARED_READ_BYTES};
 use super::mailbox::{Mail, Mailbox, NewConnection, Token};
-use super::memory_budget::MemoryBudget;
 use super::output::SparePages;
 use super::refusal::Refusal;
 use super::scheduler::{QUANTUM_MICROS, Ready, Scheduler};
@@ -42,14 +41,6 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long a stopping loop waits for replies that are due.
 const STOP_GRACE: Duration = Duration::from_millis(1_000);
-
-/// Connections that are opened between two rounds of turns. One takes about as long as a small request; the kernel keeps
-/// those that wait, and who comes in a storm waits behind it.
-const OPENED_PER_ROUND: usize = 8;
-
-/// Connections without memory that are looked at in a round, and how long a loop sleeps at most while there are any.
-const THIRSTY_PER_ROUND: usize = 64;
-const THIRSTY_INTERVAL: Duration = Duration::from_millis(5);
 
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -120,7 +111,6 @@ pub struct LoopContext {
     pub mailbox: Arc<Mailbox>,
     pub cold_reads: Arc<ColdReads>,
     pub quotas: Arc<Quotas>,
-    pub memory: Arc<MemoryBudget>,
     pub pool: BufferPool,
     pub spare: SparePages,
     pub reply: ReplyBuffer,
@@ -207,8 +197,6 @@ pub struct LoopParts {
     pub settings: Arc<NetSettings>,
     pub cold_reads: Arc<ColdReads>,
     pub quotas: Arc<Quotas>,
-    /// Shared by all loops.
-    pub memory: Arc<MemoryBudget>,
     pub records: Arc<Mutex<LoopRecords>>,
     pub tenants: Arc<Tenants>,
     /// Written by this loop only.
@@ -238,8 +226,6 @@ impl EventLoop {
             next_generation: 0,
             deadlines: BTreeSet::new(),
             scheduler: Scheduler::default(),
-            opening: VecDeque::new(),
-            thirsty: VecDeque::new(),
             next_trim: Moment(0),
             stop_at: None,
             principal: Arc::from("User:ANONYMOUS"),
@@ -251,7 +237,6 @@ impl EventLoop {
                 mailbox: mailbox.clone(),
                 cold_reads: parts.cold_reads,
                 quotas: parts.quotas,
-                memory: parts.memory,
                 pool: BufferPool::default(),
                 spare: SparePages::default(),
                 reply: ReplyBuffer::default(),
@@ -300,10 +285,6 @@ struct Looper {
     deadlines: BTreeSet<(Moment, Token)>,
     /// Connections that have something to do.
     scheduler: Scheduler<Token>,
-    /// Accepted and not looked at yet.
-    opening: VecDeque<NewConnection>,
-    /// Connections that are not read for lack of memory.
-    thirsty: VecDeque<Token>,
     next_trim: Moment,
     stop_at: Option<Moment>,
     principal: Arc<str>,
@@ -323,8 +304,6 @@ impl Looper {
                 let now = self.context.tick();
                 self.read_mail(&mut mail, now);
             }
-            self.open_some();
-            self.look_at_thirsty();
             self.serve_ready(&mut shared);
             let now = self.context.tick();
             if self.is_stopped(now) {
@@ -372,7 +351,9 @@ impl Looper {
     }
 
     fn read_mail(&mut self, mail: &mut Mail, now: Moment) {
-        self.opening.extend(mail.connections.drain(..));
+        for new in mail.connections.drain(..) {
+            self.open(new, now);
+        }
         for token in mail.woken.drain(..) {
             if let Some(connection) = connection(&mut self.connections, token) {
                 connection.on_wake();
@@ -387,35 +368,6 @@ impl Looper {
         }
     }
 
-    /// A few of those who wait to be opened; the rest after the others had their turns.
-    fn open_some(&mut self) {
-        for _ in 0..OPENED_PER_ROUND {
-            let Some(new) = self.opening.pop_front() else {
-                return;
-            };
-            let now = self.context.tick();
-            self.open(new, now);
-        }
-    }
-
-    /// A few of those who were not read for lack of memory: whoever has room now gets a turn.
-    fn look_at_thirsty(&mut self) {
-        for _ in 0..self.thirsty.len().min(THIRSTY_PER_ROUND) {
-            let Some(token) = self.thirsty.pop_front() else {
-                return;
-            };
-            let Some(connection) = connection(&mut self.connections, token) else {
-                continue;
-            };
-            if connection.has_got_memory() {
-                let now = self.context.now();
-                self.queue(token, now);
-            } else {
-                self.thirsty.push_back(token);
-            }
-        }
-    }
-
     fn is_stopped(&self, now: Moment) -> bool {
         self.stop_at.is_some_and(|stop_at| {
             now >= stop_at
@@ -427,7 +379,7 @@ impl Looper {
     }
 
     fn timeout(&mut self, now: Moment) -> Option<Timespec> {
-        if self.scheduler.has_ready() || !self.opening.is_empty() || !self.context.mailbox.fall_asleep() {
+        if self.scheduler.has_ready() || !self.context.mailbox.fall_asleep() {
             return Some(Timespec {
                 tv_sec: 0,
                 tv_nsec: 0,
@@ -435,8 +387,7 @@ impl Looper {
         }
         let next = self.deadlines.first().map(|(deadline, _)| *deadline);
         let trim = (!self.context.pool.is_empty()).then_some(self.next_trim);
-        let thirsty = (!self.thirsty.is_empty()).then(|| now.after(THIRSTY_INTERVAL));
-        let next = [next, trim, thirsty, self.stop_at].into_iter().flatten().min()?;
+        let next = [next, trim, self.stop_at].into_iter().flatten().min()?;
         // epoll counts milliseconds: rounded up, or the loop would spin through the last one.
         let millis = next.micros_since(now).div_ceil(1_000);
         Some(Timespec {
@@ -540,11 +491,6 @@ impl Looper {
         self.context.accounts.add(tenant, amounts);
         if outcome.is_ok_and(|turn| turn == Turn::Again) {
             self.queue(token, now);
-        }
-        if let Some(connection) = connection(&mut self.connections, token)
-            && connection.begins_to_wait_for_memory()
-        {
-            self.thirsty.push_back(token);
         }
         self.note_deadline(token);
     }

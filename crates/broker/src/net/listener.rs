@@ -136,11 +136,6 @@ impl ConnectionCounts {
         self.lock().open
     }
 
-    /// Connections that no event loop has looked at yet.
-    pub fn unopened(&self) -> usize {
-        self.lock().unopened
-    }
-
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }

@@ -78,11 +78,11 @@ pub struct Holding {
 }
 
 impl Holding {
-    pub fn new(budget: Arc<MemoryBudget>, connection_id: u64) -> Holding {
+    pub fn new(budget: Arc<MemoryBudget>, connection_id: u64, tenant: TenantId) -> Holding {
         Holding {
             budget,
             connection_id,
-            tenant: TenantId::OTHERS,
+            tenant,
             bytes: 0,
         }
     }
@@ -153,7 +153,7 @@ mod tests {
         let mut holdings = Vec::new();
         loop {
             let id = first_id + holdings.len() as u64;
-            let mut holding = Holding::new(budget.clone(), id);
+            let mut holding = Holding::new(budget.clone(), id, tenant);
             if !holding.may_grow(tenant) {
                 return holdings;
             }
@@ -198,7 +198,7 @@ mod tests {
     fn a_connection_that_holds_nothing_is_never_exempt() {
         let budget = budget();
         let _holdings = fill(&budget, GREEDY, 100, 0);
-        let idle = Holding::new(budget.clone(), 77);
+        let idle = Holding::new(budget.clone(), 77, GREEDY);
         assert!(!idle.may_grow(GREEDY));
         assert_eq!(budget.exempt.load(Ordering::Relaxed), NOBODY);
         assert!(budget.refused() > 0);
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn bytes_move_with_a_connection_that_turns_out_to_be_another_tenants() {
         let budget = budget();
-        let mut holding = Holding::new(budget.clone(), 1);
+        let mut holding = Holding::new(budget.clone(), 1, GREEDY);
         holding.set(GREEDY, 300);
         holding.set(MODEST, 200);
         assert_eq!(budget.of_tenant(GREEDY).load(Ordering::Relaxed), 0);
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn ids_beyond_the_table_share_a_place() {
         let budget = budget();
-        let mut holding = Holding::new(budget.clone(), 1);
+        let mut holding = Holding::new(budget.clone(), 1, TenantId(1_000_000));
         holding.set(TenantId(1_000_000), 100);
         assert_eq!(budget.of_tenant(TenantId::OTHERS).load(Ordering::Relaxed), 100);
     }

@@ -13,7 +13,6 @@ use ottla_broker::metrics::accounts::Accounts;
 use ottla_broker::metrics::recorder::Records;
 use ottla_broker::net::event_loop::{EventLoop, LoopParts, NetSettings};
 use ottla_broker::net::listener::{ConnectionCounts, ConnectionLimits, Listener};
-use ottla_broker::net::memory_budget::MemoryBudget;
 use ottla_broker::net::service::Service;
 use ottla_core::node::Node;
 use ottla_core::quota::Quotas;
@@ -153,7 +152,6 @@ pub struct Net {
     pub records: Records,
     pub tenants: Arc<Tenants>,
     pub accounts: [Arc<Accounts>; 2],
-    pub memory: Arc<MemoryBudget>,
 }
 
 impl Net {
@@ -162,11 +160,6 @@ impl Net {
     }
 
     pub fn start_with(idle_max: Duration, connections_max_per_ip: usize) -> Net {
-        Net::start_within(usize::MAX, idle_max, connections_max_per_ip)
-    }
-
-    /// With a bound on the memory of all connections together.
-    pub fn start_within(memory_bytes_max: usize, idle_max: Duration, connections_max_per_ip: usize) -> Net {
         let echo = Arc::new(Echo::default());
         let records = Records((0..2).map(|_| Arc::default()).collect());
         let settings = Arc::new(NetSettings {
@@ -179,7 +172,6 @@ impl Net {
         let clock = Arc::new(SystemClock::default());
         let tenants = Arc::new(Tenants::default());
         let accounts = [(); 2].map(|()| Accounts::new(tenants.id_limit()));
-        let memory = Arc::new(MemoryBudget::new(memory_bytes_max, tenants.id_limit()));
         let start_loop = |index: usize| {
             let parts = LoopParts {
                 service: Arc::new(EchoService(echo.clone())),
@@ -187,7 +179,6 @@ impl Net {
                 settings: settings.clone(),
                 cold_reads: Arc::new(ColdReads::default()),
                 quotas: Arc::new(Quotas::none()),
-                memory: memory.clone(),
                 records: records.0[index].clone(),
                 tenants: tenants.clone(),
                 accounts: accounts[index].clone(),
@@ -216,7 +207,6 @@ impl Net {
             records,
             tenants,
             accounts,
-            memory,
         }
     }
 
