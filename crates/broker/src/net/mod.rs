@@ -11,7 +11,6 @@ pub mod connection;
 pub mod tenancy;
 pub mod frame;
 pub mod input;
-pub mod memory_budget;
 pub mod output;
 pub mod cold_region;
 pub mod round_trip;
