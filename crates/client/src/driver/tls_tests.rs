@@ -179,10 +179,11 @@ fn echo(signed: &Signed, client_authority: Option<&Authority>) -> Address {
     })
 }
 
-fn server(talk: impl FnOnce(TcpStream) + Send + 'static) -> Address {
+/// One connection after the other, as a broker would: a client whose first one failed before anybody asked for it tries again.
+fn server(mut talk: impl FnMut(TcpStream) + Send + 'static) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || talk(listener.accept().unwrap().0));
+    thread::spawn(move || listener.incoming().map_while(Result::ok).for_each(&mut talk));
     Address {
         host: "localhost".into(),
         port,
