@@ -56,7 +56,11 @@ struct Options {
 fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options {
         target: Target::Ottla,
-        parts: PARTS.map(String::from).to_vec(),
+        // `quotas` only by name, until all of its cases have passed on a machine as slow as a build server.
+        parts: (PARTS.into_iter())
+            .filter(|part| *part != "quotas")
+            .map(String::from)
+            .collect(),
     };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {

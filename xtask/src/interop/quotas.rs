@@ -124,10 +124,7 @@ fn configurations(tools: &Tools<'_>) -> Result<String> {
     ];
     for (parts, values, name) in entities {
         let run = entity(tools, parts);
-        contains(
-            &run(&["--alter", "--add-config", values])?,
-            "Completed updating config",
-        )?;
+        contains(&run(&["--alter", "--add-config", values])?, "Completed updating")?;
         let text = run(&["--describe"])?;
         contains(&text, name)?;
         for value in values.split(',') {
