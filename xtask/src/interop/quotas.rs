@@ -99,7 +99,7 @@ fn configurations(tools: &Tools<'_>) -> Result<String> {
         ),
         (
             &["--entity-type", "clients", "--entity-default"],
-            "producer_byte_rate=900000000",
+            "producer_byte_rate=9000000",
             "default client-id",
         ),
         (
