@@ -1,6 +1,5 @@
 //! The page: the victim alone and beside each disturber, and what the disturber got.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use ottla_lab::bench::result::{GroupResult, Measurement, OnTarget, Point, Report};
@@ -51,9 +50,9 @@ pub fn write(reports: &[Report], processors: &Processors) -> String {
 fn places(processors: &Processors) -> String {
     match processors.is_pinned() {
         true => format!(
-            "Brokers had {} of {} processors for themselves, clients and disturbers the rest.",
+            "Brokers ran on {} processors of their own, clients and disturbers on {} others.",
             processors.brokers.len(),
-            processors.brokers.len() + processors.clients.len()
+            processors.clients.len()
         ),
         false => format!(
             "Brokers, clients and disturbers shared {} processors.",
@@ -259,36 +258,24 @@ fn cores(one: &Measurement, process: Option<&str>) -> f64 {
     }
 }
 
-/// Each once, with where it applies.
 fn remarks(report: &Report) -> Vec<String> {
-    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut remarks = Vec::new();
+    let mut add = |remark: String| {
+        if !remarks.contains(&remark) {
+            remarks.push(remark);
+        }
+    };
     for point in &report.points {
         for (on, name) in point.on.iter().zip(names(report)) {
-            let reasons = on
-                .verdict
-                .reasons
-                .iter()
-                .map(|reason| format!("INVALID: {reason}"));
-            // What is expected and does not hold is printed in bold.
-            let caveats = on
-                .verdict
-                .caveats
-                .iter()
-                .filter(|text| !text.contains(" does not hold: "));
-            for text in reasons.chain(caveats.cloned()) {
-                let place = format!("{} ({name})", point.name);
-                places.entry(text).or_default().push(place);
+            for reason in &on.verdict.reasons {
+                add(format!("INVALID, {}, {name}: {reason}", point.name));
+            }
+            for caveat in &on.verdict.caveats {
+                add(format!("{}, {name}: {caveat}", point.name));
             }
         }
     }
-    let all = report.points.iter().map(|point| point.on.len()).sum::<usize>();
-    let told = places
-        .into_iter()
-        .map(|(text, places)| match places.len() == all {
-            true => format!("everywhere: {text}"),
-            false => format!("{}: {text}", places.join(", ")),
-        });
-    told.collect()
+    remarks
 }
 
 fn point_of<'a>(report: &'a Report, name: &str) -> Option<&'a Point> {
