@@ -42,7 +42,8 @@ pub enum Read {
     WouldBlock,
 }
 
-/// Batches on their way out. The last one may be cut, as Kafka's clients expect.
+/// Batches on their way out: whole ones, for clients throw away what is not. Where that cannot be told cheaply the last one is
+/// cut, which Kafka's clients expect.
 #[derive(Clone, Debug)]
 pub struct ReadRegion {
     pub region: FileRegion,
@@ -125,8 +126,8 @@ impl LogReader {
     /// Finds the batches from the one that holds `offset` up to `bound`.
     ///
     /// - Units: at most `max_bytes`, unless the first batch is larger and `min_one_batch`.
-    /// - Shape: begins with a whole batch header; a last batch that `max_bytes` cuts stays cut. In `ReadMode::Blocking` only
-    ///   what was needed to find the region was read: its bytes may still be on the device.
+    /// - Shape: whole batches; only where the index is damaged or on the device, the last one may be cut by `max_bytes`. In
+    ///   `ReadMode::Blocking` only what was needed to find the region was read: its bytes may still be on the device.
     /// - Errors: `OffsetOutOfRange` below the log's start or beyond its end.
     pub fn read(
         &self,
@@ -250,8 +251,14 @@ impl View {
                 return Ok(Read::WouldBlock);
             }
         }
+        let is_cut = region.bytes < bytes;
+        if region.position + region.bytes < end && region.bytes > first.bytes {
+            let cut_at = region.position + region.bytes;
+            let whole = segment.batch_end_floor(first.end(), cut_at, end, mode);
+            region.bytes = whole.map_or(region.bytes, |end| end - region.position);
+        }
         Ok(Read::Region(ReadRegion {
-            is_cut: region.bytes < bytes,
+            is_cut,
             region,
             base_offset: first.base_offset,
             first_batch_bytes: first.bytes,

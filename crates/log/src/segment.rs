@@ -251,8 +251,25 @@ impl Segment {
 
     /// Where a search for `offset` may begin: the position of a batch at or before it.
     pub fn position_floor(&self, offset: i64, mode: ReadMode) -> io::Result<u64> {
-        let precedes = |entry: &OffsetEntry| self.base_offset + i64::from(entry.relative_offset) <= offset;
-        let floor = self.indexes().offsets.floor(precedes);
+        self.position_where(mode, |entry| {
+            self.base_offset + i64::from(entry.relative_offset) <= offset
+        })
+    }
+
+    /// The end of the last batch that ends at or before `position`.
+    ///
+    /// - `first`: where some batch begins, before `position`.
+    /// - `end`: of what may be read.
+    pub fn batch_end_floor(&self, first: u64, position: u64, end: u64, mode: ReadMode) -> io::Result<u64> {
+        let from = self.position_where(mode, |entry| u64::from(entry.position) <= position)?;
+        let crosses = |place: &BatchPlace| place.end() > position;
+        let crossing = self.find_batch_where(from.max(first), end, mode, crosses)?;
+        Ok(crossing.map_or(end, |place| place.position))
+    }
+
+    /// The position in the last entry of the offset index for which `precedes` holds.
+    fn position_where(&self, mode: ReadMode, precedes: impl Fn(&OffsetEntry) -> bool) -> io::Result<u64> {
+        let floor = self.indexes().offsets.floor(&precedes);
         match floor {
             Floor::Nothing => Ok(0),
             Floor::Memory(entry) => Ok(u64::from(entry.position)),

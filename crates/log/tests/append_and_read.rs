@@ -95,7 +95,8 @@ fn read_all(log: &PartitionLog, mut offset: i64, max_bytes: u32) -> Vec<(i64, Ve
             .expect("readable");
         assert_eq!(count, bytes.len());
         let before = offset;
-        for batch in batches(&bytes).map_while(Result::ok) {
+        for batch in batches(&bytes) {
+            let batch = batch.expect("whole");
             batch.verify_checksum().expect("intact");
             for record in batch.records() {
                 let record = record.expect("well formed");
@@ -126,6 +127,43 @@ fn append_numbered(log: &mut PartitionLog, count: i64) {
             .collect();
         let values: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();
         append(log, &build(&values, NOW_MS + first, BatchOptions::default())).expect("appended");
+    }
+}
+
+#[test]
+fn a_read_ends_with_the_last_batch_that_fits() {
+    let home = Home::new(LogConfig {
+        index_interval_bytes: 512,
+        ..LogConfig::default()
+    });
+    let (mut log, _) = home.open(true, 0);
+    append_numbered(&mut log, 200);
+    // From 300 on all values, and so all batches, are equally long.
+    let bytes_of = |log: &PartitionLog, max_bytes, mode| {
+        let bound = Bound {
+            offset: log.end_offset(),
+            position: None,
+        };
+        match log
+            .reader()
+            .read(300, max_bytes, true, bound, mode)
+            .expect("in range")
+        {
+            Read::Region(read) => read.region.bytes,
+            other => panic!("{other:?}"),
+        }
+    };
+    let batch_bytes = bytes_of(&log, 1, ReadMode::Blocking);
+    for mode in [ReadMode::Resident, ReadMode::Blocking] {
+        for max_bytes in (1..20 * batch_bytes).step_by(17) {
+            let whole = (max_bytes / batch_bytes).max(1) * batch_bytes;
+            assert_eq!(
+                bytes_of(&log, max_bytes as u32, mode),
+                whole,
+                "{max_bytes} {mode:?}"
+            );
+        }
+        assert_eq!(bytes_of(&log, u32::MAX, mode), 100 * batch_bytes, "{mode:?}");
     }
 }
 

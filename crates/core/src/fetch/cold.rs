@@ -11,7 +11,7 @@ use ottla_log::disk::FileRegion;
 use ottla_log::disk::cold_cache::ColdCache;
 use ottla_wire::error_code::ErrorCode;
 
-use super::read::{AnswerLimits, PartitionRead, ReadPass, Target, read_all};
+use super::read::{AnswerLimits, PartitionRead, ReadPass, Target, read_all, read_at_most};
 use crate::executor::{ColdRead, Payer};
 use crate::node::Node;
 use crate::slot::Slot;
@@ -91,19 +91,20 @@ fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache) -> (Rea
         .count();
     let share = (LOAD_BYTES / cold_count.max(1) as u64).max(PARTITION_LOAD_BYTES_MIN);
     let (mut bytes, mut device_bytes) = (0, 0);
-    for read in &mut pass.reads {
-        let first_batch_bytes = read.first_batch_bytes;
-        let Some(region) = &mut read.region else { continue };
+    for (target, read) in targets.iter().zip(&mut pass.reads) {
+        let Some(region) = &read.region else { continue };
         if is_cold(region) {
-            let wanted = region.bytes.min(share.max(first_batch_bytes));
+            let wanted = region.bytes.min(share.max(read.first_batch_bytes));
             if device_bytes > 0 && device_bytes + wanted > LOAD_BYTES {
                 read.take_away();
                 pass.has_cold = true;
                 continue;
             }
-            read.is_cut = wanted < region.bytes;
-            region.bytes = wanted;
-            match cache.load(region) {
+            if wanted < region.bytes {
+                *read = read_at_most(target, wanted, limits.isolation_level);
+                read.is_cut = true;
+            }
+            match read.region.as_ref().map_or(Ok(0), |region| cache.load(region)) {
                 Ok(loaded) => device_bytes += loaded,
                 Err(_) => {
                     *read = PartitionRead::error(ErrorCode::KafkaStorageError);

@@ -162,6 +162,24 @@ pub fn read_all(targets: &[Target], limits: AnswerLimits, mode: ReadMode) -> Rea
     pass
 }
 
+/// Reads one target where waiting is allowed: its first batch, and what of the following ones fits into `bytes_max`.
+pub fn read_at_most(target: &Target, bytes_max: u64, isolation_level: IsolationLevel) -> PartitionRead {
+    let share = Share {
+        bytes_max: u32::try_from(bytes_max).unwrap_or(u32::MAX),
+        whole_first_batch: true,
+    };
+    match &target.partition {
+        Ok(partition) => read_one(
+            &target.asked,
+            partition,
+            share,
+            isolation_level,
+            ReadMode::Blocking,
+        ),
+        Err(error) => PartitionRead::error(*error),
+    }
+}
+
 /// What is left of the answer's limits for one partition.
 #[derive(Clone, Copy)]
 struct Share {

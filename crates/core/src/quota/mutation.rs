@@ -51,7 +51,9 @@ impl MutationQuota {
             let debt_ms = client.mutation_debt_ms(self.now);
             if debt_ms > 0 {
                 self.throttle_ms = self.throttle_ms.max(debt_ms);
-                return Err(Refusal::plain(ErrorCode::ThrottlingQuotaExceeded));
+                // Kafka's words: its tools print them.
+                let message = "The throttling quota has been exceeded.";
+                return Err(Refusal::new(ErrorCode::ThrottlingQuotaExceeded, message));
             }
         }
         let throttle_ms = client.take_mutations(u32::try_from(partitions).unwrap_or(u32::MAX), self.now);
