@@ -1,5 +1,6 @@
 //! The page: the victim alone and beside each disturber, and what the disturber got.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use ottla_lab::bench::result::{GroupResult, Measurement, OnTarget, Point, Report};
@@ -50,9 +51,9 @@ pub fn write(reports: &[Report], processors: &Processors) -> String {
 fn places(processors: &Processors) -> String {
     match processors.is_pinned() {
         true => format!(
-            "Brokers ran on {} processors of their own, clients and disturbers on {} others.",
+            "Brokers had {} of {} processors for themselves, clients and disturbers the rest.",
             processors.brokers.len(),
-            processors.clients.len()
+            processors.brokers.len() + processors.clients.len()
         ),
         false => format!(
             "Brokers, clients and disturbers shared {} processors.",
@@ -258,24 +259,36 @@ fn cores(one: &Measurement, process: Option<&str>) -> f64 {
     }
 }
 
+/// Each once, with where it applies.
 fn remarks(report: &Report) -> Vec<String> {
-    let mut remarks = Vec::new();
-    let mut add = |remark: String| {
-        if !remarks.contains(&remark) {
-            remarks.push(remark);
-        }
-    };
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for point in &report.points {
         for (on, name) in point.on.iter().zip(names(report)) {
-            for reason in &on.verdict.reasons {
-                add(format!("INVALID, {}, {name}: {reason}", point.name));
-            }
-            for caveat in &on.verdict.caveats {
-                add(format!("{}, {name}: {caveat}", point.name));
+            let reasons = on
+                .verdict
+                .reasons
+                .iter()
+                .map(|reason| format!("INVALID: {reason}"));
+            // What is expected and does not hold is printed in bold.
+            let caveats = on
+                .verdict
+                .caveats
+                .iter()
+                .filter(|text| !text.contains(" does not hold: "));
+            for text in reasons.chain(caveats.cloned()) {
+                let place = format!("{} ({name})", point.name);
+                places.entry(text).or_default().push(place);
             }
         }
     }
-    remarks
+    let all = report.points.iter().map(|point| point.on.len()).sum::<usize>();
+    let told = places
+        .into_iter()
+        .map(|(text, places)| match places.len() == all {
+            true => format!("everywhere: {text}"),
+            false => format!("{}: {text}", places.join(", ")),
+        });
+    told.collect()
 }
 
 fn point_of<'a>(report: &'a Report, name: &str) -> Option<&'a Point> {

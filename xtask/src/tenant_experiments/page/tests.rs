@@ -127,6 +127,9 @@ fn what_is_left_over_is_what_the_victim_does_not_use() {
 fn the_page_has_a_row_for_each_point_with_a_victim_and_tells_what_is_invalid() {
     let mut report = report();
     report.points[2].on[0].verdict.reasons = vec![String::from("7 records were not acknowledged")];
+    for point in &mut report.points {
+        point.on[0].verdict.caveats = vec![String::from("a loopback run")];
+    }
     let page = write(&[report], &processors(&[0], &[1]));
     let rows: BTreeMap<&str, &str> = page.lines().filter_map(|line| line.split_once(" | ")).collect();
     assert!(
@@ -135,5 +138,9 @@ fn the_page_has_a_row_for_each_point_with_a_victim_and_tells_what_is_invalid() {
     );
     assert!(rows["| beside flood"].contains("~~**1.30**"), "{page}");
     assert!(rows["| flood"].contains("| 1,000 | 600 |"), "{page}");
-    assert!(page.contains("INVALID, beside flood, Ottla: 7 records"), "{page}");
+    assert!(
+        page.contains("- beside flood (Ottla): INVALID: 7 records were not acknowledged"),
+        "{page}"
+    );
+    assert!(page.contains("- everywhere: a loopback run"), "{page}");
 }

@@ -47,7 +47,7 @@ pub struct RequestLoad {
 
 /// Of the thread that serves a group: its work is that of other machines, and must not take the processor from the clients whose
 /// latency is measured on this one.
-const NICE: i32 = 10;
+const NICE: i32 = 19;
 
 /// Runs a group through a course; ends with it. Requests that are not answered by then are counted as such.
 ///
