@@ -64,6 +64,7 @@ fn consumers(broker: &Broker) -> ConsumeLoad {
         clients: 2,
         rate: None,
         from_beginning: true,
+        gives_way: false,
     }
 }
 

@@ -97,6 +97,7 @@ impl Resolver<'_> {
             clients: spec.clients,
             rate: spec.rate,
             from_beginning: spec.from_beginning,
+            gives_way: spec.gives_way,
         })
     }
 

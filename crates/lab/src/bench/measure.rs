@@ -1,8 +1,8 @@
 //! One run of one point on one cluster.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use super::{disk, drift, group_result, integrity, prepare, stages};
 use crate::histogram::Latencies;
 use crate::link::relay::{self, Relay};
 use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome, RequestOutcome};
-use crate::load::{Course, Live, consume, produce, requests};
+use crate::load::{Course, Live, consume, lock, priority, produce, requests};
 use crate::process::{ProcessSeries, Sampler, Watched};
 use crate::scenario::model::Scenario;
 
@@ -85,7 +85,9 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, Be
     let log = BrokerTimes::begin(setting.access, &course, !groups.consumers.is_empty());
     let mut gathered = load(&groups, &course, setting, watched(setting.access, relay.as_ref()));
     gathered.broker_log = log.and_then(BrokerTimes::end);
-    gathered.caveats = relay.as_ref().map_or_else(Vec::new, Relay::caveats);
+    gathered
+        .caveats
+        .extend(relay.as_ref().map_or_else(Vec::new, Relay::caveats));
     gathered.caveats.extend_from_slice(disk.caveats());
     gathered.disk_reasons = disk.reasons().to_vec();
     drop(disk);
@@ -100,6 +102,13 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, Be
 
 fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Watched>) -> Gathered {
     let live = Live::default();
+    let refusals = Mutex::new(Vec::new());
+    let give_way = |name: &str| {
+        if let Err(why) = priority::give_way() {
+            let refusal = format!("{name}: its threads compete with those that are measured: {why}");
+            lock(&refusals).push(refusal);
+        }
+    };
     thread::scope(|scope| {
         let producers: Vec<_> = groups
             .producers
@@ -109,12 +118,24 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Wa
         let consumers: Vec<_> = groups
             .consumers
             .iter()
-            .map(|load| scope.spawn(|| consume::run(load, course, &live)))
+            .map(|load| {
+                scope.spawn(|| {
+                    if load.gives_way {
+                        give_way(&load.name);
+                    }
+                    consume::run(load, course, &live)
+                })
+            })
             .collect();
         let requests: Vec<_> = groups
             .requests
             .iter()
-            .map(|load| scope.spawn(|| requests::run(load, course)))
+            .map(|load| {
+                scope.spawn(|| {
+                    give_way(&load.name);
+                    requests::run(load, course)
+                })
+            })
             .collect();
         let mut failures = Vec::new();
         let measured_from = course.begin + course.warmup;
@@ -152,7 +173,7 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Wa
             failures,
             processes,
             broker_log: None,
-            caveats: Vec::new(),
+            caveats: std::mem::take(&mut lock(&refusals)),
             disk_reasons: Vec::new(),
         }
     })

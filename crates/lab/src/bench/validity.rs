@@ -69,13 +69,15 @@ pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
             kinds.join("; ")
         ));
     }
-    let has_schedule = (asked.iter()).any(|asked| asked.rate.is_some() && !asked.may_fall_behind);
-    judge_generator(
-        &measurement.generator,
-        measurement.seconds,
-        has_schedule,
-        &mut verdict,
-    );
+    let found = shortcomings(&measurement.generator, measurement.seconds);
+    let mut rated = asked.iter().filter(|asked| asked.rate.is_some()).peekable();
+    // A capacity test is meant to use all there is; under a schedule it is the generator's failure.
+    if rated.peek().is_some() {
+        match rated.all(|asked| asked.may_fall_behind) {
+            true => verdict.caveats.extend(found),
+            false => verdict.reasons.extend(found),
+        }
+    }
     let drift = measurement.drift;
     if !(0.9..=1.1).contains(&drift.last_to_first) {
         verdict.caveats.push(format!(
@@ -126,39 +128,38 @@ fn judge_group(group: &GroupResult, asked: Asked, verdict: &mut Verdict) {
     }
 }
 
-fn judge_generator(generator: &GeneratorCheck, seconds: f64, has_schedule: bool, verdict: &mut Verdict) {
-    if !has_schedule {
-        // A capacity test is meant to use all there is; under a schedule it is the generator's failure.
-        return;
-    }
+/// What keeps a generator from sending when it should.
+fn shortcomings(generator: &GeneratorCheck, seconds: f64) -> Vec<String> {
+    let mut found = Vec::new();
     let late = generator
         .schedule_error
         .as_ref()
         .map_or(0.0, |error| error.percentiles.p99 * 1_000.0);
     if late > SCHEDULE_ERROR_P99_MICROS {
-        verdict.reasons.push(format!(
+        found.push(format!(
             "the generator sent 1 % of the records more than {:.1} ms late",
             late / 1_000.0
         ));
     }
     if generator.busiest_thread > THREAD_SHARE {
-        verdict.reasons.push(format!(
+        found.push(format!(
             "a sending thread used {:.0} % of a processor",
             100.0 * generator.busiest_thread
         ));
     }
     let waiting = generator.buffer_wait_seconds / seconds.max(f64::MIN_POSITIVE);
     if waiting > BUFFER_WAIT {
-        verdict.reasons.push(format!(
+        found.push(format!(
             "senders waited {waiting:.2} seconds per second for buffer memory"
         ));
     }
     if generator.share_of_calibration > CALIBRATION_SHARE {
-        verdict.reasons.push(format!(
+        found.push(format!(
             "the generator alone reaches only {:.1} times this rate; twice is wanted",
             1.0 / generator.share_of_calibration
         ));
     }
+    found
 }
 
 #[cfg(test)]
@@ -243,7 +244,10 @@ mod tests {
         };
         let verdict = judge(&measurement, &[asked]);
         assert!(verdict.is_valid(), "{verdict:?}");
-        assert!(verdict.caveats[0].contains("900 of 1000"), "{verdict:?}");
+        for told in ["900 of 1000", "95 % of a processor", "buffer memory"] {
+            let is_told = verdict.caveats.iter().any(|caveat| caveat.contains(told));
+            assert!(is_told, "{told}: {verdict:?}");
+        }
         measurement.integrity.lost = 1;
         assert!(!judge(&measurement, &[asked]).is_valid());
     }

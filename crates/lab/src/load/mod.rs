@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod stamp;
 pub mod schedule;
+pub mod priority;
 pub mod contents;
 pub mod outcome;
 mod errors;
@@ -164,4 +165,6 @@ pub struct ConsumeLoad {
     pub rate: Option<f64>,
     /// From the beginning of the topic, or only what comes.
     pub from_beginning: bool,
+    /// Its threads are not to take the processor from those whose latency is measured: it stands for another machine.
+    pub gives_way: bool,
 }

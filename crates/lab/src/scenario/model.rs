@@ -97,6 +97,8 @@ pub struct ConsumerSpec {
     pub clients: u32,
     pub rate: Option<f64>,
     pub from_beginning: bool,
+    /// A neighbour, whose threads run when no other client's thread wants to.
+    pub gives_way: bool,
     pub settings: BTreeMap<String, Scalar>,
 }
 
@@ -265,6 +267,7 @@ impl Default for ConsumerSpec {
             clients: 1,
             rate: None,
             from_beginning: false,
+            gives_way: false,
             settings: BTreeMap::new(),
         }
     }

@@ -45,17 +45,11 @@ pub struct RequestLoad {
     pub reconnects: bool,
 }
 
-/// Of the thread that serves a group: its work is that of other machines, and must not take the processor from the clients whose
-/// latency is measured on this one.
-const NICE: i32 = 19;
-
 /// Runs a group through a course; ends with it. Requests that are not answered by then are counted as such.
 ///
 /// - Errors: a group without connections or topics, or the machine has no epoll left; afterwards errors are counted instead.
 pub fn run(load: &RequestLoad, course: &Course) -> Result<RequestOutcome, Error> {
     check(load)?;
-    // Where it is refused, the schedule errors of the other groups show it.
-    let _ = rustix::process::nice(NICE);
     let crowd = Crowd::new(load, course).map_err(|error| Error::IllegalState {
         message: format!("load {}: {error}", load.name).into(),
     })?;
