@@ -283,3 +283,47 @@ fn stages_of_a_request_are_recorded_by_api_and_client() {
     assert_eq!(totals.apis[&ApiKey::Metadata].total.count(), 10);
     assert!(totals.apis[&ApiKey::Metadata].reply_bytes == 10 * (4 + 4 + 1));
 }
+
+#[test]
+fn a_storm_of_connections_loses_nobody_and_a_bystander_is_served_in_it() {
+    let net = Net::start();
+    let mut bystander = net.client();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for number in 0..500 {
+                    let mut client = net.client();
+                    // Some say nothing, some are gone before their answer, some wait for it.
+                    if number % 3 > 0 {
+                        client.send(&echo(number, b"one of many"));
+                    }
+                    if number % 3 > 1 {
+                        check_answer(&mut client, number, b"one of many");
+                    }
+                }
+            });
+        }
+        for id in 0..500 {
+            bystander.send(&echo(id, b"in the middle of it"));
+            check_answer(&mut bystander, id, b"in the middle of it");
+            assert!(net.counts.unopened() <= 1_024, "{}", net.counts.unopened());
+        }
+    });
+    // Those who said nothing may still be in the kernel's queue.
+    while net.counts.accepted() < 2_001 {
+        std::thread::yield_now();
+    }
+    net.wait_for_open(1);
+    assert_eq!(net.counts.unopened(), 0);
+}
+
+#[test]
+fn connections_that_are_idle_together_are_all_closed() {
+    let net = Net::start_with(Duration::from_millis(300), usize::MAX);
+    let mut idle: Vec<Client> = (0..400).map(|_| net.client()).collect();
+    for client in &mut idle {
+        assert_eq!(client.closed(), b"");
+    }
+    net.wait_for_open(0);
+    assert_eq!(net.counts.accepted(), 400);
+}

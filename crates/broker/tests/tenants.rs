@@ -125,3 +125,31 @@ fn a_client_that_calls_itself_otherwise_with_every_request_is_answered_and_takes
     }
     assert!(net.tenants.known().len() < 30, "{}", net.tenants.known().len());
 }
+
+#[test]
+fn connections_are_charged_to_the_address_that_opens_them() {
+    const CONNECTIONS: u64 = 1_000;
+    let net = Net::start();
+    for _ in 0..CONNECTIONS {
+        drop(net.client());
+    }
+    while net.counts.accepted() < CONNECTIONS {
+        std::thread::yield_now();
+    }
+    net.wait_for_open(0);
+    // The last turn is booked after the connection is gone, and before the next one's answer.
+    let mut clients = [net.client(), net.client()];
+    for client in &mut clients {
+        client.send(&request("late", 1, b"x"));
+        check_answer(client, 1, b"x");
+    }
+    let accounts = accounts(&net);
+    let sums = &accounts[&(TenantKind::Address, String::from("127.0.0.1"))];
+    assert_eq!(sums.get(Sum::Requests), 0);
+    // Two system calls each at the very least.
+    let handling_micros = sums.get(Sum::HandlingMicros);
+    assert!(
+        handling_micros >= CONNECTIONS,
+        "{handling_micros} µs for {CONNECTIONS} connections"
+    );
+}

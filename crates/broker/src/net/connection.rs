@@ -107,7 +107,7 @@ pub struct Connection {
     /// Since when it waits for its turn.
     queued: Option<Moment>,
     waker: Option<(Arc<ConnectionWaker>, Waker)>,
-    _permit: ConnectionPermit,
+    permit: ConnectionPermit,
 
     is_readable: bool,
     has_peer_closed: bool,
@@ -184,7 +184,7 @@ impl Connection {
             socket: new.socket,
             peer: new.peer,
             waker: None,
-            _permit: new.permit,
+            permit: new.permit,
             is_readable: true,
             has_peer_closed: false,
             input: Input::default(),
@@ -217,6 +217,11 @@ impl Connection {
 
     pub fn socket(&self) -> &TcpStream {
         &self.socket
+    }
+
+    /// Its first turn begins; false when it has begun before.
+    pub fn opened(&mut self) -> bool {
+        self.permit.opened()
     }
 
     pub fn peer(&self) -> SocketAddr {

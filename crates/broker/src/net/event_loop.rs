@@ -1,7 +1,7 @@
 //! One thread that serves many connections: waits for sockets, wake-ups and deadlines, and gives each connection its turn when its
 //! tenant has one (`scheduler.rs`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ottla_core::quota::Quotas;
 use ottla_core::reply::ReplyBuffer;
-use ottla_core::tenant::Tenants;
+use ottla_core::tenant::{TenantId, Tenants};
 use ottla_core::time::{Clock, Moment};
 use rustix::event::{Timespec, epoll};
 use slab::Slab;
@@ -42,9 +42,8 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a stopping loop waits for replies that are due.
 const STOP_GRACE: Duration = Duration::from_millis(1_000);
 
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-const KEEPALIVE_COUNT: u32 = 4;
+/// Accepted connections that are given a place in one round: a microsecond or two for each, that is less than the round's turns.
+const TAKEN_IN_PER_ROUND: usize = 32;
 
 /// What all connections of a listener have in common.
 #[derive(Clone, Debug)]
@@ -226,6 +225,7 @@ impl EventLoop {
             next_generation: 0,
             deadlines: BTreeSet::new(),
             scheduler: Scheduler::default(),
+            arrivals: VecDeque::new(),
             next_trim: Moment(0),
             stop_at: None,
             principal: Arc::from("User:ANONYMOUS"),
@@ -285,6 +285,8 @@ struct Looper {
     deadlines: BTreeSet<(Moment, Token)>,
     /// Connections that have something to do.
     scheduler: Scheduler<Token>,
+    /// Accepted, without a place among the connections.
+    arrivals: VecDeque<NewConnection>,
     next_trim: Moment,
     stop_at: Option<Moment>,
     principal: Arc<str>,
@@ -304,6 +306,7 @@ impl Looper {
                 let now = self.context.tick();
                 self.read_mail(&mut mail, now);
             }
+            self.take_in_some();
             self.serve_ready(&mut shared);
             let now = self.context.tick();
             if self.is_stopped(now) {
@@ -351,9 +354,7 @@ impl Looper {
     }
 
     fn read_mail(&mut self, mail: &mut Mail, now: Moment) {
-        for new in mail.connections.drain(..) {
-            self.open(new, now);
-        }
+        self.arrivals.extend(mail.connections.drain(..));
         for token in mail.woken.drain(..) {
             if let Some(connection) = connection(&mut self.connections, token) {
                 connection.on_wake();
@@ -379,7 +380,7 @@ impl Looper {
     }
 
     fn timeout(&mut self, now: Moment) -> Option<Timespec> {
-        if self.scheduler.has_ready() || !self.context.mailbox.fall_asleep() {
+        if self.scheduler.has_ready() || !self.arrivals.is_empty() || !self.context.mailbox.fall_asleep() {
             return Some(Timespec {
                 tv_sec: 0,
                 tv_nsec: 0,
@@ -396,16 +397,28 @@ impl Looper {
         })
     }
 
-    fn open(&mut self, mut new: NewConnection, now: Moment) {
+    /// Gives a few of those that were accepted a place; the rest have theirs after the turns of a round. They are opened in their
+    /// first turn, so that who comes with a thousand at once waits for himself.
+    fn take_in_some(&mut self) {
         if self.stop_at.is_some() {
+            self.arrivals.clear();
+        }
+        if self.arrivals.is_empty() {
             return;
         }
-        new.permit.opened();
-        let peer = new.peer;
-        if let Err(error) = prepare(&new, &self.context.settings) {
-            debug!(%peer, %error, "connection lost while it was opened");
-            return;
+        let mut began = self.context.tick();
+        for _ in 0..TAKEN_IN_PER_ROUND {
+            let Some(new) = self.arrivals.pop_front() else {
+                return;
+            };
+            let tenant = self.take_in(new, began);
+            let now = self.context.tick();
+            self.book(tenant, now.micros_since(began));
+            began = now;
         }
+    }
+
+    fn take_in(&mut self, new: NewConnection, now: Moment) -> TenantId {
         let entry = self.connections.vacant_entry();
         let token = Token {
             index: entry.key() as u32,
@@ -414,16 +427,16 @@ impl Looper {
         // Never the mailbox's token: its generation is not used.
         self.next_generation = (self.next_generation + 1) % u32::MAX;
         let connection = Connection::new(new, token, self.principal.clone(), &mut self.context);
-        let connection = entry.insert(connection);
-        let flags =
-            epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        let data = epoll::EventData::new_u64(token.to_u64());
-        if let Err(error) = epoll::add(&self.epoll, connection.socket(), data, flags) {
-            warn!(%peer, %error, "connection cannot be watched");
-            self.connections.remove(token.index as usize);
-            return;
-        }
+        let tenant = connection.tenant();
+        entry.insert(connection);
         self.queue(token, now);
+        tenant
+    }
+
+    /// Something was done for a tenant outside its turns.
+    fn book(&mut self, tenant: TenantId, micros: u64) {
+        self.scheduler.owe(tenant, micros);
+        self.context.accounts.add(tenant, [(Sum::HandlingMicros, micros)]);
     }
 
     fn on_event(&mut self, event: &epoll::Event, now: Moment) {
@@ -444,16 +457,27 @@ impl Looper {
         self.queue(token, now);
     }
 
+    /// Looks at what is due. Closing takes time, and a thousand connections that came together are idle together: beyond a quantum
+    /// the rest is left for the next round, which is due already.
     fn on_deadlines(&mut self, now: Moment) {
+        let mut began = now;
         while let Some((deadline, token)) = self.deadlines.first().copied()
             && deadline <= now
+            && began.micros_since(now) < QUANTUM_MICROS as u64
         {
             self.deadlines.pop_first();
-            if let Some(connection) = connection(&mut self.connections, token) {
-                connection.armed = None;
-                match connection.check_limits(&self.context, now) {
-                    Ok(()) => self.queue(token, now),
-                    Err(refusal) => self.close(token, &refusal),
+            let Some(connection) = connection(&mut self.connections, token) else {
+                continue;
+            };
+            connection.armed = None;
+            let tenant = connection.tenant();
+            match connection.check_limits(&self.context, now) {
+                Ok(()) => self.queue(token, now),
+                Err(refusal) => {
+                    self.close(token, &refusal);
+                    let closed = self.context.tick();
+                    self.book(tenant, closed.micros_since(began));
+                    began = closed;
                 }
             }
         }
@@ -469,7 +493,8 @@ impl Looper {
         self.context.turn.begin(ready.budget_micros);
         let (outcome, tenant) = match connection(&mut self.connections, token) {
             Some(connection) => {
-                let outcome = connection.turn(&mut self.context, shared);
+                let outcome = open(&self.epoll, connection, &self.context.settings)
+                    .and_then(|()| connection.turn(&mut self.context, shared));
                 (outcome, connection.tenant())
             }
             // Closed while it waited.
@@ -534,20 +559,28 @@ fn connection(connections: &mut Slab<Connection>, token: Token) -> Option<&mut C
         .filter(|connection| connection.token == token)
 }
 
-fn prepare(new: &NewConnection, settings: &NetSettings) -> io::Result<()> {
-    let socket = &new.socket;
-    socket.set_nonblocking(true)?;
-    socket.set_nodelay(true)?;
-    // A peer that vanished while its long poll waits is found after two minutes, not after the kernel's two hours.
-    rustix::net::sockopt::set_socket_keepalive(socket, true)?;
-    rustix::net::sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
-    rustix::net::sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
-    rustix::net::sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+/// Does in a connection's first turn what is left to do for it, and nothing in later ones.
+fn open(epoll: &OwnedFd, connection: &mut Connection, settings: &NetSettings) -> Result<(), Refusal> {
+    if !connection.opened() {
+        return Ok(());
+    }
+    if let Err(error) = watch(epoll, connection, settings) {
+        warn!(peer = %connection.peer(), %error, "connection cannot be watched");
+        return Err(Refusal::Gone);
+    }
+    Ok(())
+}
+
+fn watch(epoll: &OwnedFd, connection: &Connection, settings: &NetSettings) -> rustix::io::Result<()> {
+    let socket = connection.socket();
     if let Some(bytes) = settings.send_buffer_bytes {
         rustix::net::sockopt::set_socket_send_buffer_size(socket, bytes)?;
     }
     if let Some(bytes) = settings.receive_buffer_bytes {
         rustix::net::sockopt::set_socket_recv_buffer_size(socket, bytes)?;
     }
-    Ok(())
+    let flags =
+        epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+    let data = epoll::EventData::new_u64(connection.token.to_u64());
+    epoll::add(epoll, socket, data, flags)
 }

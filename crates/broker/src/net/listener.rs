@@ -1,16 +1,18 @@
-//! Accepting connections: one thread per listener, which waits in `accept` and hands sockets to the loops in turn.
+//! Accepting connections: one thread per listener, which takes what has come, a batch at a time, and hands sockets to the loops in
+//! turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_core::quota::Quotas;
 use ottla_core::time::{Clock, Moment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 use tracing::warn;
 
 use super::mailbox::{Mailbox, NewConnection};
@@ -19,8 +21,23 @@ use crate::rate_limit::RateLimit;
 /// How long accepting pauses when the process is out of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections that wait for an event loop to look at them. Further ones wait in the kernel, whose own queue is bounded too.
-const UNOPENED_MAX: usize = 256;
+/// Connections that wait for their tenant's turn to be opened. Further ones wait in the kernel, whose own queue is bounded too, but
+/// there they are in one line: here an address that comes with hundreds at once is in its own way only.
+const UNOPENED_MAX: usize = 1_024;
+
+/// Connections that are accepted in one go.
+const BATCH_MAX: usize = 32;
+
+/// In a storm the thread looks for connections so often, and not for each one: 5,000 a second would wake it, and an event loop, 5,000
+/// times. With [`BATCH_MAX`] it is also the bound on what accepting takes from the loops: 32,000 connections a second of 5 µs.
+const STORM_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Batches that are taken at once before the intervals begin to count.
+const EAGER_BATCHES: u32 = 16;
+
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_COUNT: u32 = 4;
 
 /// Connections of addresses over their rate that wait to be closed; beyond them they are closed at once.
 const THROTTLED_MAX: usize = 1_000;
@@ -55,6 +72,14 @@ struct Counts {
     by_address: HashMap<IpAddr, usize>,
 }
 
+impl Counts {
+    /// One waits no more; whether it was the one that accepting waited for.
+    fn leave_queue(&mut self) -> bool {
+        self.unopened -= 1;
+        self.unopened == UNOPENED_MAX - 1
+    }
+}
+
 /// The right to be open; dropped with the connection.
 #[derive(Debug)]
 pub struct ConnectionPermit {
@@ -64,15 +89,16 @@ pub struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// An event loop has the connection now.
-    pub fn opened(&mut self) {
-        if !std::mem::replace(&mut self.is_opened, true) {
-            let mut counts = self.counts.lock();
-            counts.unopened -= 1;
-            if counts.unopened < UNOPENED_MAX {
+    /// The connection waits no more; false when that was known.
+    pub fn opened(&mut self) -> bool {
+        let is_first = !std::mem::replace(&mut self.is_opened, true);
+        if is_first {
+            let is_room_new = self.counts.lock().leave_queue();
+            if is_room_new {
                 self.counts.freed.notify_all();
             }
         }
+        is_first
     }
 }
 
@@ -81,17 +107,14 @@ impl Drop for ConnectionPermit {
         let mut counts = self.counts.lock();
         let was_full = counts.open >= self.counts.limits.connections_max;
         counts.open -= 1;
-        let was_queued = !self.is_opened;
-        if was_queued {
-            counts.unopened -= 1;
-        }
+        let is_room_new = !self.is_opened && counts.leave_queue();
         if let Some(count) = counts.by_address.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
                 counts.by_address.remove(&self.address);
             }
         }
-        if was_full || was_queued {
+        if was_full || is_room_new {
             self.counts.freed.notify_all();
         }
     }
@@ -136,6 +159,11 @@ impl ConnectionCounts {
         self.lock().open
     }
 
+    /// Connections that were accepted and wait to be opened.
+    pub fn unopened(&self) -> usize {
+        self.lock().unopened
+    }
+
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
@@ -174,11 +202,13 @@ impl ConnectionCounts {
     /// Returns when one more connection may be opened, or accepting has ended. As Apache Kafka, we do not accept and close.
     fn wait_for_room(&self, stopped: &AtomicBool) {
         let mut counts = self.lock();
-        while (counts.open >= self.limits.connections_max || counts.unopened >= UNOPENED_MAX)
-            && !stopped.load(Ordering::SeqCst)
-        {
+        while !self.has_room(&counts) && !stopped.load(Ordering::SeqCst) {
             counts = self.freed.wait(counts).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn has_room(&self, counts: &Counts) -> bool {
+        counts.open < self.limits.connections_max && counts.unopened < UNOPENED_MAX
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {
@@ -197,7 +227,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Starts accepting on a bound socket.
+    /// Starts accepting on a listening socket, which is made non-blocking.
     pub fn start(
         name: Arc<str>,
         socket: TcpListener,
@@ -205,6 +235,7 @@ impl Listener {
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> io::Result<Listener> {
         let address = socket.local_addr()?;
+        prepare(&socket)?;
         let socket = Arc::new(socket);
         let stopped = Arc::new(AtomicBool::new(false));
         let acceptor = Acceptor {
@@ -212,7 +243,9 @@ impl Listener {
             socket: socket.clone(),
             stopped: stopped.clone(),
             counts: counts.clone(),
+            batch: mailboxes.iter().map(|_| Vec::new()).collect(),
             mailboxes,
+            pace: Pace::new(Instant::now()),
             throttled: VecDeque::new(),
             refusals: RateLimit::per_second(1),
         };
@@ -236,7 +269,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::SeqCst);
-        // Wakes `accept`, which then fails.
+        // Wakes `poll`; accepting then fails.
         let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
         {
             let _counts = self.counts.lock();
@@ -248,12 +281,56 @@ impl Drop for Listener {
     }
 }
 
+/// What accepted sockets inherit, set once instead of for each of them.
+fn prepare(socket: &TcpListener) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    sockopt::set_tcp_nodelay(socket, true)?;
+    // A peer that vanished while its long poll waits is found after two minutes, not after the kernel's two hours.
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+    Ok(())
+}
+
+/// How often connections are looked for: at once while few come, once in [`STORM_INTERVAL`] while many do.
+#[derive(Debug)]
+struct Pace {
+    /// For as much time, looks are free.
+    credit: Duration,
+    looked: Instant,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Pace {
+        Pace {
+            credit: STORM_INTERVAL * EAGER_BATCHES,
+            looked: now,
+        }
+    }
+
+    /// A batch was taken at `now`: how long to wait before the next.
+    fn rest(&mut self, now: Instant) -> Duration {
+        let passed = now.saturating_duration_since(self.looked);
+        let credit = (self.credit + passed).min(STORM_INTERVAL * EAGER_BATCHES);
+        self.looked = now;
+        self.credit = credit.saturating_sub(STORM_INTERVAL);
+        let rest = STORM_INTERVAL.saturating_sub(credit);
+        // What is slept is paid with, and must not be counted again.
+        self.looked += rest;
+        rest
+    }
+}
+
 struct Acceptor {
     name: Arc<str>,
     socket: Arc<TcpListener>,
     stopped: Arc<AtomicBool>,
     counts: Arc<ConnectionCounts>,
     mailboxes: Vec<Arc<Mailbox>>,
+    /// Accepted in this go, by mailbox.
+    batch: Vec<Vec<NewConnection>>,
+    pace: Pace,
     /// Over their address's rate, with the moment at which each is closed: a client that is refused at once comes back at once.
     throttled: VecDeque<(Moment, TcpStream)>,
     refusals: RateLimit,
@@ -263,38 +340,63 @@ impl Acceptor {
     fn run(mut self) {
         loop {
             self.counts.wait_for_room(&self.stopped);
-            if !self.throttled.is_empty() && !self.wait_with_throttled() {
-                continue;
-            }
-            let accepted = self.socket.accept();
+            self.wait_for_connections();
             if self.stopped.load(Ordering::SeqCst) {
                 return;
             }
-            match accepted {
-                Ok((socket, peer)) => self.hand_out(socket, peer),
-                Err(error) => self.pause_after(&error),
+            let result = self.accept_batch();
+            for (mailbox, connections) in self.mailboxes.iter().zip(&mut self.batch) {
+                if !connections.is_empty() {
+                    mailbox.connect(connections);
+                }
+            }
+            match result {
+                Ok(0) => {}
+                Ok(_) => std::thread::sleep(self.pace.rest(Instant::now())),
+                Err(errno) => self.pause_after(errno),
             }
         }
     }
 
-    /// Waits until a connection can be accepted, but no longer than until the next throttled one is to be closed; whether
-    /// there is one to accept.
-    fn wait_with_throttled(&mut self) -> bool {
+    /// Returns when there is something to accept, or the next throttled one was to be closed.
+    fn wait_for_connections(&mut self) {
         let now = self.counts.now();
         while self.throttled.front().is_some_and(|(until, _)| *until <= now) {
             self.throttled.pop_front();
         }
-        let Some((until, _)) = self.throttled.front() else {
-            return true;
-        };
-        let wait_micros = until.micros_since(now);
-        let timeout = Timespec {
-            tv_sec: (wait_micros / 1_000_000) as i64,
-            tv_nsec: (wait_micros % 1_000_000 * 1_000) as i64,
-        };
+        let timeout = self.throttled.front().map(|(until, _)| {
+            let wait_micros = until.micros_since(now);
+            Timespec {
+                tv_sec: (wait_micros / 1_000_000) as i64,
+                tv_nsec: (wait_micros % 1_000_000 * 1_000) as i64,
+            }
+        });
         let mut listening = [PollFd::new(&*self.socket, PollFlags::IN)];
         // An error is accept's to tell.
-        poll(&mut listening, Some(&timeout)).unwrap_or(1) > 0
+        let _ = poll(&mut listening, timeout.as_ref());
+    }
+
+    /// How many came; none when there was nothing to accept after all.
+    fn accept_batch(&mut self) -> Result<usize, Errno> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        for count in 0..BATCH_MAX {
+            if !self.counts.has_room(&self.counts.lock()) {
+                return Ok(count);
+            }
+            match acceptfrom_with(&*self.socket, flags) {
+                Ok((socket, peer)) => {
+                    // A socket of TCP has a peer with an address.
+                    if let Some(peer) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
+                        self.hand_out(socket.into(), peer);
+                    }
+                }
+                Err(Errno::AGAIN) => return Ok(count),
+                // A peer that gave up while waiting in the backlog is no reason to pause.
+                Err(Errno::CONNABORTED | Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(BATCH_MAX)
     }
 
     fn hand_out(&mut self, socket: TcpStream, peer: SocketAddr) {
@@ -315,8 +417,8 @@ impl Acceptor {
             return;
         };
         let connection_id = self.counts.next_id.fetch_add(1, Ordering::Relaxed);
-        let mailbox = &self.mailboxes[(connection_id % self.mailboxes.len() as u64) as usize];
-        mailbox.connect(NewConnection {
+        let mailbox = (connection_id % self.mailboxes.len() as u64) as usize;
+        self.batch[mailbox].push(NewConnection {
             socket,
             peer,
             connection_id,
@@ -325,15 +427,85 @@ impl Acceptor {
         });
     }
 
-    fn pause_after(&mut self, error: &io::Error) {
-        let errno = Errno::from_io_error(error);
-        // A peer that gave up while waiting in the backlog is no reason to pause.
-        if matches!(errno, Some(Errno::CONNABORTED | Errno::INTR)) {
-            return;
-        }
+    fn pause_after(&mut self, error: Errno) {
         if let Some(suppressed) = self.refusals.pass() {
             warn!(%error, suppressed, "connections cannot be accepted");
         }
         std::thread::sleep(ACCEPT_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn few_connections_are_taken_at_once_and_many_once_in_an_interval() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        let mut now = start;
+        // One every two milliseconds, for ever.
+        for _ in 0..1_000 {
+            now += STORM_INTERVAL * 2;
+            assert_eq!(pace.rest(now), Duration::ZERO);
+        }
+        // One every tenth of a millisecond.
+        let began = now;
+        let mut looks = 0;
+        while now < began + Duration::from_secs(1) {
+            now += STORM_INTERVAL / 10;
+            now += pace.rest(now);
+            looks += 1;
+        }
+        assert!((1_000..=1_000 + 2 * EAGER_BATCHES).contains(&looks), "{looks}");
+        // After a pause some may come at once again.
+        now += Duration::from_secs(1);
+        for _ in 0..EAGER_BATCHES {
+            assert_eq!(pace.rest(now), Duration::ZERO);
+        }
+        assert_eq!(pace.rest(now), STORM_INTERVAL);
+    }
+
+    #[test]
+    fn accepted_sockets_have_what_was_set_for_the_listening_one() {
+        let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        prepare(&listening).unwrap();
+        let _client = TcpStream::connect(listening.local_addr().unwrap()).unwrap();
+        let mut ready = [PollFd::new(&listening, PollFlags::IN)];
+        poll(&mut ready, None).unwrap();
+        let (socket, _) = acceptfrom_with(&listening, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC).unwrap();
+        assert!(sockopt::tcp_nodelay(&socket).unwrap());
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), KEEPALIVE_IDLE);
+        assert_eq!(sockopt::tcp_keepintvl(&socket).unwrap(), KEEPALIVE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepcnt(&socket).unwrap(), KEEPALIVE_COUNT);
+        assert_eq!(rustix::io::read(&socket, &mut [0; 1]).unwrap_err(), Errno::AGAIN);
+    }
+
+    #[test]
+    fn accepting_is_woken_by_the_one_place_that_it_waited_for() {
+        let limits = ConnectionLimits {
+            connections_max: usize::MAX,
+            connections_max_per_ip: usize::MAX,
+            overrides: HashMap::new(),
+        };
+        let counts = Arc::new(ConnectionCounts::new(limits));
+        let permit = || counts.permit(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let mut waiting: Vec<ConnectionPermit> = (0..UNOPENED_MAX).map(|_| permit()).collect();
+        assert!(!counts.has_room(&counts.lock()));
+        assert!(waiting[0].opened() && !waiting[0].opened());
+        assert_eq!(counts.unopened(), UNOPENED_MAX - 1);
+        assert!(counts.has_room(&counts.lock()));
+        waiting.push(permit());
+        assert!(!counts.has_room(&counts.lock()));
+        let opener = counts.clone();
+        std::thread::scope(|scope| {
+            scope.spawn(move || opener.wait_for_room(&AtomicBool::new(false)));
+            // Closed before it was opened.
+            waiting.pop();
+        });
+        drop(waiting);
+        assert_eq!((counts.open(), counts.unopened()), (0, 0));
     }
 }

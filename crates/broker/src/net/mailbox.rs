@@ -77,8 +77,9 @@ impl Mailbox {
         &self.eventfd
     }
 
-    pub fn connect(&self, connection: NewConnection) {
-        self.deliver(|mail| mail.connections.push(connection));
+    /// Delivers them all, and leaves `connections` empty.
+    pub fn connect(&self, connections: &mut Vec<NewConnection>) {
+        self.deliver(|mail| mail.connections.append(connections));
     }
 
     pub fn stop(&self) {

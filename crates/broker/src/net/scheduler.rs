@@ -215,6 +215,13 @@ impl<C> Scheduler<C> {
         }
     }
 
+    /// Something was done for the tenant outside its turns, and took so long: it has that much less of the next ones.
+    pub fn owe(&mut self, tenant: TenantId, micros: u64) {
+        if let Some(queue) = self.queues.get_mut(tenant.index()) {
+            queue.credit_micros -= micros.min(CHARGE_MICROS_MAX as u64) as i64;
+        }
+    }
+
     /// A tenant that had nothing to do takes its place.
     fn join(&mut self, tenant: TenantId) {
         let queue = &mut self.queues[tenant.index()];

@@ -507,3 +507,29 @@ fn whatever_comes_everybody_ready_is_served_in_the_end() {
         );
     }
 }
+
+#[test]
+fn what_is_done_for_a_tenant_outside_its_turns_counts_as_they_do() {
+    let (storm, other) = (TenantId(1), TenantId(2));
+    let mut scheduler = Scheduler::default();
+    scheduler.push(storm, storm);
+    scheduler.push(other, other);
+    let mut spent = BTreeMap::<TenantId, u64>::new();
+    for _ in 0..20_000 {
+        let ready = scheduler.next_ready().unwrap();
+        *spent.entry(ready.tenant).or_default() += 20;
+        scheduler.charge(20);
+        scheduler.push(ready.tenant, ready.tenant);
+        if ready.tenant == storm {
+            // For each turn a connection is taken in, and one that was idle is closed.
+            scheduler.owe(storm, 15);
+            scheduler.owe(storm, 15);
+            *spent.entry(storm).or_default() += 30;
+        }
+    }
+    let all: u64 = spent.values().sum();
+    let share = spent[&storm] as f64 / all as f64;
+    assert!((0.49..0.51).contains(&share), "{share} of {all}");
+    // Who has never come owes nothing.
+    scheduler.owe(TenantId(1_000_000), 1);
+}
