@@ -27,7 +27,7 @@ pub struct ColdRead {
     pub job: ChargedJob,
 }
 
-/// An answer that takes long to write.
+/// A step of a request or an answer that takes long.
 pub struct LongAnswer {
     pub payer: Payer,
     /// How many things it names, as far as one can say before: topics, partitions.
@@ -44,7 +44,8 @@ pub trait Executor: Send + Sync {
     /// evenly, by bytes. A connection has at most a handful of them, which bounds the queue.
     fn cold_read(&self, read: ColdRead);
 
-    /// Runs the job where nothing waits that is in a hurry. Payers take turns, by entries. A connection has at most one.
+    /// Runs the job where nothing waits that is in a hurry. Payers take turns, by entries. A connection has at most one, and
+    /// one more when it is closed.
     fn long_answer(&self, answer: LongAnswer);
 
     /// Runs `job` on the one controller thread, in order of submission. May wait for the disk.

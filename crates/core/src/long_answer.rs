@@ -1,88 +1,410 @@
-//! Answers that name thousands of things: written by a thread that nobody waits for, a connection's one at a time.
+//! Requests and answers that name thousands of things: worked off by threads that nobody is in a hurry for, a
+//! connection's one at a time.
 
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Wake, Waker};
 
-use crate::executor::{self, Payer};
+use ottla_wire::api_key::ApiKey;
+
+use crate::executor::{self, ChargedJob, Executor, Payer};
 use crate::node::Node;
-use crate::reply::{PendingReply, ReplyBuffer, WaitKind};
+use crate::quota::ClientQuota;
+use crate::reply::{Ending, Handled, PendingReply, ReplyBuffer, WaitKind};
+use crate::request::{ConnectionContext, Request};
+use crate::seen::{Fetched, Seen};
 use crate::slot::Slot;
+use crate::time::Moment;
 
-/// What an event loop writes itself: about a fifth of a millisecond of work.
+/// What an event loop names itself: about a fifth of a millisecond of work.
 pub const ENTRIES_MAX: u64 = 1_000;
 
-/// A reply that another thread writes. Dropping it lets a job that has not begun do nothing.
-pub struct LongAnswer<W> {
+/// By the same measure.
+const ENTRIES_PER_MICRO: u64 = 5;
+
+/// A body of this size is decoded by the event loop: four thousand partition numbers, or three hundred topic names.
+const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// The least that something takes that is named in a request: the number of a partition.
+const ENTRY_BYTES_MIN: u64 = 4;
+
+/// Whether an event loop would be held up by such a request; asked before its body is decoded.
+pub fn is_long(api_key: ApiKey, body_bytes: usize) -> bool {
+    match api_key {
+        // Most of it is records; the handler counts partitions.
+        ApiKey::Produce => false,
+        // Is read by a thread of its own as it is.
+        ApiKey::PushTelemetry => false,
+        // A few bytes ask for much, and who asks is in no hurry.
+        ApiKey::DescribeClientQuotas
+        | ApiKey::DescribeConfigs
+        | ApiKey::DescribeGroups
+        | ApiKey::DescribeLogDirs
+        | ApiKey::DescribeProducers
+        | ApiKey::ListConfigResources
+        | ApiKey::ListGroups => true,
+        _ => body_bytes > BODY_BYTES_MAX,
+    }
+}
+
+/// Decodes and serves the request where it holds nobody up. Requests behind it wait for that: what they do comes after.
+pub fn handle_elsewhere(request: &Request<'_>) -> Handled {
+    let payer = Payer::Tenant(request.connection.tenant);
+    let entries = request.body.len() as u64 / ENTRY_BYTES_MIN;
+    let quota = request.connection.quota.clone();
+    let unread = UnreadRequest {
+        connection: request.connection.clone(),
+        api_key: request.api_key,
+        api_version: request.api_version,
+        correlation_id: request.correlation_id,
+        client_id: request.client_id.map(str::to_owned),
+        body: request.body.to_vec(),
+        received: request.received,
+        handled: None,
+    };
+    Handled::Pending(Box::new(LongAnswer::new(payer, entries, quota, Box::new(unread))))
+}
+
+/// An answer that is written where it holds nobody up.
+///
+/// - Shape: `write` fills the reply; `entries` is about how many things it names.
+pub fn write_elsewhere(
     payer: Payer,
     entries: u64,
-    stage: Stage<W>,
+    quota: Option<Arc<ClientQuota>>,
+    write: impl FnOnce(&Node, &mut ReplyBuffer) + Send + 'static,
+) -> Box<dyn PendingReply> {
+    let unwritten = UnwrittenAnswer(Some(write));
+    Box::new(LongAnswer::new(payer, entries, quota, Box::new(unwritten)))
 }
 
-enum Stage<W> {
-    /// The replies in front of this one are not out yet.
-    Waiting(Option<W>),
-    Writing(Arc<Slot<ReplyBuffer>>),
+/// A reply all of whose steps are done by another thread.
+///
+/// Dropping it lets a step that has not begun do nothing, and what the work held is dropped by that thread, too.
+pub struct LongAnswer {
+    payer: Payer,
+    /// About how many things it names.
+    entries: u64,
+    quota: Option<Arc<ClientQuota>>,
+    seen: Seen,
+    /// Known once there was a step.
+    executor: Option<Arc<dyn Executor>>,
+    stage: Stage,
 }
 
-impl<W> LongAnswer<W>
-where
-    W: FnOnce(&Node, &mut ReplyBuffer) + Send + 'static,
-{
-    /// `write` fills the reply's bytes; `entries` is about how many things it names.
-    pub fn new(payer: Payer, entries: u64, write: W) -> LongAnswer<W> {
+enum Stage {
+    /// It waits for its first step, or to be woken for the next.
+    Resting(Box<dyn PendingReply>, Option<Arc<Woken>>),
+    /// A step is being done, or about to be.
+    Working {
+        result: Arc<Slot<Worked>>,
+        is_alone: bool,
+    },
+    Over,
+}
+
+/// What came of a step.
+enum Worked {
+    Written(ReplyBuffer),
+    /// There is something to wait for.
+    Rested(Box<dyn PendingReply>, Arc<Woken>, Seen),
+}
+
+impl LongAnswer {
+    /// The same reply as `work`, which nobody has polled yet.
+    pub fn new(
+        payer: Payer,
+        entries: u64,
+        quota: Option<Arc<ClientQuota>>,
+        work: Box<dyn PendingReply>,
+    ) -> LongAnswer {
         LongAnswer {
             payer,
             entries,
-            stage: Stage::Waiting(Some(write)),
+            quota,
+            seen: Seen::default(),
+            executor: None,
+            stage: Stage::Resting(work, None),
+        }
+    }
+
+    /// Hands the work over, unless there is nothing to do.
+    fn start(&mut self, node: &Node, waker: &Waker, fetched: &mut Fetched) {
+        let Stage::Resting(work, woken) = &self.stage else {
+            return;
+        };
+        let is_woken = woken
+            .as_ref()
+            .is_none_or(|woken| woken.is_set.load(Ordering::Acquire));
+        let is_due = || {
+            work.deadline()
+                .is_some_and(|deadline| deadline <= node.clock.moment())
+        };
+        if !is_woken && !is_due() {
+            return;
+        }
+        let Stage::Resting(work, _) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            unreachable!("looked at above")
+        };
+        let result = Arc::new(Slot::default());
+        self.stage = Stage::Working {
+            result: result.clone(),
+            is_alone: work.is_alone(),
+        };
+        let step = Step {
+            work,
+            waker: waker.clone(),
+            fetched: std::mem::take(fetched),
+            quota: self.quota.clone(),
+            promise: Promise {
+                result,
+                is_kept: false,
+            },
+        };
+        let executor = self.executor.get_or_insert_with(|| node.shared_executor());
+        executor.long_answer(executor::LongAnswer {
+            payer: self.payer,
+            entries: self.entries,
+            job: Box::new(|node| step.run(node)),
+        });
+    }
+}
+
+impl PendingReply for LongAnswer {
+    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        loop {
+            self.start(node, waker, &mut reply.fetched);
+            let Stage::Working { result, .. } = &self.stage else {
+                return Poll::Pending;
+            };
+            match result.take_or_register(waker) {
+                None => return Poll::Pending,
+                Some(Worked::Written(written)) => {
+                    self.stage = Stage::Over;
+                    *reply = written;
+                    reply.seen.add(&self.seen);
+                    return Poll::Ready(());
+                }
+                Some(Worked::Rested(work, woken, seen)) => {
+                    self.seen.add(&seen);
+                    self.stage = Stage::Resting(work, Some(woken));
+                }
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        match &self.stage {
+            Stage::Resting(work, _) => work.deadline(),
+            Stage::Working { .. } | Stage::Over => None,
+        }
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        match &self.stage {
+            Stage::Resting(work, Some(_)) => work.waits_for(),
+            _ => WaitKind::Reading,
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        match &self.stage {
+            Stage::Resting(work, _) => work.is_alone(),
+            Stage::Working { is_alone, .. } => *is_alone,
+            Stage::Over => false,
         }
     }
 }
 
-impl<W> PendingReply for LongAnswer<W>
+impl Drop for LongAnswer {
+    fn drop(&mut self) {
+        // What waits for a hundred thousand partitions takes a while to let go of them.
+        if let Some(executor) = &self.executor
+            && let Stage::Resting(work, _) = std::mem::replace(&mut self.stage, Stage::Over)
+        {
+            let entries = self.entries;
+            let job: ChargedJob = Box::new(move |_| {
+                drop(work);
+                entries
+            });
+            executor.long_answer(executor::LongAnswer {
+                payer: self.payer,
+                entries,
+                job,
+            });
+        }
+    }
+}
+
+/// One look at the work by the thread that does it.
+struct Step {
+    work: Box<dyn PendingReply>,
+    waker: Waker,
+    fetched: Fetched,
+    quota: Option<Arc<ClientQuota>>,
+    promise: Promise,
+}
+
+impl Step {
+    /// Returns what it has cost, in entries.
+    fn run(mut self, node: &Node) -> u64 {
+        if self.promise.is_unwanted() {
+            return 0;
+        }
+        let woken = Arc::new(Woken {
+            is_set: AtomicBool::new(false),
+            connection: self.waker,
+        });
+        let mut reply = ReplyBuffer {
+            fetched: self.fetched,
+            ..ReplyBuffer::default()
+        };
+        let began = node.clock.moment();
+        let polled = self.work.poll(node, &Waker::from(woken.clone()), &mut reply);
+        let now = node.clock.moment();
+        let micros = now.micros_since(began);
+        if let Some(quota) = &self.quota {
+            quota.worked(micros, now);
+        }
+        match polled {
+            Poll::Ready(()) => {
+                drop(self.work);
+                self.promise.keep(Worked::Written(reply));
+            }
+            Poll::Pending => self.promise.keep(Worked::Rested(self.work, woken, reply.seen)),
+        }
+        micros.saturating_mul(ENTRIES_PER_MICRO).max(1)
+    }
+}
+
+/// Sees to it that there is a result, even if the work hits a bug or its thread is stopped.
+struct Promise {
+    result: Arc<Slot<Worked>>,
+    is_kept: bool,
+}
+
+impl Promise {
+    /// The connection is gone: nobody else holds the slot.
+    fn is_unwanted(&self) -> bool {
+        Arc::strong_count(&self.result) == 1
+    }
+
+    fn keep(&mut self, worked: Worked) {
+        self.is_kept = true;
+        self.result.fill(worked);
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let problem = "the answer was not written: a bug was hit, or the broker stops".to_owned();
+            self.result.fill(Worked::Written(ReplyBuffer {
+                ending: Ending::Close(problem),
+                ..ReplyBuffer::default()
+            }));
+        }
+    }
+}
+
+/// Tells the connection that there is a step to be done; the end of a step is told by its slot.
+struct Woken {
+    is_set: AtomicBool,
+    connection: Waker,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_set.swap(true, Ordering::AcqRel) {
+            self.connection.wake_by_ref();
+        }
+    }
+}
+
+/// A request that outlives its frame.
+struct UnreadRequest {
+    connection: ConnectionContext,
+    api_key: i16,
+    api_version: i16,
+    correlation_id: i32,
+    client_id: Option<String>,
+    body: Vec<u8>,
+    received: Moment,
+    /// It was decoded and its handler has begun.
+    handled: Option<Box<dyn PendingReply>>,
+}
+
+impl UnreadRequest {
+    fn handle(&mut self, node: &Node, reply: &mut ReplyBuffer) -> Handled {
+        let body = std::mem::take(&mut self.body);
+        let request = Request {
+            connection: &self.connection,
+            api_key: self.api_key,
+            api_version: self.api_version,
+            correlation_id: self.correlation_id,
+            client_id: self.client_id.as_deref(),
+            body: &body,
+            received: self.received,
+            is_elsewhere: true,
+        };
+        node.handle(&request, reply)
+    }
+}
+
+impl PendingReply for UnreadRequest {
+    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        if let Some(pending) = &mut self.handled {
+            return pending.poll(node, waker, reply);
+        }
+        match self.handle(node, reply) {
+            Handled::Replied => {}
+            Handled::NoReply => reply.ending = Ending::NoReply,
+            Handled::Close(reason) => reply.ending = Ending::Close(reason),
+            Handled::Pending(mut pending) => {
+                reply.bytes.clear();
+                reply.regions.clear();
+                let polled = pending.poll(node, waker, reply);
+                self.handled = Some(pending);
+                return polled;
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        self.handled.as_ref().and_then(|pending| pending.deadline())
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        match &self.handled {
+            Some(pending) => pending.waits_for(),
+            None => WaitKind::Reading,
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.handled.is_none()
+    }
+}
+
+/// An answer that is known as soon as somebody writes it.
+struct UnwrittenAnswer<W>(Option<W>);
+
+impl<W> PendingReply for UnwrittenAnswer<W>
 where
     W: FnOnce(&Node, &mut ReplyBuffer) + Send + 'static,
 {
-    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        if let Stage::Waiting(write) = &mut self.stage {
-            let write = write.take().expect("it is handed on once");
-            self.stage = Stage::Writing(start(node, self.payer, self.entries, write));
-        }
-        let Stage::Writing(slot) = &self.stage else {
-            unreachable!("the work was handed on above")
-        };
-        let Some(written) = slot.take_or_register(waker) else {
-            return Poll::Pending;
-        };
-        reply.bytes = written.bytes;
-        reply.seen.add(&written.seen);
+    fn poll(&mut self, node: &Node, _: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        let write = self.0.take().expect("a reply is not polled after it was ready");
+        write(node, reply);
         Poll::Ready(())
     }
 
     fn waits_for(&self) -> WaitKind {
         WaitKind::Reading
     }
-}
-
-fn start<W>(node: &Node, payer: Payer, entries: u64, write: W) -> Arc<Slot<ReplyBuffer>>
-where
-    W: FnOnce(&Node, &mut ReplyBuffer) + Send + 'static,
-{
-    let slot = Arc::new(Slot::default());
-    let job_slot = slot.clone();
-    let job = move |node: &Node| {
-        // Nobody else holds the slot: the connection is gone.
-        if Arc::strong_count(&job_slot) == 1 {
-            return 0;
-        }
-        let mut reply = ReplyBuffer::default();
-        write(node, &mut reply);
-        job_slot.fill(reply);
-        entries
-    };
-    node.executor().long_answer(executor::LongAnswer {
-        payer,
-        entries,
-        job: Box::new(job),
-    });
-    slot
 }

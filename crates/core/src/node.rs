@@ -29,6 +29,7 @@ use crate::handlers::api_versions;
 use crate::image::MetadataImage;
 use crate::image::topics::TopicImage;
 use crate::log_directory::{CheckpointOffsets, LogDirectory};
+use crate::long_answer;
 use crate::maintenance::Maintenance;
 use crate::partition::Partition;
 use crate::partitions::{self, Partitions};
@@ -212,6 +213,14 @@ impl Node {
             .as_ref()
     }
 
+    /// The same for those that outlive a call.
+    pub(crate) fn shared_executor(&self) -> Arc<dyn Executor> {
+        let executor = self.executor.get();
+        executor
+            .expect("the shell sets an executor before it serves")
+            .clone()
+    }
+
     /// What the cluster is at this moment.
     pub fn image(&self) -> Guard<Arc<MetadataImage>> {
         self.image.load()
@@ -265,6 +274,9 @@ impl Node {
         }
         if !is_served {
             return Handled::Close(format!("{api_key} version {} is not served", request.api_version));
+        }
+        if !request.is_elsewhere && long_answer::is_long(api_key, request.body.len()) {
+            return long_answer::handle_elsewhere(request);
         }
         match dispatch(self, api_key, request, reply) {
             Ok(handled) => handled,

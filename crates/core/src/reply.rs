@@ -22,6 +22,20 @@ pub struct ReplyBuffer {
     pub fetched: Fetched,
     /// For how long the handler holds the client back, in milliseconds: the connection says so in the answer.
     pub throttle_ms: u32,
+    /// Of a pending reply that is ready.
+    pub ending: Ending,
+}
+
+/// What a pending reply turned out to be.
+#[derive(Debug, Default)]
+pub enum Ending {
+    /// The bytes and regions.
+    #[default]
+    Reply,
+    /// As [`Handled::NoReply`].
+    NoReply,
+    /// As [`Handled::Close`].
+    Close(String),
 }
 
 #[derive(Debug)]
@@ -63,6 +77,12 @@ pub trait PendingReply: Send {
     }
 
     fn waits_for(&self) -> WaitKind;
+
+    /// Whether what the request does is still to be done by another thread: the connection's next request is not served
+    /// before. To be asked again after each poll.
+    fn is_alone(&self) -> bool {
+        false
+    }
 }
 
 /// The stage a pending reply's waiting time is booked to.

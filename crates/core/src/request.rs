@@ -75,4 +75,6 @@ pub struct Request<'a> {
     pub body: &'a [u8],
     /// When the last byte of the request was read.
     pub received: Moment,
+    /// It is served by a thread that nobody is in a hurry for, so it may take long.
+    pub is_elsewhere: bool,
 }

@@ -28,6 +28,8 @@ pub struct ProduceRequest<'a> {
     pub acks: i16,
     pub timeout_ms: i32,
     pub topic_count: usize,
+    /// Of all topics.
+    pub partition_count: usize,
     version: i16,
     reader: Reader<'a>,
     topics_left: usize,
@@ -66,18 +68,19 @@ impl<'a> ProduceRequest<'a> {
         let acks = reader.i16()?;
         let timeout_ms = reader.i32()?;
         let topic_count = count(&mut reader, flexible)?;
-        let request = ProduceRequest {
+        let mut request = ProduceRequest {
             transactional_id,
             acks,
             timeout_ms,
             topic_count,
+            partition_count: 0,
             version,
             reader,
             topics_left: topic_count,
             partitions_left: 0,
             in_topic: false,
         };
-        request.clone().walk()?;
+        request.partition_count = request.clone().walk()?;
         Ok(request)
     }
 
@@ -118,12 +121,16 @@ impl<'a> ProduceRequest<'a> {
         Ok(Some(ProducePartition { index, records }))
     }
 
-    fn walk(mut self) -> Result<(), DecodeError> {
-        while self.next_topic()?.is_some() {}
+    /// Counts the partitions.
+    fn walk(mut self) -> Result<usize, DecodeError> {
+        let mut partitions = 0;
+        while let Some(topic) = self.next_topic()? {
+            partitions += topic.partition_count;
+        }
         if is_flexible(self.version) {
             self.reader.skip_tagged_fields()?;
         }
-        self.reader.finish()
+        self.reader.finish().map(|()| partitions)
     }
 }
 

@@ -485,6 +485,12 @@ fn write_process(page: &mut Page, view: &AdminView) {
         "Reads that wait for a thread that may wait for the device.",
         view.queues.cold_reads().queued(),
     );
+    page.single(
+        "ottla_long_answers_queued",
+        "gauge",
+        "Requests and answers that name thousands of things and wait for a thread.",
+        view.queues.long_answers().queued(),
+    );
     if let Some(bytes) = resident_bytes() {
         page.single(
             "process_resident_memory_bytes",

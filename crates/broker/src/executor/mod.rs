@@ -26,10 +26,11 @@ use work_queue::WorkQueue;
 /// holding up the others.
 const SYNC_THREADS: usize = 3;
 
-/// One thread writes the answers that name thousands of things, so that as many processors as there are but one go on.
+/// Two threads work off what names thousands of things, one for a tenant: whoever has the other's metadata to wait for does
+/// not wait for a single tenant's seconds. More would take more of the processors from event loops.
 const LONG_ANSWERS: PoolKind = PoolKind {
     name: "ottla-answer",
-    threads_max: 1,
+    threads_max: 2,
     threads_max_per_payer: 1,
     quantum: 10_000,
 };
@@ -70,6 +71,10 @@ impl Queues {
 
     pub fn cold_reads(&self) -> &Arc<ColdReads> {
         &self.cold_reads
+    }
+
+    pub fn long_answers(&self) -> &Arc<FairPool> {
+        &self.long_answers
     }
 }
 

@@ -15,7 +15,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use ottla_core::executor::Payer;
-use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
+use ottla_core::reply::{Ending, Handled, PendingReply, ReplyBuffer};
 use ottla_core::request::{ConnectionContext, Request};
 use ottla_core::seen::{Fetched, FetchedPartition, Position, Seen};
 use ottla_core::tenant::{TenantClaim, TenantId};
@@ -121,6 +121,8 @@ pub struct Connection {
 
     replies: VecDeque<(Asked, Answer)>,
     reply_bytes: usize,
+    /// The last of them is still to be begun by another thread, and what comes behind it must not be before it.
+    is_held: bool,
     /// The first reply need not be polled before its waker or deadline says so.
     is_first_polled: bool,
     reply_deadline: Option<Moment>,
@@ -194,6 +196,7 @@ impl Connection {
             received: now,
             replies: VecDeque::new(),
             reply_bytes: 0,
+            is_held: false,
             is_first_polled: false,
             reply_deadline: None,
             output: Output::default(),
@@ -312,6 +315,7 @@ impl Connection {
 
     fn is_full(&self) -> bool {
         self.is_stopping
+            || self.is_held
             || self.muted_until.is_some()
             || self.replies.len() + self.unsent.len() >= UNANSWERED_MAX
             || self.reply_bytes + self.output.memory_bytes() >= REPLY_BYTES_MAX
@@ -432,6 +436,7 @@ impl Connection {
             client_id: header.client_id,
             body: &frame[frame.len() - reader.remaining()..],
             received: self.received,
+            is_elsewhere: false,
         };
         context.reply.bytes.clear();
         context.reply.regions.clear();
@@ -484,6 +489,7 @@ impl Connection {
                 if self.replies.is_empty() {
                     self.is_first_polled = false;
                 }
+                self.is_held = pending.is_alone();
                 self.replies.push_back((asked, Answer::Pending(pending)));
             }
         }
@@ -631,6 +637,9 @@ impl Connection {
                         Ok(Poll::Pending) => {
                             self.is_first_polled = true;
                             self.reply_deadline = pending.deadline();
+                            let is_alone = pending.is_alone();
+                            // Behind one that holds others back there is none.
+                            self.is_held &= is_alone || self.replies.len() > 1;
                             return Ok(());
                         }
                         Ok(Poll::Ready(())) => {}
@@ -652,7 +661,12 @@ impl Connection {
                 .replies
                 .pop_front()
                 .expect("the loop looks at the first reply");
-            self.enqueue(context, asked)?;
+            self.is_held &= !self.replies.is_empty();
+            match std::mem::take(&mut context.reply.ending) {
+                Ending::Reply => self.enqueue(context, asked)?,
+                Ending::NoReply => self.finish(context, asked, 0, context.now()),
+                Ending::Close(reason) => return Err(Refusal::Handler(reason)),
+            }
             context.turn.has_served();
         }
         Ok(())

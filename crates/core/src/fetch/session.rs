@@ -2,11 +2,15 @@
 //! what changed and an answer only what is new.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
+use crate::executor::{LongAnswer, Payer};
+use crate::long_answer::ENTRIES_MAX;
+use crate::node::Node;
 use crate::time::Moment;
 
 /// How a request names a topic: by name up to version 12, by id from version 13.
@@ -77,15 +81,25 @@ pub struct SessionFetch {
     pub session_id: i32,
     /// False for an incremental answer, which leaves out what did not change.
     pub is_full: bool,
+    /// Of a session with very many, none before [`SessionFetch::load`].
     pub partitions: Vec<FetchPartition>,
-    session: Option<Arc<Mutex<Session>>>,
+    is_loaded: bool,
+    session: Option<Arc<SharedSession>>,
+    /// Sessions that ended with this request.
+    gone: Vec<Arc<SharedSession>>,
+}
+
+#[derive(Debug)]
+struct SharedSession {
+    /// Last, as a [`Moment`]: whoever looks for an idle session waits for none that is being read.
+    used: AtomicU64,
+    session: Mutex<Session>,
 }
 
 #[derive(Debug)]
 struct Session {
     epoch: i32,
     uses_topic_ids: bool,
-    used: Moment,
     /// In serving order: whoever got data last goes to the end, so that no partition starves the others.
     order: BTreeMap<u64, FetchPartition>,
     places: BTreeMap<(TopicRef, i32), u64>,
@@ -95,6 +109,7 @@ struct Session {
 /// All sessions of the broker, at most `slots`.
 ///
 /// - Memory: proportional to the partitions named by the sessions.
+/// - The lock of all sessions is not held while one is made, read or dropped.
 #[derive(Debug)]
 pub struct FetchSessions {
     slots: usize,
@@ -103,7 +118,7 @@ pub struct FetchSessions {
 
 #[derive(Debug, Default)]
 struct Cache {
-    sessions: BTreeMap<i32, Arc<Mutex<Session>>>,
+    sessions: BTreeMap<i32, Arc<SharedSession>>,
     ids_given: u64,
 }
 
@@ -143,22 +158,23 @@ impl FetchSessions {
     ) -> Result<SessionFetch, ErrorCode> {
         match request.session_epoch {
             EPOCH_INITIAL | EPOCH_FINAL => {
-                let mut cache = lock(&self.cache);
-                if request.session_id != 0 {
-                    cache.sessions.remove(&request.session_id);
-                }
                 let opens = request.session_epoch == EPOCH_INITIAL && !partitions.is_empty();
-                let opened = if opens {
-                    cache.open(self.slots, request, &partitions, now)
-                } else {
-                    None
+                let mut gone = Vec::new();
+                let has_room = {
+                    let mut cache = lock(&self.cache);
+                    gone.extend(cache.sessions.remove(&request.session_id));
+                    opens && cache.make_room(self.slots, now, &mut gone)
                 };
+                let opened = has_room.then(|| SharedSession::new(request, &partitions, now));
+                let opened = opened.and_then(|session| lock(&self.cache).add(self.slots, session, now));
                 let (session_id, session) = opened.map_or((0, None), |(id, session)| (id, Some(session)));
                 Ok(SessionFetch {
                     session_id,
                     is_full: true,
                     partitions,
+                    is_loaded: true,
                     session,
+                    gone,
                 })
             }
             _ => self.resume(request, partitions, forgotten, now),
@@ -172,10 +188,9 @@ impl FetchSessions {
         forgotten: &[(TopicRef, i32)],
         now: Moment,
     ) -> Result<SessionFetch, ErrorCode> {
-        let mut cache = lock(&self.cache);
-        let found = cache.sessions.get(&request.session_id).cloned();
+        let found = lock(&self.cache).sessions.get(&request.session_id).cloned();
         let shared = found.ok_or(ErrorCode::FetchSessionIdNotFound)?;
-        let mut session = lock(&shared);
+        let mut session = lock(&shared.session);
         if session.epoch != request.session_epoch {
             return Err(ErrorCode::InvalidFetchSessionEpoch);
         }
@@ -189,32 +204,72 @@ impl FetchSessions {
             session.forget(key);
         }
         session.epoch = next_epoch(session.epoch);
-        session.used = now;
-        let partitions: Vec<FetchPartition> = session.order.values().cloned().collect();
-        drop(session);
-        if partitions.is_empty() {
-            cache.sessions.remove(&request.session_id);
-            return Ok(SessionFetch {
-                session_id: 0,
-                is_full: true,
-                partitions,
-                session: None,
-            });
-        }
-        Ok(SessionFetch {
+        shared.used.store(now.0, Ordering::Relaxed);
+        let count = session.order.len();
+        let mut fetch = SessionFetch {
             session_id: request.session_id,
             is_full: false,
-            partitions,
-            session: Some(shared),
-        })
+            partitions: Vec::new(),
+            is_loaded: false,
+            session: None,
+            gone: Vec::new(),
+        };
+        if count as u64 <= ENTRIES_MAX {
+            fetch.partitions = session.order.values().cloned().collect();
+            fetch.is_loaded = true;
+        }
+        drop(session);
+        if count == 0 {
+            lock(&self.cache).sessions.remove(&request.session_id);
+            (fetch.session_id, fetch.is_full) = (0, true);
+        } else {
+            fetch.session = Some(shared);
+        }
+        Ok(fetch)
     }
 }
 
 impl SessionFetch {
+    /// False when listing the partitions would hold an event loop up.
+    pub fn is_loaded(&self) -> bool {
+        self.is_loaded
+    }
+
+    /// Lists the partitions, if that has not been done.
+    pub fn load(&mut self) {
+        if let Some(shared) = &self.session
+            && !self.is_loaded
+        {
+            self.partitions = lock(&shared.session).order.values().cloned().collect();
+            self.is_loaded = true;
+        }
+    }
+
+    /// Lets another thread drop large sessions that ended with this request.
+    pub fn drop_gone(&mut self, node: &Node, payer: Payer) {
+        let is_large = |shared: &mut Arc<SharedSession>| match shared.session.try_lock() {
+            Ok(session) => session.order.len() as u64 > ENTRIES_MAX,
+            // Being read, which takes long for a large one only.
+            Err(_) => true,
+        };
+        self.gone.retain_mut(is_large);
+        if !self.gone.is_empty() {
+            let gone = std::mem::take(&mut self.gone);
+            node.executor().long_answer(LongAnswer {
+                payer,
+                entries: ENTRIES_MAX,
+                job: Box::new(move |_| {
+                    drop(gone);
+                    ENTRIES_MAX
+                }),
+            });
+        }
+    }
+
     /// Decides whether an answer mentions a partition, and remembers that it did.
     pub fn mentions(&self, partition: &FetchPartition, has_error: bool, bytes: u64, sent: Sent) -> bool {
         let Some(shared) = &self.session else { return true };
-        let mut session = lock(shared);
+        let mut session = lock(&shared.session);
         let key = (partition.topic.clone(), partition.index);
         let Some(place) = session.places.get(&key).copied() else {
             return true;
@@ -229,6 +284,25 @@ impl SessionFetch {
             session.move_to_end(&key, place);
         }
         mentioned
+    }
+}
+
+impl SharedSession {
+    fn new(request: SessionRequest, partitions: &[FetchPartition], now: Moment) -> SharedSession {
+        let mut session = Session {
+            epoch: next_epoch(EPOCH_INITIAL),
+            uses_topic_ids: request.uses_topic_ids,
+            order: BTreeMap::new(),
+            places: BTreeMap::new(),
+            next_place: 0,
+        };
+        for partition in partitions {
+            session.put(partition.clone());
+        }
+        SharedSession {
+            used: AtomicU64::new(now.0),
+            session: Mutex::new(session),
+        }
     }
 }
 
@@ -261,46 +335,35 @@ impl Session {
 }
 
 impl Cache {
-    fn open(
-        &mut self,
-        slots: usize,
-        request: SessionRequest,
-        partitions: &[FetchPartition],
-        now: Moment,
-    ) -> Option<(i32, Arc<Mutex<Session>>)> {
-        if self.sessions.len() >= slots && !self.evict_idle(now) {
-            return None;
+    /// Whether there is a slot, after the longest idle session has given way if that is necessary and possible.
+    fn make_room(&mut self, slots: usize, now: Moment, gone: &mut Vec<Arc<SharedSession>>) -> bool {
+        if self.sessions.len() < slots {
+            return true;
         }
-        let mut session = Session {
-            epoch: next_epoch(EPOCH_INITIAL),
-            uses_topic_ids: request.uses_topic_ids,
-            used: now,
-            order: BTreeMap::new(),
-            places: BTreeMap::new(),
-            next_place: 0,
-        };
-        for partition in partitions {
-            session.put(partition.clone());
+        let used = |shared: &SharedSession| Moment(shared.used.load(Ordering::Relaxed));
+        let oldest = self.sessions.iter().map(|(id, shared)| (used(shared), *id)).min();
+        let Some((used, id)) = oldest else { return false };
+        let gives_way = now.micros_since(used) >= EVICTION_IDLE_MS * 1_000;
+        if gives_way {
+            gone.extend(self.sessions.remove(&id));
         }
-        let id = self.unused_id(now);
-        let session = Arc::new(Mutex::new(session));
-        self.sessions.insert(id, session.clone());
-        Some((id, session))
+        gives_way
     }
 
-    fn evict_idle(&mut self, now: Moment) -> bool {
-        let oldest = self
-            .sessions
-            .iter()
-            .map(|(id, session)| (lock(session).used, *id))
-            .min();
-        match oldest {
-            Some((used, id)) if now.micros_since(used) >= EVICTION_IDLE_MS * 1_000 => {
-                self.sessions.remove(&id);
-                true
-            }
-            _ => false,
+    /// Nothing when somebody else has taken the slot meanwhile.
+    fn add(
+        &mut self,
+        slots: usize,
+        session: SharedSession,
+        now: Moment,
+    ) -> Option<(i32, Arc<SharedSession>)> {
+        if self.sessions.len() >= slots {
+            return None;
         }
+        let id = self.unused_id(now);
+        let session = Arc::new(session);
+        self.sessions.insert(id, session.clone());
+        Some((id, session))
     }
 
     /// Ids must not repeat after a restart, or an old client would continue a stranger's session: they are drawn from

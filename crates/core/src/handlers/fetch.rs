@@ -19,6 +19,7 @@ use crate::fetch::cold::{ColdFetch, Fetcher};
 use crate::fetch::read::{AnswerLimits, IsolationLevel, ReadPass, Target, read_all};
 use crate::fetch::response::{FetchAnswer, PartitionAnswer};
 use crate::fetch::session::{FetchPartition, SessionFetch, SessionRequest, TopicRef};
+use crate::long_answer::{ENTRIES_MAX, LongAnswer};
 use crate::node::Node;
 use crate::partition::{Threshold, WaitToken};
 use crate::quota::ClientQuota;
@@ -55,7 +56,7 @@ pub(crate) fn handle(
             topic.partitions.iter().map(move |index| (name.clone(), *index))
         })
         .collect();
-    let session = match node
+    let mut session = match node
         .fetch_sessions
         .begin(session_request, asked, &forgotten, request.received)
     {
@@ -71,6 +72,8 @@ pub(crate) fn handle(
             return Handled::Replied;
         }
     };
+    let payer = Payer::Tenant(request.connection.tenant);
+    session.drop_gone(node, payer);
     let quota = request.connection.quota.clone();
     let bytes_max = u64::try_from(body.max_bytes)
         .unwrap_or(0)
@@ -86,7 +89,7 @@ pub(crate) fn handle(
         session,
         fetcher: Fetcher {
             connection_id: request.connection.connection_id,
-            payer: Payer::Tenant(request.connection.tenant),
+            payer,
         },
         quota,
     };
@@ -94,12 +97,13 @@ pub(crate) fn handle(
         return Handled::Replied;
     }
     let max_wait_ms = u64::try_from(body.max_wait_ms).unwrap_or(0);
-    fetch.serve(
-        node,
-        request.received.after_ms(max_wait_ms),
-        max_wait_ms > 0,
-        reply,
-    )
+    let pending = PendingFetch {
+        deadline: request.received.after_ms(max_wait_ms),
+        may_wait: max_wait_ms > 0,
+        wait: Wait::ForLook,
+        fetch,
+    };
+    pending.serve(node, request.is_elsewhere, reply)
 }
 
 fn topic_ref(name: &str, id: ottla_wire::primitives::Uuid, uses_topic_ids: bool) -> TopicRef {
@@ -135,23 +139,19 @@ struct Fetch {
 }
 
 impl Fetch {
-    fn serve(self, node: &Node, deadline: Moment, may_wait: bool, reply: &mut ReplyBuffer) -> Handled {
+    /// Answers, or says what to wait for.
+    fn look_first(&self, node: &Node, may_wait: bool, reply: &mut ReplyBuffer) -> Option<Wait> {
         let look = self.look(node);
         let is_cold = look.pass.is_on_device() && !self.is_enough(&look.pass);
         if !is_cold && (!may_wait || look.targets.is_empty() || self.is_enough(&look.pass)) {
             self.answer_at_once(node, &look, reply);
-            return Handled::Replied;
+            return None;
         }
-        let wait = if is_cold {
+        Some(if is_cold {
             Wait::ForCold(look.targets)
         } else {
             Wait::After(look)
-        };
-        Handled::Pending(Box::new(PendingFetch {
-            fetch: self,
-            deadline,
-            wait,
-        }))
+        })
     }
 
     fn look(&self, node: &Node) -> Look {
@@ -302,10 +302,13 @@ struct Look {
 struct PendingFetch {
     fetch: Fetch,
     deadline: Moment,
+    may_wait: bool,
     wait: Wait,
 }
 
 enum Wait {
+    /// Nobody has looked yet.
+    ForLook,
     /// Not registered yet.
     After(Look),
     Data {
@@ -348,7 +351,28 @@ impl Wait {
                 .iter()
                 .zip(thresholds)
                 .any(|(target, bytes)| target.is_deleted() || target.visible_bytes() >= *bytes),
-            Wait::After(_) | Wait::ForCold(_) | Wait::Cold(_) => false,
+            Wait::ForLook | Wait::After(_) | Wait::ForCold(_) | Wait::Cold(_) => false,
+        }
+    }
+}
+
+impl PendingFetch {
+    fn serve(mut self, node: &Node, is_elsewhere: bool, reply: &mut ReplyBuffer) -> Handled {
+        if is_elsewhere {
+            self.fetch.session.load();
+        }
+        if !self.fetch.session.is_loaded() {
+            // A session remembers what a small request does not name.
+            let (payer, quota) = (self.fetch.fetcher.payer, self.fetch.quota.clone());
+            let answer = LongAnswer::new(payer, ENTRIES_MAX, quota, Box::new(self));
+            return Handled::Pending(Box::new(answer));
+        }
+        match self.fetch.look_first(node, self.may_wait, reply) {
+            None => Handled::Replied,
+            Some(wait) => {
+                self.wait = wait;
+                Handled::Pending(Box::new(self))
+            }
         }
     }
 }
@@ -356,6 +380,13 @@ impl Wait {
 impl PendingReply for PendingFetch {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
         loop {
+            if let Wait::ForLook = &self.wait {
+                self.fetch.session.load();
+                match self.fetch.look_first(node, self.may_wait, reply) {
+                    None => return Poll::Ready(()),
+                    Some(wait) => self.wait = wait,
+                }
+            }
             if let Wait::ForCold(targets) = &mut self.wait {
                 let targets = std::mem::take(targets);
                 let cold = ColdFetch::start(node, self.fetch.fetcher, targets, self.fetch.limits);
@@ -396,6 +427,11 @@ impl PendingReply for PendingFetch {
             Wait::ForCold(_) | Wait::Cold(_) => None,
             _ => Some(self.deadline),
         }
+    }
+
+    fn is_alone(&self) -> bool {
+        // The next fetch of the session would wait for its list of partitions.
+        matches!(self.wait, Wait::ForLook)
     }
 
     fn waits_for(&self) -> WaitKind {

@@ -22,8 +22,9 @@ use crate::controller::topics::{NewTopic, Refusal, topic_name_problem};
 use crate::executor::Payer;
 use crate::image::MetadataImage;
 use crate::image::topics::{NO_LEADER, PartitionImage, TopicImage, is_internal};
-use crate::long_answer::{ENTRIES_MAX, LongAnswer};
+use crate::long_answer::{ENTRIES_MAX, write_elsewhere};
 use crate::node::Node;
+use crate::quota::ClientQuota;
 use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
 use crate::request::Request;
 use crate::slot::Slot;
@@ -38,6 +39,8 @@ const CREATION_WAIT_MS: u64 = 5_000;
 /// A request as it outlives its frame.
 struct Asked {
     payer: Payer,
+    quota: Option<Arc<ClientQuota>>,
+    is_elsewhere: bool,
     version: i16,
     listener_name: Arc<str>,
     topics: AskedTopics,
@@ -188,6 +191,8 @@ impl Asked {
         let version = request.api_version;
         Ok(Asked {
             payer: Payer::Tenant(request.connection.tenant),
+            quota: request.connection.quota.clone(),
+            is_elsewhere: request.is_elsewhere,
             version,
             listener_name: request.connection.listener_name.clone(),
             topics: AskedTopics::new(version, &body)?,
@@ -198,7 +203,7 @@ impl Asked {
 
     /// Whether an event loop would be held up by writing the answer.
     fn is_long(&self, image: &MetadataImage) -> bool {
-        self.entries(image) > ENTRIES_MAX
+        !self.is_elsewhere && self.entries(image) > ENTRIES_MAX
     }
 
     /// Topics and partitions to be named; beyond some more than [`ENTRIES_MAX`] they are not counted.
@@ -226,11 +231,11 @@ impl Asked {
         image: &MetadataImage,
         refusals: BTreeMap<String, ErrorCode>,
     ) -> Box<dyn PendingReply> {
-        let (payer, entries) = (self.payer, self.entries(image));
+        let (payer, entries, quota) = (self.payer, self.entries(image), self.quota.clone());
         let write = move |node: &Node, reply: &mut ReplyBuffer| {
             self.answer(node, &node.image(), &refusals, reply);
         };
-        Box::new(LongAnswer::new(payer, entries, write))
+        write_elsewhere(payer, entries, quota, write)
     }
 
     fn answer(

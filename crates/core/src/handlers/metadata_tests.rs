@@ -45,6 +45,7 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 use crate::config::NodeConfig;
 use crate::executor::{ChargedJob, ColdRead, Executor, Job, LongAnswer};
+use crate::long_answer::is_long;
 use crate::node::Node;
 use crate::partition::Partition;
 use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
@@ -191,6 +192,7 @@ impl Broker {
             client_id: Some("c"),
             body,
             received: self.clock.moment(),
+            is_elsewhere: false,
         };
         self.node.handle(&request, reply)
     }
@@ -209,7 +211,7 @@ impl Broker {
             Handled::Replied => {}
             Handled::Pending(mut pending) => {
                 assert_eq!(poll(self, &mut pending, &mut reply), Poll::Pending);
-                assert_eq!(pending.waits_for(), WaitKind::Controller);
+                assert_eq!(pending.waits_for(), waits_for(api_key));
                 self.settle();
                 assert_eq!(poll(self, &mut pending, &mut reply), Poll::Ready(()));
             }
@@ -236,6 +238,14 @@ impl Broker {
         });
         let response = read(&bytes, |reader| CreateTopicsResponse::decode(reader, version));
         (error(response.topics[0].error_code), response.topics[0].topic_id)
+    }
+}
+
+/// Whose work a small request of this kind is, if not the event loop's.
+fn waits_for(api_key: ApiKey) -> WaitKind {
+    match is_long(api_key, 0) {
+        true => WaitKind::Reading,
+        false => WaitKind::Controller,
     }
 }
 

@@ -15,6 +15,7 @@ use crate::group::calls::{Answer, reply_when_answered};
 use crate::group::reply::{FetchedPartition, FetchedTopic, GroupReply};
 use crate::group::request::{GroupRequest, OffsetFetchRequest as Fetch, OffsetFetchTopic};
 use crate::image::MetadataImage;
+use crate::long_answer::handle_elsewhere;
 use crate::node::Node;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
@@ -30,6 +31,11 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
+    let is_all_of_one = version < FIRST_VERSION_WITH_GROUPS && body.topics.is_none();
+    let is_all = is_all_of_one || body.groups.iter().any(|group| group.topics.is_none());
+    if is_all && !request.is_elsewhere {
+        return handle_elsewhere(request);
+    }
     if version < FIRST_VERSION_WITH_GROUPS {
         handle_one(node, version, body, reply)
     } else {

@@ -22,6 +22,7 @@ use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, Val
 
 use crate::batch_times::NewBatch;
 use crate::image::topics::TopicImage;
+use crate::long_answer::{ENTRIES_MAX, handle_elsewhere};
 use crate::node::Node;
 use crate::partition::{Appended, Failure, Partition, WaitToken};
 use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
@@ -45,6 +46,9 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Result<Handled, DecodeError> {
     let produce = ProduceRequest::decode(request.body, request.api_version)?;
+    if produce.partition_count as u64 > ENTRIES_MAX && !request.is_elsewhere {
+        return Ok(handle_elsewhere(request));
+    }
     let acks = produce.acks;
     let timeout_ms = u64::try_from(produce.timeout_ms).unwrap_or(0);
     let Begun { waits, refused } = begin(node, request, produce, reply)?;

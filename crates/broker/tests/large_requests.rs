@@ -1,0 +1,691 @@
+//! Requests that name a hundred thousand things are worked off by other threads: whoever shares an event loop with them is
+//! answered meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use ottla_broker::broker::{Additions, Broker};
+use ottla_core::executor::{LongAnswer, Payer};
+use ottla_core::tenant::TenantId;
+use ottla_log::disk::memory::MemoryDisk;
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use ottla_wire::messages::delete_topics::{DeleteTopicsRequest, DeleteTopicsResponse};
+use ottla_wire::messages::describe_configs::{
+    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
+};
+use ottla_wire::messages::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+use ottla_wire::messages::describe_topic_partitions::{
+    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, TopicRequest,
+};
+use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use ottla_wire::messages::list_offsets::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
+};
+use ottla_wire::messages::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+use ottla_wire::messages::offset_commit::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
+};
+use ottla_wire::messages::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse,
+};
+use ottla_wire::messages::offset_for_leader_epoch::{
+    OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
+use ottla_wire::messages::produce::{
+    PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
+};
+use ottla_wire::primitives::Reader;
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use support::{Client, frame, frame_of};
+
+const NAMED: i32 = 100_000;
+const TOPIC: &str = "t";
+/// Of the topic; the others that are named do not exist.
+const PARTITIONS: i32 = 3;
+
+/// One loop for everybody: whoever holds it up holds up all.
+const PROPERTIES: [(&str, &str); 3] = [
+    ("num.network.threads", "1"),
+    ("ottla.admin.listener", "127.0.0.1:0"),
+    ("auto.create.topics.enable", "false"),
+];
+
+fn start() -> Broker {
+    let broker = Broker::start_temporary(&PROPERTIES).unwrap();
+    create_topic(&broker, TOPIC, PARTITIONS);
+    broker
+}
+
+/// With a second topic, `many`, and without the thousands of files that it would have.
+fn start_with_many(partitions: i32) -> Broker {
+    let additions = Additions {
+        disk: Some(MemoryDisk::new(1).shared()),
+        ..Additions::default()
+    };
+    let broker = Broker::start_temporary_with(&PROPERTIES, additions).unwrap();
+    create_topic(&broker, TOPIC, PARTITIONS);
+    create_topic(&broker, "many", partitions);
+    broker
+}
+
+fn create_topic(broker: &Broker, name: &str, num_partitions: i32) {
+    let mut client = Client::connect(broker.address());
+    let topic = CreatableTopic {
+        name,
+        num_partitions,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let request = CreateTopicsRequest {
+        topics: vec![topic],
+        timeout_ms: 60_000,
+        ..Default::default()
+    };
+    client.send(&frame(ApiKey::CreateTopics, 5, 1, |bytes| {
+        request.encode(bytes, 5)
+    }));
+    let body = client.receive(ApiKey::CreateTopics, 5, 1);
+    let response = CreateTopicsResponse::decode(&mut Reader::new(&body), 5).unwrap();
+    assert_eq!(response.topics[0].error_code, ErrorCode::None.code());
+}
+
+/// Keeps every thread for long answers busy until it is dropped.
+struct Gate {
+    _release: Vec<mpsc::Sender<()>>,
+}
+
+impl Gate {
+    fn close(broker: &Broker) -> Gate {
+        // Each occupies one thread at most.
+        let payers = [Payer::Broker, Payer::Tenant(TenantId(70_000))];
+        let (begun, begins) = mpsc::channel();
+        let close = |payer| {
+            let (release, gate) = mpsc::channel::<()>();
+            let begun = begun.clone();
+            broker.node().executor().long_answer(LongAnswer {
+                payer,
+                entries: 1,
+                job: Box::new(move |_| {
+                    begun.send(()).unwrap();
+                    // Ends when the sender is gone.
+                    let _ = gate.recv();
+                    1
+                }),
+            });
+            release
+        };
+        let release = payers.map(close).into();
+        payers.iter().for_each(|_| begins.recv().unwrap());
+        Gate { _release: release }
+    }
+}
+
+/// How many requests wait for a thread for long answers.
+fn queued(broker: &Broker) -> usize {
+    let mut socket = TcpStream::connect(broker.admin_address().unwrap()).unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut page = String::new();
+    socket.read_to_string(&mut page).unwrap();
+    let line = page
+        .lines()
+        .find(|line| line.starts_with("ottla_long_answers_queued "));
+    line.unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn wait_for_queued(broker: &Broker, count: usize) {
+    while queued(broker) != count {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn has_answer(client: &Client) -> bool {
+    client.socket.set_nonblocking(true).unwrap();
+    let peeked = client.socket.peek(&mut [0]);
+    client.socket.set_nonblocking(false).unwrap();
+    peeked.is_ok()
+}
+
+/// A request that names very much, and how many things its answer names.
+struct Large {
+    api_key: ApiKey,
+    version: i16,
+    body: Vec<u8>,
+    count: fn(&[u8]) -> usize,
+    /// So many there are to be.
+    expected: i32,
+}
+
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut body = Vec::new();
+    encode(&mut body);
+    body
+}
+
+fn names() -> Vec<String> {
+    (0..NAMED).map(|number| format!("name-{number}")).collect()
+}
+
+fn large_metadata(names: &[String]) -> Large {
+    let topic = |name| MetadataRequestTopic {
+        name: Some(name),
+        ..Default::default()
+    };
+    let request = MetadataRequest {
+        topics: Some(names.iter().map(|name| topic(&**name)).collect()),
+        ..Default::default()
+    };
+    Large {
+        api_key: ApiKey::Metadata,
+        version: 9,
+        body: encoded(|body| request.encode(body, 9)),
+        count: |body| {
+            let response = MetadataResponse::decode(&mut Reader::new(body), 9).unwrap();
+            response.topics.len()
+        },
+        expected: NAMED,
+    }
+}
+
+fn large_list_offsets() -> Large {
+    let partition = |partition_index| ListOffsetsPartition {
+        partition_index,
+        timestamp: -1,
+        ..Default::default()
+    };
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic {
+            name: TOPIC,
+            partitions: (0..NAMED).map(partition).collect(),
+        }],
+        ..Default::default()
+    };
+    Large {
+        api_key: ApiKey::ListOffsets,
+        version: 5,
+        body: encoded(|body| request.encode(body, 5)),
+        count: |body| {
+            let response = ListOffsetsResponse::decode(&mut Reader::new(body), 5).unwrap();
+            let partitions = &response.topics[0].partitions;
+            let is_found = |index: i32| partitions[index as usize].error_code == 0;
+            assert!(is_found(PARTITIONS - 1) && !is_found(PARTITIONS));
+            partitions.len()
+        },
+        expected: NAMED,
+    }
+}
+
+fn large_offset_fetch() -> Large {
+    let request = OffsetFetchRequest {
+        groups: vec![OffsetFetchRequestGroup {
+            group_id: "g",
+            topics: Some(vec![OffsetFetchRequestTopics {
+                name: TOPIC,
+                partition_indexes: (0..NAMED).collect(),
+                ..Default::default()
+            }]),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    Large {
+        api_key: ApiKey::OffsetFetch,
+        version: 8,
+        body: encoded(|body| request.encode(body, 8)),
+        count: |body| {
+            let response = OffsetFetchResponse::decode(&mut Reader::new(body), 8).unwrap();
+            let group = &response.groups[0];
+            // There is no offsets topic yet, so there is one error for all.
+            assert_ne!(group.error_code, ErrorCode::None.code());
+            response.groups.len()
+        },
+        expected: 1,
+    }
+}
+
+fn large_offset_commit() -> Large {
+    let partition = |partition_index| OffsetCommitRequestPartition {
+        partition_index,
+        committed_offset: 7,
+        ..Default::default()
+    };
+    let request = OffsetCommitRequest {
+        group_id: "g",
+        generation_id_or_member_epoch: -1,
+        topics: vec![OffsetCommitRequestTopic {
+            name: TOPIC,
+            partitions: (0..NAMED).map(partition).collect(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    Large {
+        api_key: ApiKey::OffsetCommit,
+        version: 8,
+        body: encoded(|body| request.encode(body, 8)),
+        count: |body| {
+            let response = OffsetCommitResponse::decode(&mut Reader::new(body), 8).unwrap();
+            response.topics[0].partitions.len()
+        },
+        expected: NAMED,
+    }
+}
+
+/// Small, but its answer is not.
+fn large_describe_configs() -> Large {
+    const TIMES: usize = 100;
+    let resource = DescribeConfigsResource {
+        resource_type: 2,
+        resource_name: TOPIC,
+        configuration_keys: None,
+    };
+    let request = DescribeConfigsRequest {
+        resources: vec![resource; TIMES],
+        ..Default::default()
+    };
+    Large {
+        api_key: ApiKey::DescribeConfigs,
+        version: 4,
+        body: encoded(|body| request.encode(body, 4)),
+        count: |body| {
+            let response = DescribeConfigsResponse::decode(&mut Reader::new(body), 4).unwrap();
+            response.results.len()
+        },
+        expected: TIMES as i32,
+    }
+}
+
+fn large_describe_log_dirs() -> Large {
+    Large {
+        api_key: ApiKey::DescribeLogDirs,
+        version: 4,
+        body: encoded(|body| DescribeLogDirsRequest { topics: None }.encode(body, 4)),
+        count: |body| {
+            let response = DescribeLogDirsResponse::decode(&mut Reader::new(body), 4).unwrap();
+            response.results[0].topics[0].partitions.len()
+        },
+        expected: PARTITIONS,
+    }
+}
+
+fn large_delete_topics(names: &[String]) -> Large {
+    let request = DeleteTopicsRequest {
+        topic_names: names.iter().map(|name| &**name).collect(),
+        timeout_ms: 60_000,
+        ..Default::default()
+    };
+    Large {
+        api_key: ApiKey::DeleteTopics,
+        version: 5,
+        body: encoded(|body| request.encode(body, 5)),
+        count: |body| {
+            let response = DeleteTopicsResponse::decode(&mut Reader::new(body), 5).unwrap();
+            response.responses.len()
+        },
+        expected: NAMED,
+    }
+}
+
+fn large_describe_topic_partitions(names: &[String]) -> Large {
+    let request = DescribeTopicPartitionsRequest {
+        topics: names.iter().map(|name| TopicRequest { name }).collect(),
+        response_partition_limit: 2_000,
+        ..Default::default()
+    };
+    Large {
+        api_key: ApiKey::DescribeTopicPartitions,
+        version: 0,
+        body: encoded(|body| request.encode(body, 0)),
+        count: |body| {
+            let response = DescribeTopicPartitionsResponse::decode(&mut Reader::new(body), 0).unwrap();
+            response.topics.len()
+        },
+        expected: NAMED,
+    }
+}
+
+fn large_offset_for_leader_epoch() -> Large {
+    let partition = |partition| OffsetForLeaderPartition {
+        partition,
+        current_leader_epoch: -1,
+        leader_epoch: 0,
+    };
+    let request = OffsetForLeaderEpochRequest {
+        replica_id: -1,
+        topics: vec![OffsetForLeaderTopic {
+            topic: TOPIC,
+            partitions: (0..NAMED).map(partition).collect(),
+        }],
+    };
+    Large {
+        api_key: ApiKey::OffsetForLeaderEpoch,
+        version: 4,
+        body: encoded(|body| request.encode(body, 4)),
+        count: |body| {
+            let response = OffsetForLeaderEpochResponse::decode(&mut Reader::new(body), 4).unwrap();
+            response.topics[0].partitions.len()
+        },
+        expected: NAMED,
+    }
+}
+
+fn fetch_body(topic: &str, partitions: i32, session: (i32, i32), max_wait_ms: i32) -> Vec<u8> {
+    let partition = |partition| FetchPartition {
+        partition,
+        partition_max_bytes: 1 << 20,
+        ..Default::default()
+    };
+    let topic = FetchTopic {
+        topic,
+        partitions: (0..partitions).map(partition).collect(),
+        ..Default::default()
+    };
+    let request = FetchRequest {
+        max_wait_ms,
+        min_bytes: 1,
+        max_bytes: 50 << 20,
+        session_id: session.0,
+        session_epoch: session.1,
+        topics: Vec::from_iter((partitions > 0).then_some(topic)),
+        ..Default::default()
+    };
+    encoded(|body| request.encode(body, 11))
+}
+
+fn large_fetch() -> Large {
+    Large {
+        api_key: ApiKey::Fetch,
+        version: 11,
+        body: fetch_body(TOPIC, NAMED, (0, 0), 0),
+        count: |body| {
+            let response = FetchResponse::decode(&mut Reader::new(body), 11).unwrap();
+            response.responses[0].partitions.len()
+        },
+        expected: NAMED,
+    }
+}
+
+fn produce_body(topic: &str, indexes: impl Iterator<Item = i32>, acks: i16) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(1_000, None, Some(b"value"), &[]);
+    let records = builder.finish();
+    let partition = |index| PartitionProduceData {
+        index,
+        records: Some(&records),
+    };
+    let request = ProduceRequest {
+        acks,
+        timeout_ms: 60_000,
+        topic_data: vec![TopicProduceData {
+            name: topic,
+            partition_data: indexes.map(partition).collect(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    encoded(|body| request.encode(body, 9))
+}
+
+fn large_produce() -> Large {
+    Large {
+        api_key: ApiKey::Produce,
+        version: 9,
+        body: produce_body(TOPIC, PARTITIONS..PARTITIONS + NAMED, -1),
+        count: |body| {
+            let response = ProduceResponse::decode(&mut Reader::new(body), 9).unwrap();
+            response.responses[0].partition_responses.len()
+        },
+        expected: NAMED,
+    }
+}
+
+fn request(large: &Large, client_id: &str) -> Vec<u8> {
+    frame_of(client_id, large.api_key, large.version, 1, |bytes| {
+        bytes.extend_from_slice(&large.body);
+    })
+}
+
+/// Produces a record and returns its offset.
+fn exchange(client: &mut Client, correlation_id: i32) -> i64 {
+    let body = produce_body(TOPIC, 0..1, -1);
+    client.send(&frame_of(
+        "neighbour",
+        ApiKey::Produce,
+        9,
+        correlation_id,
+        |bytes| {
+            bytes.extend_from_slice(&body);
+        },
+    ));
+    let body = client.receive(ApiKey::Produce, 9, correlation_id);
+    let response = ProduceResponse::decode(&mut Reader::new(&body), 9).unwrap();
+    response.responses[0].partition_responses[0].base_offset
+}
+
+#[test]
+fn a_neighbour_is_served_while_a_hundred_thousand_names_are_worked_off() {
+    let broker = start();
+    let names = names();
+    let all = [
+        large_metadata(&names),
+        large_list_offsets(),
+        large_offset_fetch(),
+        large_offset_commit(),
+        large_describe_configs(),
+        large_describe_log_dirs(),
+        large_delete_topics(&names),
+        large_describe_topic_partitions(&names),
+        large_offset_for_leader_epoch(),
+        large_fetch(),
+        large_produce(),
+    ];
+    let gate = Gate::close(&broker);
+    let mut clients: Vec<Client> = all.iter().map(|_| Client::connect(broker.address())).collect();
+    let mut neighbour = Client::connect(broker.address());
+    for (number, (large, client)) in all.iter().zip(&mut clients).enumerate() {
+        client.send(&request(large, &format!("large-{number}")));
+        // The event loop has read it, and done no more than that.
+        wait_for_queued(&broker, number + 1);
+        assert_eq!(exchange(&mut neighbour, number as i32), number as i64);
+        assert!(!has_answer(client), "{}", large.api_key);
+    }
+    drop(gate);
+    for (large, client) in all.iter().zip(&mut clients) {
+        let body = client.receive(large.api_key, large.version, 1);
+        assert_eq!((large.count)(&body), large.expected as usize, "{}", large.api_key);
+    }
+}
+
+#[test]
+fn what_comes_behind_such_a_request_is_not_done_before_it() {
+    let broker = start();
+    let gate = Gate::close(&broker);
+    let mut client = Client::connect(broker.address());
+    let large = large_produce();
+    client.send(&request(&large, "large"));
+    wait_for_queued(&broker, 1);
+    let body = produce_body(TOPIC, 0..1, -1);
+    client.send(&frame(ApiKey::Produce, 9, 2, |bytes| {
+        bytes.extend_from_slice(&body)
+    }));
+    let mut neighbour = Client::connect(broker.address());
+    for number in 0..20 {
+        assert_eq!(
+            exchange(&mut neighbour, number),
+            i64::from(number),
+            "the other's is not appended"
+        );
+    }
+    drop(gate);
+    client.receive(ApiKey::Produce, 9, 1);
+    let body = client.receive(ApiKey::Produce, 9, 2);
+    let response = ProduceResponse::decode(&mut Reader::new(&body), 9).unwrap();
+    assert_eq!(response.responses[0].partition_responses[0].base_offset, 20);
+}
+
+#[test]
+fn without_an_answer_it_is_done_all_the_same() {
+    let broker = start_with_many(1_001);
+    let mut client = Client::connect(broker.address());
+    let body = produce_body("many", 0..1_001, 0);
+    client.send(&frame(ApiKey::Produce, 9, 1, |bytes| {
+        bytes.extend_from_slice(&body)
+    }));
+    let mut offset = 0;
+    while offset == 0 {
+        offset = exchange_end(&mut client);
+    }
+    assert_eq!(offset, 1);
+}
+
+/// Where the last partition of `many` ends.
+fn exchange_end(client: &mut Client) -> i64 {
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic {
+            name: "many",
+            partitions: vec![ListOffsetsPartition {
+                partition_index: 1_000,
+                timestamp: -1,
+                ..Default::default()
+            }],
+        }],
+        ..Default::default()
+    };
+    client.send(&frame(ApiKey::ListOffsets, 5, 2, |bytes| {
+        request.encode(bytes, 5)
+    }));
+    let body = client.receive(ApiKey::ListOffsets, 5, 2);
+    let response = ListOffsetsResponse::decode(&mut Reader::new(&body), 5).unwrap();
+    response.topics[0].partitions[0].offset
+}
+
+#[test]
+fn a_malformed_one_closes_its_connection_and_no_other() {
+    let broker = start();
+    let mut neighbour = Client::connect(broker.address());
+    let mut client = Client::connect(broker.address());
+    let mut large = large_list_offsets();
+    large.body.truncate(100_000);
+    client.send(&request(&large, "large"));
+    assert!(client.closed().is_empty());
+    assert_eq!(exchange(&mut neighbour, 1), 0);
+}
+
+#[test]
+fn whoever_hangs_up_meanwhile_is_forgotten() {
+    let broker = start();
+    let gate = Gate::close(&broker);
+    let mut client = Client::connect(broker.address());
+    client.send(&request(&large_produce(), "large"));
+    wait_for_queued(&broker, 1);
+    drop(client);
+    drop(gate);
+    wait_for_queued(&broker, 0);
+    let mut neighbour = Client::connect(broker.address());
+    assert_eq!(exchange(&mut neighbour, 1), 0);
+}
+
+fn fetch(client: &mut Client, correlation_id: i32, session: (i32, i32), partitions: i32, max_wait_ms: i32) {
+    let body = fetch_body("many", partitions, session, max_wait_ms);
+    client.send(&frame(ApiKey::Fetch, 11, correlation_id, |bytes| {
+        bytes.extend_from_slice(&body);
+    }));
+}
+
+/// The session, and which partitions are spoken of and how many bytes of records there are.
+fn fetched(client: &mut Client, correlation_id: i32) -> (i32, Vec<i32>, usize) {
+    let body = client.receive(ApiKey::Fetch, 11, correlation_id);
+    let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
+    assert_eq!(response.error_code, ErrorCode::None.code());
+    let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+    let bytes = partitions
+        .clone()
+        .map(|partition| partition.records.unwrap_or_default().len());
+    (
+        response.session_id,
+        partitions
+            .clone()
+            .map(|partition| partition.partition_index)
+            .collect(),
+        bytes.sum(),
+    )
+}
+
+#[test]
+fn a_session_with_many_partitions_is_read_elsewhere_and_waits_like_any_other() {
+    const MANY: i32 = 1_200;
+    let broker = start_with_many(MANY);
+    let mut client = Client::connect(broker.address());
+    fetch(&mut client, 1, (0, 0), MANY, 0);
+    let (session, all, _) = fetched(&mut client, 1);
+    assert_eq!((all.len() as i32, session != 0), (MANY, true));
+    // A small request for all of it, which waits in vain.
+    fetch(&mut client, 2, (session, 1), 0, 50);
+    assert_eq!(fetched(&mut client, 2), (session, vec![], 0));
+    let gate = Gate::close(&broker);
+    fetch(&mut client, 3, (session, 2), 0, 60_000);
+    wait_for_queued(&broker, 1);
+    let mut neighbour = Client::connect(broker.address());
+    assert_eq!(exchange(&mut neighbour, 1), 0);
+    drop(gate);
+    // This one waits until there is something in one of the partitions.
+    let mut producer = Client::connect(broker.address());
+    let body = produce_body("many", 700..701, -1);
+    producer.send(&frame(ApiKey::Produce, 9, 1, |bytes| {
+        bytes.extend_from_slice(&body)
+    }));
+    producer.receive(ApiKey::Produce, 9, 1);
+    let (_, news, bytes) = fetched(&mut client, 3);
+    assert_eq!(news, [700]);
+    assert!(bytes > 0);
+    // A session that ends takes its list with it.
+    fetch(&mut client, 4, (session, -1), 0, 0);
+    fetched(&mut client, 4);
+    assert_eq!(broker.node().fetch_sessions.count(), 0);
+}
+
+#[test]
+fn records_of_many_partitions_come_in_several_answers_and_none_is_left_out() {
+    const MANY: i32 = 1_100;
+    let broker = start_with_many(MANY);
+    let mut client = Client::connect(broker.address());
+    let body = produce_body("many", 0..MANY, -1);
+    client.send(&frame(ApiKey::Produce, 9, 1, |bytes| {
+        bytes.extend_from_slice(&body)
+    }));
+    let body = client.receive(ApiKey::Produce, 9, 1);
+    let response = ProduceResponse::decode(&mut Reader::new(&body), 9).unwrap();
+    let answers = &response.responses[0].partition_responses;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.error_code == ErrorCode::None.code())
+    );
+    let mut read = std::collections::BTreeSet::new();
+    fetch(&mut client, 1, (0, 0), MANY, 0);
+    let mut rounds = 0;
+    let mut session = 0;
+    while read.len() < MANY as usize {
+        let body = client.receive(ApiKey::Fetch, 11, rounds + 1);
+        let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
+        session = session.max(response.session_id);
+        let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+        let with_records = partitions.filter(|partition| !partition.records.unwrap_or_default().is_empty());
+        let found: Vec<i32> = with_records.map(|partition| partition.partition_index).collect();
+        assert!(found.len() <= 256, "{}", found.len());
+        read.extend(found);
+        rounds += 1;
+        assert!(rounds < 10, "{} after {rounds} rounds", read.len());
+        fetch(&mut client, rounds + 1, (session, rounds), 0, 0);
+    }
+}
