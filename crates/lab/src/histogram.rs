@@ -10,6 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use crate::bench::result::{LatencyResult, Percentiles};
 
+/// Longer latencies are recorded, too; for the first of them the histogram grows.
+const ROOM_MICROS: u64 = 60_000_000;
+
 /// Microseconds with three significant digits; grows to whatever is recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
@@ -30,6 +33,14 @@ impl Latencies {
         Latencies {
             histogram: Histogram::new(2).expect("two digits are allowed"),
         }
+    }
+
+    /// With the memory for anything up to a minute: growing in the first moments of a measurement would be part of it.
+    pub fn with_room() -> Latencies {
+        let mut latencies = Latencies::default();
+        latencies.record(ROOM_MICROS);
+        latencies.histogram.reset();
+        latencies
     }
 
     #[inline]

@@ -343,7 +343,7 @@ fn read(group: &Group<'_>, mut consumer: Consumer, client: usize) -> Part {
             first: None,
             last_nanos: 0,
             errors: Errors::default(),
-            end_to_end: Latencies::default(),
+            end_to_end: Latencies::with_room(),
             current: Current::default(),
             samples: Samples::share_of(clients as usize),
         },

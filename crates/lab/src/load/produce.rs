@@ -370,7 +370,10 @@ impl<'a> Sender<'a> {
             places: Places::new(load, number as usize, all as usize),
             stamp_producer: stamp::new_producer(),
             current: Current::default(),
-            outcome: ThreadOutcome::default(),
+            outcome: ThreadOutcome {
+                schedule_error: Latencies::with_room(),
+                ..ThreadOutcome::default()
+            },
             untold: 0,
         }
     }
