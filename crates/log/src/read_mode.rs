@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::disk::DiskFile;
+use crate::group_commit::PAGE_BYTES;
 
 /// Who is asking: an event loop must never wait, a thread of the cold-read pool may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(crate) fn read_up_to(
         let rest = &mut buffer[done..];
         let at = position + done as u64;
         let read = match mode {
-            ReadMode::Resident => file.read_at_resident(rest, at)?,
+            ReadMode::Resident => read_resident(file, rest, at)?,
             ReadMode::Blocking => file.read_at(rest, at)?,
         };
         if read == 0 {
@@ -34,4 +35,21 @@ pub(crate) fn read_up_to(
         done += read;
     }
     Ok(done)
+}
+
+/// Reads what is there, of the first page at least.
+///
+/// A page that is not there is not even asked for: the kernel would begin to read it, and wait with that for room in the device's
+/// queue or for the file's map of blocks.
+fn read_resident(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+    if file.is_resident(position, buffer.len() as u64) {
+        return file.read_at_resident(buffer, position);
+    }
+    let page_end = (PAGE_BYTES - position % PAGE_BYTES) as usize;
+    let first = buffer.len().min(page_end);
+    let is_end = || file.bytes().is_ok_and(|bytes| position >= bytes);
+    if !file.is_resident(position, 1) && !is_end() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    file.read_at_resident(&mut buffer[..first], position)
 }
