@@ -34,6 +34,9 @@ const HOT: &str = "hot";
 const RECORD_BYTES: usize = 10_000;
 const RECORDS: i64 = 400;
 
+/// Between the places where consumers begin: of the last ones the place in the file is known without a look at the disk.
+const STEP: i64 = 19;
+
 /// A broker whose topic `old` left the page cache.
 struct World {
     broker: Broker,
@@ -43,6 +46,10 @@ struct World {
 
 impl World {
     fn start() -> World {
+        World::start_with(&[])
+    }
+
+    fn start_with(more: &[(&str, &str)]) -> World {
         let disk = SlowDisk::new(DELAY);
         let directory = TemporaryDirectory::create().unwrap();
         let path = directory.path().to_string_lossy().into_owned();
@@ -53,9 +60,9 @@ impl World {
             // One loop for everybody: whoever makes it wait makes all wait.
             ("num.network.threads", "1"),
         ];
-        let properties: BTreeMap<String, String> = properties
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into();
+        let properties: BTreeMap<String, String> = (properties.iter().chain(more))
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
         let additions = Additions {
             disk: Some(disk.shared()),
             ..Additions::default()
@@ -92,6 +99,13 @@ impl World {
         assert!(!waits.is_empty(), "nothing was cold: the test shows nothing");
         let others: Vec<&String> = waits.iter().filter(|name| *name != "ottla-cold-read").collect();
         assert!(others.is_empty(), "waited for the device: {others:?}");
+    }
+}
+
+impl Drop for World {
+    /// A test that failed must not leave a thread behind that waits for ever: the broker waits for its threads.
+    fn drop(&mut self) {
+        self.disk.open_gate();
     }
 }
 
@@ -224,7 +238,7 @@ fn everybody_else_is_served_while_cold_reads_do_not_end() {
     world.disk.close_gate();
     let mut lagging: Vec<Client> = (0..20).map(|_| world.client()).collect();
     for (index, client) in lagging.iter_mut().enumerate() {
-        client.send(&fetch_frame(1, &[(OLD, index as i64 * 10)]));
+        client.send(&fetch_frame(1, &[(OLD, index as i64 * STEP)]));
     }
     let mut searching = world.client();
     let partition = ListOffsetsPartition {
@@ -264,7 +278,7 @@ fn everybody_else_is_served_while_cold_reads_do_not_end() {
 
     world.disk.open_gate();
     for (index, client) in lagging.iter_mut().enumerate() {
-        assert_eq!(fetched(client, 1)[OLD][0], index as i64 * 10);
+        assert_eq!(fetched(client, 1)[OLD][0], index as i64 * STEP);
     }
     let body = searching.receive(ApiKey::ListOffsets, 5, 1);
     let response = ListOffsetsResponse::decode(&mut Reader::new(&body), 5).unwrap();
@@ -318,5 +332,48 @@ fn a_partition_that_lags_gets_its_share_beside_one_that_always_has_news() {
         // As fast as the disk can be: one load.
         std::thread::sleep(Duration::from_millis(5));
     }
+    world.check_waits();
+}
+
+#[test]
+fn no_more_is_given_out_than_was_loaded() {
+    let world = World::start();
+    let mut client = world.client();
+    // One of the last batches: that it is there, and where, is known without a look at the disk. A megabyte is asked for.
+    client.send(&fetch_frame(1, &[(OLD, RECORDS - 115)]));
+    let offsets = &fetched(&mut client, 1)[OLD];
+    let loaded_max = 512 * 1024 / RECORD_BYTES;
+    assert!((1..=loaded_max).contains(&offsets.len()), "{offsets:?}");
+    world.check_waits();
+}
+
+#[test]
+fn what_leaves_the_page_cache_before_it_was_sent_is_loaded_elsewhere() {
+    // The socket takes little, so most of an answer waits in its file.
+    let world = World::start_with(&[("socket.send.buffer.bytes", "16384")]);
+    let mut client = world.client();
+    for number in 0..300 {
+        client.send(&produce_frame(number, HOT, i64::from(number)));
+        produced(&mut client, number);
+    }
+    let mut slow = world.client();
+    slow.send(&fetch_frame(1, &[(HOT, 0)]));
+    // Its beginning is on its way: nothing was cold when the fetch was answered.
+    while !has_answer(&slow) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(world.disk.waits(), Vec::<String>::new());
+    world.disk.close_gate();
+    world.disk.evict(&world.path_of(HOT));
+    let reader = std::thread::spawn(move || {
+        let offsets = fetched(&mut slow, 1)[HOT].clone();
+        assert!(offsets.len() > 90, "{}", offsets.len());
+    });
+    world.disk.wait_for_waiting(1);
+    // The loop goes on while the rest of the answer is on the device.
+    client.send(&produce_frame(300, HOT, 300));
+    assert_eq!(produced(&mut client, 300), 300);
+    world.disk.open_gate();
+    reader.join().unwrap();
     world.check_waits();
 }

@@ -6,50 +6,30 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_broker::broker::{Additions, Broker};
 use ottla_core::executor::{LongAnswer, Payer};
+use ottla_core::reply::{Handled, ReplyBuffer};
+use ottla_core::request::{ConnectionContext, Request};
 use ottla_core::tenant::TenantId;
 use ottla_log::disk::memory::MemoryDisk;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::create_partitions::{
+    CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
+};
 use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
-use ottla_wire::messages::delete_topics::{DeleteTopicsRequest, DeleteTopicsResponse};
-use ottla_wire::messages::describe_configs::{
-    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
-};
-use ottla_wire::messages::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
-use ottla_wire::messages::describe_topic_partitions::{
-    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, TopicRequest,
-};
-use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use ottla_wire::messages::fetch::FetchResponse;
 use ottla_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
 };
-use ottla_wire::messages::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
-use ottla_wire::messages::offset_commit::{
-    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
-};
-use ottla_wire::messages::offset_fetch::{
-    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse,
-};
-use ottla_wire::messages::offset_for_leader_epoch::{
-    OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition, OffsetForLeaderTopic,
-};
-use ottla_wire::messages::produce::{
-    PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
-};
+use ottla_wire::messages::produce::ProduceResponse;
 use ottla_wire::primitives::Reader;
-use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use support::large::*;
 use support::{Client, frame, frame_of};
-
-const NAMED: i32 = 100_000;
-const TOPIC: &str = "t";
-/// Of the topic; the others that are named do not exist.
-const PARTITIONS: i32 = 3;
 
 /// One loop for everybody: whoever holds it up holds up all.
 const PROPERTIES: [(&str, &str); 3] = [
@@ -154,306 +134,6 @@ fn has_answer(client: &Client) -> bool {
     peeked.is_ok()
 }
 
-/// A request that names very much, and how many things its answer names.
-struct Large {
-    api_key: ApiKey,
-    version: i16,
-    body: Vec<u8>,
-    count: fn(&[u8]) -> usize,
-    /// So many there are to be.
-    expected: i32,
-}
-
-fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut body = Vec::new();
-    encode(&mut body);
-    body
-}
-
-fn names() -> Vec<String> {
-    (0..NAMED).map(|number| format!("name-{number}")).collect()
-}
-
-fn large_metadata(names: &[String]) -> Large {
-    let topic = |name| MetadataRequestTopic {
-        name: Some(name),
-        ..Default::default()
-    };
-    let request = MetadataRequest {
-        topics: Some(names.iter().map(|name| topic(&**name)).collect()),
-        ..Default::default()
-    };
-    Large {
-        api_key: ApiKey::Metadata,
-        version: 9,
-        body: encoded(|body| request.encode(body, 9)),
-        count: |body| {
-            let response = MetadataResponse::decode(&mut Reader::new(body), 9).unwrap();
-            response.topics.len()
-        },
-        expected: NAMED,
-    }
-}
-
-fn large_list_offsets() -> Large {
-    let partition = |partition_index| ListOffsetsPartition {
-        partition_index,
-        timestamp: -1,
-        ..Default::default()
-    };
-    let request = ListOffsetsRequest {
-        replica_id: -1,
-        topics: vec![ListOffsetsTopic {
-            name: TOPIC,
-            partitions: (0..NAMED).map(partition).collect(),
-        }],
-        ..Default::default()
-    };
-    Large {
-        api_key: ApiKey::ListOffsets,
-        version: 5,
-        body: encoded(|body| request.encode(body, 5)),
-        count: |body| {
-            let response = ListOffsetsResponse::decode(&mut Reader::new(body), 5).unwrap();
-            let partitions = &response.topics[0].partitions;
-            let is_found = |index: i32| partitions[index as usize].error_code == 0;
-            assert!(is_found(PARTITIONS - 1) && !is_found(PARTITIONS));
-            partitions.len()
-        },
-        expected: NAMED,
-    }
-}
-
-fn large_offset_fetch() -> Large {
-    let request = OffsetFetchRequest {
-        groups: vec![OffsetFetchRequestGroup {
-            group_id: "g",
-            topics: Some(vec![OffsetFetchRequestTopics {
-                name: TOPIC,
-                partition_indexes: (0..NAMED).collect(),
-                ..Default::default()
-            }]),
-            ..Default::default()
-        }],
-        ..Default::default()
-    };
-    Large {
-        api_key: ApiKey::OffsetFetch,
-        version: 8,
-        body: encoded(|body| request.encode(body, 8)),
-        count: |body| {
-            let response = OffsetFetchResponse::decode(&mut Reader::new(body), 8).unwrap();
-            let group = &response.groups[0];
-            // There is no offsets topic yet, so there is one error for all.
-            assert_ne!(group.error_code, ErrorCode::None.code());
-            response.groups.len()
-        },
-        expected: 1,
-    }
-}
-
-fn large_offset_commit() -> Large {
-    let partition = |partition_index| OffsetCommitRequestPartition {
-        partition_index,
-        committed_offset: 7,
-        ..Default::default()
-    };
-    let request = OffsetCommitRequest {
-        group_id: "g",
-        generation_id_or_member_epoch: -1,
-        topics: vec![OffsetCommitRequestTopic {
-            name: TOPIC,
-            partitions: (0..NAMED).map(partition).collect(),
-            ..Default::default()
-        }],
-        ..Default::default()
-    };
-    Large {
-        api_key: ApiKey::OffsetCommit,
-        version: 8,
-        body: encoded(|body| request.encode(body, 8)),
-        count: |body| {
-            let response = OffsetCommitResponse::decode(&mut Reader::new(body), 8).unwrap();
-            response.topics[0].partitions.len()
-        },
-        expected: NAMED,
-    }
-}
-
-/// Small, but its answer is not.
-fn large_describe_configs() -> Large {
-    const TIMES: usize = 100;
-    let resource = DescribeConfigsResource {
-        resource_type: 2,
-        resource_name: TOPIC,
-        configuration_keys: None,
-    };
-    let request = DescribeConfigsRequest {
-        resources: vec![resource; TIMES],
-        ..Default::default()
-    };
-    Large {
-        api_key: ApiKey::DescribeConfigs,
-        version: 4,
-        body: encoded(|body| request.encode(body, 4)),
-        count: |body| {
-            let response = DescribeConfigsResponse::decode(&mut Reader::new(body), 4).unwrap();
-            response.results.len()
-        },
-        expected: TIMES as i32,
-    }
-}
-
-fn large_describe_log_dirs() -> Large {
-    Large {
-        api_key: ApiKey::DescribeLogDirs,
-        version: 4,
-        body: encoded(|body| DescribeLogDirsRequest { topics: None }.encode(body, 4)),
-        count: |body| {
-            let response = DescribeLogDirsResponse::decode(&mut Reader::new(body), 4).unwrap();
-            response.results[0].topics[0].partitions.len()
-        },
-        expected: PARTITIONS,
-    }
-}
-
-fn large_delete_topics(names: &[String]) -> Large {
-    let request = DeleteTopicsRequest {
-        topic_names: names.iter().map(|name| &**name).collect(),
-        timeout_ms: 60_000,
-        ..Default::default()
-    };
-    Large {
-        api_key: ApiKey::DeleteTopics,
-        version: 5,
-        body: encoded(|body| request.encode(body, 5)),
-        count: |body| {
-            let response = DeleteTopicsResponse::decode(&mut Reader::new(body), 5).unwrap();
-            response.responses.len()
-        },
-        expected: NAMED,
-    }
-}
-
-fn large_describe_topic_partitions(names: &[String]) -> Large {
-    let request = DescribeTopicPartitionsRequest {
-        topics: names.iter().map(|name| TopicRequest { name }).collect(),
-        response_partition_limit: 2_000,
-        ..Default::default()
-    };
-    Large {
-        api_key: ApiKey::DescribeTopicPartitions,
-        version: 0,
-        body: encoded(|body| request.encode(body, 0)),
-        count: |body| {
-            let response = DescribeTopicPartitionsResponse::decode(&mut Reader::new(body), 0).unwrap();
-            response.topics.len()
-        },
-        expected: NAMED,
-    }
-}
-
-fn large_offset_for_leader_epoch() -> Large {
-    let partition = |partition| OffsetForLeaderPartition {
-        partition,
-        current_leader_epoch: -1,
-        leader_epoch: 0,
-    };
-    let request = OffsetForLeaderEpochRequest {
-        replica_id: -1,
-        topics: vec![OffsetForLeaderTopic {
-            topic: TOPIC,
-            partitions: (0..NAMED).map(partition).collect(),
-        }],
-    };
-    Large {
-        api_key: ApiKey::OffsetForLeaderEpoch,
-        version: 4,
-        body: encoded(|body| request.encode(body, 4)),
-        count: |body| {
-            let response = OffsetForLeaderEpochResponse::decode(&mut Reader::new(body), 4).unwrap();
-            response.topics[0].partitions.len()
-        },
-        expected: NAMED,
-    }
-}
-
-fn fetch_body(topic: &str, partitions: i32, session: (i32, i32), max_wait_ms: i32) -> Vec<u8> {
-    let partition = |partition| FetchPartition {
-        partition,
-        partition_max_bytes: 1 << 20,
-        ..Default::default()
-    };
-    let topic = FetchTopic {
-        topic,
-        partitions: (0..partitions).map(partition).collect(),
-        ..Default::default()
-    };
-    let request = FetchRequest {
-        max_wait_ms,
-        min_bytes: 1,
-        max_bytes: 50 << 20,
-        session_id: session.0,
-        session_epoch: session.1,
-        topics: Vec::from_iter((partitions > 0).then_some(topic)),
-        ..Default::default()
-    };
-    encoded(|body| request.encode(body, 11))
-}
-
-fn large_fetch() -> Large {
-    Large {
-        api_key: ApiKey::Fetch,
-        version: 11,
-        body: fetch_body(TOPIC, NAMED, (0, 0), 0),
-        count: |body| {
-            let response = FetchResponse::decode(&mut Reader::new(body), 11).unwrap();
-            response.responses[0].partitions.len()
-        },
-        expected: NAMED,
-    }
-}
-
-fn produce_body(topic: &str, indexes: impl Iterator<Item = i32>, acks: i16) -> Vec<u8> {
-    let mut builder = BatchBuilder::new(BatchOptions::default());
-    builder.append(1_000, None, Some(b"value"), &[]);
-    let records = builder.finish();
-    let partition = |index| PartitionProduceData {
-        index,
-        records: Some(&records),
-    };
-    let request = ProduceRequest {
-        acks,
-        timeout_ms: 60_000,
-        topic_data: vec![TopicProduceData {
-            name: topic,
-            partition_data: indexes.map(partition).collect(),
-            ..Default::default()
-        }],
-        ..Default::default()
-    };
-    encoded(|body| request.encode(body, 9))
-}
-
-fn large_produce() -> Large {
-    Large {
-        api_key: ApiKey::Produce,
-        version: 9,
-        body: produce_body(TOPIC, PARTITIONS..PARTITIONS + NAMED, -1),
-        count: |body| {
-            let response = ProduceResponse::decode(&mut Reader::new(body), 9).unwrap();
-            response.responses[0].partition_responses.len()
-        },
-        expected: NAMED,
-    }
-}
-
-fn request(large: &Large, client_id: &str) -> Vec<u8> {
-    frame_of(client_id, large.api_key, large.version, 1, |bytes| {
-        bytes.extend_from_slice(&large.body);
-    })
-}
-
 /// Produces a record and returns its offset.
 fn exchange(client: &mut Client, correlation_id: i32) -> i64 {
     let body = produce_body(TOPIC, 0..1, -1);
@@ -469,6 +149,133 @@ fn exchange(client: &mut Client, correlation_id: i32) -> i64 {
     let body = client.receive(ApiKey::Produce, 9, correlation_id);
     let response = ProduceResponse::decode(&mut Reader::new(&body), 9).unwrap();
     response.responses[0].partition_responses[0].base_offset
+}
+
+/// Prints how long an event loop is held by each kind: once if it did everything, once as it is.
+///
+/// `CARGO_PROFILE_DEV_OPT_LEVEL=2 cargo test -p ottla-broker --test large_requests -- --ignored --nocapture`
+#[test]
+#[ignore = "prints times, which a busy machine lengthens"]
+fn how_long_an_event_loop_is_held() {
+    let additions = Additions {
+        disk: Some(MemoryDisk::new(1).shared()),
+        ..Additions::default()
+    };
+    let broker = Broker::start_temporary_with(&PROPERTIES, additions).unwrap();
+    create_topic(&broker, TOPIC, PARTITIONS);
+    grow_topic(&broker);
+    let names = names();
+    let all = [
+        large_metadata(&names),
+        large_list_offsets(),
+        large_offset_commit(),
+        large_offset_fetch(),
+        large_describe_configs(),
+        large_describe_log_dirs(),
+        large_delete_topics(&names),
+        large_describe_topic_partitions(&names),
+        large_offset_for_leader_epoch(),
+        large_fetch(),
+        large_produce(),
+    ];
+    let columns = ["", "bytes", "all of it, us", "the loop, us"];
+    println!(
+        "{:<24} {:>10} {:>14} {:>14}",
+        columns[0], columns[1], columns[2], columns[3]
+    );
+    for large in &all {
+        let (micros, _) = handle(&broker, large, true);
+        let (held_micros, is_pending) = handle(&broker, large, false);
+        assert!(is_pending, "{}", large.api_key);
+        let (name, bytes) = (large.api_key.to_string(), large.body.len());
+        println!("{name:<24} {bytes:>10} {micros:>14} {held_micros:>14}");
+    }
+    let mut client = Client::connect(broker.address());
+    let large = large_fetch();
+    client.send(&request(&large, "session"));
+    let body = client.receive(ApiKey::Fetch, large.version, 1);
+    let response = FetchResponse::decode(&mut Reader::new(&body), large.version).unwrap();
+    let mut epoch = 0;
+    let mut next = |is_elsewhere| {
+        epoch += 1;
+        let body = fetch_body(TOPIC, 0, (response.session_id, epoch), 0);
+        handle_once(
+            &broker,
+            &Large {
+                body,
+                ..large_fetch()
+            },
+            is_elsewhere,
+        )
+        .0
+    };
+    let [micros, held_micros] =
+        [true, false].map(|is_elsewhere| (0..5).map(|_| next(is_elsewhere)).min().unwrap());
+    println!(
+        "{:<24} {:>10} {micros:>14} {held_micros:>14}",
+        "Fetch of a session", 40
+    );
+}
+
+/// To as many partitions as are named.
+fn grow_topic(broker: &Broker) {
+    let mut client = Client::connect(broker.address());
+    for count in (10_000..NAMED).step_by(9_000).chain([NAMED]) {
+        let request = CreatePartitionsRequest {
+            topics: vec![CreatePartitionsTopic {
+                name: TOPIC,
+                count,
+                assignments: None,
+            }],
+            timeout_ms: 60_000,
+            validate_only: false,
+        };
+        client.send(&frame(ApiKey::CreatePartitions, 1, 1, |bytes| {
+            request.encode(bytes, 1)
+        }));
+        let body = client.receive(ApiKey::CreatePartitions, 1, 1);
+        let response = CreatePartitionsResponse::decode(&mut Reader::new(&body), 1).unwrap();
+        assert_eq!(
+            response.results[0].error_code,
+            ErrorCode::None.code(),
+            "{:?}",
+            response.results[0]
+        );
+    }
+}
+
+/// The least of several times in microseconds, and whether the rest is done elsewhere.
+fn handle(broker: &Broker, large: &Large, is_elsewhere: bool) -> (u128, bool) {
+    let handled = (0..5).map(|_| handle_once(broker, large, is_elsewhere));
+    handled.min().unwrap()
+}
+
+fn handle_once(broker: &Broker, large: &Large, is_elsewhere: bool) -> (u128, bool) {
+    let connection = ConnectionContext {
+        connection_id: 1,
+        peer_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        peer_port: 1,
+        listener_name: "PLAINTEXT".into(),
+        principal: "User:ANONYMOUS".into(),
+        identity: Default::default(),
+        tenant: Default::default(),
+        quota: None,
+    };
+    let request = Request {
+        connection: &connection,
+        api_key: large.api_key.code(),
+        api_version: large.version,
+        correlation_id: 1,
+        client_id: Some("c"),
+        body: &large.body,
+        received: broker.node().clock.moment(),
+        is_elsewhere,
+    };
+    let mut reply = ReplyBuffer::default();
+    let began = Instant::now();
+    let handled = broker.node().handle(&request, &mut reply);
+    let micros = began.elapsed().as_micros();
+    (micros, matches!(handled, Handled::Pending(_)))
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
+pub mod large;
 pub mod net;
 pub mod slow_disk;
 
@@ -15,7 +16,7 @@ use ottla_wire::frame::{RequestHeader, decode_response_header};
 use ottla_wire::primitives::Reader;
 
 /// Long enough that only a hang reaches it.
-const HANG: Duration = Duration::from_secs(60);
+pub const HANG: Duration = Duration::from_secs(60);
 
 pub struct Client {
     pub socket: TcpStream,

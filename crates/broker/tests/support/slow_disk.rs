@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::HANG;
 use ottla_log::disk::os::OsDisk;
 use ottla_log::disk::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode, Space};
 
@@ -84,16 +85,15 @@ impl SlowDisk {
         self.shared.changed.notify_all();
     }
 
-    /// Returns when `count` reads are waiting at once.
+    /// Returns when `count` reads are waiting at once; panics when that does not come to be.
     pub fn wait_for_waiting(&self, count: usize) {
-        let mut state = self.state();
-        while state.waiting < count {
-            state = self
-                .shared
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let state = self.state();
+        let is_less = |state: &mut State| state.waiting < count;
+        let (state, timeout) = (self.shared.changed)
+            .wait_timeout_while(state, HANG, is_less)
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        assert!(!timeout.timed_out(), "nobody waits for the device");
     }
 
     pub fn waits(&self) -> Vec<String> {
