@@ -1,14 +1,16 @@
 //! How to find out what is in the page cache, how to fill it, and what that does to the pages that were there:
 //! `cargo bench -p ottla-log --bench residency`.
 //!
-//! The last part shows something only where the cache is smaller than the 1 GiB that is read: in a memory control group of,
-//! say, 256 MiB. Real files in the temporary directory (`TMPDIR`), which must not be a memory file system.
+//! The last part (alone with `-- catch-up`) shows something only where the cache is smaller than the 2 GiB that are read: in a
+//! memory control group of, say, 256 MiB. Real files in the temporary directory (`TMPDIR`), which must not be a memory file
+//! system.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ottla_log::disk::cold_cache::ColdCache;
@@ -17,16 +19,14 @@ use ottla_log::disk::{Disk, DiskFile, FileRegion, OpenMode};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
-const COLD_BYTES: u64 = 1024 * MIB;
+const COLD_BYTES: u64 = 2048 * MIB;
 const HOT_BYTES: u64 = 64 * MIB;
 const READ_BYTES: u64 = 512 * KIB;
 
 fn main() {
     let directory = TemporaryDirectory::new("residency").expect("temporary directory");
-    let looked_at = file(directory.path(), "looked-at", 64 * MIB);
-    println!("looking at what is resident, a look at");
-    for bytes in [4 * KIB, 64 * KIB, 1024 * KIB] {
-        look(&*looked_at, bytes);
+    if !std::env::args().any(|argument| argument == "catch-up") {
+        look_at_all(directory.path());
     }
     println!(
         "catching up: read {} MiB beside {} MiB that were written last",
@@ -36,6 +36,16 @@ fn main() {
     for way in [Way::Kernel, Way::Load, Way::LoadAndForget, Way::Direct] {
         catch_up(directory.path(), way);
     }
+}
+
+fn look_at_all(directory: &Path) {
+    let looked_at = file(directory, "looked-at", 128 * MIB);
+    println!("looking at what is resident, a look at");
+    for bytes in [4 * KIB, 64 * KIB, MIB, 128 * MIB] {
+        look(&*looked_at, bytes);
+    }
+    OsDisk.remove_file(&directory.join("looked-at")).expect("removed");
+    look_ahead_of_the_kernel(directory);
 }
 
 /// A file that is written, synced and resident.
@@ -60,7 +70,8 @@ fn look(file: &dyn DiskFile, bytes: u64) {
         }
     };
     let mut times = [Duration::ZERO; 4];
-    let rounds = 2_000;
+    // A second of copying for the largest.
+    let rounds = (4 * KIB * MIB / bytes).clamp(20, 2_000) as u32;
     for _ in 0..rounds {
         times[0] += time(|| assert!(file.is_resident(0, bytes)));
         times[1] += time(|| probe(64 * KIB));
@@ -75,6 +86,45 @@ fn look(file: &dyn DiskFile, bytes: u64) {
         "{:>5} KiB: cachestat {counted:.2} us, preadv2 each 64 KiB {probed:.2} us, each page {every_page:.2} us, all of it {copied:.2} us",
         bytes / KIB
     );
+}
+
+/// How often pages count as resident that are still on their way from the device: the kernel reads ahead of a reader, and we
+/// look ahead of it.
+fn look_ahead_of_the_kernel(directory: &Path) {
+    const BYTES: u64 = 256 * MIB;
+    const LOOK_BYTES: u64 = 64 * KIB;
+    let looked_at = file(directory, "ahead", BYTES);
+    looked_at.forget(0, BYTES);
+    let read_to = AtomicU64::new(0);
+    let (mut looks, mut counted, mut on_their_way) = (0, 0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let file = File::open(directory.join("ahead")).expect("exists");
+            let mut buffer = vec![0; LOOK_BYTES as usize];
+            for position in (0..BYTES).step_by(LOOK_BYTES as usize) {
+                file.read_exact_at(&mut buffer, position).expect("read");
+                read_to.store(position + LOOK_BYTES, Ordering::Relaxed);
+            }
+        });
+        loop {
+            let position = read_to.load(Ordering::Relaxed);
+            if position + LOOK_BYTES > BYTES {
+                break;
+            }
+            looks += 1;
+            if looked_at.is_resident(position, LOOK_BYTES) {
+                counted += 1;
+                let mut pages = (position..position + LOOK_BYTES).step_by(4 * KIB as usize);
+                let is_missing = |page| looked_at.read_at_resident(&mut [0], page).is_err();
+                on_their_way += u32::from(pages.any(is_missing));
+            }
+        }
+    });
+    println!(
+        "64 KiB ahead of a reader: {looks} looks, cachestat {counted} times resident, of these {on_their_way} with pages that \
+         preadv2 would wait for"
+    );
+    OsDisk.remove_file(&directory.join("ahead")).expect("removed");
 }
 
 fn time(work: impl FnOnce()) -> Duration {
@@ -97,34 +147,52 @@ fn catch_up(directory: &Path, way: Way) {
     let cold = file(directory, "cold", COLD_BYTES);
     cold.forget(0, COLD_BYTES);
     let hot = file(directory, "hot", HOT_BYTES);
+    let hot_path = directory.join("hot");
+    // By the consumer that keeps up.
+    read_plainly(&File::open(&hot_path).expect("exists"), HOT_BYTES);
     let path = directory.join("cold");
-    let (start, cpu) = (Instant::now(), cpu_time());
+    let (start, cpu, read) = (Instant::now(), cpu_time(), device_bytes());
     match way {
-        Way::Kernel => read_plainly(&File::open(&path).expect("exists")),
+        Way::Kernel => read_plainly(&File::open(&path).expect("exists"), COLD_BYTES),
         Way::Load => load(&cold, &ColdCache::new(u64::MAX)),
         Way::LoadAndForget => load(&cold, &ColdCache::new(64 * MIB)),
         Way::Direct => read_directly(&path),
     }
-    let (elapsed, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
+    let (elapsed, cpu, read) = (
+        start.elapsed(),
+        cpu_time().saturating_sub(cpu),
+        device_bytes() - read,
+    );
     let pieces = HOT_BYTES / (64 * KIB);
     let left = (0..pieces)
         .filter(|index| hot.is_resident(index * 64 * KIB, 64 * KIB))
         .count();
+    let before = device_bytes();
+    read_plainly(&File::open(&hot_path).expect("exists"), HOT_BYTES);
     println!(
-        "{:<14} {:>6.0} MiB/s, {:>5.0} ms of processor, {:>3.0} % of the hot file left",
+        "{:<14} {:>5} MiB read, {:>5.0} MiB/s, {:>5.0} ms of processor; of the hot file {:>3.0} % left, {:>3} MiB read again",
         format!("{way:?}"),
+        read / MIB,
         COLD_BYTES as f64 / MIB as f64 / elapsed.as_secs_f64(),
         cpu.as_secs_f64() * 1e3,
-        left as f64 * 100.0 / pieces as f64
+        left as f64 * 100.0 / pieces as f64,
+        (device_bytes() - before) / MIB
     );
     for name in ["cold", "hot"] {
         OsDisk.remove_file(&directory.join(name)).expect("removed");
     }
 }
 
-fn read_plainly(file: &File) {
+/// What this process has made the device read.
+fn device_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/io").expect("Linux with task accounting");
+    let bytes = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    bytes.and_then(|bytes| bytes.parse().ok()).expect("a number")
+}
+
+fn read_plainly(file: &File, bytes: u64) {
     let mut buffer = vec![0; READ_BYTES as usize];
-    for position in (0..COLD_BYTES).step_by(READ_BYTES as usize) {
+    for position in (0..bytes).step_by(READ_BYTES as usize) {
         file.read_exact_at(&mut buffer, position).expect("read");
     }
 }
