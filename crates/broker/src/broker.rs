@@ -25,6 +25,7 @@ use crate::metrics::recorder::Records;
 use crate::metrics::tenants::TenantBooks;
 use crate::net::event_loop::{EventLoop, LoopParts};
 use crate::net::listener::{ConnectionCounts, Listener};
+use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
 use crate::settings::Settings;
 
@@ -113,6 +114,13 @@ impl Broker {
         let counts = ConnectionCounts::new(settings.limits).with_quotas(node.quotas.clone(), clock.clone());
         let counts = Arc::new(counts);
         let net = Arc::new(settings.net);
+        let request_bytes_max = usize::try_from(net.request_bytes_max).unwrap_or(0);
+        let memory = MemoryBudget::new(
+            settings.request_memory_bytes_max,
+            settings.loop_count,
+            request_bytes_max,
+        );
+        let memory = Arc::new(memory);
         let loops = (records.0.iter().zip(&accounts).enumerate())
             .map(|(index, (records, accounts))| {
                 let parts = LoopParts {
@@ -121,6 +129,7 @@ impl Broker {
                     settings: net.clone(),
                     cold_reads: queues.cold_reads().clone(),
                     quotas: node.quotas.clone(),
+                    memory: memory.clone(),
                     records: records.clone(),
                     tenants: node.tenants.clone(),
                     accounts: accounts.clone(),
@@ -152,6 +161,7 @@ impl Broker {
                 node: broker.node.clone(),
                 connections: counts,
                 queues,
+                memory,
                 tenants: Arc::new(TenantBooks::new(
                     broker.node.tenants.clone(),
                     accounts,

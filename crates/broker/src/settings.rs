@@ -9,6 +9,7 @@ use ottla_core::random::Seed;
 
 use crate::net::event_loop::NetSettings;
 use crate::net::listener::ConnectionLimits;
+use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
 
 /// Beyond this, threads that only move bytes would compete with each other.
@@ -23,6 +24,8 @@ pub struct Settings {
     pub loop_count: usize,
     /// `None`: the operating system's default.
     pub backlog: Option<i32>,
+    /// `queued.max.request.bytes`: memory of requests of all connections together.
+    pub request_memory_bytes_max: usize,
 }
 
 impl Settings {
@@ -54,6 +57,7 @@ impl Settings {
             .contains_key("socket.listen.backlog.size")
             .then_some(network.listen_backlog);
         Ok(Settings {
+            request_memory_bytes_max: request_memory_bytes_max(&node, loop_count)?,
             net,
             limits,
             loop_count,
@@ -71,6 +75,35 @@ fn loop_count(properties: &Properties, network_threads: i32) -> usize {
     std::thread::available_parallelism()
         .map_or(1, |cores| cores.get())
         .min(LOOPS_MAX)
+}
+
+/// Without a number of the operator's an eighth of the machine's memory, but room for two of the largest requests.
+fn request_memory_bytes_max(node: &NodeConfig, loop_count: usize) -> Result<usize, ConfigError> {
+    let network = &node.network;
+    let request_bytes_max = usize::try_from(network.request_bytes_max).unwrap_or(0);
+    let bytes_min = MemoryBudget::limit_bytes_min(loop_count, request_bytes_max);
+    let configured = usize::try_from(network.queued_request_bytes_max).unwrap_or(0);
+    if configured == 0 {
+        let eighth = usize::try_from(machine_memory_bytes() / 8).unwrap_or(usize::MAX);
+        return Ok(eighth.max(2 * request_bytes_max).max(bytes_min));
+    }
+    if configured < bytes_min {
+        let problem = format!(
+            "is less than {bytes_min}: the largest request (socket.request.max.bytes, {request_bytes_max}) and a \
+             megabyte for each of {loop_count} event loops, and no less than four for each"
+        );
+        return Err(error(
+            "queued.max.request.bytes",
+            &configured.to_string(),
+            &problem,
+        ));
+    }
+    Ok(configured)
+}
+
+fn machine_memory_bytes() -> u64 {
+    let system = rustix::system::sysinfo();
+    system.totalram.saturating_mul(u64::from(system.mem_unit))
 }
 
 fn number(properties: &Properties, key: &str, default: i64) -> Result<i64, ConfigError> {
@@ -156,6 +189,24 @@ mod tests {
         assert_eq!(
             read(&[("ottla.slow.request.ms", "-1")]).unwrap().net.slow_request,
             None
+        );
+    }
+
+    #[test]
+    fn the_memory_of_requests_has_a_default_and_holds_the_largest_one() {
+        const KEY: &str = "queued.max.request.bytes";
+        for none in [&[][..], &[(KEY, "-1")], &[(KEY, "0")]] {
+            assert!(read(none).unwrap().request_memory_bytes_max >= 2 * 104_857_600);
+        }
+        let settings = read(&[(KEY, "200000000"), ("num.network.threads", "2")]).unwrap();
+        assert_eq!(settings.request_memory_bytes_max, 200_000_000);
+        let error = read(&[(KEY, "104857600"), ("num.network.threads", "2")]).unwrap_err();
+        let words = error.to_string();
+        assert!(
+            words.contains(KEY)
+                && words.contains("is less than 106954752")
+                && words.contains("socket.request.max.bytes"),
+            "{words}"
         );
     }
 

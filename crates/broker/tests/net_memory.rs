@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ottla_wire::api_key::ApiKey;
-use support::net::{LARGE, LARGE_BYTES, Net, check_answer, echo};
+use support::net::{LARGE, LARGE_BYTES, Net, check_answer, echo, echo_of};
 use support::{Client, resident_bytes};
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -64,6 +64,59 @@ fn announced_bytes_cost_nothing_until_they_arrive() {
     assert!(
         grown < 32 << 20,
         "60 announcements of 100 MiB grew memory by {grown} bytes"
+    );
+}
+
+#[test]
+fn a_flood_of_large_half_requests_is_bounded() {
+    let _alone = alone();
+    const LIMIT_BYTES: usize = 64 << 20;
+    let net = Net::start_within((LIMIT_BYTES, 16 << 20), Duration::from_secs(600), usize::MAX);
+    let mut polite = net.client();
+    polite.send(&echo(0, b"warm"));
+    check_answer(&mut polite, 0, b"warm");
+    let before = resident_bytes();
+    let request = echo(1, &vec![7; 15 << 20]);
+    let half = &request[..8 << 20];
+    let mut clients: Vec<Client> = (0..200).map(|_| net.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(&echo_of(&format!("tenant {}", number % 10), 0, b"it is me"));
+        check_answer(client, 0, b"it is me");
+    }
+    let mut sent = vec![0; clients.len()];
+    for client in &clients {
+        client.socket.set_nonblocking(true).unwrap();
+    }
+    // As much as anybody takes: 1.6 GB would be all.
+    let mut idle_rounds = 0;
+    while idle_rounds < 50 {
+        let mut is_idle = true;
+        for (client, sent) in clients.iter().zip(&mut sent) {
+            match std::io::Write::write(&mut &client.socket, &half[*sent..]) {
+                Ok(0) => {}
+                Ok(bytes) => (*sent, is_idle) = (*sent + bytes, false),
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+            }
+        }
+        idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    polite.send(&echo(1, b"nobody is stopped"));
+    check_answer(&mut polite, 1, b"nobody is stopped");
+    let grown = resident_bytes().saturating_sub(before) as usize;
+    let total: usize = sent.iter().sum();
+    println!(
+        "200 half requests: {} MiB sent, {} connections wait, {} MiB counted, memory grew by {} MiB",
+        total >> 20,
+        net.memory.waiting(),
+        net.memory.used_bytes() >> 20,
+        grown >> 20
+    );
+    assert!(net.memory.used_bytes() <= LIMIT_BYTES && net.memory.waiting() > 100);
+    // The limit, the free buffers of two loops, and the request of this test itself.
+    assert!(
+        grown < LIMIT_BYTES + (16 << 20) + (16 << 20) + (8 << 20),
+        "grew by {grown} bytes"
     );
 }
 

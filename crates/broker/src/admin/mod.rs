@@ -19,6 +19,7 @@ use crate::executor::Queues;
 use crate::metrics::recorder::Records;
 use crate::metrics::tenants::{LOOK_INTERVAL_MS, TenantBooks};
 use crate::net::listener::ConnectionCounts;
+use crate::net::memory_budget::MemoryBudget;
 
 pub mod debug_requests;
 pub mod debug_batches;
@@ -34,6 +35,7 @@ pub struct AdminView {
     pub records: Records,
     pub connections: Arc<ConnectionCounts>,
     pub queues: Arc<Queues>,
+    pub memory: Arc<MemoryBudget>,
     pub tenants: Arc<TenantBooks>,
     pub clock: Arc<dyn Clock>,
     /// When `/metrics` was last read, and how long the event loops had been busy then.

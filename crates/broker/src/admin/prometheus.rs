@@ -459,6 +459,34 @@ fn write_telemetry(page: &mut Page, view: &AdminView) {
     }
 }
 
+fn write_memory(page: &mut Page, view: &AdminView) {
+    let memory = &view.memory;
+    page.single(
+        "ottla_request_memory_bytes",
+        "gauge",
+        "Memory kept for requests that have not arrived whole or are not served.",
+        memory.used_bytes(),
+    );
+    page.single(
+        "ottla_request_memory_limit_bytes",
+        "gauge",
+        "The most that there may be of it (queued.max.request.bytes).",
+        memory.limit_bytes(),
+    );
+    page.single(
+        "ottla_request_memory_waiting",
+        "gauge",
+        "Connections that are not read until there is memory for their request.",
+        memory.waiting(),
+    );
+    page.single(
+        "ottla_request_memory_waits_total",
+        "counter",
+        "How often a connection has waited for it.",
+        memory.waits(),
+    );
+}
+
 fn write_process(page: &mut Page, view: &AdminView) {
     let connections = view.connections.open();
     page.single(
@@ -491,6 +519,7 @@ fn write_process(page: &mut Page, view: &AdminView) {
         "Requests and answers that name thousands of things and wait for a thread.",
         view.queues.long_answers().queued(),
     );
+    write_memory(page, view);
     if let Some(bytes) = resident_bytes() {
         page.single(
             "process_resident_memory_bytes",

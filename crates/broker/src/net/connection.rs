@@ -3,8 +3,8 @@
 //! One client's connection: requests are served as they come and answered in their order.
 //!
 //! A connection makes turns: serve what was read, read more, let the first waiting reply go on, send. A turn ends when none
-//! of these is possible, or when its time is over: others wait. It stops reading while too many replies wait or the client
-//! does not take them.
+//! of these is possible, or when its time is over: others wait. It stops reading while too many replies wait, the client
+//! does not take them, or there is no memory for its request (`memory_budget.rs`).
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
@@ -25,14 +25,14 @@ use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::{RequestHeader, encode_response_header};
 use ottla_wire::primitives::{DecodeError, Reader};
 use ottla_wire::throttle_time;
-use rustix::io::Errno;
 
 use super::cold_region::{COLD_READ_BYTES, ColdPath, ColdRegion};
 use super::event_loop::LoopContext;
 use super::frame::{Cut, LENGTH_BYTES, cut};
+use super::holding::Holding;
 use super::input::Input;
 use super::listener::ConnectionPermit;
-use super::mailbox::{ConnectionWaker, NewConnection, Token};
+use super::mailbox::{ConnectionWaker, Mailbox, NewConnection, Token};
 use super::output::{Flushed, Output, OutputError};
 use super::refusal::Refusal;
 use super::round_trip::round_trip_micros;
@@ -41,6 +41,8 @@ use crate::metrics::accounts::Sum;
 use crate::metrics::activity::{ActivityIndex, Exchange, Gap, Who};
 use crate::metrics::recorder::{ClientIndex, Finished, bounded_name};
 use crate::metrics::stage::{Stage, StageTimes};
+
+mod reading;
 
 /// Requests of one connection that may be unanswered before it is no longer read.
 const UNANSWERED_MAX: usize = 1024;
@@ -112,8 +114,10 @@ pub struct Connection {
     is_readable: bool,
     has_peer_closed: bool,
     input: Input,
-    /// How many bytes of the started request are missing; counts only while `input` holds one.
+    /// How many bytes of the started request are missing; counts only while `input` holds one, or while memory for one that is
+    /// still in the socket is waited for.
     missing: usize,
+    holding: Holding,
     request_began: Option<Moment>,
     /// When the loop learned of the bytes read last, and when they had been read.
     arrived: Moment,
@@ -191,6 +195,7 @@ impl Connection {
             has_peer_closed: false,
             input: Input::default(),
             missing: 0,
+            holding: Holding::default(),
             request_began: None,
             arrived: now,
             received: now,
@@ -277,14 +282,16 @@ impl Connection {
     pub fn turn(&mut self, context: &mut LoopContext, shared: &mut [u8]) -> Result<Turn, Refusal> {
         let arrived = self.queued.take().unwrap_or(context.now());
         self.unmute_if_due(context);
+        self.look_for_memory(context)?;
         for _ in 0..READS_PER_TURN {
             let served = self.serve_input(context).and_then(|()| {
-                if self.is_readable && !self.is_full() && !context.turn.is_over() {
+                if self.is_readable && self.may_read() && !context.turn.is_over() {
                     self.read(context, shared, arrived)
                 } else {
                     Ok(())
                 }
             });
+            self.settle_memory(context);
             // What came before a broken request is still answered.
             self.advance(context)?;
             self.flush(context)?;
@@ -301,8 +308,9 @@ impl Connection {
 
     /// Whether there is more to do without anything happening first.
     fn can_go_on(&self, context: &LoopContext) -> bool {
-        let can_serve = !self.is_full() && (self.is_readable || self.has_whole_request(context));
-        can_serve || self.is_output_cut || self.can_advance()
+        let can_read = self.is_readable && self.may_read();
+        let can_serve = self.may_serve_next() && self.has_whole_request(context);
+        can_read || can_serve || self.is_output_cut || self.can_advance()
     }
 
     fn can_advance(&self) -> bool {
@@ -321,6 +329,16 @@ impl Connection {
             || self.reply_bytes + self.output.memory_bytes() >= REPLY_BYTES_MAX
     }
 
+    /// Whoever was given memory that others may wait for finishes that request, whatever else holds him back: his client might take
+    /// its replies only after those of somebody who waits.
+    fn may_serve_next(&self) -> bool {
+        !self.is_full() || (self.holding.is_entitled() && !self.is_stopping)
+    }
+
+    fn may_read(&self) -> bool {
+        self.may_serve_next() && !self.holding.is_waiting()
+    }
+
     fn has_whole_request(&self, context: &LoopContext) -> bool {
         !self.input.is_empty()
             && !matches!(
@@ -331,7 +349,7 @@ impl Connection {
 
     /// Serves what was left over when the connection was full.
     fn serve_input(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
-        if self.input.is_empty() || self.is_full() {
+        if self.input.is_empty() || !self.may_serve_next() {
             return Ok(());
         }
         let mut input = self.input.take();
@@ -342,67 +360,11 @@ impl Connection {
         served.map(|_| ())
     }
 
-    fn read(&mut self, context: &mut LoopContext, shared: &mut [u8], arrived: Moment) -> Result<(), Refusal> {
-        let (read, own_bytes, wanted) = self.read_socket(context, shared);
-        let read = match read {
-            Ok(0) => return Err(Refusal::Gone),
-            Ok(read) => read,
-            Err(Errno::INTR) => return Ok(()),
-            Err(Errno::AGAIN) => {
-                self.is_readable = false;
-                return Ok(());
-            }
-            Err(_) => return Err(Refusal::Gone),
-        };
-        // A short read emptied the socket; the next byte is a new event. The end of the stream was announced before.
-        self.is_readable = read == wanted || self.has_peer_closed;
-        self.arrived = arrived;
-        self.received = context.tick();
-        context.turn.allow_one();
-        self.progress = self.received;
-        let own_read = read.min(own_bytes);
-        self.input.filled(own_read);
-        self.serve_input(context)?;
-        let mut rest = &shared[..read - own_read];
-        if self.input.is_empty() {
-            rest = &rest[self.serve(context, rest)?..];
-        }
-        if !rest.is_empty() {
-            self.input.extend(rest, self.missing, &mut context.pool);
-        }
-        if !self.input.is_empty() && self.request_began.is_none() {
-            self.request_began = Some(self.received);
-        }
-        Ok(())
-    }
-
-    /// Reads into the connection's own buffer what its started request misses, and what follows into the shared one.
-    ///
-    /// Returns the bytes read, the room in the own buffer and the room in all.
-    fn read_socket(
-        &mut self,
-        context: &mut LoopContext,
-        shared: &mut [u8],
-    ) -> (rustix::io::Result<usize>, usize, usize) {
-        if self.input.is_empty() {
-            let wanted = shared.len();
-            return (rustix::io::read(&self.socket, shared), 0, wanted);
-        }
-        let own = self.input.room(self.missing, &mut context.pool);
-        let own_bytes = own.len();
-        if own_bytes < self.missing {
-            return (rustix::io::read(&self.socket, own), own_bytes, own_bytes);
-        }
-        let wanted = own_bytes + shared.len();
-        let mut slices = [std::io::IoSliceMut::new(own), std::io::IoSliceMut::new(shared)];
-        (rustix::io::readv(&self.socket, &mut slices), own_bytes, wanted)
-    }
-
     /// Serves whole requests at the front of `bytes` while the turn lasts; returns how many bytes that were.
     fn serve(&mut self, context: &mut LoopContext, bytes: &[u8]) -> Result<usize, Refusal> {
         let mut served = 0;
         self.missing = 0;
-        while !self.is_full() && context.turn.may_serve() {
+        while self.may_serve_next() && context.turn.may_serve() {
             match cut(&bytes[served..], context.settings.request_bytes_max)? {
                 Cut::Missing(missing) => {
                     self.missing = missing;
@@ -412,6 +374,7 @@ impl Connection {
                     let start = served + LENGTH_BYTES;
                     self.serve_request(context, &bytes[start..start + length])?;
                     context.turn.has_served();
+                    self.holding.request_served();
                     served = start + length;
                 }
             }
@@ -614,13 +577,7 @@ impl Connection {
                     if self.is_first_polled && !is_due {
                         return Ok(());
                     }
-                    let waker = match &self.waker {
-                        Some((_, waker)) => waker,
-                        None => {
-                            let own = Arc::new(ConnectionWaker::new(context.mailbox.clone(), self.token));
-                            &self.waker.insert((own.clone(), Waker::from(own))).1
-                        }
-                    };
+                    let waker = own_waker(&mut self.waker, &context.mailbox, self.token);
                     let stage = Stage::from(pending.waits_for());
                     context.reply.bytes.clear();
                     context.reply.regions.clear();
@@ -722,10 +679,7 @@ impl Connection {
         let is_over = || clock.moment() >= turn_ends;
         let payer = Payer::Tenant(self.context.tenant);
         let fetch_cold = |region: FileRegion, path: ColdPath| {
-            let (_, waker) = waker.get_or_insert_with(|| {
-                let own = Arc::new(ConnectionWaker::new(mailbox.clone(), token));
-                (own.clone(), Waker::from(own))
-            });
+            let waker = own_waker(waker, mailbox, token);
             cold_regions.0 += 1;
             cold_regions.1 += region.bytes.min(COLD_READ_BYTES);
             ColdRegion::fetch(region, path, waker.clone(), cold_reads, payer)
@@ -843,6 +797,7 @@ impl Connection {
     /// The connection is gone: whoever remembers it may forget.
     pub fn leave(&self, context: &LoopContext) {
         context.service.disconnected(&self.context);
+        self.holding.leave(&context.pocket);
         if let Some(index) = self.activity {
             context.records().activities.close(index);
         }
@@ -858,7 +813,11 @@ impl Connection {
             let next = context.now().after(MUTED_LOOK_INTERVAL);
             until.min(next)
         });
-        [self.reply_deadline, limit, look].into_iter().flatten().min()
+        let memory_look = self.holding.next_look(self.input.bytes().len(), context.now());
+        [self.reply_deadline, limit, look, memory_look]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Since when the client owes us something: bytes of its request, taking its replies, or any sign of life.
@@ -866,7 +825,7 @@ impl Connection {
         if !self.output.is_empty() {
             return Some(self.progress);
         }
-        if !self.replies.is_empty() || self.muted_until.is_some() {
+        if !self.replies.is_empty() || self.muted_until.is_some() || self.holding.is_waiting() {
             return None;
         }
         Some(self.request_began.unwrap_or(self.progress))
@@ -874,6 +833,11 @@ impl Connection {
 
     /// Closes connections whose client owes us something for too long (`connections.max.idle.ms`).
     pub fn check_limits(&self, context: &LoopContext, now: Moment) -> Result<(), Refusal> {
+        let arrived_bytes = self.input.bytes().len();
+        let stalls_at = self.holding.stalls_at(arrived_bytes);
+        if stalls_at.is_some_and(|stalls_at| stalls_at <= now) && context.memory.waiting() > 0 {
+            return Err(Refusal::RequestInTheWay(arrived_bytes + self.missing));
+        }
         let (Some(since), Some(limit)) = (self.limits_since(), context.settings.idle_max) else {
             return Ok(());
         };
@@ -892,6 +856,19 @@ impl Connection {
             Refusal::Idle(limit)
         }
     }
+}
+
+/// The waker of a connection, made when it is first needed.
+fn own_waker<'a>(
+    waker: &'a mut Option<(Arc<ConnectionWaker>, Waker)>,
+    mailbox: &Arc<Mailbox>,
+    token: Token,
+) -> &'a Waker {
+    let (_, waker) = waker.get_or_insert_with(|| {
+        let own = Arc::new(ConnectionWaker::new(mailbox.clone(), token));
+        (own.clone(), Waker::from(own))
+    });
+    waker
 }
 
 fn refusal_of(error: &OutputError) -> Refusal {

@@ -18,6 +18,7 @@ use tracing::{debug, error, warn};
 use super::connection::{Connection, Turn};
 use super::input::{BufferPool, SHARED_READ_BYTES};
 use super::mailbox::{Mail, Mailbox, NewConnection, Token};
+use super::memory_budget::{MemoryBudget, Pocket};
 use super::output::SparePages;
 use super::refusal::Refusal;
 use super::scheduler::{QUANTUM_MICROS, Ready, Scheduler};
@@ -110,6 +111,9 @@ pub struct LoopContext {
     pub mailbox: Arc<Mailbox>,
     pub cold_reads: Arc<ColdReads>,
     pub quotas: Arc<Quotas>,
+    pub memory: Arc<MemoryBudget>,
+    /// Of this loop.
+    pub pocket: Arc<Pocket>,
     pub pool: BufferPool,
     pub spare: SparePages,
     pub reply: ReplyBuffer,
@@ -196,6 +200,8 @@ pub struct LoopParts {
     pub settings: Arc<NetSettings>,
     pub cold_reads: Arc<ColdReads>,
     pub quotas: Arc<Quotas>,
+    /// Shared by all loops.
+    pub memory: Arc<MemoryBudget>,
     pub records: Arc<Mutex<LoopRecords>>,
     pub tenants: Arc<Tenants>,
     /// Written by this loop only.
@@ -237,6 +243,8 @@ impl EventLoop {
                 mailbox: mailbox.clone(),
                 cold_reads: parts.cold_reads,
                 quotas: parts.quotas,
+                pocket: parts.memory.pocket(index),
+                memory: parts.memory,
                 pool: BufferPool::default(),
                 spare: SparePages::default(),
                 reply: ReplyBuffer::default(),

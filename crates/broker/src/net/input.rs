@@ -17,6 +17,17 @@ const WHOLE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Most bytes of free buffers an event loop keeps for the next large requests.
 const POOL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// The buffer that a request of so many bytes gets.
+///
+/// Sizes repeat, so that the next request of about this size finds the buffer again; what is too large to be kept is exact.
+pub fn buffer_bytes(request_bytes: usize) -> usize {
+    match request_bytes {
+        0..=PARTIAL_BYTES_MIN => PARTIAL_BYTES_MIN,
+        bytes if bytes > POOL_BYTES_MAX => bytes,
+        bytes => bytes.next_power_of_two(),
+    }
+}
+
 /// Buffers between uses. All their bytes are initialised, so that taking one costs no clearing.
 #[derive(Debug, Default)]
 pub struct BufferPool {
@@ -30,7 +41,8 @@ impl BufferPool {
     fn take(&mut self, bytes_min: usize) -> Vec<u8> {
         self.taken_since_trim = true;
         let best = (0..self.free.len())
-            .filter(|&index| self.free[index].len() >= bytes_min)
+            // Not a much larger one: its memory is counted by what was asked for.
+            .filter(|&index| (bytes_min..2 * bytes_min.max(1)).contains(&self.free[index].len()))
             .min_by_key(|&index| self.free[index].len());
         match best {
             Some(index) => {
@@ -38,8 +50,7 @@ impl BufferPool {
                 self.free_bytes -= buffer.len();
                 buffer
             }
-            // Sizes repeat, so that the next request of about this size finds the buffer again.
-            None => vec![0; bytes_min.next_power_of_two()],
+            None => vec![0; buffer_bytes(bytes_min)],
         }
     }
 
@@ -79,6 +90,11 @@ impl Input {
 
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
+    }
+
+    /// The memory that it has.
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer.len()
     }
 
     /// Moves the unserved bytes out, so that they can be served while the connection changes.
@@ -204,13 +220,26 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_has_the_size_that_is_counted_for_it() {
+        let mut pool = BufferPool::default();
+        pool.put(vec![0; 1 << 20]);
+        for bytes in [1, 4_096, 5_000, 65_536, 65_537, 1_000_000, 9_000_001] {
+            assert_eq!(
+                pool.take(bytes.max(PARTIAL_BYTES_MIN)).len(),
+                buffer_bytes(bytes),
+                "{bytes}"
+            );
+        }
+    }
+
+    #[test]
     fn the_pool_forgets_buffers_nobody_takes() {
         let mut pool = BufferPool::default();
-        pool.put(vec![0; 100]);
+        pool.put(vec![0; 8_192]);
         pool.put(vec![0; POOL_BYTES_MAX]);
-        assert_eq!(pool.free_bytes, 100);
-        assert_eq!(pool.take(50).len(), 100);
-        pool.put(vec![0; 100]);
+        assert_eq!(pool.free_bytes, 8_192);
+        assert_eq!(pool.take(5_000).len(), 8_192);
+        pool.put(vec![0; 8_192]);
         pool.trim();
         assert!(!pool.is_empty());
         pool.trim();

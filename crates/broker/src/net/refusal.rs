@@ -52,6 +52,8 @@ pub enum Refusal {
     },
     Idle(Duration),
     RequestTooSlow(Duration),
+    /// Others wait for the memory that was kept for a request of so many bytes.
+    RequestInTheWay(usize),
     ReaderTooSlow(Duration),
     ReplyUnreadable(String),
 }
@@ -105,6 +107,12 @@ impl fmt::Display for Refusal {
                     f,
                     "request incomplete {} ms after its first byte",
                     limit.as_millis()
+                )
+            }
+            Refusal::RequestInTheWay(bytes) => {
+                write!(
+                    f,
+                    "request of {bytes} bytes arrives too slowly while others wait for memory (queued.max.request.bytes)"
                 )
             }
             Refusal::ReaderTooSlow(limit) => {

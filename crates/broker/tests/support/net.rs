@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -13,17 +13,19 @@ use ottla_broker::metrics::accounts::Accounts;
 use ottla_broker::metrics::recorder::Records;
 use ottla_broker::net::event_loop::{EventLoop, LoopParts, NetSettings};
 use ottla_broker::net::listener::{ConnectionCounts, ConnectionLimits, Listener};
+use ottla_broker::net::memory_budget::MemoryBudget;
 use ottla_broker::net::service::Service;
 use ottla_core::node::Node;
 use ottla_core::quota::Quotas;
 use ottla_core::reply::{Handled, InsertedRegion, PendingReply, ReplyBuffer, WaitKind};
 use ottla_core::request::Request;
 use ottla_core::tenant::Tenants;
+use ottla_core::time::{Clock, Moment, Timestamp};
 use ottla_log::disk::memory::MemoryDisk;
 use ottla_log::disk::{Disk, FileRegion, OpenMode};
 use ottla_wire::api_key::ApiKey;
 
-use super::{Client, frame};
+use super::{Client, frame_of};
 
 /// Answers a request with its own body, but for a few scripted ones.
 #[derive(Default)]
@@ -144,6 +146,54 @@ impl Service for EchoService {
     }
 }
 
+/// The system's clock, which may be set forward and back.
+#[derive(Debug)]
+pub struct JumpingClock {
+    system: SystemClock,
+    offset_micros: AtomicI64,
+}
+
+impl JumpingClock {
+    /// Microseconds since its start when a test begins: enough to go back from.
+    const START_MICROS: i64 = 3_600_000_000;
+
+    pub fn jump(&self, micros: i64) {
+        self.offset_micros.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+impl Default for JumpingClock {
+    fn default() -> JumpingClock {
+        JumpingClock {
+            system: SystemClock::default(),
+            offset_micros: AtomicI64::new(JumpingClock::START_MICROS),
+        }
+    }
+}
+
+impl Clock for JumpingClock {
+    fn moment(&self) -> Moment {
+        let offset_micros = self.offset_micros.load(Ordering::SeqCst);
+        Moment(self.system.moment().0.saturating_add_signed(offset_micros))
+    }
+
+    fn timestamp(&self) -> Timestamp {
+        self.system.timestamp()
+    }
+}
+
+/// Long enough that only a hang reaches it.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Waits until `condition` holds.
+pub fn until(what: &str, condition: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < HANG, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 pub struct Net {
     listener: Listener,
     pub echo: Arc<Echo>,
@@ -152,7 +202,12 @@ pub struct Net {
     pub records: Records,
     pub tenants: Arc<Tenants>,
     pub accounts: [Arc<Accounts>; 2],
+    pub memory: Arc<MemoryBudget>,
+    pub clock: Arc<JumpingClock>,
 }
+
+/// `socket.request.max.bytes` of a network without a bound of its own.
+const REQUEST_BYTES_MAX: usize = 100 << 20;
 
 impl Net {
     pub fn start() -> Net {
@@ -160,18 +215,32 @@ impl Net {
     }
 
     pub fn start_with(idle_max: Duration, connections_max_per_ip: usize) -> Net {
+        Net::start_within(
+            (10 * REQUEST_BYTES_MAX, REQUEST_BYTES_MAX),
+            idle_max,
+            connections_max_per_ip,
+        )
+    }
+
+    /// With so much memory for requests of all connections together, and for one.
+    pub fn start_within(
+        (memory_bytes_max, request_bytes_max): (usize, usize),
+        idle_max: Duration,
+        connections_max_per_ip: usize,
+    ) -> Net {
         let echo = Arc::new(Echo::default());
         let records = Records((0..2).map(|_| Arc::default()).collect());
         let settings = Arc::new(NetSettings {
-            request_bytes_max: 100 << 20,
+            request_bytes_max: request_bytes_max as i32,
             idle_max: Some(idle_max),
             send_buffer_bytes: None,
             receive_buffer_bytes: None,
             slow_request: None,
         });
-        let clock = Arc::new(SystemClock::default());
+        let clock = Arc::new(JumpingClock::default());
         let tenants = Arc::new(Tenants::default());
         let accounts = [(); 2].map(|()| Accounts::new(tenants.id_limit()));
+        let memory = Arc::new(MemoryBudget::new(memory_bytes_max, 2, request_bytes_max));
         let start_loop = |index: usize| {
             let parts = LoopParts {
                 service: Arc::new(EchoService(echo.clone())),
@@ -179,6 +248,7 @@ impl Net {
                 settings: settings.clone(),
                 cold_reads: Arc::new(ColdReads::default()),
                 quotas: Arc::new(Quotas::none()),
+                memory: memory.clone(),
                 records: records.0[index].clone(),
                 tenants: tenants.clone(),
                 accounts: accounts[index].clone(),
@@ -207,6 +277,8 @@ impl Net {
             records,
             tenants,
             accounts,
+            memory,
+            clock,
         }
     }
 
@@ -219,15 +291,20 @@ impl Net {
     }
 
     pub fn wait_for_open(&self, count: usize) {
-        while self.counts.open() != count {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until(&format!("{count} connections are open"), || {
+            self.counts.open() == count
+        });
     }
 }
 
 /// A request of an API whose header is not flexible, with any bytes as its body.
 pub fn echo(correlation_id: i32, body: &[u8]) -> Vec<u8> {
-    frame(ApiKey::Metadata, 1, correlation_id, |bytes| {
+    echo_of("test", correlation_id, body)
+}
+
+/// The same of another client id.
+pub fn echo_of(client_id: &str, correlation_id: i32, body: &[u8]) -> Vec<u8> {
+    frame_of(client_id, ApiKey::Metadata, 1, correlation_id, |bytes| {
         bytes.extend_from_slice(body)
     })
 }

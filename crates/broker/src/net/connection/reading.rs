@@ -1,0 +1,231 @@
+//! How a connection reads: no more than there is memory for.
+
+use ottla_core::time::Moment;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use super::super::event_loop::LoopContext;
+use super::super::frame::LENGTH_BYTES;
+use super::super::holding::Need;
+use super::super::input::{SHARED_READ_BYTES, buffer_bytes};
+use super::super::refusal::Refusal;
+use super::{Connection, own_waker};
+
+impl Connection {
+    pub(super) fn read(
+        &mut self,
+        context: &mut LoopContext,
+        shared: &mut [u8],
+        arrived: Moment,
+    ) -> Result<(), Refusal> {
+        let has_room = context.pocket.has_room(SHARED_READ_BYTES);
+        if self.input.is_empty() && !has_room && !self.holding.is_entitled() {
+            return self.read_sparingly(context, shared, arrived);
+        }
+        // How much of what follows is the request's own is known only with its length.
+        let may_follow = has_room && !self.is_full() && self.input.bytes().len() >= LENGTH_BYTES;
+        let (read, own_bytes, wanted) = self.read_socket(context, shared, may_follow);
+        let Some(read) = self.bytes_read(read)? else {
+            return Ok(());
+        };
+        // A short read emptied the socket; the next byte is a new event. The end of the stream was announced before.
+        self.is_readable = read == wanted || self.has_peer_closed;
+        self.note_read(context, arrived);
+        let own_read = read.min(own_bytes);
+        self.input.filled(own_read);
+        self.serve_input(context)?;
+        let mut rest = &shared[..read - own_read];
+        if self.input.is_empty() {
+            rest = &rest[self.serve(context, rest)?..];
+        }
+        if !rest.is_empty() {
+            self.keep(context, rest);
+        }
+        if !self.input.is_empty() && self.request_began.is_none() {
+            self.request_began = Some(self.received);
+        }
+        Ok(())
+    }
+
+    /// How much was read; `None` when there is nothing to be read now.
+    fn bytes_read(&mut self, read: rustix::io::Result<usize>) -> Result<Option<usize>, Refusal> {
+        match read {
+            Ok(0) => Err(Refusal::Gone),
+            Ok(read) => Ok(Some(read)),
+            Err(Errno::INTR) => Ok(None),
+            Err(Errno::AGAIN) => {
+                self.is_readable = false;
+                Ok(None)
+            }
+            Err(_) => Err(Refusal::Gone),
+        }
+    }
+
+    fn note_read(&mut self, context: &mut LoopContext, arrived: Moment) {
+        self.arrived = arrived;
+        self.received = context.tick();
+        context.turn.allow_one();
+        self.progress = self.received;
+    }
+
+    /// Reads into the connection's own buffer what its started request misses, and what follows into the shared one if that
+    /// `may_follow`: there must be room for what is left over of it.
+    ///
+    /// Returns the bytes read, the room in the own buffer and the room in all.
+    fn read_socket(
+        &mut self,
+        context: &mut LoopContext,
+        shared: &mut [u8],
+        may_follow: bool,
+    ) -> (rustix::io::Result<usize>, usize, usize) {
+        if self.input.is_empty() {
+            // Memory was given for a request that is still in the socket: this one and nothing behind it.
+            let wanted = match self.holding.is_entitled() {
+                true => self.missing.min(shared.len()),
+                false => shared.len(),
+            };
+            return (rustix::io::read(&self.socket, &mut shared[..wanted]), 0, wanted);
+        }
+        let own = self.input.room(self.missing, &mut context.pool);
+        let own_bytes = own.len();
+        if own_bytes < self.missing || !may_follow {
+            return (rustix::io::read(&self.socket, own), own_bytes, own_bytes);
+        }
+        let wanted = own_bytes + shared.len();
+        let mut slices = [std::io::IoSliceMut::new(own), std::io::IoSliceMut::new(shared)];
+        (rustix::io::readv(&self.socket, &mut slices), own_bytes, wanted)
+    }
+
+    /// Reads although there is no room for what would be left over: requests are served where they are looked at, and only then
+    /// taken from the socket. One that is not whole is taken when there is memory for all of it.
+    #[cold]
+    fn read_sparingly(
+        &mut self,
+        context: &mut LoopContext,
+        shared: &mut [u8],
+        arrived: Moment,
+    ) -> Result<(), Refusal> {
+        let seen = rustix::net::recv(&self.socket, &mut *shared, RecvFlags::PEEK).map(|(seen, _)| seen);
+        let Some(seen) = self.bytes_read(seen)? else {
+            return Ok(());
+        };
+        let is_all = seen < shared.len();
+        self.note_read(context, arrived);
+        let served = self.serve(context, &shared[..seen])?;
+        self.take_from_socket(&mut shared[..served])?;
+        let rest = seen - served;
+        self.is_readable = !is_all || self.has_peer_closed;
+        if rest == 0 {
+            return Ok(());
+        }
+        if self.missing == 0 {
+            // Whole, but its turn is over or its replies are too many.
+            self.is_readable = true;
+            return Ok(());
+        }
+        if is_all && self.has_peer_closed {
+            return Err(Refusal::Gone);
+        }
+        if rest < LENGTH_BYTES {
+            return Ok(());
+        }
+        let request_bytes = rest + self.missing;
+        let need = Need {
+            buffer_bytes: 0,
+            request_bytes: buffer_bytes(request_bytes),
+        };
+        self.keep_memory(context, need);
+        if self.holding.is_waiting() {
+            self.missing = request_bytes;
+            self.is_readable = true;
+            return Ok(());
+        }
+        self.take_from_socket(&mut shared[..rest])?;
+        self.input
+            .extend(&shared[..rest], self.missing, &mut context.pool);
+        self.request_began = Some(self.received);
+        Ok(())
+    }
+
+    /// Takes bytes that were looked at, and so are there.
+    fn take_from_socket(&self, bytes: &mut [u8]) -> Result<(), Refusal> {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            match rustix::io::read(&self.socket, &mut bytes[taken..]) {
+                Ok(0) => return Err(Refusal::Gone),
+                Ok(read) => taken += read,
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(Refusal::Gone),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what is left over in the shared buffer into one of the connection's own, which has none.
+    fn keep(&mut self, context: &mut LoopContext, rest: &[u8]) {
+        debug_assert!(
+            self.input.is_empty(),
+            "what follows a request is kept when that is served"
+        );
+        let need = self.need(buffer_bytes(rest.len()), rest.len());
+        self.keep_memory(context, need);
+        // Room for the rest of it comes with the memory.
+        let awaited = if self.holding.is_waiting() {
+            0
+        } else {
+            self.missing
+        };
+        self.input.extend(rest, awaited, &mut context.pool);
+    }
+
+    fn need(&self, own_buffer_bytes: usize, arrived_bytes: usize) -> Need {
+        let request_bytes = match self.missing {
+            0 => 0,
+            missing => buffer_bytes(arrived_bytes + missing),
+        };
+        Need {
+            buffer_bytes: own_buffer_bytes,
+            request_bytes,
+        }
+    }
+
+    /// Lets the memory that the connection holds follow what is left over.
+    pub(super) fn settle_memory(&mut self, context: &mut LoopContext) {
+        if self.input.is_empty() {
+            self.holding.keep_nothing(&context.pocket);
+            return;
+        }
+        let need = self.need(self.input.buffer_bytes(), self.input.bytes().len());
+        self.keep_memory(context, need);
+    }
+
+    fn keep_memory(&mut self, context: &mut LoopContext, need: Need) {
+        let waker = &mut self.waker;
+        let (mailbox, token) = (&context.mailbox, self.token);
+        self.holding.keep(
+            need,
+            (&context.memory, &context.pocket),
+            (self.context.tenant, context.now()),
+            || own_waker(waker, mailbox, token).clone(),
+        );
+    }
+
+    /// Whether the memory that was waited for is there; if not, whether the request can still become whole.
+    pub(super) fn look_for_memory(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
+        if !self.holding.is_waiting() {
+            return Ok(());
+        }
+        let now = context.now();
+        if self.holding.look(&context.pocket, now) {
+            // It was we who let the client wait.
+            self.progress = now;
+            self.request_began = self.request_began.map(|_| now);
+        } else if self.has_peer_closed {
+            let there = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
+            if there < self.missing as u64 {
+                return Err(Refusal::Gone);
+            }
+        }
+        Ok(())
+    }
+}

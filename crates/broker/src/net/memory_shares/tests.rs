@@ -1,0 +1,240 @@
+//! Turns and bounds by hand, and a crowd from a seed: no deadlock, no leak, no starvation, the limit held.
+
+use std::collections::BTreeSet;
+
+use ottla_core::random::Random;
+
+use super::*;
+
+const A: TenantId = TenantId(1);
+const B: TenantId = TenantId(2);
+const C: TenantId = TenantId(3);
+
+/// Asks; true when it is given at once.
+fn ask(shares: &mut Shares<&'static str>, tenant: TenantId, bytes: usize, name: &'static str) -> bool {
+    shares.ask(tenant, bytes, || name).is_none()
+}
+
+fn give_back(shares: &mut Shares<&'static str>, tenant: TenantId, bytes: usize) -> Vec<&'static str> {
+    let mut given = Vec::new();
+    shares.give_back(tenant, bytes, &mut given);
+    given
+}
+
+#[test]
+fn one_tenant_comes_to_half_and_the_next_finds_room() {
+    let mut shares = Shares::new(1_000);
+    let held = (0..20).filter(|_| ask(&mut shares, A, 100, "a")).count();
+    assert_eq!(held, 5);
+    let held = (0..20).filter(|_| ask(&mut shares, B, 100, "b")).count();
+    assert_eq!(held, 2, "as much as is left then");
+    assert!(ask(&mut shares, C, 100, "c"));
+    assert_eq!((shares.used_bytes(), shares.waiting()), (800, 33));
+}
+
+#[test]
+fn who_holds_nothing_may_have_all_that_is_free() {
+    let mut shares = Shares::new(1_000);
+    assert!(ask(&mut shares, A, 1_000, "all of it"));
+    assert!(!ask(&mut shares, A, 1, "its own next"));
+    assert!(!ask(&mut shares, B, 1, "another's"));
+    assert_eq!(give_back(&mut shares, A, 1_000), ["another's", "its own next"]);
+}
+
+#[test]
+fn tenants_take_turns_and_the_order_within_a_tenant_holds() {
+    let mut shares = Shares::new(100);
+    assert!(ask(&mut shares, C, 100, "first"));
+    for name in ["a1", "a2", "a3"] {
+        ask(&mut shares, A, 100, name);
+    }
+    ask(&mut shares, B, 100, "b1");
+    let mut order = give_back(&mut shares, C, 100);
+    for tenant in [A, B, A] {
+        order.extend(give_back(&mut shares, tenant, 100));
+    }
+    assert_eq!(order, ["a1", "b1", "a2", "a3"]);
+    assert_eq!(give_back(&mut shares, A, 100), [""; 0]);
+    assert!(shares.tenants.is_empty() && shares.ring.is_empty() && shares.due.is_none());
+}
+
+#[test]
+fn who_waits_for_his_own_requests_is_in_nobodys_way() {
+    let mut shares = Shares::new(1_000);
+    for _ in 0..1_000 {
+        ask(&mut shares, A, 400, "giant");
+    }
+    assert_eq!(shares.used_bytes(), 400);
+    for _ in 0..10_000 {
+        assert!(ask(&mut shares, B, 100, "b"));
+        assert_eq!(give_back(&mut shares, B, 100), [""; 0]);
+    }
+}
+
+#[test]
+fn a_large_request_is_passed_by_as_much_as_the_limit_and_then_by_nobody() {
+    let mut shares = Shares::new(1_000);
+    assert!(ask(&mut shares, A, 300, "a"));
+    assert!(!ask(&mut shares, B, 800, "large"));
+    let mut passed = 0;
+    while ask(&mut shares, C, 100, "small") {
+        passed += 100;
+        assert_eq!(give_back(&mut shares, C, 100), [""; 0]);
+    }
+    assert_eq!(passed, 1_000);
+    assert_eq!(give_back(&mut shares, A, 300), ["large", "small"]);
+}
+
+#[test]
+fn who_leaves_makes_room_for_those_behind_him() {
+    let mut shares = Shares::new(1_000);
+    assert!(ask(&mut shares, A, 500, "a"));
+    let large = shares.ask(B, 900, || "large").unwrap();
+    assert!(ask(&mut shares, C, 300, "c"));
+    let next = shares.ask(B, 200, || "next").unwrap();
+    let mut given = Vec::new();
+    assert!(shares.withdraw(B, large, &mut given));
+    assert_eq!(given, ["next"]);
+    assert!(!shares.withdraw(B, next, &mut given), "given before");
+    assert!(!shares.withdraw(B, large, &mut given), "gone");
+}
+
+/// Requests that come, wait, arrive, are served, or vanish, in an order that only the seed knows.
+struct Crowd {
+    shares: Shares<usize>,
+    random: Random,
+    limit_bytes: usize,
+    /// By number: tenant and bytes.
+    requests: Vec<(TenantId, usize)>,
+    waiting: BTreeMap<usize, Ticket>,
+    held: BTreeSet<usize>,
+}
+
+impl Crowd {
+    fn new(seed: u64) -> Crowd {
+        let limit_bytes = 10_000;
+        Crowd {
+            shares: Shares::new(limit_bytes),
+            random: Random::new([seed, 7, 7, 7]),
+            limit_bytes,
+            requests: Vec::new(),
+            waiting: BTreeMap::new(),
+            held: BTreeSet::new(),
+        }
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.random.next() % bound
+    }
+
+    fn come(&mut self, tenants: u64) {
+        // Some tenants only send large ones.
+        let tenant = TenantId(self.below(tenants) as u32);
+        let bytes_max = if tenant.0.is_multiple_of(3) {
+            self.limit_bytes
+        } else {
+            self.limit_bytes / 50
+        };
+        let bytes = 1 + self.below(bytes_max as u64) as usize;
+        let number = self.requests.len();
+        self.requests.push((tenant, bytes));
+        match self.shares.ask(tenant, bytes, || number) {
+            Some(ticket) => drop(self.waiting.insert(number, ticket)),
+            None => drop(self.held.insert(number)),
+        }
+    }
+
+    /// The request at this place among those held becomes whole and is served, or its connection is gone.
+    fn finish(&mut self, number: usize) {
+        let (tenant, bytes) = self.requests[number];
+        let mut given = Vec::new();
+        if let Some(ticket) = self.waiting.remove(&number) {
+            assert!(self.shares.withdraw(tenant, ticket, &mut given));
+        } else {
+            assert!(self.held.remove(&number));
+            self.shares.give_back(tenant, bytes, &mut given);
+        }
+        for number in given {
+            assert!(self.waiting.remove(&number).is_some());
+            self.held.insert(number);
+        }
+    }
+
+    fn some(&mut self, of: &[usize]) -> Option<usize> {
+        (!of.is_empty()).then(|| of[self.below(of.len() as u64) as usize])
+    }
+
+    fn check(&self) {
+        let sum: usize = self.held.iter().map(|number| self.requests[*number].1).sum();
+        assert_eq!(self.shares.used_bytes(), sum);
+        assert!(sum <= self.limit_bytes);
+        assert_eq!(self.shares.waiting(), self.waiting.len());
+        assert!(
+            self.waiting.is_empty() || sum > 0,
+            "somebody waits and nobody holds anything"
+        );
+    }
+}
+
+#[test]
+fn whatever_comes_nobody_waits_for_ever_and_nothing_is_left_over() {
+    for seed in 0..200 {
+        let mut crowd = Crowd::new(seed);
+        let tenants = 1 + seed % 120;
+        for _ in 0..600 {
+            let held: Vec<usize> = crowd.held.iter().copied().collect();
+            let waiting: Vec<usize> = crowd.waiting.keys().copied().collect();
+            match crowd.below(10) {
+                0..=4 => crowd.come(tenants),
+                5..=8 => {
+                    if let Some(number) = crowd.some(&held) {
+                        crowd.finish(number);
+                    }
+                }
+                _ => {
+                    if let Some(number) = crowd.some(&waiting) {
+                        crowd.finish(number);
+                    }
+                }
+            }
+            crowd.check();
+        }
+        // Only those who hold finish now, while others keep coming: whoever waits gets his turn in bounded time.
+        let waiters: Vec<usize> = crowd.waiting.keys().copied().collect();
+        let mut steps = 0;
+        while waiters.iter().any(|number| crowd.waiting.contains_key(number)) {
+            let oldest = *crowd.held.first().unwrap();
+            crowd.finish(oldest);
+            crowd.come(tenants);
+            crowd.check();
+            steps += 1;
+            assert!(steps < 20_000, "seed {seed}: somebody is passed for ever");
+        }
+        while let Some(number) = crowd.held.first().copied() {
+            crowd.finish(number);
+            crowd.check();
+        }
+        assert!(crowd.waiting.is_empty());
+        assert!(
+            crowd.shares.tenants.is_empty(),
+            "seed {seed}: {:?}",
+            crowd.shares.tenants
+        );
+        assert!(crowd.shares.due.is_none());
+    }
+}
+
+#[test]
+fn ten_thousand_who_wait_cost_a_look_and_not_a_search() {
+    let mut shares = Shares::new(1_000);
+    assert!(ask(&mut shares, A, 1_000, "a"));
+    let tickets: Vec<(TenantId, Ticket)> = (10..10_010)
+        .map(|id| (TenantId(id), shares.ask(TenantId(id), 1_000, || "w").unwrap()))
+        .collect();
+    for (id, ticket) in tickets.into_iter().rev() {
+        let mut given = Vec::new();
+        assert!(shares.withdraw(id, ticket, &mut given) && given.is_empty());
+    }
+    assert_eq!(give_back(&mut shares, A, 1_000), [""; 0]);
+    assert!(shares.tenants.is_empty() && shares.ring.is_empty());
+}
