@@ -32,6 +32,11 @@ fn named(net: &Net, client_id: &str) -> Client {
     client
 }
 
+fn check_bound(net: &Net) {
+    let used_bytes = net.memory.used_bytes();
+    assert!(used_bytes <= LIMIT_BYTES, "{used_bytes}: {:?}", net.memory);
+}
+
 fn body(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|index| (index % 251) as u8).collect()
 }
@@ -56,11 +61,7 @@ fn half_requests_of_a_crowd_stay_within_the_bound_and_become_whole() {
         for id in 1..200 {
             bystander.send(&echo_of("bystander", id, b"not one of them"));
             check_answer(&mut bystander, id, b"not one of them");
-            assert!(
-                net.memory.used_bytes() <= LIMIT_BYTES,
-                "{}",
-                net.memory.used_bytes()
-            );
+            check_bound(&net);
         }
         // The last one first: nobody's reply may depend on whether another's is taken.
         for client in crowd.iter_mut().rev() {
@@ -103,11 +104,7 @@ fn whoever_takes_replies_one_connection_after_the_other_gets_all_of_them() {
             for round in 0..3 {
                 for (id, body) in bodies.iter().enumerate() {
                     check_answer(client, round * 100 + id as i32, body);
-                    assert!(
-                        net.memory.used_bytes() <= LIMIT_BYTES,
-                        "{}",
-                        net.memory.used_bytes()
-                    );
+                    check_bound(&net);
                 }
             }
         }
@@ -176,11 +173,7 @@ fn full_pockets_make_nobody_wait_for_small_requests() {
         }
         check_answer(victim, -1, b"a byte at a time");
     }
-    assert!(
-        net.memory.used_bytes() <= LIMIT_BYTES,
-        "{}",
-        net.memory.used_bytes()
-    );
+    check_bound(&net);
     // And then they do become whole.
     for client in &mut greedy {
         client.send(&half[30_000..]);

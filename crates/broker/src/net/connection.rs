@@ -285,6 +285,8 @@ impl Connection {
         self.look_for_memory(context)?;
         for _ in 0..READS_PER_TURN {
             let served = self.serve_input(context).and_then(|()| {
+                // What comes first now may be a request that nothing was asked for yet.
+                self.settle_memory(context);
                 if self.is_readable && self.may_read() && !context.turn.is_over() {
                     self.read(context, shared, arrived)
                 } else {
@@ -332,7 +334,8 @@ impl Connection {
     /// Whoever was given memory that others may wait for finishes that request, whatever else holds him back: his client might take
     /// its replies only after those of somebody who waits.
     fn may_serve_next(&self) -> bool {
-        !self.is_full() || (self.holding.is_entitled() && !self.is_stopping)
+        let must_not = self.is_stopping || self.is_held;
+        !self.is_full() || (self.holding.is_entitled() && !must_not)
     }
 
     fn may_read(&self) -> bool {
