@@ -47,6 +47,8 @@ pub enum Read {
 #[derive(Clone, Debug)]
 pub struct ReadRegion {
     pub region: FileRegion,
+    /// The bytes that there are up to the limit; what `region` lacks of them is the beginning of one more batch.
+    pub reached_bytes: u64,
     /// Base offset of the first batch; at or below the offset asked for.
     pub base_offset: i64,
     pub first_batch_bytes: u64,
@@ -251,15 +253,16 @@ impl View {
                 return Ok(Read::WouldBlock);
             }
         }
-        let is_cut = region.bytes < bytes;
+        let (reached_bytes, is_cut) = (region.bytes, region.bytes < bytes);
         if region.position + region.bytes < end && region.bytes > first.bytes {
             let cut_at = region.position + region.bytes;
             let whole = segment.batch_end_floor(first.end(), cut_at, end, mode);
             region.bytes = whole.map_or(region.bytes, |end| end - region.position);
         }
         Ok(Read::Region(ReadRegion {
-            is_cut,
             region,
+            reached_bytes,
+            is_cut,
             base_offset: first.base_offset,
             first_batch_bytes: first.bytes,
             at: SegmentPosition {

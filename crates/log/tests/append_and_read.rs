@@ -149,7 +149,14 @@ fn a_read_ends_with_the_last_batch_that_fits() {
             .read(300, max_bytes, true, bound, mode)
             .expect("in range")
         {
-            Read::Region(read) => read.region.bytes,
+            Read::Region(read) => {
+                // What counts for a reader that wants to be woken when its limit is reached.
+                assert!(read.reached_bytes >= read.region.bytes);
+                assert!(
+                    read.reached_bytes == read.region.bytes || read.reached_bytes == u64::from(max_bytes)
+                );
+                read.region.bytes
+            }
             other => panic!("{other:?}"),
         }
     };

@@ -113,7 +113,7 @@ fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache) -> (Rea
                 }
             }
         }
-        bytes += read.bytes();
+        bytes += read.reached_bytes;
         pass.is_cut |= read.is_cut;
     }
     pass.bytes = bytes;

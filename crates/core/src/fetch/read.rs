@@ -71,6 +71,8 @@ pub struct PartitionRead {
     pub error: ErrorCode,
     pub offsets: Sent,
     pub region: Option<FileRegion>,
+    /// What there is for the client up to its limits; `region` has the whole batches of it.
+    pub reached_bytes: u64,
     /// Of the first batch in `region`.
     pub first_batch_bytes: u64,
     /// Where in the log the region begins.
@@ -95,7 +97,7 @@ impl PartitionRead {
 
     /// What was found is on the device and not loaded.
     pub fn take_away(&mut self) {
-        (self.region, self.at) = (None, None);
+        (self.region, self.at, self.reached_bytes) = (None, None, 0);
         (self.is_cold, self.is_cut) = (true, false);
     }
 
@@ -111,6 +113,7 @@ impl PartitionRead {
             error: ErrorCode::None,
             offsets,
             region: None,
+            reached_bytes: 0,
             first_batch_bytes: 0,
             at: None,
             aborted_transactions: None,
@@ -126,6 +129,7 @@ impl PartitionRead {
 pub struct ReadPass {
     /// Parallel to the targets.
     pub reads: Vec<PartitionRead>,
+    /// Of all reads, those that [`PartitionRead::reached_bytes`] counts: a client whose limits are reached has enough.
     pub bytes: u64,
     /// An error or a diverging epoch: the client must hear of it without delay.
     pub is_urgent: bool,
@@ -162,7 +166,7 @@ pub fn read_all(targets: &[Target], limits: AnswerLimits, mode: ReadMode) -> Rea
             }
             Err(error) => PartitionRead::error(*error),
         };
-        pass.bytes += read.bytes();
+        pass.bytes += read.reached_bytes;
         regions_left -= usize::from(read.bytes() > 0);
         pass.is_urgent |= read.has_error() || read.diverging.is_some();
         pass.has_cold |= read.is_cold;
@@ -239,6 +243,7 @@ fn read_one(
     ) {
         Ok(Read::Region(found)) => {
             answer.region = Some(found.region);
+            answer.reached_bytes = found.reached_bytes;
             answer.first_batch_bytes = found.first_batch_bytes;
             answer.is_cut = found.is_cut;
             answer.at = Some(found.at);
