@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use ottla_broker::metrics::accounts::{Sum, Sums};
 use ottla_core::tenant::TenantKind;
 use ottla_wire::api_key::ApiKey;
-use support::frame_of;
-use support::net::{Net, SLOW, check_answer};
+use support::net::{HOLD, Net, SLOW, check_answer};
+use support::{Client, frame_of};
 
 fn request(client_id: &str, correlation_id: i32, body: &[u8]) -> Vec<u8> {
     frame_of(client_id, ApiKey::Metadata, 1, correlation_id, |bytes| {
@@ -152,4 +152,41 @@ fn connections_are_charged_to_the_address_that_opens_them() {
         handling_micros >= CONNECTIONS,
         "{handling_micros} µs for {CONNECTIONS} connections"
     );
+}
+
+#[test]
+fn hundreds_of_connections_that_come_at_once_are_opened_beside_a_newcomer_and_not_before_him() {
+    const CROWD: usize = 300;
+    let net = Net::start();
+    // Connections go to the two loops in turn.
+    let mut holders = [net.client(), net.client()];
+    for holder in &mut holders {
+        holder.send(&request("holder", 0, HOLD));
+    }
+    while net.echo.held() < 2 {
+        std::thread::yield_now();
+    }
+    let connect_and_ask = |source, name, body| {
+        let mut client = Client::connect_from(source, net.address());
+        client.send(&request(name, 1, body));
+        client
+    };
+    let mut crowd: Vec<Client> = (0..CROWD)
+        .map(|_| connect_and_ask([127, 0, 0, 2], "crowd", SLOW))
+        .collect();
+    let mut newcomer = connect_and_ask([127, 0, 0, 3], "newcomer", b"x");
+    // All have been accepted while no loop could look at them.
+    while net.counts.unopened() < CROWD + 1 {
+        std::thread::yield_now();
+    }
+    net.echo.let_go();
+    check_answer(&mut newcomer, 1, b"x");
+    let before = net.echo.slow.load(Ordering::SeqCst);
+    assert!(before < CROWD / 4, "{before} of {CROWD} were served before him");
+    for client in &mut crowd {
+        check_answer(client, 1, SLOW);
+    }
+    for holder in &mut holders {
+        check_answer(holder, 0, HOLD);
+    }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::{RequestHeader, decode_response_header};
 use ottla_wire::primitives::Reader;
+use rustix::net::{AddressFamily, SocketType};
 
 /// Long enough that only a hang reaches it.
 pub const HANG: Duration = Duration::from_secs(60);
@@ -24,7 +25,18 @@ pub struct Client {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Client {
-        let socket = TcpStream::connect(address).unwrap();
+        Client::of(TcpStream::connect(address).unwrap())
+    }
+
+    /// From an address of its own, as another machine would; on the loopback all of 127.0.0.0/8 may be had.
+    pub fn connect_from(source: [u8; 4], address: SocketAddr) -> Client {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        Client::of(socket.into())
+    }
+
+    fn of(socket: TcpStream) -> Client {
         socket.set_read_timeout(Some(HANG)).unwrap();
         socket.set_write_timeout(Some(HANG)).unwrap();
         socket.set_nodelay(true).unwrap();

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -33,6 +33,9 @@ pub struct Echo {
     pub promises: Mutex<Promises>,
     /// Requests answered to [`SLOW`].
     pub slow: AtomicUsize,
+    /// How many event loops are held by [`HOLD`], and whether they may go on.
+    held: Mutex<(usize, bool)>,
+    let_go: Condvar,
 }
 
 #[derive(Default)]
@@ -46,6 +49,23 @@ impl Echo {
     /// How many replies wait.
     pub fn waiting(&self) -> usize {
         self.promises.lock().unwrap().waiting
+    }
+
+    /// How many event loops have been held.
+    pub fn held(&self) -> usize {
+        self.held.lock().unwrap().0
+    }
+
+    /// Lets event loops go on, and holds none from now on.
+    pub fn let_go(&self) {
+        self.held.lock().unwrap().1 = true;
+        self.let_go.notify_all();
+    }
+
+    fn hold(&self) {
+        let mut held = self.held.lock().unwrap();
+        held.0 += 1;
+        drop(self.let_go.wait_while(held, |(_, may_go)| !*may_go).unwrap());
     }
 
     /// Lets every waiting reply, and all later ones, be ready.
@@ -70,6 +90,8 @@ pub const COLD_BYTES: usize = 1_000_000;
 pub const TORN: &[u8] = b"torn";
 /// Keeps its event loop for a millisecond.
 pub const SLOW: &[u8] = b"slow";
+/// Keeps its event loop until [`Echo::let_go`].
+pub const HOLD: &[u8] = b"hold";
 pub const LARGE: &[u8] = b"large";
 pub const LARGE_BYTES: usize = 10_000_000;
 
@@ -128,6 +150,10 @@ impl Service for EchoService {
                 std::thread::sleep(Duration::from_millis(1));
                 self.0.slow.fetch_add(1, Ordering::SeqCst);
                 reply.bytes.extend_from_slice(SLOW);
+            }
+            HOLD => {
+                self.0.hold();
+                reply.bytes.extend_from_slice(HOLD);
             }
             LARGE => reply.bytes.resize(LARGE_BYTES, 7),
             body => reply.bytes.extend_from_slice(body),
