@@ -6,22 +6,15 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ottla_broker::broker::{Additions, Broker};
+use ottla_broker::broker::Broker;
 use ottla_core::executor::{LongAnswer, Payer};
-use ottla_core::reply::{Handled, ReplyBuffer};
-use ottla_core::request::{ConnectionContext, Request};
 use ottla_core::tenant::TenantId;
-use ottla_log::disk::memory::MemoryDisk;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
-use ottla_wire::messages::create_partitions::{
-    CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
-};
-use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use ottla_wire::messages::fetch::FetchResponse;
 use ottla_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
@@ -30,52 +23,6 @@ use ottla_wire::messages::produce::ProduceResponse;
 use ottla_wire::primitives::Reader;
 use support::large::*;
 use support::{Client, frame, frame_of};
-
-/// One loop for everybody: whoever holds it up holds up all.
-const PROPERTIES: [(&str, &str); 3] = [
-    ("num.network.threads", "1"),
-    ("ottla.admin.listener", "127.0.0.1:0"),
-    ("auto.create.topics.enable", "false"),
-];
-
-fn start() -> Broker {
-    let broker = Broker::start_temporary(&PROPERTIES).unwrap();
-    create_topic(&broker, TOPIC, PARTITIONS);
-    broker
-}
-
-/// With a second topic, `many`, and without the thousands of files that it would have.
-fn start_with_many(partitions: i32) -> Broker {
-    let additions = Additions {
-        disk: Some(MemoryDisk::new(1).shared()),
-        ..Additions::default()
-    };
-    let broker = Broker::start_temporary_with(&PROPERTIES, additions).unwrap();
-    create_topic(&broker, TOPIC, PARTITIONS);
-    create_topic(&broker, "many", partitions);
-    broker
-}
-
-fn create_topic(broker: &Broker, name: &str, num_partitions: i32) {
-    let mut client = Client::connect(broker.address());
-    let topic = CreatableTopic {
-        name,
-        num_partitions,
-        replication_factor: 1,
-        ..Default::default()
-    };
-    let request = CreateTopicsRequest {
-        topics: vec![topic],
-        timeout_ms: 60_000,
-        ..Default::default()
-    };
-    client.send(&frame(ApiKey::CreateTopics, 5, 1, |bytes| {
-        request.encode(bytes, 5)
-    }));
-    let body = client.receive(ApiKey::CreateTopics, 5, 1);
-    let response = CreateTopicsResponse::decode(&mut Reader::new(&body), 5).unwrap();
-    assert_eq!(response.topics[0].error_code, ErrorCode::None.code());
-}
 
 /// Keeps every thread for long answers busy until it is dropped.
 struct Gate {
@@ -149,133 +96,6 @@ fn exchange(client: &mut Client, correlation_id: i32) -> i64 {
     let body = client.receive(ApiKey::Produce, 9, correlation_id);
     let response = ProduceResponse::decode(&mut Reader::new(&body), 9).unwrap();
     response.responses[0].partition_responses[0].base_offset
-}
-
-/// Prints how long an event loop is held by each kind: once if it did everything, once as it is.
-///
-/// `CARGO_PROFILE_DEV_OPT_LEVEL=2 cargo test -p ottla-broker --test large_requests -- --ignored --nocapture`
-#[test]
-#[ignore = "prints times, which a busy machine lengthens"]
-fn how_long_an_event_loop_is_held() {
-    let additions = Additions {
-        disk: Some(MemoryDisk::new(1).shared()),
-        ..Additions::default()
-    };
-    let broker = Broker::start_temporary_with(&PROPERTIES, additions).unwrap();
-    create_topic(&broker, TOPIC, PARTITIONS);
-    grow_topic(&broker);
-    let names = names();
-    let all = [
-        large_metadata(&names),
-        large_list_offsets(),
-        large_offset_commit(),
-        large_offset_fetch(),
-        large_describe_configs(),
-        large_describe_log_dirs(),
-        large_delete_topics(&names),
-        large_describe_topic_partitions(&names),
-        large_offset_for_leader_epoch(),
-        large_fetch(),
-        large_produce(),
-    ];
-    let columns = ["", "bytes", "all of it, us", "the loop, us"];
-    println!(
-        "{:<24} {:>10} {:>14} {:>14}",
-        columns[0], columns[1], columns[2], columns[3]
-    );
-    for large in &all {
-        let (micros, _) = handle(&broker, large, true);
-        let (held_micros, is_pending) = handle(&broker, large, false);
-        assert!(is_pending, "{}", large.api_key);
-        let (name, bytes) = (large.api_key.to_string(), large.body.len());
-        println!("{name:<24} {bytes:>10} {micros:>14} {held_micros:>14}");
-    }
-    let mut client = Client::connect(broker.address());
-    let large = large_fetch();
-    client.send(&request(&large, "session"));
-    let body = client.receive(ApiKey::Fetch, large.version, 1);
-    let response = FetchResponse::decode(&mut Reader::new(&body), large.version).unwrap();
-    let mut epoch = 0;
-    let mut next = |is_elsewhere| {
-        epoch += 1;
-        let body = fetch_body(TOPIC, 0, (response.session_id, epoch), 0);
-        handle_once(
-            &broker,
-            &Large {
-                body,
-                ..large_fetch()
-            },
-            is_elsewhere,
-        )
-        .0
-    };
-    let [micros, held_micros] =
-        [true, false].map(|is_elsewhere| (0..5).map(|_| next(is_elsewhere)).min().unwrap());
-    println!(
-        "{:<24} {:>10} {micros:>14} {held_micros:>14}",
-        "Fetch of a session", 40
-    );
-}
-
-/// To as many partitions as are named.
-fn grow_topic(broker: &Broker) {
-    let mut client = Client::connect(broker.address());
-    for count in (10_000..NAMED).step_by(9_000).chain([NAMED]) {
-        let request = CreatePartitionsRequest {
-            topics: vec![CreatePartitionsTopic {
-                name: TOPIC,
-                count,
-                assignments: None,
-            }],
-            timeout_ms: 60_000,
-            validate_only: false,
-        };
-        client.send(&frame(ApiKey::CreatePartitions, 1, 1, |bytes| {
-            request.encode(bytes, 1)
-        }));
-        let body = client.receive(ApiKey::CreatePartitions, 1, 1);
-        let response = CreatePartitionsResponse::decode(&mut Reader::new(&body), 1).unwrap();
-        assert_eq!(
-            response.results[0].error_code,
-            ErrorCode::None.code(),
-            "{:?}",
-            response.results[0]
-        );
-    }
-}
-
-/// The least of several times in microseconds, and whether the rest is done elsewhere.
-fn handle(broker: &Broker, large: &Large, is_elsewhere: bool) -> (u128, bool) {
-    let handled = (0..5).map(|_| handle_once(broker, large, is_elsewhere));
-    handled.min().unwrap()
-}
-
-fn handle_once(broker: &Broker, large: &Large, is_elsewhere: bool) -> (u128, bool) {
-    let connection = ConnectionContext {
-        connection_id: 1,
-        peer_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        peer_port: 1,
-        listener_name: "PLAINTEXT".into(),
-        principal: "User:ANONYMOUS".into(),
-        identity: Default::default(),
-        tenant: Default::default(),
-        quota: None,
-    };
-    let request = Request {
-        connection: &connection,
-        api_key: large.api_key.code(),
-        api_version: large.version,
-        correlation_id: 1,
-        client_id: Some("c"),
-        body: &large.body,
-        received: broker.node().clock.moment(),
-        is_elsewhere,
-    };
-    let mut reply = ReplyBuffer::default();
-    let began = Instant::now();
-    let handled = broker.node().handle(&request, &mut reply);
-    let micros = began.elapsed().as_micros();
-    (micros, matches!(handled, Handled::Pending(_)))
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Requests that name a hundred thousand things, and what their answers are to be.
 
+use ottla_broker::broker::{Additions, Broker};
+use ottla_log::disk::memory::MemoryDisk;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use ottla_wire::messages::delete_topics::{DeleteTopicsRequest, DeleteTopicsResponse};
 use ottla_wire::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
@@ -30,12 +33,58 @@ use ottla_wire::messages::produce::{
 use ottla_wire::primitives::Reader;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
-use super::frame_of;
+use super::{Client, frame, frame_of};
 
 pub const NAMED: i32 = 100_000;
 pub const TOPIC: &str = "t";
 /// Of the topic; the others that are named do not exist.
 pub const PARTITIONS: i32 = 3;
+
+/// One loop for everybody: whoever holds it up holds up all.
+pub const PROPERTIES: [(&str, &str); 3] = [
+    ("num.network.threads", "1"),
+    ("ottla.admin.listener", "127.0.0.1:0"),
+    ("auto.create.topics.enable", "false"),
+];
+
+pub fn start() -> Broker {
+    let broker = Broker::start_temporary(&PROPERTIES).unwrap();
+    create_topic(&broker, TOPIC, PARTITIONS);
+    broker
+}
+
+/// With a second topic, `many`, and without the thousands of files that it would have.
+pub fn start_with_many(partitions: i32) -> Broker {
+    let additions = Additions {
+        disk: Some(MemoryDisk::new(1).shared()),
+        ..Additions::default()
+    };
+    let broker = Broker::start_temporary_with(&PROPERTIES, additions).unwrap();
+    create_topic(&broker, TOPIC, PARTITIONS);
+    create_topic(&broker, "many", partitions);
+    broker
+}
+
+pub fn create_topic(broker: &Broker, name: &str, num_partitions: i32) {
+    let mut client = Client::connect(broker.address());
+    let topic = CreatableTopic {
+        name,
+        num_partitions,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let request = CreateTopicsRequest {
+        topics: vec![topic],
+        timeout_ms: 60_000,
+        ..Default::default()
+    };
+    client.send(&frame(ApiKey::CreateTopics, 5, 1, |bytes| {
+        request.encode(bytes, 5)
+    }));
+    let body = client.receive(ApiKey::CreateTopics, 5, 1);
+    let response = CreateTopicsResponse::decode(&mut Reader::new(&body), 5).unwrap();
+    assert_eq!(response.topics[0].error_code, ErrorCode::None.code());
+}
 
 /// A request that names very much, and how many things its answer names.
 pub struct Large {

@@ -5,6 +5,7 @@
 
 pub mod large;
 pub mod net;
+pub mod page_cache;
 pub mod slow_disk;
 
 use std::io::{Read, Write};
