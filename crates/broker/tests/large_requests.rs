@@ -8,7 +8,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_broker::broker::Broker;
 use ottla_core::executor::{LongAnswer, Payer};
@@ -22,7 +22,7 @@ use ottla_wire::messages::list_offsets::{
 use ottla_wire::messages::produce::ProduceResponse;
 use ottla_wire::primitives::Reader;
 use support::large::*;
-use support::{Client, frame, frame_of};
+use support::{Client, HANG, frame, frame_of};
 
 /// Keeps every thread for long answers busy until it is dropped.
 struct Gate {
@@ -55,23 +55,30 @@ impl Gate {
     }
 }
 
-/// How many requests wait for a thread for long answers.
-fn queued(broker: &Broker) -> usize {
+/// A number that `/metrics` tells.
+fn metric(broker: &Broker, name: &str) -> f64 {
     let mut socket = TcpStream::connect(broker.admin_address().unwrap()).unwrap();
     let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     socket.write_all(request.as_bytes()).unwrap();
     let mut page = String::new();
     socket.read_to_string(&mut page).unwrap();
-    let line = page
+    let value = page
         .lines()
-        .find(|line| line.starts_with("ottla_long_answers_queued "));
-    line.unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap().parse().unwrap()
 }
 
-fn wait_for_queued(broker: &Broker, count: usize) {
-    while queued(broker) != count {
+fn wait_for(broker: &Broker, name: &str, value: f64) {
+    let began = Instant::now();
+    while metric(broker, name) != value {
+        assert!(began.elapsed() < HANG, "{name} never was {value}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// So many requests wait for a thread for long answers.
+fn wait_for_queued(broker: &Broker, count: usize) {
+    wait_for(broker, "ottla_long_answers_queued", count as f64);
 }
 
 fn has_answer(client: &Client) -> bool {
@@ -213,11 +220,16 @@ fn whoever_hangs_up_meanwhile_is_forgotten() {
     let broker = start();
     let gate = Gate::close(&broker);
     let mut client = Client::connect(broker.address());
-    client.send(&request(&large_produce(), "large"));
+    let large = large_produce();
+    client.send(&request(&large, "large"));
     wait_for_queued(&broker, 1);
+    // It is out of the buffer that it was read into, and counts.
+    let memory_bytes = "ottla_request_memory_bytes";
+    assert!(metric(&broker, memory_bytes) >= large.body.len() as f64);
     drop(client);
     drop(gate);
     wait_for_queued(&broker, 0);
+    wait_for(&broker, memory_bytes, 0.0);
     let mut neighbour = Client::connect(broker.address());
     assert_eq!(exchange(&mut neighbour, 1), 0);
 }

@@ -456,6 +456,9 @@ impl Connection {
                     self.is_first_polled = false;
                 }
                 self.is_held = pending.is_alone();
+                if self.is_held {
+                    self.holding.hold(&context.pocket, frame.len());
+                }
                 self.replies.push_back((asked, Answer::Pending(pending)));
             }
         }
@@ -599,7 +602,7 @@ impl Connection {
                             self.reply_deadline = pending.deadline();
                             let is_alone = pending.is_alone();
                             // Behind one that holds others back there is none.
-                            self.is_held &= is_alone || self.replies.len() > 1;
+                            self.hold_on(is_alone || self.replies.len() > 1, context);
                             return Ok(());
                         }
                         Ok(Poll::Ready(())) => {}
@@ -621,7 +624,7 @@ impl Connection {
                 .replies
                 .pop_front()
                 .expect("the loop looks at the first reply");
-            self.is_held &= !self.replies.is_empty();
+            self.hold_on(!self.replies.is_empty(), context);
             match std::mem::take(&mut context.reply.ending) {
                 Ending::Reply => self.enqueue(context, asked)?,
                 Ending::NoReply => self.finish(context, asked, 0, context.now()),
@@ -630,6 +633,14 @@ impl Connection {
             context.turn.has_served();
         }
         Ok(())
+    }
+
+    /// Whether what is held stays so. Its request counts as long.
+    fn hold_on(&mut self, stays: bool, context: &LoopContext) {
+        if self.is_held && !stays {
+            self.is_held = false;
+            self.holding.release_held(&context.pocket);
+        }
     }
 
     /// Puts the reply in `context.reply` behind the others.

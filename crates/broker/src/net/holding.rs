@@ -35,6 +35,14 @@ pub struct Holding {
     /// Since when `claim` is more than a place among those who wait.
     given: Option<Moment>,
     is_served: bool,
+    held: Option<Held>,
+}
+
+/// Where the memory of a request comes from that was handed to another thread and not begun by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Pocket(usize),
+    Claim,
 }
 
 impl Holding {
@@ -45,7 +53,7 @@ impl Holding {
 
     /// It holds what others may wait for, until one request is served: nothing must keep it from reading and serving that one.
     pub fn is_entitled(&self) -> bool {
-        self.given.is_some() && !self.is_served
+        self.given.is_some() && !self.is_served && !self.holds_claim()
     }
 
     /// Whether the memory that it waited for was given since the last look.
@@ -59,7 +67,30 @@ impl Holding {
     }
 
     pub fn request_served(&mut self) {
-        self.is_served = self.given.is_some();
+        self.is_served = self.given.is_some() && !self.holds_claim();
+    }
+
+    /// The request that is being served outlives its buffer: its `bytes` count until [`Holding::release_held`].
+    pub fn hold(&mut self, pocket: &Pocket, bytes: usize) {
+        self.held = Some(if self.given.is_some() {
+            Held::Claim
+        } else {
+            // The pocket may be exceeded by what a loop reads at once: then it takes less from sockets until there is room.
+            pocket.exchange(0, bytes);
+            Held::Pocket(bytes)
+        });
+    }
+
+    pub fn release_held(&mut self, pocket: &Pocket) {
+        match self.held.take() {
+            Some(Held::Pocket(bytes)) => pocket.exchange(bytes, 0),
+            Some(Held::Claim) => (self.claim, self.given) = (None, None),
+            None => {}
+        }
+    }
+
+    fn holds_claim(&self) -> bool {
+        self.held == Some(Held::Claim)
     }
 
     /// Nothing is left over; who waits, or was given memory and has read nothing yet, keeps his place.
@@ -79,7 +110,7 @@ impl Holding {
         waker: impl FnOnce() -> Waker,
     ) {
         self.release_served();
-        if self.is_entitled() {
+        if self.is_entitled() || self.holds_claim() {
             return;
         }
         let more_bytes = need.request_bytes.saturating_sub(self.pocket_bytes);
@@ -102,12 +133,16 @@ impl Holding {
 
     /// The connection is gone. The claim goes with it.
     pub fn leave(&self, pocket: &Pocket) {
-        pocket.exchange(self.pocket_bytes, 0);
+        let held = match self.held {
+            Some(Held::Pocket(bytes)) => bytes,
+            _ => 0,
+        };
+        pocket.exchange(self.pocket_bytes + held, 0);
     }
 
     /// By when a request of which so much has arrived must have come further if others wait for its memory.
     pub fn stalls_at(&self, arrived_bytes: usize) -> Option<Moment> {
-        let given = self.given.filter(|_| !self.is_served)?;
+        let given = self.given.filter(|_| !self.is_served && self.held.is_none())?;
         let earned_ms = arrived_bytes as u64 * 1_000 / ARRIVAL_BYTES_PER_SECOND_MIN;
         Some(given.after(STALL_GRACE).after_ms(earned_ms))
     }
@@ -213,6 +248,31 @@ mod tests {
         fixture.keep(&mut holding, 4_096, 0);
         assert_eq!(fixture.pocket.used_bytes(), 4_096);
         holding.leave(&fixture.pocket);
+        assert_eq!(fixture.pocket.used_bytes(), 0);
+    }
+
+    #[test]
+    fn what_was_handed_on_counts_until_it_is_begun() {
+        let fixture = fixture();
+        let mut large = Holding::default();
+        fixture.keep(&mut large, 4_096, 4 * MIB);
+        large.hold(&fixture.pocket, 4 * MIB);
+        large.request_served();
+        large.keep_nothing(&fixture.pocket);
+        fixture.keep(&mut large, 100_000, 200_000);
+        assert_eq!(fixture.budget.used_bytes(), 4 * MIB);
+        assert!(!large.is_entitled() && !large.is_waiting() && large.stalls_at(0).is_none());
+        large.release_held(&fixture.pocket);
+        assert_eq!(fixture.budget.used_bytes(), 0);
+
+        let mut small = Holding::default();
+        small.hold(&fixture.pocket, 50_000);
+        small.request_served();
+        small.keep_nothing(&fixture.pocket);
+        assert_eq!(fixture.pocket.used_bytes(), 50_000);
+        small.release_held(&fixture.pocket);
+        small.hold(&fixture.pocket, 60_000);
+        small.leave(&fixture.pocket);
         assert_eq!(fixture.pocket.used_bytes(), 0);
     }
 
