@@ -34,6 +34,27 @@ use support::{Client, frame_of};
 const TOPIC: &str = "orders";
 const CLIENT: (&str, Option<&str>) = ("client-id", Some("limited"));
 
+type Entry<'a> = AlterClientQuotasRequestEntryData<'a>;
+
+/// The entity's parts and its changes; no value removes the key.
+fn entry<'a>(entity: &[(&'a str, Option<&'a str>)], ops: &[(&'a str, Option<f64>)]) -> Entry<'a> {
+    AlterClientQuotasRequestEntryData {
+        entity: (entity.iter())
+            .map(|(entity_type, entity_name)| AlterClientQuotasRequestEntityData {
+                entity_type,
+                entity_name: *entity_name,
+            })
+            .collect(),
+        ops: (ops.iter())
+            .map(|(key, value)| OpData {
+                key,
+                value: value.unwrap_or_default(),
+                remove: value.is_none(),
+            })
+            .collect(),
+    }
+}
+
 struct Fixture {
     broker: Broker,
     admin: Client,
@@ -84,6 +105,23 @@ impl Fixture {
         let entry = &response.entries[0];
         let code = ErrorCode::from_i16(entry.error_code).unwrap();
         (code, entry.error_message.unwrap_or_default().to_owned())
+    }
+
+    /// Sends many changes in one request; the code and words of each.
+    fn alter_all(&mut self, entries: Vec<Entry<'_>>) -> Vec<(ErrorCode, String)> {
+        let request = AlterClientQuotasRequest {
+            entries,
+            validate_only: false,
+        };
+        let body = ask(&mut self.admin, "admin", ApiKey::AlterClientQuotas, 1, |bytes| {
+            request.encode(bytes, 1)
+        });
+        let response = AlterClientQuotasResponse::decode(&mut Reader::new(&body), 1).unwrap();
+        let entries = response.entries.iter().map(|entry| {
+            let words = entry.error_message.unwrap_or_default().to_owned();
+            (ErrorCode::from_i16(entry.error_code).unwrap(), words)
+        });
+        entries.collect()
     }
 
     fn set(&mut self, entity: &[(&str, Option<&str>)], key: &str, value: f64) {
@@ -341,6 +379,140 @@ fn quotas_are_set_described_and_removed() {
         1,
         "nothing of these was taken"
     );
+}
+
+#[test]
+fn values_that_are_no_quota_are_refused_by_name_and_nothing_of_them_is_kept() {
+    let mut fixture = start(&[]);
+    for (value, expected) in [
+        (f64::NAN, "must be a number, not NaN"),
+        (f64::INFINITY, "must be a number, not inf"),
+        (f64::NEG_INFINITY, "must be a number, not -inf"),
+        (-0.0, "must be greater than 0"),
+        (f64::MIN, "must be greater than 0"),
+        (5e-324, "must be a Long value"),
+        (1e308, "must be at most"),
+        (f64::MAX, "must be at most"),
+    ] {
+        let (code, words) = fixture.alter(&[CLIENT], "producer_byte_rate", Some(value));
+        assert_eq!(code, ErrorCode::InvalidRequest, "{value}: {words}");
+        assert!(
+            words.contains("producer_byte_rate") && words.contains(expected),
+            "{value}: {words}"
+        );
+    }
+    assert!(fixture.describe("client-id").is_empty());
+    // As large as a double can be: a limit that nobody reaches, and nothing overflows.
+    fixture.set(&[CLIENT], "request_percentage", f64::MAX);
+    fixture.set(&[CLIENT], "producer_byte_rate", 9e18);
+    fixture.set(&[CLIENT], "consumer_byte_rate", 9e18);
+    let mut limited = fixture.connect();
+    assert_eq!(produce(&mut limited, "limited", 100_000), 0);
+    assert_eq!(metadata(&mut limited, "limited"), 0);
+    // As small as one can be: held back for a second at a time, and free as soon as it is taken away.
+    fixture.set(&[CLIENT], "request_percentage", 5e-324);
+    assert!((0..=1_000).contains(&metadata(&mut limited, "limited")));
+    fixture.alter(&[CLIENT], "request_percentage", None);
+    metadata(&mut limited, "limited");
+    assert_eq!(metadata(&mut limited, "limited"), 0);
+}
+
+#[test]
+fn entities_that_contradict_themselves_are_refused_one_by_one() {
+    const RATE: &str = "producer_byte_rate";
+    let mut fixture = start(&[]);
+    let set = [(RATE, Some(5.0))];
+    let name = "n".repeat(20_000);
+    let entries = vec![
+        entry(&[("user", Some("a")), ("user", None)], &set),
+        entry(&[("client-id", Some("a")), ("client-id", Some("a"))], &set),
+        entry(&[], &set),
+        entry(&[("user", Some("twice"))], &set),
+        entry(&[("user", Some("twice"))], &[(RATE, None)]),
+        entry(&[("user", Some("keys"))], &[(RATE, Some(1.0)), (RATE, Some(2.0))]),
+        entry(&[("user", Some("keys2"))], &[(RATE, Some(1.0)), (RATE, None)]),
+        entry(
+            &[("ip", None), ("user", None)],
+            &[("connection_creation_rate", Some(1.0))],
+        ),
+        entry(&[("user", Some(""))], &set),
+        entry(
+            &[("user", Some("half"))],
+            &[(RATE, Some(1.0)), ("nonsense", Some(1.0))],
+        ),
+        entry(&[("user", Some(&name))], &set),
+        entry(&[("user", Some("good"))], &set),
+    ];
+    let results = fixture.alter_all(entries);
+    let expected = [
+        "duplicate entity entry user",
+        "duplicate entity entry client-id",
+        "empty client quota entity",
+        "duplicate entity user=twice",
+        "duplicate entity user=twice",
+        "Duplicate quota key producer_byte_rate",
+        "Duplicate quota key producer_byte_rate",
+        "ip goes neither",
+        "Empty user not supported",
+        "Invalid configuration key nonsense",
+    ];
+    for (result, expected) in results.iter().zip(expected) {
+        assert_eq!(result.0, ErrorCode::InvalidRequest, "{result:?}");
+        assert!(result.1.contains(expected), "{result:?}");
+    }
+    assert_eq!(results[11], (ErrorCode::None, String::new()));
+    let described = fixture.describe("user");
+    assert!(
+        described
+            .iter()
+            .any(|line| line == "user=good producer_byte_rate=5")
+    );
+    assert!(
+        !described
+            .iter()
+            .any(|line| line.contains("twice") || line.contains("keys") || line.contains("half"))
+    );
+}
+
+#[test]
+fn a_request_with_a_hundred_thousand_entries_is_answered_and_does_no_harm() {
+    const RATE: &str = "producer_byte_rate";
+    let mut fixture = start(&[]);
+    let names: Vec<String> = (0..100_000).map(|number| format!("c{number}")).collect();
+    let of_all = |value: f64| -> Vec<Entry<'_>> {
+        let entries = names.iter();
+        entries
+            .map(|name| entry(&[("client-id", Some(name.as_str()))], &[(RATE, Some(value))]))
+            .collect()
+    };
+    let refused = fixture.alter_all(of_all(f64::NAN));
+    assert_eq!(refused.len(), names.len());
+    assert!(
+        refused
+            .iter()
+            .all(|(code, words)| *code == ErrorCode::InvalidRequest && words.contains("NaN"))
+    );
+    assert!(fixture.describe("client-id").is_empty());
+    let same: Vec<_> = (0..100_000)
+        .map(|_| entry(&[CLIENT], &[(RATE, Some(1.0))]))
+        .collect();
+    assert!(
+        fixture
+            .alter_all(same)
+            .iter()
+            .all(|(_, words)| words.contains("duplicate entity"))
+    );
+    let results = fixture.alter_all(of_all(1e9));
+    let (code, words) = results[0].clone();
+    assert!(results.iter().all(|result| *result == results[0]));
+    assert_eq!(code, ErrorCode::PolicyViolation, "{words}");
+    assert!(words.contains("10000"), "{words}");
+    assert!(fixture.describe("client-id").is_empty());
+    // As many as may be at once, and the broker goes on.
+    let results = fixture.alter_all(of_all(1e9).drain(..10_000).collect());
+    assert!(results.iter().all(|(code, _)| *code == ErrorCode::None));
+    assert_eq!(fixture.describe("client-id").len(), 10_000);
+    assert_eq!(produce(&mut fixture.connect(), "c7", 1_000), 0);
 }
 
 #[test]

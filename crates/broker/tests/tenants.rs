@@ -6,6 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ottla_broker::metrics::accounts::{Sum, Sums};
 use ottla_core::tenant::TenantKind;
@@ -189,4 +190,38 @@ fn hundreds_of_connections_that_come_at_once_are_opened_beside_a_newcomer_and_no
     for holder in &mut holders {
         check_answer(holder, 0, HOLD);
     }
+}
+
+#[test]
+fn a_clock_that_jumps_under_load_loses_nobody() {
+    const HOUR_MICROS: i64 = 3_600_000_000;
+    const CONNECTIONS: i32 = 20;
+    const REQUESTS: i32 = 40;
+    let net = Net::start_with(Duration::from_secs(30 * 24 * 3_600), usize::MAX);
+    let mut flood: Vec<_> = (0..CONNECTIONS).map(|_| net.client()).collect();
+    for client in &mut flood {
+        let all: Vec<u8> = (0..REQUESTS).flat_map(|id| request("flood", id, SLOW)).collect();
+        client.send(&all);
+    }
+    let mut victim = net.client();
+    // The machine slept for eight hours and for a week; then the clock is set back to its beginning.
+    for (id, jump) in [0, 8, 7 * 24, -(8 + 7 * 24), -1, 1].into_iter().enumerate() {
+        net.clock.jump(jump * HOUR_MICROS);
+        for _ in 0..5 {
+            victim.send(&request("victim", id as i32, b"x"));
+            check_answer(&mut victim, id as i32, b"x");
+        }
+        let mut newcomer = net.client();
+        newcomer.send(&request("newcomer", 1, b"x"));
+        check_answer(&mut newcomer, 1, b"x");
+    }
+    for client in &mut flood {
+        for id in 0..REQUESTS {
+            check_answer(client, id, SLOW);
+        }
+    }
+    // Time in which nobody worked is nobody's: a turn counts a second at most.
+    let all = accounts(&net);
+    let micros: u64 = all.values().map(|sums| sums.loop_micros()).sum();
+    assert!(micros < HOUR_MICROS as u64, "{all:?}");
 }

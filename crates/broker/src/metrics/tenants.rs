@@ -121,7 +121,7 @@ impl TenantBooks {
         let began = history.minute_began.get_or_insert_with(|| now.clone()).clone();
         let micros = now.at.micros_since(began.at);
         if micros >= LOOK_INTERVAL_MS * 1_000 * LOOKS_MAX as u64 {
-            let shares = shares(&began, &now, micros * self.accounts.len() as u64);
+            let shares = shares(&began, &now, micros.saturating_mul(self.accounts.len() as u64));
             history.minutes.push_front(shares);
             history.minutes.truncate(MINUTES_MAX);
             history.minute_began = Some(now);
@@ -222,7 +222,7 @@ fn past_shares(minutes: &VecDeque<HashMap<Who, f32>>, who: &Who) -> Vec<f32> {
 impl TenantReading {
     /// Time of the event loops that there was in the window.
     pub fn available_micros(&self) -> u64 {
-        self.window_micros * self.loop_count as u64
+        self.window_micros.saturating_mul(self.loop_count as u64)
     }
 
     /// The heaviest by all they have cost so far, and the sum of all others: so many metrics and no more.

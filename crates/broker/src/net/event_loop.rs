@@ -21,7 +21,7 @@ use super::mailbox::{Mail, Mailbox, NewConnection, Token};
 use super::memory_budget::{MemoryBudget, Pocket};
 use super::output::SparePages;
 use super::refusal::Refusal;
-use super::scheduler::{QUANTUM_MICROS, Ready, Scheduler};
+use super::scheduler::{CHARGE_MICROS_MAX, QUANTUM_MICROS, Ready, Scheduler};
 use super::service::Service;
 use crate::executor::cold_reads::ColdReads;
 use crate::metrics::accounts::{AccountBook, Accounts, Sum};
@@ -36,6 +36,9 @@ const EVENTS_PER_WAIT: usize = 256;
 /// How long ready connections are served before the kernel is asked for newcomers: half a turn, so that one who comes while many wait
 /// is seen before the next turn is over, at the price of one system call for it.
 const POLL_INTERVAL_MICROS: u64 = QUANTUM_MICROS as u64 / 2;
+
+/// The same in turns, for a clock that stands still or was set back. A turn is seldom shorter than 2 µs.
+const TURNS_PER_POLL_MAX: usize = 64;
 
 /// How often free buffers are looked at while there are any.
 const TRIM_INTERVAL: Duration = Duration::from_secs(2);
@@ -344,7 +347,10 @@ impl Looper {
     /// Gives turns until nobody is ready, or it is time to look for newcomers.
     fn serve_ready(&mut self, shared: &mut [u8]) {
         let began = self.context.tick();
-        while let Some(ready) = self.scheduler.next_ready() {
+        for _ in 0..TURNS_PER_POLL_MAX {
+            let Some(ready) = self.scheduler.next_ready() else {
+                return;
+            };
             self.turn(&ready, shared);
             if self.context.now().micros_since(began) >= POLL_INTERVAL_MICROS {
                 return;
@@ -512,7 +518,7 @@ impl Looper {
             self.close(token, refusal);
         }
         let now = self.context.tick();
-        let micros = now.micros_since(began);
+        let micros = now.micros_since(began).min(CHARGE_MICROS_MAX as u64);
         let sending_micros = self.context.turn.sending_micros.min(micros);
         let waiting = self.scheduler.charge(micros);
         let amounts = [

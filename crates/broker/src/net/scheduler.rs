@@ -17,7 +17,7 @@ use ottla_core::tenant::TenantId;
 pub const QUANTUM_MICROS: i64 = 250;
 
 /// No turn is charged for more: a loop that stood still for longer was stopped, and did not work.
-const CHARGE_MICROS_MAX: i64 = 1_000_000;
+pub const CHARGE_MICROS_MAX: i64 = 1_000_000;
 
 /// One long request of a newcomer must not keep all later newcomers waiting until it is made up for: its own tenant owes it.
 const LEAD_MICROS_MAX: i64 = 4 * QUANTUM_MICROS;

@@ -41,11 +41,14 @@ const KEYS_OF_CLIENTS: [(&str, ValueType); 4] = [
 ];
 const KEYS_OF_ADDRESSES: [(&str, ValueType); 1] = [(CONNECTION_CREATION_RATE, ValueType::Int)];
 
+/// Changes that one request may make, as in Kafka's controller: they are one batch of the metadata log.
+const CHANGES_PER_REQUEST_MAX: usize = 10_000;
+
 /// A whole number may be so far off, as in Kafka: it travels as a double.
 const INTEGRAL_TOLERANCE: f64 = 1e-6;
 
 impl Decider<'_> {
-    /// Decides about every entity of an AlterClientQuotas request, in the request's order.
+    /// Decides about every entity of an AlterClientQuotas request, in the request's order. With too many changes all are refused.
     pub fn alter_client_quotas(
         &self,
         alterations: &[QuotaAlteration],
@@ -63,7 +66,15 @@ impl Decider<'_> {
             self.alter_entity(&entity, alteration, &mut records)
         });
         let results = results.collect();
-        (records, results)
+        if records.len() <= CHANGES_PER_REQUEST_MAX {
+            return (records, results);
+        }
+        let words = format!(
+            "{} changes of quotas in one request, {CHANGES_PER_REQUEST_MAX} are allowed",
+            records.len()
+        );
+        let refusal = Refusal::new(ErrorCode::PolicyViolation, words);
+        (RecordList::default(), vec![Err(refusal); alterations.len()])
     }
 
     fn alter_entity(

@@ -11,6 +11,9 @@ use super::token_bucket::TokenBucket;
 use super::usage::Usage;
 use crate::time::Moment;
 
+/// No step of a request is booked as longer: a clock that has jumped was stopped, and nobody worked.
+const STEP_MICROS_MAX: u64 = 10_000_000;
+
 /// One user and client id under one version of the quotas. Shared by all their connections.
 #[derive(Debug)]
 pub struct ClientQuota {
@@ -32,7 +35,7 @@ impl ClientQuota {
     ///
     /// - `request_bytes`: as it came, with its length.
     pub fn handled(&self, api_key: ApiKey, request_bytes: u64, micros: u64, now: Moment) -> u32 {
-        let of_time = self.take(QuotaKind::Request, micros, now);
+        let of_time = self.take(QuotaKind::Request, micros.min(STEP_MICROS_MAX), now);
         if api_key != ApiKey::Produce {
             return of_time;
         }
@@ -49,6 +52,7 @@ impl ClientQuota {
 
     /// Books time of an event loop that no answer waits for any more. The next request pays.
     pub fn worked(&self, micros: u64, now: Moment) {
+        let micros = micros.min(STEP_MICROS_MAX);
         self.usage.add(QuotaKind::Request, micros);
         if let Some(bucket) = self.bucket(QuotaKind::Request).filter(|_| !self.is_dry_run) {
             bucket.take(micros as f64 * QuotaKind::Request.scale(), now);

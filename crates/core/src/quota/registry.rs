@@ -232,7 +232,7 @@ impl Quotas {
             return true;
         }
         if now >= state.next_eviction {
-            state.next_eviction = Moment(now.0 + EVICTION_INTERVAL_MICROS);
+            state.next_eviction = Moment(now.0.saturating_add(EVICTION_INTERVAL_MICROS));
             state.forget_clients(now, AWAY_MICROS);
         }
         state.client_count < CLIENTS_MAX

@@ -30,7 +30,7 @@ impl Clock for HandClock {
     }
 
     fn timestamp(&self) -> Timestamp {
-        Timestamp(0)
+        panic!("the wall clock may be set to anything; quotas must not ask it")
     }
 }
 
@@ -352,4 +352,104 @@ fn connections_come_at_their_address_rate() {
     assert_eq!(many("10.0.0.7"), 2, "full again and forgotten in between");
     quotas.follow(&Arc::default(), false);
     assert_eq!(many("10.0.0.7"), 200, "no quota, no limit");
+}
+
+/// A machine that slept, one that was stopped for a year, a clock at its end, and one set back to its start.
+const JUMPS: [u64; 6] = [
+    0,
+    8 * 3_600 * SECOND,
+    365 * 24 * 3_600 * SECOND,
+    u64::MAX,
+    0,
+    SECOND,
+];
+
+#[test]
+fn a_clock_that_jumps_forward_gives_one_burst_and_takes_nothing() {
+    for jump in [3_600 * SECOND, 365 * 24 * 3_600 * SECOND] {
+        let lines: [Line<'_>; 4] = [
+            (&[(CLIENT_ID, None)], PRODUCE, 1_000.0),
+            (&[(CLIENT_ID, None)], FETCH, 1_000.0),
+            (&[(CLIENT_ID, None)], REQUEST, 10.0),
+            (&[(IP, None)], "connection_creation_rate", 2.0),
+        ];
+        let (quotas, clock) = start(QuotaConfig::default(), &lines);
+        let (client, address) = (quotas.client("u", "c"), "10.0.0.1".parse().unwrap());
+        produce(&client, 5_000, Moment(0));
+        client.answered(ApiKey::Fetch, 5_000, Moment(0));
+        let later = Moment(jump);
+        clock.set(later);
+        assert_eq!(
+            produce(&client, 1_000, later),
+            0,
+            "debts are paid, and a second's worth is there"
+        );
+        assert_eq!(produce(&client, 1_000, later), 1_000, "and no more");
+        assert_eq!(client.fetch_debt_ms(later), 0);
+        let opened = (0..10)
+            .filter(|_| quotas.connections.admit(address, later).is_ok())
+            .count();
+        assert_eq!(opened, 2);
+        // A request that was being served when the clock jumped is not billed for the time in between.
+        assert_eq!(client.handled(ApiKey::Metadata, 100, jump, later), 1_000);
+        client.worked(jump, later);
+        let paid = Moment(later.0 + 200 * SECOND);
+        assert_eq!(
+            client.handled(ApiKey::Metadata, 100, 0, paid),
+            0,
+            "two steps of ten seconds, at a tenth"
+        );
+        quotas.maintain();
+        let rates = &quotas.report()[0].rates;
+        assert!(rates.now.iter().chain(&rates.peak).all(|rate| rate.is_finite()));
+    }
+}
+
+#[test]
+fn whatever_the_clock_says_nothing_wraps_and_all_is_well_when_it_is_right_again() {
+    let lines: [Line<'_>; 5] = [
+        (&[(CLIENT_ID, None)], PRODUCE, 1_000.0),
+        (&[(CLIENT_ID, None)], FETCH, 1_000.0),
+        (&[(CLIENT_ID, None)], REQUEST, 10.0),
+        (&[(CLIENT_ID, None)], "controller_mutation_rate", 1.0),
+        (&[(IP, None)], "connection_creation_rate", 2.0),
+    ];
+    let (quotas, clock) = start(QuotaConfig::default(), &lines);
+    let client = quotas.client("u", "c");
+    for now in JUMPS.into_iter().cycle().take(30).map(Moment) {
+        clock.set(now);
+        for told in [
+            client.handled(ApiKey::Produce, 2_000, 5, now),
+            client.answered(ApiKey::Fetch, 2_000, now),
+            client.take_mutations(3, now),
+            client.mutation_debt_ms(now),
+            client.fetch_debt_ms(now),
+        ] {
+            assert!(told <= i32::MAX as u32, "{told} at {now:?}");
+        }
+        client.worked(7, now);
+        let held_back = quotas.connections.admit("10.0.0.1".parse().unwrap(), now);
+        assert!(held_back.is_ok() || held_back.unwrap_err() <= Duration::from_secs(1));
+        quotas.client("u", &format!("new at {now:?}"));
+        quotas.maintain();
+        let report = quotas.report();
+        let rates = report
+            .iter()
+            .flat_map(|client| client.rates.now.iter().chain(&client.rates.peak));
+        assert!(
+            rates.clone().all(|rate| rate.is_finite() && *rate >= 0.0),
+            "{report:?}"
+        );
+    }
+    // A limit that is set now begins now.
+    let raised = quotas_of(&[(&[(CLIENT_ID, None)], PRODUCE, 2_000.0)]);
+    quotas.follow(&raised, false);
+    let client = quotas.client("u", "c");
+    assert_eq!(
+        [
+            produce(&client, 2_000, Moment(SECOND)),
+            produce(&client, 2_000, Moment(SECOND))
+        ],
+        [0, 1_000]
+    );
 }

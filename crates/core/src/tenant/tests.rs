@@ -153,3 +153,22 @@ fn a_long_name_is_cut_at_a_character() {
     let (_, name) = name(&tenants, &claim(ANONYMOUS, Some(&"å".repeat(30_000)), 1));
     assert_eq!(name.chars().count(), NAME_CHARACTERS_MAX);
 }
+
+#[test]
+fn each_minute_has_its_new_names_wherever_the_clock_jumps() {
+    let tenants = tenants(&TenantConfig::default().key, 1_000, 5);
+    let mut number = 0;
+    let mut admitted_at = |now| {
+        let of_twenty = (0..20).filter(|_| {
+            number += 1;
+            let name = format!("n{number}");
+            tenants.admit(&claim(ANONYMOUS, Some(&name), 1), Moment(now)).id() != TenantId::OTHERS
+        });
+        of_twenty.count()
+    };
+    // The machine slept for a day, was stopped for a year; the clock begins again, and ends.
+    for now in [0, 86_400_000_000, 31_536_000_000_000, 0, u64::MAX, 1_000_000] {
+        assert_eq!(admitted_at(now), 5, "{now}");
+        assert_eq!(admitted_at(now), 0, "{now}");
+    }
+}

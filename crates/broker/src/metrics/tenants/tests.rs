@@ -151,3 +151,31 @@ fn tenants_that_only_passed_by_do_not_fill_the_memory() {
     assert!(history.looks.iter().all(|look| look.sums.len() <= 51));
     assert!(history.minutes.iter().all(|minute| minute.len() <= 51));
 }
+
+#[test]
+fn readings_are_sane_wherever_the_clock_jumps() {
+    let mut shop = Shop::open(10);
+    let lease = shop.lease("orders");
+    for now in [
+        0,
+        86_400_000_000,
+        u64::MAX,
+        0,
+        15_000_000,
+        30_000_000,
+        120_000_000,
+    ] {
+        shop.clock.0.store(now, Ordering::Relaxed);
+        shop.loops[0].add(lease.id(), [(Sum::HandlingMicros, 1_000)]);
+        shop.books.look();
+        let reading = shop.books.read();
+        assert!(reading.available_micros() >= reading.window_micros);
+        let shares = reading.tenants.iter().flat_map(|row| &row.past_shares);
+        assert!(
+            shares.clone().all(|share| share.is_finite() && *share >= 0.0),
+            "{reading:?}"
+        );
+    }
+    let reading = shop.books.read();
+    assert_eq!(reading.total(Sum::HandlingMicros), 7_000);
+}
