@@ -234,6 +234,56 @@ fn whoever_hangs_up_meanwhile_is_forgotten() {
     assert_eq!(exchange(&mut neighbour, 1), 0);
 }
 
+#[test]
+fn what_waits_for_a_thread_is_bounded_for_all_connections_together() {
+    const LIMIT_BYTES: usize = 4 << 20;
+    const CONNECTIONS: usize = 100;
+    let bound = LIMIT_BYTES.to_string();
+    let properties = [
+        PROPERTIES.as_slice(),
+        &[
+            ("queued.max.request.bytes", &bound),
+            ("socket.request.max.bytes", "1048576"),
+        ],
+    ]
+    .concat();
+    let broker = Broker::start_temporary(&properties).unwrap();
+    let gate = Gate::close(&broker);
+    let names: Vec<String> = (0..10_000).map(|number| format!("nowhere-{number}")).collect();
+    let mut large = large_metadata(&names);
+    large.expected = names.len() as i32;
+    assert!((100_000..200_000).contains(&large.body.len()));
+    let mut clients: Vec<Client> = (0..CONNECTIONS)
+        .map(|_| Client::connect(broker.address()))
+        .collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(&request(&large, ["a", "b", "c"][number % 3]));
+    }
+    let began = Instant::now();
+    // Each is one that waits for a thread, or one that waits for memory.
+    let placed = || {
+        let memory_bytes = metric(&broker, "ottla_request_memory_bytes");
+        assert!(memory_bytes <= LIMIT_BYTES as f64, "{memory_bytes} bytes");
+        let queued = metric(&broker, "ottla_long_answers_queued");
+        (queued, queued + metric(&broker, "ottla_request_memory_waiting"))
+    };
+    while placed().1 < CONNECTIONS as f64 {
+        assert!(began.elapsed() < HANG, "{:?} of {CONNECTIONS}", placed());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(placed().0 < CONNECTIONS as f64 / 2.0, "{:?}", placed());
+    let mut neighbour = Client::connect(broker.address());
+    neighbour.send(&frame_of("neighbour", ApiKey::ApiVersions, 0, 1, |_| ()));
+    neighbour.receive(ApiKey::ApiVersions, 0, 1);
+    drop(gate);
+    // The last one first: whoever waits needs nobody's replies to be taken.
+    for client in clients.iter_mut().rev() {
+        let body = client.receive(large.api_key, large.version, 1);
+        assert_eq!((large.count)(&body), large.expected as usize);
+    }
+    wait_for(&broker, "ottla_request_memory_bytes", 0.0);
+}
+
 fn fetch(client: &mut Client, correlation_id: i32, session: (i32, i32), partitions: i32, max_wait_ms: i32) {
     let body = fetch_body("many", partitions, session, max_wait_ms);
     client.send(&frame(ApiKey::Fetch, 11, correlation_id, |bytes| {

@@ -287,7 +287,7 @@ impl Connection {
             let served = self.serve_input(context).and_then(|()| {
                 // What comes first now may be a request that nothing was asked for yet.
                 self.settle_memory(context);
-                if self.is_readable && self.may_read() && !context.turn.is_over() {
+                if self.is_readable && self.may_serve_next() && !context.turn.is_over() {
                     self.read(context, shared, arrived)
                 } else {
                     Ok(())
@@ -310,7 +310,7 @@ impl Connection {
 
     /// Whether there is more to do without anything happening first.
     fn can_go_on(&self, context: &LoopContext) -> bool {
-        let can_read = self.is_readable && self.may_read();
+        let can_read = self.is_readable && self.may_serve_next();
         let can_serve = self.may_serve_next() && self.has_whole_request(context);
         can_read || can_serve || self.is_output_cut || self.can_advance()
     }
@@ -335,11 +335,10 @@ impl Connection {
     /// its replies only after those of somebody who waits.
     fn may_serve_next(&self) -> bool {
         let must_not = self.is_stopping || self.is_held;
+        if self.holding.is_waiting() {
+            return false;
+        }
         !self.is_full() || (self.holding.is_entitled() && !must_not)
-    }
-
-    fn may_read(&self) -> bool {
-        self.may_serve_next() && !self.holding.is_waiting()
     }
 
     fn has_whole_request(&self, context: &LoopContext) -> bool {
@@ -375,6 +374,9 @@ impl Connection {
                 }
                 Cut::Whole(length) => {
                     let start = served + LENGTH_BYTES;
+                    if !self.may_be_kept(context, length) {
+                        break;
+                    }
                     self.serve_request(context, &bytes[start..start + length])?;
                     context.turn.has_served();
                     self.holding.request_served();

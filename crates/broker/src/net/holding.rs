@@ -14,6 +14,9 @@ use super::memory_budget::{Claim, MemoryBudget, Pocket};
 const STALL_GRACE: Duration = Duration::from_secs(10);
 const ARRIVAL_BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
+/// What another thread may keep of a connection's request although there is no room: no more than a connection costs by itself.
+const UNASKED_BYTES_MAX: usize = 4 * 1024;
+
 /// How often it is looked whether others wait.
 const STALL_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -56,12 +59,15 @@ impl Holding {
         self.given.is_some() && !self.is_served && !self.holds_claim()
     }
 
-    /// Whether the memory that it waited for was given since the last look.
-    pub fn look(&mut self, pocket: &Pocket, now: Moment) -> bool {
+    /// Whether the memory that it waited for was given since the last look. It is for what the connection's buffer has, or for a
+    /// request that will leave that: then the buffer counts on.
+    pub fn look(&mut self, pocket: &Pocket, now: Moment, is_for_buffer: bool) -> bool {
         let is_given = self.is_waiting() && self.claim.as_ref().is_some_and(Claim::is_given);
         if is_given {
             self.given = Some(now);
-            self.keep_in_pocket(pocket, 0);
+            if is_for_buffer {
+                self.keep_in_pocket(pocket, 0);
+            }
         }
         is_given
     }
@@ -72,13 +78,20 @@ impl Holding {
 
     /// The request that is being served outlives its buffer: its `bytes` count until [`Holding::release_held`].
     pub fn hold(&mut self, pocket: &Pocket, bytes: usize) {
+        // What the request before it had.
+        self.release_served();
         self.held = Some(if self.given.is_some() {
             Held::Claim
         } else {
-            // The pocket may be exceeded by what a loop reads at once: then it takes less from sockets until there is room.
+            // There is room: see `must_ask_before_serving`. Who is small enough not to be asked may exceed it.
             pocket.exchange(0, bytes);
             Held::Pocket(bytes)
         });
+    }
+
+    /// Whether a request of so many bytes must get memory of the common part before it is served, because another thread may keep it.
+    pub fn must_ask_before_serving(&self, pocket: &Pocket, bytes: usize) -> bool {
+        bytes > UNASKED_BYTES_MAX && !self.is_entitled() && !pocket.has_room(bytes)
     }
 
     pub fn release_held(&mut self, pocket: &Pocket) {
@@ -110,7 +123,11 @@ impl Holding {
         waker: impl FnOnce() -> Waker,
     ) {
         self.release_served();
-        if self.is_entitled() || self.holds_claim() {
+        if self.is_entitled() {
+            return;
+        }
+        if self.holds_claim() {
+            self.keep_in_pocket(pocket, need.buffer_bytes);
             return;
         }
         let more_bytes = need.request_bytes.saturating_sub(self.pocket_bytes);
@@ -119,16 +136,37 @@ impl Holding {
         } else if need.request_bytes <= pocket.request_bytes_max() && pocket.has_room(more_bytes) {
             self.keep_in_pocket(pocket, need.request_bytes);
         } else {
-            let claim = budget.claim(tenant, need.request_bytes, waker);
-            self.given = claim.is_given().then_some(now);
-            self.claim = Some(claim);
-            let in_pocket = if self.given.is_some() {
-                0
-            } else {
-                need.buffer_bytes
+            self.claim(budget, (tenant, now), need.request_bytes, waker);
+            let in_pocket = match self.given {
+                Some(_) => 0,
+                None => need.buffer_bytes,
             };
             self.keep_in_pocket(pocket, in_pocket);
         }
+    }
+
+    /// Asks the common part for a request of so many bytes that is whole and not served.
+    pub fn ask(
+        &mut self,
+        request_bytes: usize,
+        budget: &Arc<MemoryBudget>,
+        who: (TenantId, Moment),
+        waker: impl FnOnce() -> Waker,
+    ) {
+        self.release_served();
+        self.claim(budget, who, request_bytes, waker);
+    }
+
+    fn claim(
+        &mut self,
+        budget: &Arc<MemoryBudget>,
+        (tenant, now): (TenantId, Moment),
+        request_bytes: usize,
+        waker: impl FnOnce() -> Waker,
+    ) {
+        let claim = budget.claim(tenant, request_bytes, waker);
+        self.given = claim.is_given().then_some(now);
+        self.claim = Some(claim);
     }
 
     /// The connection is gone. The claim goes with it.
@@ -225,9 +263,11 @@ mod tests {
         fixture.keep(&mut second, 200_000, 4 * MIB);
         assert!(second.is_waiting() && !second.is_entitled());
         assert_eq!(fixture.pocket.used_bytes(), 200_000);
-        assert!(!second.look(&fixture.pocket, Moment(1)));
+        assert!(!second.look(&fixture.pocket, Moment(1), true));
         drop(first);
-        assert!(second.look(&fixture.pocket, Moment(1)) && !second.look(&fixture.pocket, Moment(1)));
+        assert!(
+            second.look(&fixture.pocket, Moment(1), true) && !second.look(&fixture.pocket, Moment(1), true)
+        );
         assert!(second.is_entitled());
         assert_eq!(
             (fixture.pocket.used_bytes(), fixture.budget.used_bytes()),
@@ -259,10 +299,12 @@ mod tests {
         large.hold(&fixture.pocket, 4 * MIB);
         large.request_served();
         large.keep_nothing(&fixture.pocket);
-        fixture.keep(&mut large, 100_000, 200_000);
-        assert_eq!(fixture.budget.used_bytes(), 4 * MIB);
+        fixture.keep(&mut large, 131_072, 262_144);
+        assert_eq!(fixture.budget.used_bytes(), 4 * MIB + 131_072);
         assert!(!large.is_entitled() && !large.is_waiting() && large.stalls_at(0).is_none());
         large.release_held(&fixture.pocket);
+        assert_eq!(fixture.budget.used_bytes(), 131_072);
+        large.keep_nothing(&fixture.pocket);
         assert_eq!(fixture.budget.used_bytes(), 0);
 
         let mut small = Holding::default();
@@ -274,6 +316,29 @@ mod tests {
         small.hold(&fixture.pocket, 60_000);
         small.leave(&fixture.pocket);
         assert_eq!(fixture.pocket.used_bytes(), 0);
+    }
+
+    #[test]
+    fn what_may_be_handed_on_asks_when_the_pocket_is_full() {
+        let fixture = fixture();
+        let mut holding = Holding::default();
+        assert!(!holding.must_ask_before_serving(&fixture.pocket, 200_000));
+        fixture.pocket.exchange(0, MIB - 100_000);
+        assert!(holding.must_ask_before_serving(&fixture.pocket, 200_000));
+        assert!(
+            !holding.must_ask_before_serving(&fixture.pocket, 4_096),
+            "it costs less than its connection"
+        );
+        fixture.keep(&mut holding, 0, 262_144);
+        assert!(
+            !holding.must_ask_before_serving(&fixture.pocket, 200_000),
+            "it has"
+        );
+        holding.request_served();
+        assert!(
+            holding.must_ask_before_serving(&fixture.pocket, 200_000),
+            "the next has not"
+        );
     }
 
     #[test]

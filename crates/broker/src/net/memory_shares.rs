@@ -2,8 +2,9 @@
 //!
 //! **Nobody can wait for ever, by construction.** Memory is given for a whole request or not at all, so whoever waits holds
 //! nothing of it, and whoever holds some needs no more of it: his request becomes whole by bytes of his own sender, or its
-//! connection is closed. So there is no circle of those who wait for each other. While anybody waits, somebody holds: what
-//! is given back last makes room for the first one, because no request is larger than the limit.
+//! connection is closed; if it is handed to another thread, that comes to it after the connection's earlier answers, which have
+//! deadlines. So there is no circle of those who wait for each other. While anybody waits, somebody holds: what is given back
+//! last makes room for the first one, because no request is larger than the limit.
 //!
 //! **Who is next.** Tenants take turns; within a tenant the order of arrival holds. A tenant that holds something may have as
 //! much as is left then (as switches share their buffers, "dynamic thresholds"): one alone comes to half of the limit, two to

@@ -118,8 +118,8 @@ impl Connection {
         if rest == 0 {
             return Ok(());
         }
-        if self.missing == 0 {
-            // Whole, but its turn is over or its replies are too many.
+        if self.missing == 0 || self.holding.is_waiting() {
+            // Whole, but its turn is over, its replies are too many, or another thread would keep it.
             self.is_readable = true;
             return Ok(());
         }
@@ -210,17 +210,37 @@ impl Connection {
         );
     }
 
+    /// Whether there is memory for a whole request of so many bytes, should it be handed to another thread: most are not, but
+    /// that is known only once they are. Asked only where pockets are full; when there is none, it waits like one that is not whole.
+    pub(super) fn may_be_kept(&mut self, context: &mut LoopContext, length: usize) -> bool {
+        if !self.holding.must_ask_before_serving(&context.pocket, length) {
+            return true;
+        }
+        let waker = &mut self.waker;
+        let (mailbox, token) = (&context.mailbox, self.token);
+        let who = (self.context.tenant, context.now());
+        self.holding.ask(length, &context.memory, who, || {
+            own_waker(waker, mailbox, token).clone()
+        });
+        let is_waiting = self.holding.is_waiting();
+        if is_waiting {
+            self.missing = LENGTH_BYTES + length;
+        }
+        !is_waiting
+    }
+
     /// Whether the memory that was waited for is there; if not, whether the request can still become whole.
     pub(super) fn look_for_memory(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
         if !self.holding.is_waiting() {
             return Ok(());
         }
         let now = context.now();
-        if self.holding.look(&context.pocket, now) {
+        let is_whole = self.has_whole_request(context);
+        if self.holding.look(&context.pocket, now, !is_whole) {
             // It was we who let the client wait.
             self.progress = now;
             self.request_began = self.request_began.map(|_| now);
-        } else if self.has_peer_closed {
+        } else if self.has_peer_closed && !is_whole {
             let there = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
             if there < self.missing as u64 {
                 return Err(Refusal::Gone);
