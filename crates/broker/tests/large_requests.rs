@@ -237,7 +237,7 @@ fn whoever_hangs_up_meanwhile_is_forgotten() {
 #[test]
 fn what_waits_for_a_thread_is_bounded_for_all_connections_together() {
     const LIMIT_BYTES: usize = 4 << 20;
-    const CONNECTIONS: usize = 100;
+    const CONNECTIONS: usize = 200;
     let bound = LIMIT_BYTES.to_string();
     let properties = [
         PROPERTIES.as_slice(),
@@ -249,10 +249,11 @@ fn what_waits_for_a_thread_is_bounded_for_all_connections_together() {
     .concat();
     let broker = Broker::start_temporary(&properties).unwrap();
     let gate = Gate::close(&broker);
-    let names: Vec<String> = (0..10_000).map(|number| format!("nowhere-{number}")).collect();
+    // Small enough that most arrive whole, and need memory only because they are handed on.
+    let names: Vec<String> = (0..3_000).map(|number| format!("nowhere-{number}")).collect();
     let mut large = large_metadata(&names);
     large.expected = names.len() as i32;
-    assert!((100_000..200_000).contains(&large.body.len()));
+    assert!((30_000..60_000).contains(&large.body.len()));
     let mut clients: Vec<Client> = (0..CONNECTIONS)
         .map(|_| Client::connect(broker.address()))
         .collect();
