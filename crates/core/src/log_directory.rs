@@ -12,10 +12,10 @@ use ottla_log::directory::{
     deleted_directory_name, partition_directory, partition_directory_name, read_clean_shutdown,
     read_partition_metadata, remove_clean_shutdown, remove_partition_directory, stray_directory_name,
 };
-use ottla_log::disk::Disk;
-use ottla_log::{LogConfig, LogError, OpenOptions, PartitionLog};
+use ottla_log::disk::{Disk, EntryKind};
+use ottla_log::{Finding, FindingKind, LogConfig, LogError, OpenOptions, PartitionLog};
 use ottla_wire::primitives::Uuid;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::partition::Identity;
 use crate::time::Timestamp;
@@ -111,6 +111,7 @@ impl LogDirectory {
             recovery_point: 0,
             log_start_offset: 0,
             now_ms: now.0,
+            ..OpenOptions::default()
         };
         if !is_new {
             let key = (identity.topic.to_string(), identity.index);
@@ -118,13 +119,10 @@ impl LogDirectory {
             options.log_start_offset = self.log_starts.get(&key).copied().unwrap_or(0);
         }
         let (log, report) = PartitionLog::open(self.disk.clone(), &directory, config, options)?;
-        if let Some(reason) = &report.cut_reason {
-            let (bytes, partition) = (report.cut_bytes, identity.index);
-            warn!(
-                topic = &*identity.topic,
-                partition, bytes, reason, "cut an unfinished end off a log"
-            );
-        }
+        report
+            .findings
+            .iter()
+            .for_each(|finding| report_finding(identity, finding));
         Ok(log)
     }
 
@@ -189,7 +187,7 @@ impl LogDirectory {
         };
         Ok(entries
             .iter()
-            .filter(|entry| entry.is_directory)
+            .filter(|entry| entry.kind == EntryKind::Directory)
             .filter_map(|entry| parse(&entry.path))
             .collect())
     }
@@ -219,6 +217,35 @@ pub struct CheckpointOffsets {
 /// The directory name of a partition, as `set_strays_aside` wants it.
 pub fn directory_name(topic: &str, index: i32) -> String {
     partition_directory_name(topic, index)
+}
+
+/// One line for the operator: what was found in which file, where, and what it means for the log.
+fn report_finding(identity: &Identity, finding: &Finding) {
+    let (topic, partition, position) = (&*identity.topic, identity.index, finding.position);
+    let (file, detail) = (finding.path.display(), &*finding.detail);
+    match finding.kind {
+        FindingKind::CutEnd => {
+            warn!(topic, partition, %file, position, detail, "cut an unfinished end off a log");
+        }
+        FindingKind::CutBatches => {
+            error!(topic, partition, %file, position, detail, "cut a log in front of whole batches");
+        }
+        FindingKind::Kept => {
+            warn!(topic, partition, %file, detail, "kept what was cut off a log");
+        }
+        FindingKind::NotKept => {
+            error!(topic, partition, %file, detail, "did not keep what was cut off a log");
+        }
+        FindingKind::Damaged => {
+            error!(topic, partition, %file, position, detail, "records are damaged, the others are served");
+        }
+        FindingKind::Lost => {
+            error!(topic, partition, %file, position, detail, "records are lost, as accepted");
+        }
+        FindingKind::Contradiction => {
+            warn!(topic, partition, %file, detail, "two files contradict each other");
+        }
+    }
 }
 
 fn read_or_empty(disk: &dyn Disk, path: &Path) -> OffsetCheckpoint {

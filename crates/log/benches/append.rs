@@ -58,6 +58,7 @@ fn main() {
         recovery_point: 0,
         log_start_offset: 0,
         now_ms: 0,
+        ..OpenOptions::default()
     };
     let start = cpu_time();
     let (log, recovery) = PartitionLog::open(disk, &path, config, options).expect("opens");

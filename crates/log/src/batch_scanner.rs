@@ -1,8 +1,8 @@
-//! A walk over the batches of a segment file in order, with or without a look at their checksums.
+//! A walk over the batches of a segment file in order, with or without a look at their checksums, and past damage.
 
 use std::io;
 
-use ottla_wire::records::batch::{BatchHeader, CRC_START, HEADER_BYTES};
+use ottla_wire::records::batch::{BatchHeader, CRC_START, HEADER_BYTES, MAGIC, MAGIC_AT};
 use ottla_wire::records::crc32c;
 
 use crate::disk::DiskFile;
@@ -32,12 +32,31 @@ pub(crate) enum Scanned {
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// Behind damage, bytes that look like a header cost a checksum of what they claim to be. Record values may hold any number
+/// of them, so a search gives up after this many times the bytes it covers.
+const SEARCH_EFFORT: u64 = 8;
+
+/// Which offset the next batch must begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub offset: i64,
+    /// Compaction leaves gaps: below this offset the next batch may also begin later.
+    pub gaps_below: i64,
+}
+
+impl Expected {
+    fn is_met_by(self, base_offset: i64) -> bool {
+        base_offset == self.offset || base_offset > self.offset && base_offset <= self.gaps_below
+    }
+}
+
 /// - Units: positions count bytes of the file.
 pub(crate) struct BatchScanner<'a> {
     file: &'a dyn DiskFile,
     position: u64,
     end: u64,
     trust: Trust,
+    expected: Option<Expected>,
     buffer: Vec<u8>,
     buffer_start: u64,
     /// How much a refill reads: little when headers are far apart and only they are wanted.
@@ -55,10 +74,17 @@ impl<'a> BatchScanner<'a> {
             position,
             end,
             trust,
+            expected: None,
             buffer: Vec::new(),
             buffer_start: 0,
             refill_bytes,
         }
+    }
+
+    /// The same, but a batch whose offsets do not follow is invalid.
+    pub fn expecting(mut self, expected: Expected) -> BatchScanner<'a> {
+        self.expected = Some(expected);
+        self
     }
 
     /// Where the next batch begins; after `Invalid`, where the valid ones ended.
@@ -96,6 +122,12 @@ impl<'a> BatchScanner<'a> {
             let reason = format!("batch of {total_bytes} bytes with {available} bytes left");
             return Ok(Scanned::Invalid { reason });
         }
+        if let Some(expected) = self.expected
+            && !expected.is_met_by(header.base_offset)
+        {
+            let reason = format!("offset {} where {} was due", header.base_offset, expected.offset);
+            return Ok(Scanned::Invalid { reason });
+        }
         if self.trust == Trust::Checksums {
             match self.checksum(position + CRC_START as u64, position + total_bytes)? {
                 Some(actual) if actual == header.crc => {}
@@ -110,8 +142,81 @@ impl<'a> BatchScanner<'a> {
                 }
             }
         }
-        self.position = position + total_bytes;
+        self.step_over(&header, position);
         Ok(Scanned::Batch { header, position })
+    }
+
+    fn step_over(&mut self, header: &BatchHeader, position: u64) {
+        self.position = position + header.total_bytes() as u64;
+        if let Some(expected) = &mut self.expected {
+            expected.offset = header.next_offset();
+        }
+    }
+
+    /// After `Invalid`: the next whole batch behind it with a right checksum and later offsets, where the walk goes on
+    /// behind it. `None`: there is none, and the position stays.
+    pub fn next_behind_damage(&mut self) -> io::Result<Option<(BatchHeader, u64)>> {
+        let from = self.position;
+        // Mostly one batch is damaged and its length is right.
+        let header_bytes = self.bytes_at(from, HEADER_BYTES)?;
+        let framed = header_bytes.and_then(|bytes| BatchHeader::parse(bytes).ok());
+        let mut effort = SEARCH_EFFORT * (self.end - from);
+        if let Some(header) = framed
+            && let Some(header) = self.whole_batch_at(from + header.total_bytes() as u64, &mut effort)?
+        {
+            let position = from + framed.map_or(0, |damaged| damaged.total_bytes() as u64);
+            self.step_over(&header, position);
+            return Ok(Some((header, position)));
+        }
+        let mut position = from + 1;
+        while let Some(candidate) = self.next_magic(position)? {
+            if let Some(header) = self.whole_batch_at(candidate, &mut effort)? {
+                self.step_over(&header, candidate);
+                return Ok(Some((header, candidate)));
+            }
+            position = candidate + 1;
+        }
+        Ok(None)
+    }
+
+    /// The first position from `from` on where a header's magic number would be right.
+    fn next_magic(&mut self, mut from: u64) -> io::Result<Option<u64>> {
+        self.refill_bytes = BUFFER_BYTES;
+        while from + HEADER_BYTES as u64 <= self.end {
+            if self.bytes_at(from, HEADER_BYTES)?.is_none() {
+                return Ok(None);
+            }
+            let buffered = &self.buffer[(from - self.buffer_start) as usize..];
+            if let Some(found) = buffered[MAGIC_AT..].iter().position(|byte| *byte == MAGIC as u8) {
+                return Ok(Some(from + found as u64));
+            }
+            from += (buffered.len() - MAGIC_AT) as u64;
+        }
+        Ok(None)
+    }
+
+    fn whole_batch_at(&mut self, position: u64, effort: &mut u64) -> io::Result<Option<BatchHeader>> {
+        if position + HEADER_BYTES as u64 > self.end {
+            return Ok(None);
+        }
+        let Some(bytes) = self.bytes_at(position, HEADER_BYTES)? else {
+            return Ok(None);
+        };
+        let Ok(header) = BatchHeader::parse(bytes) else {
+            return Ok(None);
+        };
+        let total_bytes = header.total_bytes() as u64;
+        let is_later = self.expected.is_none_or(|expected| {
+            let ahead = header.base_offset.saturating_sub(expected.offset);
+            (0..=i64::from(i32::MAX)).contains(&ahead)
+        });
+        let fits = total_bytes <= self.end - position && header.record_count - 1 <= header.last_offset_delta;
+        if !is_later || !fits || total_bytes > *effort {
+            return Ok(None);
+        }
+        *effort -= total_bytes;
+        let checksum = self.checksum(position + CRC_START as u64, position + total_bytes)?;
+        Ok((checksum == Some(header.crc)).then_some(header))
     }
 
     /// Checksum of a range, read in pieces, so that a hostile length costs no memory.

@@ -197,6 +197,7 @@ impl PartitionLog {
         let first_kept = job.uncleanable_offset;
         state.recent.retain(|place| place.base_offset >= first_kept);
         state.segments = Arc::new(segments);
+        state.gaps_below = state.gaps_below.max(first_kept);
         job.replacements
             .iter()
             .flat_map(|each| &each.old)

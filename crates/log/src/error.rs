@@ -35,6 +35,11 @@ impl LogError {
         }
     }
 
+    /// Through code that speaks of I/O errors; `LogReader` takes it out again.
+    pub(crate) fn into_invalid_data(self) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, self)
+    }
+
     pub(crate) fn corrupt(path: &Path, position: u64, reason: impl Into<String>) -> LogError {
         LogError::Corrupt {
             path: path.to_path_buf(),

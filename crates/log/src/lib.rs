@@ -18,6 +18,7 @@ mod compaction;
 mod offset_map;
 mod truncation;
 mod segment;
+mod checked_ranges;
 mod stored_batch;
 mod index_file;
 mod offset_index;
@@ -27,8 +28,6 @@ mod producer_state;
 mod marker;
 mod leader_epoch;
 mod recovery;
-mod segment_files;
-mod replay;
 mod batch_scanner;
 pub mod checkpoint;
 pub mod directory;
@@ -41,12 +40,17 @@ pub use leader_epoch::{EpochEntry, LeaderEpochs};
 pub use partition_log::{Appended, BatchToAppend, PartitionLog};
 pub use producer_state::ActiveProducer;
 pub use read_mode::ReadMode;
-pub use reader::{Bound, LogReader, Read, ReadRegion, SegmentPosition};
-pub use recovery::{OpenOptions, RecoveryReport};
+pub use reader::{Bound, LogReader, Read, ReadRegion, SegmentPosition, UncheckedRegion};
+pub use recovery::{Finding, FindingKind, OpenOptions, RecoveryReport};
 pub use retention::SegmentRemoval;
 pub use sync::{CheckpointJob, SyncJob, WritebackJob};
 pub use timestamp_search::{Lookup, TimestampOffset};
 pub use transaction_index::AbortedTransaction;
+
+/// The name of the file with the batches from `base_offset` on.
+pub fn segment_file_name(base_offset: i64) -> String {
+    segment::file_name(base_offset, segment::FileKind::Log)
+}
 
 /// The file of a partition's leader epochs.
 pub const LEADER_EPOCH_FILE: &str = "leader-epoch-checkpoint";

@@ -148,7 +148,7 @@ struct Plan {
 impl PartitionLog {
     /// Opens the log in `directory`, creating what is missing and repairing what a crash left. Waits for the device.
     ///
-    /// - Errors: `Corrupt` only for what cannot be repaired without losing durable records silently.
+    /// - Errors: `Corrupt` if durable records are missing; nothing was changed then.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -177,9 +177,9 @@ impl PartitionLog {
         }
         let options = OpenOptions {
             clean_shutdown: true,
-            recovery_point: 0,
             log_start_offset: start_offset,
             now_ms,
+            ..OpenOptions::default()
         };
         PartitionLog::open(disk, directory, config, options).map(|(log, _)| log)
     }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
 use crate::disk::FileRegion;
 use crate::error::{LogError, ReadError};
 use crate::read_mode::ReadMode;
@@ -56,6 +57,44 @@ pub struct ReadRegion {
     pub is_cut: bool,
     /// Where the region begins, for the bookkeeping of lag in bytes.
     pub at: SegmentPosition,
+    /// Only in `ReadMode::Blocking`: the bytes are older than this process and must be compared with their checksums,
+    /// once they are in memory.
+    pub unchecked: Option<UncheckedRegion>,
+}
+
+/// What a region's bytes are compared with.
+#[derive(Clone, Debug)]
+pub struct UncheckedRegion {
+    segment: Arc<Segment>,
+    expected: Expected,
+    position: u64,
+}
+
+impl UncheckedRegion {
+    /// How many of the region's first `bytes` bytes are whole, undamaged batches. Reads all of them.
+    ///
+    /// - Errors: `Corrupt` when not even the first batch is.
+    pub fn check(&self, bytes: u64) -> Result<u64, LogError> {
+        let path = self.segment.path(FileKind::Log);
+        let (start, end) = (self.position, self.position + bytes);
+        let mut scanner = BatchScanner::new(&*self.segment.file, start, end, Trust::Checksums);
+        scanner = scanner.expecting(self.expected);
+        loop {
+            match scanner
+                .next()
+                .map_err(|source| LogError::io("read", &path, source))?
+            {
+                Scanned::Batch { .. } => {}
+                Scanned::Invalid { reason } if scanner.position() == start => {
+                    return Err(LogError::corrupt(&path, start, reason));
+                }
+                // Damage, or a batch that the end cuts; the next read begins with it.
+                Scanned::Invalid { .. } | Scanned::End => break,
+            }
+        }
+        self.segment.note_checked(start, scanner.position());
+        Ok(scanner.position() - start)
+    }
 }
 
 #[derive(Debug)]
@@ -66,6 +105,8 @@ pub(crate) struct ReaderState {
     pub end_offset: i64,
     /// End of the last segment, in step with `end_offset`.
     pub end_position: u64,
+    /// Compaction may have left gaps below this offset.
+    pub gaps_below: i64,
 }
 
 impl ReaderState {
@@ -101,6 +142,7 @@ pub(crate) struct View {
     pub start_offset: i64,
     end_offset: i64,
     end_position: u64,
+    gaps_below: i64,
     first: Option<BatchPlace>,
     bound: Option<SegmentPosition>,
 }
@@ -159,6 +201,27 @@ impl LogReader {
         }
     }
 
+    /// Where readers go on that cannot read the batch at `offset`: the base offset of the next one. Waits for the device.
+    pub fn next_batch_behind(&self, offset: i64) -> Result<Option<i64>, LogError> {
+        let everything = Bound {
+            offset: i64::MAX,
+            position: None,
+        };
+        let view = self.view(offset, everything);
+        for index in segment_index(&view.segments, offset)..view.segments.len() {
+            let segment = &view.segments[index];
+            let from = segment.position_floor(offset, ReadMode::Blocking);
+            let is_behind = |place: &BatchPlace| place.base_offset > offset;
+            let found = from.and_then(|from| {
+                segment.find_batch_where(from, view.segment_end(index), ReadMode::Blocking, is_behind)
+            });
+            if let Some(place) = found.map_err(|error| view.describe(offset, error))? {
+                return Ok(Some(place.base_offset));
+            }
+        }
+        Ok(None)
+    }
+
     pub(crate) fn view(&self, offset: i64, bound: Bound) -> View {
         let state = self.state();
         let bound_position = bound.position.or_else(|| {
@@ -173,6 +236,7 @@ impl LogReader {
             start_offset: state.start_offset,
             end_offset: state.end_offset,
             end_position: state.end_position,
+            gaps_below: state.gaps_below,
             first: state.recent_batch(offset),
             bound: bound_position,
         }
@@ -233,6 +297,9 @@ impl View {
             // A compacted gap may reach from below to behind the bound.
             return Ok(Read::Empty);
         }
+        if first.base_offset > offset && first.base_offset > self.gaps_below {
+            return Err(self.hole(index, offset, &first));
+        }
         let end = self.bound_position(index, bound_offset, mode)?;
         let segment = &self.segments[index];
         let mut bytes = u64::from(max_bytes).min(end.saturating_sub(first.position));
@@ -259,6 +326,11 @@ impl View {
             let whole = segment.batch_end_floor(first.end(), cut_at, end, mode);
             region.bytes = whole.map_or(region.bytes, |end| end - region.position);
         }
+        let is_checked = segment.is_checked(region.position, region.position + region.bytes);
+        if mode == ReadMode::Resident && !is_checked {
+            // Comparing checksums takes as long as reading from the device.
+            return Ok(Read::WouldBlock);
+        }
         Ok(Read::Region(ReadRegion {
             region,
             reached_bytes,
@@ -269,7 +341,22 @@ impl View {
                 segment_base_offset: segment.base_offset,
                 position: first.position,
             },
+            unchecked: (!is_checked).then(|| UncheckedRegion {
+                segment: Arc::clone(segment),
+                expected: Expected {
+                    offset: first.base_offset,
+                    gaps_below: self.gaps_below,
+                },
+                position: first.position,
+            }),
         }))
+    }
+
+    /// Records are missing in front of `first`.
+    fn hole(&self, index: usize, offset: i64, first: &BatchPlace) -> io::Error {
+        let reason = format!("offset {} where {offset} was due", first.base_offset);
+        LogError::corrupt(&self.segments[index].path(FileKind::Log), first.position, reason)
+            .into_invalid_data()
     }
 
     /// The batch that holds `offset` or, in a gap, the next one.
@@ -318,6 +405,11 @@ impl View {
 
     pub fn describe(&self, offset: i64, error: io::Error) -> LogError {
         let segment = &self.segments[segment_index(&self.segments, offset)];
-        LogError::io("read", &segment.path(FileKind::Log), error)
+        let path = segment.path(FileKind::Log);
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<LogError>()) {
+            // The file and the position are known better where the damage was met.
+            Some(known) => known.clone(),
+            None => LogError::io("read", &path, error),
+        }
     }
 }

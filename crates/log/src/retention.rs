@@ -139,6 +139,8 @@ impl PartitionLog {
         let remaining = segments[count..].to_vec();
         let first = remaining[0].base_offset;
         let forgotten = |segment: &Arc<Segment>| segment.base_offset < first;
+        // A checkpoint that was captured before must not make their index files again.
+        segments[..count].iter().for_each(|segment| segment.retire());
         self.checkpoints.sealed.retain(|segment| !forgotten(segment));
         self.checkpoints.snapshots.retain(|(offset, _)| *offset >= first);
         self.reader.state().segments = Arc::new(remaining);

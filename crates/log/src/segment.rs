@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
 
+use crate::batch_scanner::{BatchScanner, Trust};
+use crate::checked_ranges::CheckedRanges;
 use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::LogError;
 use crate::index_file::{Floor, SparseIndex, last_where};
 use crate::offset_index::OffsetEntry;
 use crate::read_mode::{ReadMode, read_up_to};
@@ -180,10 +183,22 @@ pub(crate) struct Segment {
     bytes: AtomicU64,
     largest_timestamp: AtomicI64,
     indexes: Mutex<SegmentIndexes>,
-    /// Replaced by compaction: the index files of this name belong to another segment now.
+    /// Bytes below were in the file when the log was opened, and may have been damaged before; 0 once all were checked.
+    unchecked_below: AtomicU64,
+    checked: Mutex<CheckedRanges>,
+    /// Removed, or replaced by compaction: index files of this name do not belong to it any more.
     retired: AtomicBool,
     offset_index_file: OnceLock<Arc<dyn DiskFile>>,
     time_index_file: OnceLock<Arc<dyn DiskFile>>,
+}
+
+/// What a walk along batches came to.
+#[derive(Default)]
+struct Walk {
+    found: Option<BatchPlace>,
+    /// The first damage on the way.
+    damage: Option<io::Error>,
+    damage_position: Option<u64>,
 }
 
 impl fmt::Debug for Segment {
@@ -209,6 +224,8 @@ impl Segment {
             bytes: AtomicU64::new(bytes),
             largest_timestamp: AtomicI64::new(UNKNOWN_TIMESTAMP),
             indexes: Mutex::new(indexes),
+            unchecked_below: AtomicU64::new(0),
+            checked: Mutex::default(),
             retired: AtomicBool::new(false),
             offset_index_file: OnceLock::new(),
             time_index_file: OnceLock::new(),
@@ -236,8 +253,43 @@ impl Segment {
         self.largest_timestamp.store(timestamp, Ordering::Relaxed);
     }
 
+    /// Recovery cut the file; what is appended from here on is ours.
+    pub fn shorten(&self, bytes: u64) {
+        self.set_bytes(bytes);
+        self.unchecked_below.fetch_min(bytes, Ordering::AcqRel);
+    }
+
+    /// What is in the file now is somebody else's until its checksums were compared.
+    pub fn distrust(&self) {
+        self.unchecked_below.store(self.bytes(), Ordering::Release);
+    }
+
+    /// The bytes are what was appended: written by this process, or compared with their checksums.
+    pub fn is_checked(&self, start: u64, end: u64) -> bool {
+        let below = self.unchecked_below.load(Ordering::Acquire);
+        start >= below || self.checked().contains(start, end.min(below))
+    }
+
+    pub fn note_checked(&self, start: u64, end: u64) {
+        let below = self.unchecked_below.load(Ordering::Acquire);
+        let mut checked = self.checked();
+        checked.insert(start, end);
+        if checked.contains(0, below) {
+            self.unchecked_below.store(0, Ordering::Release);
+            *checked = CheckedRanges::default();
+        }
+    }
+
+    fn checked(&self) -> MutexGuard<'_, CheckedRanges> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Release);
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     pub fn indexes(&self) -> MutexGuard<'_, SegmentIndexes> {
@@ -256,30 +308,43 @@ impl Segment {
         })
     }
 
-    /// The end of the last batch that ends at or before `position`.
+    /// The end of the last batch that ends at or before `position`, or where damage begins.
     ///
     /// - `first`: where some batch begins, before `position`.
     /// - `end`: of what may be read.
     pub fn batch_end_floor(&self, first: u64, position: u64, end: u64, mode: ReadMode) -> io::Result<u64> {
         let from = self.position_where(mode, |entry| u64::from(entry.position) <= position)?;
-        let crosses = |place: &BatchPlace| place.end() > position;
-        let crossing = self.find_batch_where(from.max(first), end, mode, crosses)?;
-        Ok(crossing.map_or(end, |place| place.position))
+        let walk = self.walk(from.max(first), end, mode, |place| place.end() > position)?;
+        let crossing = walk.found.map(|place| place.position);
+        Ok(walk.damage_position.or(crossing).unwrap_or(end))
     }
 
     /// The position in the last entry of the offset index for which `precedes` holds.
-    fn position_where(&self, mode: ReadMode, precedes: impl Fn(&OffsetEntry) -> bool) -> io::Result<u64> {
+    pub fn position_where(&self, mode: ReadMode, precedes: impl Fn(&OffsetEntry) -> bool) -> io::Result<u64> {
         let floor = self.indexes().offsets.floor(&precedes);
         match floor {
             Floor::Nothing => Ok(0),
             Floor::Memory(entry) => Ok(u64::from(entry.position)),
-            Floor::InFile(_) if self.retired.load(Ordering::Acquire) => Ok(0),
-            Floor::InFile(count) => {
-                let file = self.index_file(FileKind::OffsetIndex, mode)?;
-                let found = last_where(&*file, count, mode, precedes)?;
-                Ok(found.map_or(0, |(_, entry)| u64::from(entry.position)))
-            }
+            Floor::InFile(_) if self.is_retired() => Ok(0),
+            Floor::InFile(count) => self.genuine_position(count, mode, precedes),
         }
+    }
+
+    /// The same among the first `count` entries of the file. An entry that lies would make a reader skip batches.
+    fn genuine_position(
+        &self,
+        mut count: u32,
+        mode: ReadMode,
+        precedes: impl Fn(&OffsetEntry) -> bool,
+    ) -> io::Result<u64> {
+        let file = self.index_file(FileKind::OffsetIndex, mode)?;
+        while let Some((index, entry)) = last_where(&*file, count, mode, &precedes)? {
+            if self.batch_of_entry(entry, self.bytes(), mode)?.is_some() {
+                return Ok(u64::from(entry.position));
+            }
+            count = index / 2;
+        }
+        Ok(0)
     }
 
     /// The last time index entry with a timestamp below `timestamp`.
@@ -296,11 +361,36 @@ impl Segment {
         match floor {
             Floor::Nothing => Ok(None),
             Floor::Memory(entry) => Ok(Some(entry)),
-            Floor::InFile(_) if self.retired.load(Ordering::Acquire) => Ok(None),
-            Floor::InFile(count) => {
-                let file = self.index_file(FileKind::TimeIndex, mode)?;
-                Ok(last_where(&*file, count, mode, precedes)?.map(|(_, entry)| entry))
+            Floor::InFile(_) if self.is_retired() => Ok(None),
+            Floor::InFile(count) => self.genuine_time(count, mode, precedes),
+        }
+    }
+
+    /// The same among the first `count` entries of the file, held against the batch it names.
+    fn genuine_time(
+        &self,
+        mut count: u32,
+        mode: ReadMode,
+        precedes: impl Fn(&TimeEntry) -> bool,
+    ) -> io::Result<Option<TimeEntry>> {
+        let file = self.index_file(FileKind::TimeIndex, mode)?;
+        while let Some((index, entry)) = last_where(&*file, count, mode, &precedes)? {
+            if self.is_genuine_time(entry, mode)? {
+                return Ok(Some(entry));
             }
+            count = index / 2;
+        }
+        Ok(None)
+    }
+
+    /// The batch that ends with the entry's offset has the entry's time.
+    pub fn is_genuine_time(&self, entry: TimeEntry, mode: ReadMode) -> io::Result<bool> {
+        let offset = self.base_offset + i64::from(entry.relative_offset);
+        match self.search(offset, self.bytes(), mode) {
+            Ok(place) => Ok(place
+                .is_some_and(|place| place.last_offset == offset && place.max_timestamp == entry.timestamp)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -333,18 +423,14 @@ impl Segment {
     }
 
     /// The first batch below `end` whose last offset is at least `offset`.
+    ///
+    /// - Errors: `InvalidData` where damage may have held the offset.
     pub fn search(&self, offset: i64, end: u64, mode: ReadMode) -> io::Result<Option<BatchPlace>> {
         let from = self.position_floor(offset, mode)?;
-        match self.find_batch(offset, from, end, mode) {
-            // The index may be damaged while the batches are not.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData && from > 0 => {
-                self.find_batch(offset, 0, end, mode)
-            }
-            found => found,
-        }
+        self.find_batch(offset, from, end, mode)
     }
 
-    /// The first batch at or behind `from` whose last offset is at least `offset`; `None` if there is none below `end`.
+    /// The same from a batch at `from` on.
     pub fn find_batch(
         &self,
         offset: i64,
@@ -352,10 +438,15 @@ impl Segment {
         end: u64,
         mode: ReadMode,
     ) -> io::Result<Option<BatchPlace>> {
-        self.find_batch_where(from, end, mode, |place| place.last_offset >= offset)
+        let walk = self.walk(from, end, mode, |place| place.last_offset >= offset)?;
+        let holds_offset = |place: &BatchPlace| place.base_offset <= offset;
+        match walk.damage {
+            Some(damage) if !walk.found.as_ref().is_some_and(holds_offset) => Err(damage),
+            _ => Ok(walk.found),
+        }
     }
 
-    /// The first batch at or behind `from` and below `end` that is `wanted`; only headers are read.
+    /// The first batch at or behind `from` and below `end` that is `wanted`; damage is passed over.
     pub fn find_batch_where(
         &self,
         from: u64,
@@ -363,56 +454,95 @@ impl Segment {
         mode: ReadMode,
         wanted: impl Fn(&BatchPlace) -> bool,
     ) -> io::Result<Option<BatchPlace>> {
+        Ok(self.walk(from, end, mode, wanted)?.found)
+    }
+
+    /// Walks from header to header; nothing else is read but behind damage.
+    fn walk(
+        &self,
+        from: u64,
+        end: u64,
+        mode: ReadMode,
+        wanted: impl Fn(&BatchPlace) -> bool,
+    ) -> io::Result<Walk> {
         let mut buffer = [0; 4096];
         let mut position = from;
-        while position + HEADER_BYTES as u64 <= end {
+        let mut walk = Walk::default();
+        while position < end {
             let wanted_bytes = usize::try_from(end - position)
                 .unwrap_or(usize::MAX)
                 .min(buffer.len());
             let read = read_up_to(&*self.file, &mut buffer[..wanted_bytes], position, mode)?;
             let chunk_start = position;
+            let mut invalid = (read < HEADER_BYTES).then(|| "too few bytes for a batch header".to_string());
             while let Some(bytes) = buffer[..read].get((position - chunk_start) as usize..)
                 && bytes.len() >= HEADER_BYTES
             {
-                let header =
-                    BatchHeader::parse(bytes).map_err(|error| self.corrupt(position, &error.to_string()))?;
-                let place = BatchPlace::new(&header, self.base_offset, position);
-                if place.end() > end {
-                    return Err(self.corrupt(position, "batch reaches beyond the segment's end"));
+                match self.place_at(bytes, position, end) {
+                    Ok(place) if wanted(&place) => {
+                        walk.found = Some(place);
+                        return Ok(walk);
+                    }
+                    Ok(place) => position = place.end(),
+                    Err(reason) => {
+                        invalid = Some(reason);
+                        break;
+                    }
                 }
-                if wanted(&place) {
-                    return Ok(Some(place));
-                }
-                position = place.end();
             }
-            if position == chunk_start {
-                return Err(self.corrupt(position, "file is shorter than its batches"));
+            if let Some(reason) = invalid {
+                let error = || self.corrupt(position, &reason);
+                walk.damage.get_or_insert_with(error);
+                walk.damage_position.get_or_insert(position);
+                match self.batch_behind(position, end, mode)? {
+                    Some(behind) => position = behind,
+                    None => return Ok(walk),
+                }
             }
         }
-        Ok(None)
+        Ok(walk)
+    }
+
+    fn place_at(&self, bytes: &[u8], position: u64, end: u64) -> Result<BatchPlace, String> {
+        let header = BatchHeader::parse(bytes).map_err(|error| error.to_string())?;
+        let place = BatchPlace::new(&header, self.base_offset, position);
+        if place.end() > end {
+            return Err("batch reaches beyond the segment's end".to_string());
+        }
+        Ok(place)
+    }
+
+    /// Where the batches go on behind damage.
+    fn batch_behind(&self, damage: u64, end: u64, mode: ReadMode) -> io::Result<Option<u64>> {
+        if mode == ReadMode::Resident {
+            // A search through the bytes takes too long for an event loop, even if all of them are there.
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut scanner = BatchScanner::new(&*self.file, damage, end, Trust::Headers);
+        Ok(scanner.next_behind_damage()?.map(|(_, position)| position))
     }
 
     fn corrupt(&self, position: u64, reason: &str) -> io::Error {
-        let path = self.path(FileKind::Log);
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("{} is corrupt at position {position}: {reason}", path.display()),
-        )
+        LogError::corrupt(&self.path(FileKind::Log), position, reason).into_invalid_data()
     }
 
-    /// The first entry of the offset index file that a clean look finds wrong would send readers astray, so the entry
-    /// itself is compared with the batch it points to.
-    pub fn entry_is_genuine(&self, entry: OffsetEntry, end: u64) -> io::Result<bool> {
+    /// The header of the batch that an index entry points to; `None` if the entry lies.
+    pub fn batch_of_entry(
+        &self,
+        entry: OffsetEntry,
+        end: u64,
+        mode: ReadMode,
+    ) -> io::Result<Option<BatchHeader>> {
         let position = u64::from(entry.position);
         if entry.relative_offset < 0 || position + HEADER_BYTES as u64 > end {
-            return Ok(false);
+            return Ok(None);
         }
         let mut bytes = [0; HEADER_BYTES];
-        if read_up_to(&*self.file, &mut bytes, position, ReadMode::Blocking)? < HEADER_BYTES {
-            return Ok(false);
+        if read_up_to(&*self.file, &mut bytes, position, mode)? < HEADER_BYTES {
+            return Ok(None);
         }
-        Ok(BatchHeader::parse(&bytes).is_ok_and(|header| {
-            let offset = self.base_offset + i64::from(entry.relative_offset);
+        let offset = self.base_offset + i64::from(entry.relative_offset);
+        Ok(BatchHeader::parse(&bytes).ok().filter(|header| {
             header.base_offset <= offset
                 && offset <= header.last_offset()
                 && position + header.total_bytes() as u64 <= end

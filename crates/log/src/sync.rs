@@ -88,6 +88,9 @@ impl IndexWrite {
     }
 
     pub fn run(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        if self.segment.is_retired() {
+            return Ok(());
+        }
         self.write_index(FileKind::OffsetIndex, &self.offsets)?;
         self.write_index(FileKind::TimeIndex, &self.times)?;
         self.write_aborted(disk)?;

@@ -67,9 +67,11 @@ impl PartitionLog {
     fn reopen(&mut self, now_ms: i64) -> Result<(), LogError> {
         let options = OpenOptions {
             clean_shutdown: true,
-            recovery_point: 0,
             log_start_offset: self.start_offset,
+            // What was readable a moment ago needs no proof.
+            gaps_below: i64::MAX,
             now_ms,
+            ..OpenOptions::default()
         };
         let (opened, _) = PartitionLog::open(
             Arc::clone(&self.disk),

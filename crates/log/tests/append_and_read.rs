@@ -34,6 +34,7 @@ impl Home {
             recovery_point,
             log_start_offset: 0,
             now_ms: NOW_MS,
+            ..OpenOptions::default()
         };
         PartitionLog::open(
             Arc::clone(&self.disk),
@@ -192,9 +193,10 @@ fn what_was_appended_is_read_over_segments_and_after_reopening() {
 
     let (mut log, report) = home.open(true, recovery_point);
     assert!(report.segment_count > 5, "{report:?}");
-    assert_eq!(
-        (report.checked_bytes, report.rebuilt_indexes, log.end_offset()),
-        (0, 0, 3_000)
+    assert_eq!((report.rebuilt_indexes, log.end_offset()), (0, 3_000));
+    assert!(
+        report.checked_bytes < 2_000,
+        "only the end of the last segment: {report:?}"
     );
     append_numbered(&mut log, 10);
     check_numbered(&read_all(&log, 17, 4_000), 17, 3_030);

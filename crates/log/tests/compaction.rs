@@ -129,6 +129,7 @@ impl World {
             recovery_point: self.recovery_point,
             log_start_offset: 0,
             now_ms: self.now_ms,
+            ..OpenOptions::default()
         };
         let opened = PartitionLog::open(self.disk.shared(), Path::new(DIRECTORY), config(), options)?;
         self.log = opened.0;

@@ -348,6 +348,7 @@ impl World {
             recovery_point: self.recovery_point,
             log_start_offset: self.start_offset,
             now_ms: self.now_ms,
+            ..OpenOptions::default()
         };
         let disk: Arc<dyn Disk> = self.disk.shared();
         let (log, report) = PartitionLog::open(disk, Path::new(DIRECTORY), self.config.clone(), options)?;

@@ -42,6 +42,7 @@ fn open(disk: &MemoryDisk, clean_shutdown: bool, recovery_point: i64) -> (Partit
         recovery_point,
         log_start_offset: 0,
         now_ms: START_MS,
+        ..OpenOptions::default()
     };
     PartitionLog::open(disk.shared(), Path::new(DIRECTORY), config(), options).expect("opens")
 }
@@ -223,12 +224,15 @@ fn a_corrupted_byte_above_the_recovery_point_cuts_the_log_there() {
         let segment = &files(&disk, ".log")[1];
         disk.corrupt(segment, 5_000 + position, 0x10);
         let (log, report) = open(&disk, false, 0);
-        assert!(report.cut_bytes > 0 && report.deleted_segments > 0, "{report:?}");
-        assert!(report.cut_reason.is_some());
+        assert!(
+            report.cut_bytes > 0 && report.segments_set_aside > 0,
+            "{report:?}"
+        );
+        assert!(!report.findings.is_empty());
         let end_offset = log.end_offset();
         assert!((110..130).contains(&end_offset), "{end_offset}");
         check_records(&log, 0, end_offset);
-        assert!(!files(&disk, ".deleted").is_empty());
+        assert!(!files(&disk, ".cut-0").is_empty());
     }
 }
 
@@ -341,6 +345,11 @@ fn an_event_loop_is_never_made_to_wait_for_the_device() {
             .file
             .load(found.region.position, found.region.bytes)
             .expect("loads");
+        let unchecked = found
+            .unchecked
+            .expect("the bytes are older than the log was opened");
+        let checked = unchecked.check(found.region.bytes);
+        assert_eq!(checked.expect("intact"), found.region.bytes);
         assert!(
             matches!(read(ReadMode::Resident), Read::Region(_)),
             "offset {offset} was read just now"
@@ -453,6 +462,7 @@ fn whatever_lies_in_the_directory_opening_ends_without_a_panic() {
             recovery_point: random.below(200) as i64,
             log_start_offset: random.below(3) as i64 * 20,
             now_ms: START_MS,
+            ..OpenOptions::default()
         };
         let opened = PartitionLog::open(disk.shared(), Path::new(DIRECTORY), config(), options);
         // Bytes below the recovery point were durable and checked: damage there is an error, not a shorter log.

@@ -64,6 +64,7 @@ impl MetadataLog {
             recovery_point: snapshot.end_offset,
             log_start_offset: snapshot.end_offset,
             now_ms: now.0,
+            ..OpenOptions::default()
         };
         let (log, _report) = PartitionLog::open(disk.clone(), &directory, log_config(config), options)?;
         let mut opened = MetadataLog {

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use ottla_log::ReadMode;
 use ottla_log::disk::FileRegion;
 use ottla_log::disk::cold_cache::ColdCache;
+use ottla_log::{LogError, ReadMode, segment_file_name};
 use ottla_wire::error_code::ErrorCode;
 
 use super::read::{AnswerLimits, PartitionRead, ReadPass, Target, read_all, read_at_most};
@@ -79,21 +79,16 @@ impl ColdFetch {
     }
 }
 
-/// As [`read_all`], and loads what it found: of each region that is on the device, only what was loaded is given out.
+/// As [`read_all`], and loads and checks what it found: of each region that is on the device or older than this process, only
+/// what was loaded and is undamaged is given out.
 fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache) -> (ReadPass, u64) {
     let mut pass = read_all(targets, limits, ReadMode::Blocking);
-    let is_cold = |region: &FileRegion| !region.file.is_resident(region.position, region.bytes);
-    let cold_count = pass
-        .reads
-        .iter()
-        .filter_map(|read| read.region.as_ref())
-        .filter(|region| is_cold(region))
-        .count();
+    let cold_count = pass.reads.iter().filter(|read| needs_work(read)).count();
     let share = (LOAD_BYTES / cold_count.max(1) as u64).max(PARTITION_LOAD_BYTES_MIN);
     let (mut bytes, mut device_bytes) = (0, 0);
     for (target, read) in targets.iter().zip(&mut pass.reads) {
         let Some(region) = &read.region else { continue };
-        if is_cold(region) {
+        if needs_work(read) {
             let wanted = region.bytes.min(share.max(read.first_batch_bytes));
             if device_bytes > 0 && device_bytes + wanted > LOAD_BYTES {
                 read.take_away();
@@ -104,10 +99,14 @@ fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache) -> (Rea
                 *read = read_at_most(target, wanted, limits.isolation_level);
                 read.is_cut = true;
             }
-            match read.region.as_ref().map_or(Ok(0), |region| cache.load(region)) {
-                Ok(loaded) => device_bytes += loaded,
-                Err(_) => {
-                    *read = PartitionRead::error(ErrorCode::KafkaStorageError);
+            match load_and_check(read, cache) {
+                Ok(worked) => device_bytes += worked,
+                Err(error) => {
+                    let code = target
+                        .partition
+                        .as_ref()
+                        .map(|partition| partition.cannot_read(&error));
+                    *read = PartitionRead::error(code.unwrap_or(ErrorCode::KafkaStorageError));
                     pass.is_urgent = true;
                     continue;
                 }
@@ -118,6 +117,28 @@ fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache) -> (Rea
     }
     pass.bytes = bytes;
     (pass, device_bytes)
+}
+
+fn needs_work(read: &PartitionRead) -> bool {
+    let is_cold = |region: &FileRegion| !region.file.is_resident(region.position, region.bytes);
+    read.unchecked.is_some() || read.region.as_ref().is_some_and(is_cold)
+}
+
+/// Returns how many bytes were loaded or compared with checksums.
+fn load_and_check(read: &mut PartitionRead, cache: &ColdCache) -> Result<u64, LogError> {
+    let Some(region) = &read.region else {
+        return Ok(0);
+    };
+    let segment = read.at.map_or(0, |at| at.segment_base_offset);
+    let failed = |source| LogError::io("read", segment_file_name(segment).as_ref(), source);
+    let loaded = cache.load(region).map_err(failed)?;
+    let Some(unchecked) = read.unchecked.take() else {
+        return Ok(loaded);
+    };
+    let bytes = region.bytes;
+    let whole = unchecked.check(bytes)?;
+    read.cut_to(whole);
+    Ok(bytes.max(loaded))
 }
 
 /// What comes next in the partitions of which less than there is was given out.

@@ -5,10 +5,9 @@
 use std::sync::Arc;
 
 use ottla_log::AbortedTransaction;
-use ottla_log::ReadError;
 use ottla_log::ReadMode;
 use ottla_log::disk::FileRegion;
-use ottla_log::{Bound, Read, SegmentPosition};
+use ottla_log::{Bound, Read, SegmentPosition, UncheckedRegion};
 use ottla_wire::error_code::ErrorCode;
 
 use super::session::{FetchPartition, Sent};
@@ -84,6 +83,8 @@ pub struct PartitionRead {
     pub is_cold: bool,
     /// There would be more than `region`, but on the device.
     pub is_cut: bool,
+    /// `region` must be compared with its checksums before it is given out.
+    pub unchecked: Option<UncheckedRegion>,
 }
 
 impl PartitionRead {
@@ -93,6 +94,16 @@ impl PartitionRead {
 
     pub fn has_error(&self) -> bool {
         self.error != ErrorCode::None
+    }
+
+    /// Only `bytes` of what was found are given out.
+    pub fn cut_to(&mut self, bytes: u64) {
+        if let Some(region) = &mut self.region
+            && bytes < region.bytes
+        {
+            region.bytes = bytes;
+            (self.reached_bytes, self.is_cut) = (bytes, true);
+        }
     }
 
     /// What was found is on the device and not loaded.
@@ -120,6 +131,7 @@ impl PartitionRead {
             diverging: None,
             is_cold: false,
             is_cut: false,
+            unchecked: None,
         }
     }
 }
@@ -247,12 +259,13 @@ fn read_one(
             answer.first_batch_bytes = found.first_batch_bytes;
             answer.is_cut = found.is_cut;
             answer.at = Some(found.at);
+            answer.unchecked = found.unchecked;
         }
         Ok(Read::Empty) => {}
         Ok(Read::WouldBlock) => answer.is_cold = true,
         Err(error) => {
             return PartitionRead {
-                error: error_code(&error),
+                error: partition.read_failed(&error),
                 ..answer
             };
         }
@@ -276,11 +289,4 @@ fn divergence(asked: &FetchPartition, partition: &Partition) -> Option<EpochEnd>
     let end = partition.end_of_epoch(asked.last_fetched_epoch)?;
     let diverges = end.leader_epoch < asked.last_fetched_epoch || end.end_offset < asked.fetch_offset;
     diverges.then_some(end)
-}
-
-fn error_code(error: &ReadError) -> ErrorCode {
-    match error {
-        ReadError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
-        ReadError::Log(_) => ErrorCode::KafkaStorageError,
-    }
 }

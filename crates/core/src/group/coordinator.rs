@@ -171,6 +171,13 @@ impl Coordinator {
         let mut state = self.lock();
         match result {
             Ok(replayed) => {
+                for damage in &replayed.damages {
+                    error!(
+                        partition = partition.index,
+                        damage,
+                        "a batch of the offsets topic is damaged, its groups may go back to earlier offsets"
+                    );
+                }
                 if replayed.skipped > 0 {
                     let (partition, skipped) = (partition.index, replayed.skipped);
                     warn!(

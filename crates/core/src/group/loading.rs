@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use ottla_log::disk::DiskFile;
-use ottla_log::{Bound, LogReader, Read, ReadError, ReadMode};
+use ottla_log::{Bound, LogError, LogReader, Read, ReadError, ReadMode};
 use ottla_wire::primitives::DecodeError;
 use ottla_wire::records::batch::{Batch, BatchError, batches};
 use ottla_wire::records::compression::{self, Codec, CompressionError};
@@ -20,30 +20,54 @@ const READ_BYTES: u32 = 5 * 1024 * 1024;
 const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// What a replay went through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     pub records: u64,
     /// Records of types that nobody here knows. They stay in the log.
     pub skipped: u64,
+    /// Batches that are damaged. What they said is not known any more.
+    pub damages: Vec<String>,
 }
 
-/// Replays what lies below `bound`. Waits for the disk.
+/// Replays what lies below `bound`, past what is damaged. Waits for the disk.
 pub fn replay(reader: &LogReader, bound: Bound, machine: &mut Machine) -> Result<Replayed, LoadError> {
     let mut replayed = Replayed::default();
     let mut offset = reader.start_offset();
-    while let Read::Region(read) = reader
-        .read(offset, READ_BYTES, true, bound, ReadMode::Blocking)
-        .map_err(LoadError::Read)?
-    {
-        let file = &*read.region.file;
-        let buffer = read_region(file, read.region.position, read.region.bytes).map_err(LoadError::Io)?;
-        let next = replay_batches(&buffer, machine, &mut replayed)?;
-        // A region begins with a whole batch, so it always leads further.
-        offset = next
-            .filter(|next| *next > offset)
-            .ok_or(LoadError::Incomplete { offset })?;
+    loop {
+        let stopped = match reader.read(offset, READ_BYTES, true, bound, ReadMode::Blocking) {
+            Ok(Read::Region(read)) => {
+                let file = &*read.region.file;
+                let buffer =
+                    read_region(file, read.region.position, read.region.bytes).map_err(LoadError::Io)?;
+                replay_batches(&buffer, offset, machine, &mut replayed)?
+            }
+            Ok(_) => return Ok(replayed),
+            Err(ReadError::Log(damage @ LogError::Corrupt { .. })) => Stopped {
+                offset,
+                damage: Some(damage.to_string()),
+            },
+            Err(error) => return Err(LoadError::Read(error)),
+        };
+        offset = match stopped.damage {
+            Some(damage) => {
+                replayed.damages.push(damage);
+                let behind = reader.next_batch_behind(stopped.offset);
+                match behind.map_err(|error| LoadError::Read(ReadError::Log(error)))? {
+                    Some(behind) => behind,
+                    None => return Ok(replayed),
+                }
+            }
+            // A region begins with a whole batch, so it always leads further.
+            None if stopped.offset > offset => stopped.offset,
+            None => return Err(LoadError::Incomplete { offset }),
+        };
     }
-    Ok(replayed)
+}
+
+/// Where the replay of a region ended: behind its last whole batch, or at a damaged one.
+struct Stopped {
+    offset: i64,
+    damage: Option<String>,
 }
 
 fn read_region(file: &dyn DiskFile, position: u64, bytes: u64) -> io::Result<Vec<u8>> {
@@ -58,24 +82,35 @@ fn read_region(file: &dyn DiskFile, position: u64, bytes: u64) -> io::Result<Vec
     Ok(buffer)
 }
 
-/// Replays whole batches; a last one that is cut is left for the next read. Returns the offset behind the last.
+/// Replays whole batches; a last one that is cut is left for the next read.
 fn replay_batches(
     bytes: &[u8],
+    from: i64,
     machine: &mut Machine,
     replayed: &mut Replayed,
-) -> Result<Option<i64>, LoadError> {
-    let mut next = None;
+) -> Result<Stopped, LoadError> {
+    let mut stopped = Stopped {
+        offset: from,
+        damage: None,
+    };
     for batch in batches(bytes) {
-        let batch = match batch {
-            Ok(batch) => batch,
+        let intact = match batch {
             Err(BatchError::Truncated { .. }) => break,
-            Err(error) => return Err(LoadError::Batch(error)),
+            Ok(batch) => batch.verify_checksum().map(|()| batch),
+            Err(error) => Err(error),
         };
-        batch.verify_checksum().map_err(LoadError::Batch)?;
-        replay_batch(&batch, machine, replayed)?;
-        next = Some(batch.header.next_offset());
+        match intact {
+            Ok(batch) => {
+                replay_batch(&batch, machine, replayed)?;
+                stopped.offset = batch.header.next_offset();
+            }
+            Err(error) => {
+                stopped.damage = Some(format!("batch at offset {}: {error}", stopped.offset));
+                break;
+            }
+        }
     }
-    Ok(next)
+    Ok(stopped)
 }
 
 fn replay_batch(batch: &Batch<'_>, machine: &mut Machine, replayed: &mut Replayed) -> Result<(), LoadError> {
@@ -128,7 +163,6 @@ fn replay_batch(batch: &Batch<'_>, machine: &mut Machine, replayed: &mut Replaye
 pub enum LoadError {
     Read(ReadError),
     Io(io::Error),
-    Batch(BatchError),
     UnknownCodec {
         offset: i64,
     },
@@ -160,7 +194,6 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::Read(error) => write!(f, "{error}"),
             LoadError::Io(error) => write!(f, "cannot read the log: {error}"),
-            LoadError::Batch(error) => write!(f, "{error}"),
             LoadError::UnknownCodec { offset } => {
                 write!(f, "unknown compression of the batch at offset {offset}")
             }
@@ -203,7 +236,7 @@ mod tests {
     fn load(bytes: &[u8]) -> Result<(Machine, Replayed), LoadError> {
         let mut machine = Machine::new(Arc::new(GroupConfig::default()), 0);
         let mut replayed = Replayed::default();
-        replay_batches(bytes, &mut machine, &mut replayed)?;
+        replay_batches(bytes, 0, &mut machine, &mut replayed)?;
         machine.arm(NOW);
         Ok((machine, replayed))
     }
@@ -325,12 +358,19 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_batch_leaves_the_partition_without_a_coordinator() {
+    fn a_damaged_batch_ends_the_replay_of_its_region_and_is_named() {
         let mut damaged = KAFKA_SEGMENT.to_vec();
-        damaged[200] ^= 1;
-        assert!(matches!(
-            load(&damaged),
-            Err(LoadError::Batch(BatchError::Checksum { .. }))
-        ));
+        let second = Batch::parse(KAFKA_SEGMENT).unwrap().bytes.len();
+        damaged[second + 100] ^= 1;
+        let (_, replayed) = load(&damaged).unwrap();
+        assert_eq!(replayed.records, 1);
+        let mut machine = Machine::new(Arc::new(GroupConfig::default()), 0);
+        let stopped = replay_batches(&damaged, 0, &mut machine, &mut Replayed::default()).unwrap();
+        assert_eq!(stopped.offset, 1);
+        let damage = stopped.damage.unwrap();
+        assert!(
+            damage.starts_with("batch at offset 1: batch says its checksum is"),
+            "{damage}"
+        );
     }
 }

@@ -142,8 +142,11 @@ impl Search {
             LATEST => at(bound.offset),
             EARLIEST | EARLIEST_LOCAL => at(offsets.start),
             LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(Place::Nowhere),
-            MAX_TIMESTAMP => place(view.reader.offset_for_max_timestamp(bound, mode)),
-            0.. => place(view.reader.offset_for_timestamp(timestamp, bound, mode)),
+            MAX_TIMESTAMP => place(partition, view.reader.offset_for_max_timestamp(bound, mode)),
+            0.. => place(
+                partition,
+                view.reader.offset_for_timestamp(timestamp, bound, mode),
+            ),
             _ => Err(ErrorCode::UnsupportedVersion),
         }
     }
@@ -159,7 +162,7 @@ enum Place {
     WouldBlock,
 }
 
-fn place(found: Result<Lookup, ReadError>) -> Result<Place, ErrorCode> {
+fn place(partition: &Partition, found: Result<Lookup, ReadError>) -> Result<Place, ErrorCode> {
     match found {
         Ok(Lookup::Found(found)) => Ok(Place::Found {
             timestamp: found.timestamp,
@@ -168,7 +171,7 @@ fn place(found: Result<Lookup, ReadError>) -> Result<Place, ErrorCode> {
         }),
         Ok(Lookup::Nothing) => Ok(Place::Nowhere),
         Ok(Lookup::WouldBlock) => Ok(Place::WouldBlock),
-        Err(_) => Err(ErrorCode::KafkaStorageError),
+        Err(error) => Err(partition.read_failed(&error)),
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! The lock is held for an append to the page cache, never across a sync or a disk read.
 
+mod unreadable;
 mod waiters;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -22,6 +23,7 @@ use tracing::warn;
 use crate::config::Durability;
 use crate::node::Node;
 
+use unreadable::Unreadable;
 use waiters::Waiters;
 pub use waiters::{Threshold, WaitToken};
 
@@ -39,6 +41,7 @@ pub struct Partition {
     bytes_out: AtomicU64,
     /// Where the next compaction begins: `cleaner-offset-checkpoint`.
     first_dirty_offset: AtomicI64,
+    unreadable: Unreadable,
     state: Mutex<State>,
 }
 
@@ -150,6 +153,7 @@ impl Partition {
             ended: AtomicBool::new(false),
             bytes_out: AtomicU64::new(0),
             first_dirty_offset: AtomicI64::new(0),
+            unreadable: Unreadable::default(),
             state: Mutex::new(State {
                 log,
                 leader_epoch,

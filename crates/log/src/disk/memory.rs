@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode, Space};
+use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, EntryKind, OpenMode, Space};
 
 const SECTOR_BYTES: u64 = 512;
 const PAGE_BYTES: u64 = 4096;
@@ -526,7 +526,10 @@ impl Disk for MemoryDisk {
             .collect();
         let entry = |(name, node): (String, u64)| DirectoryEntry {
             path: directory.join(name),
-            is_directory: matches!(state.nodes.get(&node), Some(Node::Directory(_))),
+            kind: match state.nodes.get(&node) {
+                Some(Node::Directory(_)) => EntryKind::Directory,
+                _ => EntryKind::File,
+            },
             bytes: match state.nodes.get(&node) {
                 Some(Node::File(file)) => file.cached.len() as u64,
                 _ => 0,

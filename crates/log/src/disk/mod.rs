@@ -23,12 +23,21 @@ pub enum OpenMode {
     Create,
 }
 
-/// One name in a directory.
+/// One name in a directory; links are followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
     pub path: PathBuf,
-    pub is_directory: bool,
+    pub kind: EntryKind,
     pub bytes: u64,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    File,
+    Directory,
+    /// A pipe, a socket, a device, or a link that leads nowhere.
+    Other,
 }
 
 /// How large a file system is, and how much of it an unprivileged writer may still allocate.

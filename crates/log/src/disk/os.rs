@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode, Space, read_through};
+use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, EntryKind, OpenMode, Space, read_through};
 
 /// The operating system's files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +31,12 @@ impl Disk for OsDisk {
             .write(mode != OpenMode::Read)
             .create(mode == OpenMode::Create)
             .truncate(false)
+            // Opening a pipe would wait for its other end. For regular files the flag means nothing.
+            .custom_flags(libc::O_NONBLOCK)
             .open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
         Ok(Arc::new(OsFile::new(file)))
     }
 
@@ -38,13 +44,7 @@ impl Disk for OsDisk {
         let mut entries = Vec::new();
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            // A name may vanish between the listing and the look at it.
-            let Ok(metadata) = entry.metadata() else { continue };
-            entries.push(DirectoryEntry {
-                path: entry.path(),
-                is_directory: metadata.is_dir(),
-                bytes: metadata.len(),
-            });
+            entries.extend(entry_at(entry.path())?);
         }
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(entries)
@@ -95,6 +95,19 @@ impl Disk for OsDisk {
             Err(locked(path))
         }
     }
+}
+
+/// `None`: the name vanished between the listing and the look at it.
+fn entry_at(path: PathBuf) -> io::Result<Option<DirectoryEntry>> {
+    let (kind, bytes) = match fs::metadata(&path) {
+        Ok(metadata) if metadata.is_file() => (EntryKind::File, metadata.len()),
+        Ok(metadata) if metadata.is_dir() => (EntryKind::Directory, 0),
+        Ok(_) => (EntryKind::Other, 0),
+        Err(_) if fs::symlink_metadata(&path).is_ok() => (EntryKind::Other, 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(Some(DirectoryEntry { path, kind, bytes }))
 }
 
 /// Kafka takes a POSIX record lock (through Java's `FileChannel`). A lock of the open file description conflicts with

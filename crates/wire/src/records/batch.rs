@@ -19,7 +19,7 @@ const _: () = assert!(HEADER_BYTES == 61);
 pub const CRC_START: usize = 8 + 4 + 4 + 1 + 4;
 const _: () = assert!(CRC_START == 21);
 
-const MAGIC_AT: usize = 16;
+pub const MAGIC_AT: usize = 16;
 const CRC_AT: usize = 17;
 
 /// The only format of batches that is written since Kafka 4.0 (KIP-724); 0 and 1 are the formats before it.

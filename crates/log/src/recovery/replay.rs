@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
 
+use super::Opening;
+use super::repair::remove;
 use crate::batch_scanner::{BatchScanner, Scanned, Trust};
 use crate::checkpoint::read_file;
 use crate::error::LogError;
-use crate::index_file::{Floor, last_where};
 use crate::leader_epoch::LeaderEpochs;
 use crate::marker::{marker_in, note_marker};
 use crate::offset_index::OffsetEntry;
 use crate::producer_state::ProducerState;
 use crate::read_mode::{ReadMode, read_up_to};
 use crate::reader::segment_index;
-use crate::recovery::Opening;
 use crate::segment::{FileKind, Segment, file_path};
 
 impl Opening {
@@ -35,6 +35,7 @@ impl Opening {
             None => self.epochs_from_headers(segments)?,
         };
         epochs.truncate_from_end(end_offset);
+        epochs.truncate_from_start(start_offset);
         for segment in &segments[segment_index(segments, from)..] {
             self.replay_segment(segment, from, &mut producers)?;
         }
@@ -62,9 +63,7 @@ impl Opening {
                 }
             }
             if !usable {
-                self.disk
-                    .remove_file(&path)
-                    .map_err(|source| LogError::io("remove", &path, source))?;
+                remove(&*self.disk, &path)?;
             }
         }
         Ok(loaded)
@@ -88,20 +87,40 @@ impl Opening {
             indexes.aborted_in_file = indexes.aborted_in_file.min(kept);
         }
         let start = segment.position_floor(from, ReadMode::Blocking).map_err(failed)?;
+        self.for_each_batch(segment, start, |opening, header, position| {
+            if header.last_offset() < from || !header.has_producer_id() {
+                return Ok(());
+            }
+            opening.report.replayed_batches += 1;
+            replay_batch(segment, header, position, producers)
+        })
+    }
+
+    /// Walks the headers from `start` on, past what is damaged.
+    fn for_each_batch(
+        &mut self,
+        segment: &Arc<Segment>,
+        start: u64,
+        mut each: impl FnMut(&mut Opening, &BatchHeader, u64) -> io::Result<()>,
+    ) -> Result<(), LogError> {
+        let failed = |source| LogError::io("read", &segment.path(FileKind::Log), source);
         let mut scanner = BatchScanner::new(&*segment.file, start, segment.bytes(), Trust::Headers);
+        let mut next_offset = segment.base_offset;
         loop {
-            match scanner.next().map_err(failed)? {
-                Scanned::Batch { header, .. } if header.last_offset() < from || !header.has_producer_id() => {
-                }
-                Scanned::Batch { header, position } => {
-                    self.report.replayed_batches += 1;
-                    replay_batch(segment, &header, position, producers).map_err(failed)?;
-                }
+            let (header, position) = match scanner.next().map_err(failed)? {
+                Scanned::Batch { header, position } => (header, position),
                 Scanned::End => return Ok(()),
                 Scanned::Invalid { reason } => {
-                    return Err(LogError::corrupt(&log_path, scanner.position(), reason));
+                    let damaged_at = scanner.position();
+                    let Some((header, position)) = scanner.next_behind_damage().map_err(failed)? else {
+                        return Ok(());
+                    };
+                    self.note_damage(segment, damaged_at, next_offset, header.base_offset, &reason);
+                    (header, position)
                 }
-            }
+            };
+            each(self, &header, position).map_err(failed)?;
+            next_offset = header.next_offset();
         }
     }
 
@@ -129,7 +148,10 @@ impl Opening {
         };
         let mut start = 0;
         if end > LOOK_BACK_BYTES {
-            start = floor_of_position(segment, end - LOOK_BACK_BYTES).map_err(failed)?;
+            let precedes = |entry: &OffsetEntry| u64::from(entry.position) <= end - LOOK_BACK_BYTES;
+            start = segment
+                .position_where(ReadMode::Blocking, precedes)
+                .map_err(failed)?;
         }
         let mut headers = Vec::new();
         let mut scanner = BatchScanner::new(&*segment.file, start, end, Trust::Headers);
@@ -144,14 +166,13 @@ impl Opening {
         Ok(())
     }
 
-    fn epochs_from_headers(&self, segments: &[Arc<Segment>]) -> Result<LeaderEpochs, LogError> {
+    fn epochs_from_headers(&mut self, segments: &[Arc<Segment>]) -> Result<LeaderEpochs, LogError> {
         let mut epochs = LeaderEpochs::default();
         for segment in segments {
-            let failed = |source| self.failed("read", FileKind::Log, segment.base_offset, source);
-            let mut scanner = BatchScanner::new(&*segment.file, 0, segment.bytes(), Trust::Headers);
-            while let Scanned::Batch { header, .. } = scanner.next().map_err(failed)? {
+            self.for_each_batch(segment, 0, |_, header, _| {
                 epochs.assign(header.leader_epoch, header.base_offset);
-            }
+                Ok(())
+            })?;
         }
         Ok(epochs)
     }
@@ -181,19 +202,4 @@ fn replay_batch(
         segment.indexes().aborted.push(aborted);
     }
     Ok(())
-}
-
-/// Position of a batch at or before `position`.
-fn floor_of_position(segment: &Segment, position: u64) -> io::Result<u64> {
-    let precedes = |entry: &OffsetEntry| u64::from(entry.position) <= position;
-    let floor = segment.indexes().offsets.floor(precedes);
-    match floor {
-        Floor::Nothing => Ok(0),
-        Floor::Memory(entry) => Ok(u64::from(entry.position)),
-        Floor::InFile(count) => {
-            let file = segment.index_file(FileKind::OffsetIndex, ReadMode::Blocking)?;
-            let found = last_where(&*file, count, ReadMode::Blocking, precedes)?;
-            Ok(found.map_or(0, |(_, entry)| u64::from(entry.position)))
-        }
-    }
 }

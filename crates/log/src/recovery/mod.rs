@@ -1,0 +1,505 @@
+//! Opening a directory: finding the last batch that counts, saying what is damaged, finishing what a crash interrupted.
+//!
+//! After a clean stop only the ends of segments are looked at. After a crash everything from the recovery point on is read
+//! and checked; what lies below was durable, indexes included, when the recovery point was written.
+//!
+//! Nothing is changed before it is certain that the log opens. What was durable and is not there any more is damage: where
+//! others can be read without it, it stays in its place and is reported, else the log is refused. What was not known to be
+//! durable is an unfinished end, and is cut.
+//!
+//! Reading order: the modules below, top to bottom.
+
+mod files;
+mod segments;
+mod repair;
+mod replay;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::checkpoint::read_file;
+use crate::config::LogConfig;
+use crate::disk::{Disk, OpenMode};
+use crate::error::LogError;
+use crate::index_file::IndexEntry;
+use crate::leader_epoch::LeaderEpochs;
+use crate::offset_index::OffsetEntry;
+use crate::partition_log::{ActiveSegment, OpenedLog, PartitionLog, create_segment};
+use crate::producer_state::ProducerState;
+use crate::read_mode::ReadMode;
+use crate::reader::{Bound, LogReader, ReaderState, SegmentPosition, segment_index};
+use crate::segment::{FileKind, IndexProgress, Segment, SegmentIndexes, file_path};
+use crate::time_index::TimeEntry;
+use crate::transaction_index::AbortedTransaction;
+
+use files::DirectoryFiles;
+use repair::Repair;
+use segments::Tail;
+
+/// What the checkpoint files of the log directory say about a partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// The broker that wrote the directory stopped cleanly (`.kafka_cleanshutdown` was there).
+    pub clean_shutdown: bool,
+    /// From `recovery-point-offset-checkpoint`; 0 when it is not listed there.
+    pub recovery_point: i64,
+    /// From `log-start-offset-checkpoint`; 0 when it is not listed there. A log without segments begins here.
+    pub log_start_offset: i64,
+    /// The log reaches at least to here, or it is damaged. What lies below the recovery point need not be repeated.
+    pub proven_end: i64,
+    /// The first segment begins at or below `log_start_offset`, or the log is damaged.
+    pub is_start_proven: bool,
+    /// Compaction may have left gaps below this offset, whatever the topic's settings are now.
+    pub gaps_below: i64,
+    /// Go on without what is missing. The offsets that were lost are not given again.
+    pub accept_loss: bool,
+    /// Wall clock, milliseconds.
+    pub now_ms: i64,
+}
+
+/// What opening found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    pub segment_count: usize,
+    /// Bytes whose checksums were verified.
+    pub checked_bytes: u64,
+    /// Bytes cut off behind the last valid batch.
+    pub cut_bytes: u64,
+    /// Segments behind a cut that are no part of the log any more.
+    pub segments_set_aside: usize,
+    /// Segments whose indexes were rebuilt, other than those above the recovery point.
+    pub rebuilt_indexes: usize,
+    /// Batches whose headers were read to rebuild the producers' state.
+    pub replayed_batches: u64,
+    pub findings: Vec<Finding>,
+}
+
+/// Something that was wrong, and did not keep the log from opening.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub kind: FindingKind,
+    pub path: PathBuf,
+    /// Counts bytes of the file.
+    pub position: u64,
+    /// What is the matter, and which offsets it concerns.
+    pub detail: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    /// Bytes behind the last whole batch were cut off: an append that a crash interrupted.
+    CutEnd,
+    /// The same, but whole batches lay behind the first bad one. None of them is known to have been durable.
+    CutBatches,
+    /// A file with what was cut off.
+    Kept,
+    /// What was cut off is gone.
+    NotKept,
+    /// Durable batches that cannot be read any more.
+    Damaged,
+    /// Durable records that are not there any more, and that the operator has given up.
+    Lost,
+    /// Two files contradict each other; the log goes by what keeps more records.
+    Contradiction,
+}
+
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    config: LogConfig,
+    options: OpenOptions,
+) -> Result<(PartitionLog, RecoveryReport), LogError> {
+    if !disk.exists(directory) {
+        disk.create_directories(directory)
+            .map_err(|source| LogError::io("create", directory, source))?;
+        if let Some(parent) = directory.parent() {
+            disk.sync_directory(parent)
+                .map_err(|source| LogError::io("sync", parent, source))?;
+        }
+    }
+    let (files, repairs) = DirectoryFiles::survey(&*disk, directory, options.accept_loss)?;
+    let mut opening = Opening {
+        files,
+        disk,
+        directory: directory.into(),
+        config,
+        options,
+        report: RecoveryReport::default(),
+        leader_epochs: None,
+        resealed: Vec::new(),
+        repairs,
+    };
+    let log = opening.run()?;
+    Ok((log, opening.report))
+}
+
+struct Opening {
+    disk: Arc<dyn Disk>,
+    directory: Arc<Path>,
+    config: LogConfig,
+    options: OpenOptions,
+    files: DirectoryFiles,
+    report: RecoveryReport,
+    leader_epochs: Option<LeaderEpochs>,
+    /// Closed segments above the recovery point, whose index files lack entries.
+    resealed: Vec<Arc<Segment>>,
+    /// To be done once it is certain that the log opens.
+    repairs: Vec<Repair>,
+}
+
+/// Where the log goes on, once all of it was looked at.
+enum Continuation {
+    Within(Tail),
+    /// In a new segment; those that there are stay.
+    Behind {
+        segment_base_offset: i64,
+        before: Option<Tail>,
+    },
+    /// In a new segment, and what there was belongs to deleted records.
+    Instead {
+        segment_base_offset: i64,
+    },
+}
+
+impl Opening {
+    fn run(&mut self) -> Result<PartitionLog, LogError> {
+        self.leader_epochs = self.load_leader_epochs()?;
+        let mut segments = self.load_segments()?;
+        let log_is_new = segments.is_empty();
+        let recovery_point = if self.options.clean_shutdown {
+            i64::MAX
+        } else {
+            self.options.recovery_point
+        };
+        self.doubt_log_start();
+        self.check_first_segment(&segments)?;
+        if let Some(epochs) = &mut self.leader_epochs {
+            // The file may speak of batches that were truncated since; those from here on are read again anyway.
+            epochs.truncate_from_end(recovery_point);
+        }
+        let tail = self.examine(&mut segments, recovery_point)?;
+        let continuation = self.judge(&segments, tail)?;
+        self.repair()?;
+        let tail = self.go_on(&mut segments, continuation)?;
+        let start_offset = self.options.log_start_offset.max(segments[0].base_offset);
+        let (producers, leader_epochs, last_snapshot) =
+            self.replay(&segments, start_offset, tail.end_offset, recovery_point)?;
+        let mut log = self.assemble(segments, tail, start_offset, producers, leader_epochs)?;
+        log.recovery_point = recovery_point.min(log.end_offset).max(0);
+        log.checkpoints.last_snapshot = last_snapshot;
+        // The killed process may have created the newest segment without anything in it that called for a sync above.
+        let newest = log.active.segment.base_offset;
+        log.unsynced.directory = !self.options.clean_shutdown && newest >= log.recovery_point && newest != 0;
+        // What had to be checked now would have to be checked again.
+        log.appended_bytes = self.report.checked_bytes;
+        if log_is_new {
+            log.recovery_point = log.end_offset;
+        }
+        Ok(log)
+    }
+
+    /// Records below were durable. Where the log's start has moved up to the recovery point, they were deleted since, and an
+    /// interrupted recovery may have taken away what held them.
+    fn proven_end(&self) -> i64 {
+        let recovery_point = self.options.recovery_point;
+        if recovery_point > self.options.log_start_offset {
+            self.options.proven_end.max(recovery_point)
+        } else {
+            self.options.proven_end
+        }
+    }
+
+    fn gaps_below(&self) -> i64 {
+        if self.config.compact {
+            i64::MAX
+        } else {
+            self.options.gaps_below
+        }
+    }
+
+    /// After a clean stop the first leader epoch begins where the log does. When the checkpoint names a later start, one of
+    /// the two files is damaged: the earlier one hides no record.
+    fn doubt_log_start(&mut self) {
+        let epochs = self.leader_epochs.as_ref();
+        let Some(first) = epochs.and_then(|epochs| epochs.entries().first()) else {
+            return;
+        };
+        let named = self.options.log_start_offset;
+        if self.options.clean_shutdown && named > first.start_offset {
+            let detail = format!(
+                "its first leader epoch begins at offset {}, {} says that the log starts at {named}",
+                first.start_offset,
+                crate::checkpoint::LOG_START_FILE,
+            );
+            self.report.findings.push(Finding {
+                kind: FindingKind::Contradiction,
+                path: self.directory.join(crate::LEADER_EPOCH_FILE),
+                position: 0,
+                detail,
+            });
+            self.options.log_start_offset = first.start_offset;
+        }
+    }
+
+    fn check_first_segment(&mut self, segments: &[Arc<Segment>]) -> Result<(), LogError> {
+        let Some(first) = segments.first() else {
+            return Ok(());
+        };
+        let epochs = self.leader_epochs.as_ref();
+        let first_epoch = epochs.and_then(|epochs| epochs.entries().first());
+        let known_start = match first_epoch {
+            _ if self.options.is_start_proven => Some(self.options.log_start_offset),
+            Some(epoch) if self.options.clean_shutdown => Some(epoch.start_offset),
+            _ => None,
+        };
+        match known_start.filter(|start| *start < first.base_offset) {
+            Some(start) => self.lose(
+                &file_path(&self.directory, start, FileKind::Log),
+                0,
+                format!(
+                    "no segment holds offsets {start} to {}: the first one begins behind the log's start",
+                    first.base_offset - 1
+                ),
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses the log for records that are gone, unless they were given up.
+    fn lose(&mut self, path: &Path, position: u64, detail: String) -> Result<(), LogError> {
+        if !self.options.accept_loss {
+            return Err(LogError::corrupt(path, position, detail));
+        }
+        self.report.findings.push(Finding {
+            kind: FindingKind::Lost,
+            path: path.to_path_buf(),
+            position,
+            detail,
+        });
+        Ok(())
+    }
+
+    /// Compares the end with what is known to have been there.
+    fn judge(&mut self, segments: &[Arc<Segment>], tail: Option<Tail>) -> Result<Continuation, LogError> {
+        let proven_end = self.proven_end();
+        let log_start = self.options.log_start_offset.max(0);
+        // A log without segments begins at its start.
+        let end = tail.as_ref().map_or(log_start, |tail| tail.end_offset);
+        if end < proven_end {
+            let (path, position, why) = match (&tail, segments.last()) {
+                (Some(tail), Some(last)) => (last.path(FileKind::Log), tail.position, tail.why_it_ends()),
+                _ => (
+                    file_path(&self.directory, log_start, FileKind::Log),
+                    0,
+                    "there is no segment",
+                ),
+            };
+            let detail =
+                format!("{why}; the log ends at offset {end}, but everything below {proven_end} was durable");
+            self.lose(&path, position, detail)?;
+            if let (Some(tail), Some(last)) = (&tail, segments.last())
+                && tail.position < last.bytes()
+            {
+                self.repairs.push(Repair::Cut {
+                    segment: Arc::clone(last),
+                    position: tail.position,
+                    file_bytes: last.bytes(),
+                    keep: true,
+                });
+                last.shorten(tail.position);
+            }
+            return Ok(Continuation::Behind {
+                segment_base_offset: proven_end.max(log_start),
+                before: tail,
+            });
+        }
+        match tail {
+            None => Ok(Continuation::Behind {
+                segment_base_offset: log_start,
+                before: None,
+            }),
+            // What lies there was deleted for clients, and what came after it was lost: go on where the log begins.
+            Some(tail) if tail.end_offset < log_start => Ok(Continuation::Instead {
+                segment_base_offset: log_start,
+            }),
+            Some(tail) => Ok(Continuation::Within(tail)),
+        }
+    }
+
+    fn go_on(
+        &mut self,
+        segments: &mut Vec<Arc<Segment>>,
+        continuation: Continuation,
+    ) -> Result<Tail, LogError> {
+        let base_offset = match continuation {
+            Continuation::Within(tail) => return Ok(tail),
+            Continuation::Behind {
+                segment_base_offset,
+                before,
+            } => {
+                if let (Some(tail), Some(last)) = (before, segments.last()) {
+                    self.seal(last, tail.progress);
+                }
+                segment_base_offset
+            }
+            Continuation::Instead { segment_base_offset } => {
+                for segment in segments.drain(..).rev() {
+                    self.repairs.push(Repair::SetAside { segment, keep: true });
+                }
+                self.repairs.push(Repair::SyncDirectory);
+                self.repair()?;
+                self.resealed.clear();
+                segment_base_offset
+            }
+        };
+        segments.push(create_segment(&self.disk, &self.directory, base_offset)?);
+        self.sync_directory()?;
+        Ok(Tail::empty(base_offset))
+    }
+
+    fn seal(&mut self, segment: &Arc<Segment>, mut progress: IndexProgress) {
+        progress.finish(segment);
+        segment.set_largest_timestamp(progress.largest_timestamp);
+        self.resealed.push(Arc::clone(segment));
+    }
+
+    pub fn failed(
+        &self,
+        doing: &'static str,
+        kind: FileKind,
+        base_offset: i64,
+        source: io::Error,
+    ) -> LogError {
+        LogError::io(doing, &file_path(&self.directory, base_offset, kind), source)
+    }
+
+    fn sync_directory(&self) -> Result<(), LogError> {
+        self.disk
+            .sync_directory(&self.directory)
+            .map_err(|source| LogError::io("sync", &self.directory, source))
+    }
+
+    fn load_leader_epochs(&self) -> Result<Option<LeaderEpochs>, LogError> {
+        let bytes = read_file(&*self.disk, &self.directory.join(crate::LEADER_EPOCH_FILE))?;
+        // A damaged file is as good as none: the epochs stand in every batch.
+        Ok(bytes.and_then(|bytes| LeaderEpochs::decode(&bytes).ok()))
+    }
+
+    fn load_segments(&mut self) -> Result<Vec<Arc<Segment>>, LogError> {
+        let mut segments = Vec::new();
+        for base_offset in self.files.base_offsets() {
+            let bytes = self.files.bytes(base_offset, FileKind::Log).expect("listed");
+            let path = self.files.path(base_offset, FileKind::Log).expect("listed");
+            let file = self
+                .disk
+                .open(path, OpenMode::Write)
+                .map_err(|source| LogError::io("open", path, source))?;
+            let entries = |kind, entry_bytes: usize| {
+                self.files
+                    .bytes(base_offset, kind)
+                    .map(|bytes| (bytes / entry_bytes as u64) as u32)
+            };
+            let mut indexes = SegmentIndexes::new(
+                entries(FileKind::OffsetIndex, OffsetEntry::BYTES).unwrap_or(0),
+                entries(FileKind::TimeIndex, TimeEntry::BYTES).unwrap_or(0),
+            );
+            if self
+                .files
+                .bytes(base_offset, FileKind::TransactionIndex)
+                .is_some()
+            {
+                let path = file_path(&self.directory, base_offset, FileKind::TransactionIndex);
+                let bytes = read_file(&*self.disk, &path)?.unwrap_or_default();
+                indexes.aborted = AbortedTransaction::decode_all(&bytes);
+                indexes.aborted_in_file = indexes.aborted.len();
+            }
+            let segment = Segment::new(
+                Arc::clone(&self.disk),
+                Arc::clone(&self.directory),
+                base_offset,
+                file,
+                bytes,
+                indexes,
+            );
+            segment.distrust();
+            segments.push(Arc::new(segment));
+        }
+        self.report.segment_count = segments.len();
+        Ok(segments)
+    }
+
+    fn assemble(
+        &mut self,
+        segments: Vec<Arc<Segment>>,
+        tail: Tail,
+        start_offset: i64,
+        producers: ProducerState,
+        leader_epochs: LeaderEpochs,
+    ) -> Result<PartitionLog, LogError> {
+        let last = Arc::clone(segments.last().expect("there is always one"));
+        // After a kill the bytes may be in the page cache only. What is above the recovery point becomes durable now,
+        // because readers will see it.
+        if !self.options.clean_shutdown && tail.end_offset > self.options.recovery_point {
+            let unsure = &segments[segment_index(&segments, self.options.recovery_point)..];
+            for segment in unsure {
+                segment
+                    .file
+                    .sync()
+                    .map_err(|source| self.failed("sync", FileKind::Log, segment.base_offset, source))?;
+            }
+            // A checkpoint that reached into a segment had made its name durable, and that of segment 0 is so from the start.
+            let newest = unsure[unsure.len() - 1].base_offset;
+            if newest >= self.options.recovery_point && newest != 0 {
+                self.sync_directory()?;
+            }
+        }
+        let end = Bound {
+            offset: tail.end_offset,
+            position: Some(SegmentPosition {
+                segment_base_offset: last.base_offset,
+                position: tail.position,
+            }),
+        };
+        let first_timestamp = first_timestamp(&last)
+            .map_err(|source| self.failed("read", FileKind::Log, last.base_offset, source))?;
+        let reader = LogReader::new(ReaderState {
+            segments: Arc::new(segments),
+            recent: Default::default(),
+            start_offset,
+            end_offset: tail.end_offset,
+            end_position: tail.position,
+            gaps_below: self.gaps_below(),
+        });
+        let active = ActiveSegment {
+            position: tail.position,
+            reserved: 0,
+            progress: tail.progress,
+            first_timestamp,
+            created_ms: self.options.now_ms,
+            written_back: tail.position,
+            segment: last,
+        };
+        Ok(PartitionLog::assemble(OpenedLog {
+            disk: Arc::clone(&self.disk),
+            directory: Arc::clone(&self.directory),
+            config: self.config.clone(),
+            reader,
+            active,
+            start_offset,
+            end,
+            producers,
+            leader_epochs,
+            resealed: std::mem::take(&mut self.resealed),
+        }))
+    }
+}
+
+/// `None` also where the first batch is damaged.
+fn first_timestamp(segment: &Segment) -> io::Result<Option<i64>> {
+    match segment.find_batch(i64::MIN, 0, segment.bytes(), ReadMode::Blocking) {
+        Ok(place) => Ok(place.map(|place| place.max_timestamp)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+        Err(error) => Err(error),
+    }
+}

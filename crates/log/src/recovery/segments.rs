@@ -1,0 +1,466 @@
+//! Looking at segments: where their batches end, whether they follow each other, and whether their indexes fit.
+
+use std::sync::Arc;
+
+use super::repair::Repair;
+use super::{Finding, FindingKind, Opening};
+use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
+use crate::error::LogError;
+use crate::index_file::{IndexEntry, last_where};
+use crate::offset_index::OffsetEntry;
+use crate::read_mode::ReadMode;
+use crate::reader::segment_index;
+use crate::segment::{BatchPlace, FileKind, IndexProgress, Segment, SegmentIndexes};
+use crate::time_index::TimeEntry;
+
+/// The end of a segment's batches as recovery found it.
+pub(super) struct Tail {
+    pub end_offset: i64,
+    pub progress: IndexProgress,
+    pub position: u64,
+    /// What lies at `position` is no valid batch, and no valid one follows.
+    pub invalid: Option<String>,
+}
+
+impl Tail {
+    pub fn empty(base_offset: i64) -> Tail {
+        Tail {
+            end_offset: base_offset,
+            progress: IndexProgress::default(),
+            position: 0,
+            invalid: None,
+        }
+    }
+
+    pub fn why_it_ends(&self) -> &str {
+        self.invalid.as_deref().unwrap_or("the file ends")
+    }
+}
+
+/// Where a walk over a segment's batches begins, and the index entries that lie before.
+struct Resume {
+    offsets: u32,
+    times: u32,
+    position: u64,
+    base_offset: i64,
+    progress: IndexProgress,
+}
+
+impl Opening {
+    /// Looks at all segments; `None` if there are none. What lies above the recovery point is checked and, behind the first
+    /// bad batch, given up. What lies below stays as it is.
+    pub(super) fn examine(
+        &mut self,
+        segments: &mut Vec<Arc<Segment>>,
+        recovery_point: i64,
+    ) -> Result<Option<Tail>, LogError> {
+        if segments.is_empty() {
+            return Ok(None);
+        }
+        // The segment in front of the recovery point, not the one behind it: bytes that were written there later and taken
+        // back (the disk was full, a recovery cut them) may have come back with a power cut.
+        let first_unsure = segment_index(segments, recovery_point.saturating_sub(1));
+        for index in 0..first_unsure {
+            let next_base = segments[index + 1].base_offset;
+            self.examine_sealed(&segments[index], next_base)?;
+        }
+        self.examine_unsure(segments, first_unsure, recovery_point)
+            .map(Some)
+    }
+
+    fn examine_unsure(
+        &mut self,
+        segments: &mut Vec<Arc<Segment>>,
+        first_unsure: usize,
+        recovery_point: i64,
+    ) -> Result<Tail, LogError> {
+        let proven_end = self.proven_end();
+        let mut index = first_unsure;
+        loop {
+            let segment = Arc::clone(&segments[index]);
+            let tail = self.recover_segment(&segment, recovery_point, proven_end)?;
+            let next_base = segments.get(index + 1).map(|next| next.base_offset);
+            let is_whole = tail.position == segment.bytes();
+            // What a later segment proves to have been there is not cut.
+            if !is_whole && tail.end_offset >= proven_end {
+                self.give_up_behind(segments, index, &tail)?;
+                return Ok(tail);
+            }
+            let Some(next_base) = next_base else {
+                return Ok(tail);
+            };
+            if !self.follows(tail.end_offset, next_base) {
+                if tail.end_offset.min(next_base) >= proven_end {
+                    // A segment that a crash left shorter than its successor's base tells of lost records in between: what
+                    // follows cannot be had without them.
+                    self.give_up_from(segments, index + 1, &tail)?;
+                    return Ok(tail);
+                }
+                self.miss_between(&segment, &tail, next_base)?;
+            }
+            self.seal(&segment, tail.progress);
+            index += 1;
+        }
+    }
+
+    fn follows(&self, end_offset: i64, next_base: i64) -> bool {
+        end_offset == next_base || end_offset < next_base && next_base <= self.gaps_below()
+    }
+
+    /// Durable records between a segment's last batch and the next segment are gone; what follows is served all the same.
+    fn miss_between(&mut self, segment: &Segment, tail: &Tail, next_base: i64) -> Result<(), LogError> {
+        if tail.end_offset > next_base {
+            let detail = format!(
+                "its batches end at offset {}, but the next segment begins at {next_base}",
+                tail.end_offset
+            );
+            return self.lose(&segment.path(FileKind::Log), tail.position, detail);
+        }
+        self.note_damage(
+            segment,
+            tail.position,
+            tail.end_offset,
+            next_base,
+            tail.why_it_ends(),
+        );
+        Ok(())
+    }
+
+    /// - Shape: offsets from `from` up to, but without, `to`. What was noted already is not noted again.
+    pub(super) fn note_damage(&mut self, segment: &Segment, position: u64, from: i64, to: i64, why: &str) {
+        let path = segment.path(FileKind::Log);
+        let mut known = self.report.findings.iter();
+        if known.any(|known| known.path == path && known.position == position) {
+            return;
+        }
+        self.report.findings.push(Finding {
+            kind: FindingKind::Damaged,
+            path,
+            position,
+            detail: format!("{why}: offsets {from} to {} cannot be read", to - 1),
+        });
+    }
+
+    /// A segment below the recovery point: its end must lead to the next one, and its indexes must fit, or they are made
+    /// anew. What lies between is checked when it is read.
+    fn examine_sealed(&mut self, segment: &Arc<Segment>, next_base: i64) -> Result<(), LogError> {
+        let resume = self.resume_point(segment, i64::MAX)?;
+        let genuine = resume.as_ref().map_or(0, |resume| resume.offsets);
+        let tail = if genuine == segment.indexes().offsets.count() && self.has_whole_indexes(segment) {
+            self.walk(segment, resume, Trust::Headers, next_base, Indexing::Done)?
+        } else {
+            self.report.rebuilt_indexes += 1;
+            self.forget_indexes(segment, 0, 0);
+            let mut tail = self.walk(segment, None, Trust::Headers, next_base, Indexing::Wanted)?;
+            tail.progress.finish(segment);
+            segment.set_largest_timestamp(tail.progress.largest_timestamp);
+            self.repairs.push(Repair::WriteIndexes(Arc::clone(segment)));
+            tail
+        };
+        if self.follows(tail.end_offset, next_base) {
+            return Ok(());
+        }
+        self.miss_between(segment, &tail, next_base)
+    }
+
+    /// Both index files are there, and their lengths make sense.
+    fn has_whole_indexes(&self, segment: &Segment) -> bool {
+        let bytes = |kind| self.files.bytes(segment.base_offset, kind);
+        let whole = |length: Option<u64>, entry_bytes: usize| {
+            length.is_some_and(|length| length % entry_bytes as u64 == 0)
+        };
+        let long_without_entries = segment.bytes() > 4 * u64::from(self.config.index_interval_bytes)
+            && bytes(FileKind::OffsetIndex) == Some(0)
+            && bytes(FileKind::TimeIndex) == Some(0);
+        whole(bytes(FileKind::OffsetIndex), OffsetEntry::BYTES)
+            && whole(bytes(FileKind::TimeIndex), TimeEntry::BYTES)
+            && !long_without_entries
+    }
+
+    /// Keeps the first entries of both indexes; the files follow when the log is certain to open.
+    fn forget_indexes(&mut self, segment: &Arc<Segment>, offsets: u32, times: u32) {
+        let kept = [
+            (
+                FileKind::OffsetIndex,
+                u64::from(offsets) * OffsetEntry::BYTES as u64,
+            ),
+            (FileKind::TimeIndex, u64::from(times) * TimeEntry::BYTES as u64),
+        ];
+        for (kind, bytes) in kept {
+            if self.files.bytes(segment.base_offset, kind) != Some(bytes) {
+                let segment = Arc::clone(segment);
+                self.repairs.push(Repair::TrimIndex { segment, kind, bytes });
+            }
+        }
+        let mut indexes = segment.indexes();
+        let (aborted, aborted_in_file) = (std::mem::take(&mut indexes.aborted), indexes.aborted_in_file);
+        *indexes = SegmentIndexes::new(offsets, times);
+        (indexes.aborted, indexes.aborted_in_file) = (aborted, aborted_in_file);
+    }
+
+    /// Finds the end of a segment's valid batches and brings its indexes in line.
+    fn recover_segment(
+        &mut self,
+        segment: &Arc<Segment>,
+        recovery_point: i64,
+        proven_end: i64,
+    ) -> Result<Tail, LogError> {
+        let resume = if recovery_point <= segment.base_offset {
+            None
+        } else {
+            self.resume_point(segment, recovery_point)?
+        };
+        let (offsets, times) = resume
+            .as_ref()
+            .map_or((0, 0), |resume| (resume.offsets, resume.times));
+        self.forget_indexes(segment, offsets, times);
+        // After a clean stop all of it was durable; without indexes that would be the whole segment.
+        let trust = if self.options.clean_shutdown && resume.is_none() {
+            Trust::Headers
+        } else {
+            Trust::Checksums
+        };
+        let start = resume.as_ref().map_or(0, |resume| resume.position);
+        let tail = self.walk(segment, resume, trust, proven_end, Indexing::Wanted)?;
+        if trust == Trust::Checksums {
+            self.report.checked_bytes += tail.position - start;
+            self.note_checked(segment, start, tail.position);
+        }
+        Ok(tail)
+    }
+
+    /// What was walked over with a look at checksums, up to the first damage.
+    fn note_checked(&self, segment: &Segment, start: u64, end: u64) {
+        let path = segment.path(FileKind::Log);
+        let damages = self.report.findings.iter().filter(|known| known.path == path);
+        let first_damage = damages
+            .map(|damage| damage.position)
+            .filter(|at| *at >= start)
+            .min();
+        segment.note_checked(start, first_damage.unwrap_or(end).min(end));
+    }
+
+    /// From batch to batch to the end, past what is damaged as long as the records were proven to be durable.
+    fn walk(
+        &mut self,
+        segment: &Arc<Segment>,
+        resume: Option<Resume>,
+        trust: Trust,
+        proven_end: i64,
+        indexing: Indexing,
+    ) -> Result<Tail, LogError> {
+        let mut tail = Tail::empty(segment.base_offset);
+        if let Some(resume) = resume {
+            (tail.end_offset, tail.position, tail.progress) =
+                (resume.base_offset, resume.position, resume.progress);
+        }
+        let failed = |source| LogError::io("read", &segment.path(FileKind::Log), source);
+        let expected = Expected {
+            offset: tail.end_offset,
+            gaps_below: self.gaps_below(),
+        };
+        let mut scanner = BatchScanner::new(&*segment.file, tail.position, segment.bytes(), trust);
+        scanner = scanner.expecting(expected);
+        loop {
+            let (header, position) = match scanner.next().map_err(failed)? {
+                Scanned::Batch { header, position } => (header, position),
+                Scanned::End => break,
+                Scanned::Invalid { reason } if tail.end_offset >= proven_end => {
+                    tail.invalid = Some(reason);
+                    break;
+                }
+                Scanned::Invalid { reason } => {
+                    let Some((header, position)) = scanner.next_behind_damage().map_err(failed)? else {
+                        tail.invalid = Some(reason);
+                        break;
+                    };
+                    let damaged_at = tail.position;
+                    self.note_damage(segment, damaged_at, tail.end_offset, header.base_offset, &reason);
+                    (header, position)
+                }
+            };
+            let place = BatchPlace::new(&header, segment.base_offset, position);
+            if place.last_offset - segment.base_offset > i64::from(i32::MAX) {
+                tail.invalid = Some(format!(
+                    "offset {} is too far from the segment's first",
+                    place.last_offset
+                ));
+                break;
+            }
+            if indexing == Indexing::Wanted {
+                tail.progress
+                    .note(segment, &place, self.config.index_interval_bytes);
+            }
+            if let Some(epochs) = &mut self.leader_epochs {
+                epochs.assign(header.leader_epoch, header.base_offset);
+            }
+            (tail.end_offset, tail.position) = (header.next_offset(), place.end());
+        }
+        Ok(tail)
+    }
+
+    /// The newest index entry below the recovery point that proves genuine, and the indexes up to it.
+    fn resume_point(&self, segment: &Arc<Segment>, trusted_until: i64) -> Result<Option<Resume>, LogError> {
+        let failed = |source| self.failed("read", FileKind::OffsetIndex, segment.base_offset, source);
+        let mut count = segment.indexes().offsets.count();
+        while count > 0 {
+            let file = segment
+                .index_file(FileKind::OffsetIndex, ReadMode::Blocking)
+                .map_err(failed)?;
+            // Zeros behind the last entry (Kafka preallocates) must not count as small offsets.
+            let precedes = |entry: &OffsetEntry| {
+                entry.position > 0 && segment.base_offset + i64::from(entry.relative_offset) < trusted_until
+            };
+            let found = last_where(&*file, count, ReadMode::Blocking, precedes).map_err(failed)?;
+            let Some((index, entry)) = found else {
+                return Ok(None);
+            };
+            let genuine = segment.batch_of_entry(entry, segment.bytes(), ReadMode::Blocking);
+            if let Some(header) = genuine.map_err(failed)? {
+                return self.resume_at(segment, index, entry, header.base_offset);
+            }
+            count = index / 2;
+        }
+        Ok(None)
+    }
+
+    fn resume_at(
+        &self,
+        segment: &Arc<Segment>,
+        index: u32,
+        entry: OffsetEntry,
+        base_offset: i64,
+    ) -> Result<Option<Resume>, LogError> {
+        let failed = |source| self.failed("read", FileKind::TimeIndex, segment.base_offset, source);
+        let count = segment.indexes().times.count();
+        if count == 0 {
+            return Ok(None);
+        }
+        let file = segment
+            .index_file(FileKind::TimeIndex, ReadMode::Blocking)
+            .map_err(failed)?;
+        let precedes =
+            |time: &TimeEntry| time.timestamp != 0 && time.relative_offset <= entry.relative_offset;
+        let found = last_where(&*file, count, ReadMode::Blocking, precedes).map_err(failed)?;
+        let Some((time_index, time)) = found else {
+            return Ok(None);
+        };
+        let offset = segment.base_offset + i64::from(time.relative_offset);
+        let genuine = segment
+            .is_genuine_time(time, ReadMode::Blocking)
+            .map_err(failed)?;
+        Ok(genuine.then_some(Resume {
+            offsets: index + 1,
+            times: time_index + 1,
+            position: u64::from(entry.position),
+            base_offset,
+            progress: IndexProgress {
+                bytes_since_entry: 0,
+                largest_timestamp: time.timestamp,
+                offset_of_largest_timestamp: offset,
+                last_time_entry: time.timestamp,
+            },
+        }))
+    }
+
+    /// Gives up everything from the end of the valid batches on.
+    fn give_up_behind(
+        &mut self,
+        segments: &mut Vec<Arc<Segment>>,
+        index: usize,
+        tail: &Tail,
+    ) -> Result<(), LogError> {
+        let segment = Arc::clone(&segments[index]);
+        let file_bytes = segment.bytes();
+        let failed = |source| LogError::io("read", &segment.path(FileKind::Log), source);
+        let mut scanner = BatchScanner::new(&*segment.file, tail.position, file_bytes, Trust::Checksums);
+        let expected = Expected {
+            offset: tail.end_offset,
+            gaps_below: i64::MAX,
+        };
+        // A batch that is whole but out of place counts like one behind damage.
+        scanner = scanner.expecting(expected);
+        let whole_behind = match scanner.next().map_err(failed)? {
+            Scanned::Batch { .. } => true,
+            _ => scanner.next_behind_damage().map_err(failed)?.is_some(),
+        };
+        let keep = whole_behind || segments[index + 1..].iter().any(|later| later.bytes() > 0);
+        let kind = if keep {
+            FindingKind::CutBatches
+        } else {
+            FindingKind::CutEnd
+        };
+        self.note_cut(kind, &segment, tail, file_bytes - tail.position);
+        // Later segments first: an interruption leaves no gap.
+        self.set_aside_from(segments, index + 1, keep);
+        self.repairs.push(Repair::Cut {
+            segment: Arc::clone(&segment),
+            position: tail.position,
+            file_bytes,
+            keep: whole_behind,
+        });
+        segment.shorten(tail.position);
+        Ok(())
+    }
+
+    /// Gives up segments that do not follow.
+    fn give_up_from(
+        &mut self,
+        segments: &mut Vec<Arc<Segment>>,
+        first: usize,
+        tail: &Tail,
+    ) -> Result<(), LogError> {
+        let segment = Arc::clone(&segments[first]);
+        let has_batches = segments[first..].iter().any(|segment| segment.bytes() > 0);
+        let before = Tail {
+            position: 0,
+            end_offset: tail.end_offset,
+            progress: IndexProgress::default(),
+            invalid: Some(format!("the segment does not follow offset {}", tail.end_offset)),
+        };
+        let kind = if has_batches {
+            FindingKind::CutBatches
+        } else {
+            FindingKind::CutEnd
+        };
+        self.note_cut(kind, &segment, &before, 0);
+        self.set_aside_from(segments, first, has_batches);
+        Ok(())
+    }
+
+    fn note_cut(&mut self, kind: FindingKind, segment: &Segment, tail: &Tail, bytes: u64) {
+        self.report.cut_bytes += bytes;
+        let detail = format!(
+            "{}; {bytes} bytes from offset {} on are no part of the log",
+            tail.why_it_ends(),
+            tail.end_offset
+        );
+        self.report.findings.push(Finding {
+            kind,
+            path: segment.path(FileKind::Log),
+            position: tail.position,
+            detail,
+        });
+    }
+
+    /// Newest first, so that an interruption leaves no gap.
+    fn set_aside_from(&mut self, segments: &mut Vec<Arc<Segment>>, first: usize, keep: bool) {
+        if first == segments.len() {
+            return;
+        }
+        for segment in segments.drain(first..).rev() {
+            self.report.segments_set_aside += 1;
+            self.report.cut_bytes += segment.bytes();
+            let keep = keep && segment.bytes() > 0;
+            self.repairs.push(Repair::SetAside { segment, keep });
+        }
+        self.repairs.push(Repair::SyncDirectory);
+    }
+}
+
+/// Whether a walk makes index entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Indexing {
+    Done,
+    Wanted,
+}
