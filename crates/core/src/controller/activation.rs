@@ -10,12 +10,13 @@ use ottla_wire::metadata_records::{
 };
 use ottla_wire::primitives::Uuid;
 
+use super::bootstrap_file::Bootstrap;
 use super::directories::Directories;
 use super::{ControllerError, Decider};
 use crate::config::Listener;
 use crate::image::MetadataImage;
 use crate::image::cluster::{BrokerImage, ControllerImage, EndpointImage, FeatureRanges};
-use crate::image::features::{FORMAT_LEVELS, SUPPORTED_FEATURES};
+use crate::image::features::{FORMAT_LEVELS, FeaturesImage, KEPT_FEATURES};
 use crate::image::record::RecordList;
 use crate::image::replay::Replay;
 use crate::image::snapshot::{
@@ -62,11 +63,28 @@ pub(super) fn check_single_node(
     Ok(())
 }
 
-fn supported_features() -> FeatureRanges {
-    SUPPORTED_FEATURES
+fn kept_features() -> FeatureRanges {
+    KEPT_FEATURES
         .iter()
         .map(|feature| (Arc::from(feature.name), (feature.min, feature.max)))
         .collect()
+}
+
+/// The first records of a directory that nobody else has formatted.
+fn format_levels() -> Bootstrap {
+    let mut records = RecordList::default();
+    let mut features = FeaturesImage::default();
+    for (name, feature_level) in FORMAT_LEVELS {
+        records.push(
+            MetadataRecord::FeatureLevel(FeatureLevelRecord { name, feature_level }),
+            0,
+        );
+        features.levels.insert(name.into(), feature_level);
+    }
+    Bootstrap {
+        records,
+        features: features.into(),
+    }
 }
 
 fn endpoint(listener: &Listener) -> EndpointImage {
@@ -86,12 +104,14 @@ impl Decider<'_> {
     /// The records of a start: features if there are none, both registrations, and the lead of every partition.
     ///
     /// - `broker_epoch`: the offset of the first of these records.
+    /// - `bootstrap`: the first records of a log that has no features yet.
     pub(super) fn activate(
         &self,
         broker_epoch: i64,
         incarnation_id: Uuid,
         directories: &Directories,
         in_transaction: bool,
+        bootstrap: Option<Bootstrap>,
     ) -> RecordList {
         let mut records = RecordList::default();
         if in_transaction {
@@ -101,14 +121,13 @@ impl Decider<'_> {
                 0,
             );
         }
-        let mut features = (*self.image.features).clone();
+        let mut features = self.image.features.clone();
         if features.metadata_version() == 0 {
-            for (name, feature_level) in FORMAT_LEVELS {
-                records.push(
-                    MetadataRecord::FeatureLevel(FeatureLevelRecord { name, feature_level }),
-                    0,
-                );
-                features.levels.insert(name.into(), feature_level);
+            let wanted = bootstrap.unwrap_or_else(format_levels);
+            features = wanted.features;
+            records.append(wanted.records);
+            if features.eligible_leader_replicas() {
+                self.push_min_in_sync(&mut records);
             }
         }
         self.push_registrations(&mut records, broker_epoch, incarnation_id, directories, &features);
@@ -122,14 +141,14 @@ impl Decider<'_> {
         broker_epoch: i64,
         incarnation_id: Uuid,
         directories: &Directories,
-        features: &crate::image::features::FeaturesImage,
+        features: &FeaturesImage,
     ) {
         let controller = ControllerImage {
             controller_id: self.config.node_id,
             incarnation_id,
             zk_migration_ready: false,
             endpoints: vec![endpoint(&self.config.controller_listener)],
-            features: supported_features(),
+            features: kept_features(),
         };
         records.push(
             MetadataRecord::RegisterController(register_controller_record(&controller)),
@@ -146,7 +165,7 @@ impl Decider<'_> {
             broker_epoch,
             incarnation_id,
             endpoints: self.config.advertised_listeners.iter().map(endpoint).collect(),
-            features: supported_features(),
+            features: kept_features(),
             rack: self.config.rack.clone(),
             fenced: true,
             in_controlled_shutdown: false,

@@ -12,6 +12,7 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::control::{ControlRecord, control_batch};
 
 use super::ControllerError;
+use super::bootstrap_file::BOOTSTRAP_FILE;
 use super::directories::io_error;
 use super::quorum_state::QuorumState;
 use super::snapshot_file::{self, OwnVoter, SnapshotId};
@@ -224,6 +225,16 @@ impl MetadataLog {
         built
     }
 
+    /// Builds the batch from whose end on the log itself says who votes: kraft.version and this voter (KIP-853).
+    pub fn voters_batch(&self, voter: OwnVoter<'_>, now: Timestamp) -> Vec<u8> {
+        let options = BatchOptions {
+            base_offset: self.log.end_offset(),
+            leader_epoch: self.leader_epoch,
+            ..BatchOptions::default()
+        };
+        control_batch(options, now.0, &snapshot_file::voter_records(&voter))
+    }
+
     /// Appends batches built with `batches`, all or none, without waiting for the device.
     pub fn append(&mut self, built: &[Vec<u8>], now: Timestamp) -> Result<(), ControllerError> {
         let mut parsed = Vec::with_capacity(built.len());
@@ -357,18 +368,8 @@ fn format(
         }
         None => write_partition_metadata(disk, directory, Uuid::METADATA_TOPIC_ID)?,
     }
-    let entries = disk
-        .list(directory)
-        .map_err(|source| io_error("list", directory, source))?;
-    let is_new = !entries.iter().any(|entry| {
-        let name = entry
-            .path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        name.ends_with(".log") || SnapshotId::parse(name).is_some()
-    });
-    if is_new {
+    // A directory formatted for `controller.quorum.voters` has no voters in its log, and stays so.
+    if lacks_files(disk, directory, |_| true)? && !disk.exists(&parent.join(BOOTSTRAP_FILE)) {
         let nothing = RecordList::default();
         snapshot_file::write(
             disk,
@@ -380,6 +381,28 @@ fn format(
         )?;
     }
     Ok(())
+}
+
+/// Whether the log below `metadata_directory` has no record and no snapshot yet but the one that it is formatted with.
+pub(super) fn is_new(disk: &dyn Disk, metadata_directory: &Path) -> Result<bool, ControllerError> {
+    let directory = metadata_directory.join(METADATA_DIRECTORY);
+    Ok(!disk.exists(&directory) || lacks_files(disk, &directory, |id| id > SnapshotId::BOOTSTRAP)?)
+}
+
+/// Whether there is neither a segment nor a snapshot of the kind that counts.
+fn lacks_files(
+    disk: &dyn Disk,
+    directory: &Path,
+    counts: impl Fn(SnapshotId) -> bool,
+) -> Result<bool, ControllerError> {
+    let entries = disk
+        .list(directory)
+        .map_err(|source| io_error("list", directory, source))?;
+    let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
+    Ok(!entries
+        .iter()
+        .filter_map(|entry| name(&entry.path))
+        .any(|name| name.ends_with(".log") || SnapshotId::parse(&name).is_some_and(&counts)))
 }
 
 fn read_region(directory: &Path, region: &ottla_log::disk::FileRegion) -> Result<Vec<u8>, ControllerError> {

@@ -14,13 +14,18 @@ pub mod configs;
 pub mod client_quotas;
 pub mod service;
 pub mod directories;
+pub mod features;
+pub mod reassignments;
 mod activation;
+mod bootstrap_file;
 pub(crate) mod metadata_log;
 mod quorum_state;
 mod snapshot_file;
 
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod level_tests;
 #[cfg(test)]
 mod tests;
 
@@ -45,10 +50,13 @@ use crate::image::{MetadataImage, Provenance};
 use crate::quota::mutation::MutationQuota;
 use crate::random::Random;
 use crate::time::Timestamp;
+use bootstrap_file::Bootstrap;
 use client_quotas::QuotaAlteration;
 use configs::{ConfigChange, ConfigReplacement};
 use directories::Directories;
-use metadata_log::MetadataLog;
+use features::FeatureUpdate;
+use metadata_log::{METADATA_DIRECTORY, MetadataLog};
+use reassignments::Reassignment;
 use snapshot_file::OwnVoter;
 use topics::{CreatedTopic, DeletedTopic, NewPartitions, NewTopic, Refusal, TopicToDelete};
 
@@ -140,7 +148,15 @@ impl Controller {
         let mut replay = Replay::new(Arc::new(MetadataImage::empty(config.static_config.clone())));
         let voter = own_voter(&config, &directories);
         let path = directories.metadata.path.clone();
-        let log = MetadataLog::open(disk.clone(), &path, voter, &config, &mut replay, now)?;
+        let bootstrap = Bootstrap::read(&*disk, &path, config.static_config.clone());
+        if metadata_log::is_new(&*disk, &path)? {
+            // A refusal comes before the first write.
+            bootstrap.clone()?;
+        }
+        let opened = MetadataLog::open(disk.clone(), &path, voter, &config, &mut replay, now);
+        // Judged before an error of the replay: what cannot be read may be what an unkept level brought.
+        check_levels(&replay, &directories)?;
+        let log = opened?;
         let mut controller = Controller {
             disk,
             config,
@@ -155,11 +171,20 @@ impl Controller {
             &controller.directories,
             controller.config.node_id,
         )?;
-        controller.activate(now)?;
+        controller.activate(bootstrap, now)?;
+        for (feature, level) in controller.image().features.kept_unserved() {
+            info!(feature, level, "kept in the directory, not served");
+        }
         Ok(controller)
     }
 
-    fn activate(&mut self, now: Timestamp) -> Result<(), ControllerError> {
+    fn activate(
+        &mut self,
+        bootstrap: Result<Option<Bootstrap>, ControllerError>,
+        now: Timestamp,
+    ) -> Result<(), ControllerError> {
+        let is_formatted = self.image().features.metadata_version() > 0;
+        let bootstrap = if is_formatted { None } else { bootstrap? };
         let kraft_version = self.replay.quorum().kraft_version;
         self.log.begin_epoch(self.config.node_id, kraft_version, now)?;
         self.broker_epoch = self.log.end_offset();
@@ -170,6 +195,7 @@ impl Controller {
             incarnation_id,
             &self.directories,
             in_transaction,
+            bootstrap,
         );
         self.write(&records, Atomicity::EachBatch, now)?;
         self.replay.take_changes();
@@ -213,12 +239,17 @@ impl Controller {
         if batches.len() > 1 && atomicity == Atomicity::AllOrNothing {
             batches = self.log.batches(&in_transaction(records), now);
         }
+        self.write_batches(&batches, now)
+    }
+
+    fn write_batches(&mut self, batches: &[Vec<u8>], now: Timestamp) -> Result<(), ControllerError> {
         // A trial: what cannot be replayed must not be written.
         let mut next = self.replay.clone();
-        for batch in &batches {
+        for batch in batches {
             next.apply_batches(batch)?;
         }
-        self.log.append(&batches, now)?;
+        check_levels(&next, &self.directories)?;
+        self.log.append(batches, now)?;
         self.log.sync()?;
         self.replay = next;
         self.take_snapshot_if_due(now);
@@ -378,6 +409,41 @@ impl Controller {
         Ok(results)
     }
 
+    /// Raises and lowers feature levels, all of them or none, or only says whether it would.
+    pub fn update_features(
+        &mut self,
+        updates: &[FeatureUpdate],
+        validate_only: bool,
+        now: Timestamp,
+    ) -> Result<Result<(), Refusal>, ControllerError> {
+        let decision = match self.decider().update_features(updates) {
+            Ok(decision) => decision,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if validate_only {
+            return Ok(Ok(()));
+        }
+        if decision.raises_kraft_version {
+            let voter = own_voter(&self.config, &self.directories);
+            let batch = self.log.voters_batch(voter, now);
+            self.write_batches(&[batch], now)?;
+        }
+        self.commit(&decision.records, now)?;
+        for update in updates {
+            let (feature, level) = (&*update.name, update.level);
+            info!(feature, level, "changed a feature level");
+        }
+        Ok(Ok(()))
+    }
+
+    pub fn reassign_partitions(&self, reassignments: &[Reassignment]) -> Vec<Result<(), Refusal>> {
+        self.decider().reassign_partitions(reassignments)
+    }
+
+    pub fn elect_leaders(&self, partitions: &[(String, i32)]) -> Vec<Result<(), Refusal>> {
+        self.decider().elect_leaders(partitions)
+    }
+
     /// The first id of a fresh block of [`PRODUCER_ID_BLOCK`].
     pub fn allocate_producer_ids(&mut self, now: Timestamp) -> Result<i64, ControllerError> {
         let first = self.image().next_producer_id.max(0);
@@ -413,6 +479,17 @@ impl Controller {
     pub fn leader_epoch(&self) -> i32 {
         self.log.leader_epoch()
     }
+}
+
+/// Refuses finalized levels that are not kept, with the way out.
+fn check_levels(replay: &Replay, directories: &Directories) -> Result<(), ControllerError> {
+    let Some(unkept) = replay.image().features.unkept() else {
+        return Ok(());
+    };
+    Err(ControllerError::Directory {
+        path: directories.metadata.path.join(METADATA_DIRECTORY),
+        problem: format!("is not served: {unkept}; {}", unkept.way_out()),
+    })
 }
 
 fn own_voter<'a>(config: &'a NodeConfig, directories: &Directories) -> OwnVoter<'a> {

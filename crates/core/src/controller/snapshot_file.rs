@@ -12,7 +12,7 @@ use ottla_wire::records::control::{ControlRecord, control_batch};
 use super::ControllerError;
 use super::directories::io_error;
 use crate::config::Listener;
-use crate::image::features::{KRAFT_VERSION, supported_range};
+use crate::image::features::{KRAFT_VERSION, kept_range};
 use crate::image::record::RecordList;
 
 const SUFFIX: &str = ".checkpoint";
@@ -101,9 +101,7 @@ pub fn write(
         last_contained_log_timestamp: timestamp_ms,
     }];
     if let Some(voter) = voter {
-        let kraft_version = supported_range(KRAFT_VERSION).1;
-        head.push(ControlRecord::KRaftVersion { kraft_version });
-        head.push(ControlRecord::Voters(voters_record(&voter)));
+        head.extend(voter_records(&voter));
     }
     bytes.extend(control_batch(options(offset), timestamp_ms, &head));
     offset += head.len() as i64;
@@ -126,8 +124,17 @@ pub fn write(
     Ok(write_file(disk, &id.path(directory), &bytes)?)
 }
 
+/// That voters are in the log, and who they are.
+pub(super) fn voter_records<'a>(voter: &OwnVoter<'a>) -> [ControlRecord<'a>; 2] {
+    let kraft_version = kept_range(KRAFT_VERSION).1;
+    [
+        ControlRecord::KRaftVersion { kraft_version },
+        ControlRecord::Voters(voters_record(voter)),
+    ]
+}
+
 fn voters_record<'a>(voter: &OwnVoter<'a>) -> VotersRecord<'a> {
-    let (min_supported_version, max_supported_version) = supported_range(KRAFT_VERSION);
+    let (min_supported_version, max_supported_version) = kept_range(KRAFT_VERSION);
     // A controller cannot be reached at "all addresses"; Kafka's own corrects the endpoint when it takes over.
     let host = if voter.listener.host.is_empty() {
         "localhost"

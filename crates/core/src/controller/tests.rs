@@ -12,17 +12,17 @@ use crate::image::features::METADATA_VERSION;
 use crate::image::snapshot::records_of;
 use crate::image::topics::NO_LEADER;
 
-const NOW: Timestamp = Timestamp(1_700_000_000_000);
+pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-struct World {
+pub(super) struct World {
     directory: TemporaryDirectory,
-    lines: Vec<(&'static str, String)>,
+    pub(super) lines: Vec<(&'static str, String)>,
     starts: u64,
     segment_bytes: Option<i32>,
 }
 
 impl World {
-    fn new(name: &str) -> World {
+    pub(super) fn new(name: &str) -> World {
         World {
             directory: TemporaryDirectory::new(name).unwrap(),
             lines: Vec::new(),
@@ -49,11 +49,11 @@ impl World {
         Arc::new(config)
     }
 
-    fn path(&self) -> std::path::PathBuf {
+    pub(super) fn path(&self) -> std::path::PathBuf {
         self.directory.path().join("data")
     }
 
-    fn try_start(&mut self) -> Result<Controller, ControllerError> {
+    pub(super) fn try_start(&mut self) -> Result<Controller, ControllerError> {
         self.starts += 1;
         let config = self.config();
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
@@ -62,12 +62,12 @@ impl World {
         Controller::open(disk, config, directories, random, NOW)
     }
 
-    fn start(&mut self) -> Controller {
+    pub(super) fn start(&mut self) -> Controller {
         self.try_start().unwrap()
     }
 }
 
-fn new_topic(name: &str, partition_count: i32) -> NewTopic {
+pub(super) fn new_topic(name: &str, partition_count: i32) -> NewTopic {
     NewTopic {
         name: name.to_owned(),
         partition_count,
@@ -76,7 +76,7 @@ fn new_topic(name: &str, partition_count: i32) -> NewTopic {
     }
 }
 
-fn create(controller: &mut Controller, topic: NewTopic) -> Result<CreatedTopic, Refusal> {
+pub(super) fn create(controller: &mut Controller, topic: NewTopic) -> Result<CreatedTopic, Refusal> {
     controller
         .create_topics(&[topic], false, NOW)
         .unwrap()
@@ -84,7 +84,7 @@ fn create(controller: &mut Controller, topic: NewTopic) -> Result<CreatedTopic, 
         .remove(0)
 }
 
-fn files(path: &Path) -> Vec<String> {
+pub(super) fn files(path: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(path)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

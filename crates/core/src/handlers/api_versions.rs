@@ -9,7 +9,7 @@ use ottla_wire::messages::api_versions::{
     ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey,
 };
 
-use crate::image::features::SUPPORTED_FEATURES;
+use crate::image::features::KEPT_FEATURES;
 use crate::node::Node;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
@@ -45,7 +45,7 @@ pub(crate) fn handle(
     }
     let image = node.image();
     let shows_zero = request.api_version >= FIRST_VERSION_WITH_ZERO_MINIMUM;
-    let supported_features = SUPPORTED_FEATURES
+    let supported_features = KEPT_FEATURES
         .iter()
         .filter(|feature| shows_zero || feature.min > 0)
         .map(|feature| SupportedFeatureKey {

@@ -75,7 +75,7 @@ impl ImageDelta {
             MetadataRecord::RemoveTopic(record) => self.remove_topic(record.topic_id)?,
             MetadataRecord::DelegationToken(record) => self.delegation_token(record),
             MetadataRecord::UserScramCredential(record) => self.scram_credential(record),
-            MetadataRecord::FeatureLevel(record) => self.feature_level(record)?,
+            MetadataRecord::FeatureLevel(record) => self.feature_level(record),
             MetadataRecord::ClientQuota(record) => self.client_quota(record),
             MetadataRecord::ProducerIds(record) => self.image.next_producer_id = record.next_producer_id,
             MetadataRecord::BrokerRegistrationChange(record) => self.registration_change(record)?,
@@ -341,31 +341,16 @@ impl ImageDelta {
         Ok(())
     }
 
-    fn feature_level(
-        &mut self,
-        record: &records::feature_level::FeatureLevelRecord<'_>,
-    ) -> Result<(), ImageError> {
+    fn feature_level(&mut self, record: &records::feature_level::FeatureLevelRecord<'_>) {
         // KAFKA-18979: the level of kraft.version is a control record of the log; a data record with it is a relic.
         if record.name == features::KRAFT_VERSION {
-            return Ok(());
-        }
-        let (min, max) = features::supported_range(record.name);
-        let level = record.feature_level;
-        if level < min || level > max {
-            return Err(ImageError::UnsupportedFeature {
-                name: record.name.to_owned(),
-                level,
-                min,
-                max,
-            });
+            return;
         }
         let levels = &mut Arc::make_mut(&mut self.image.features).levels;
-        if level == 0 {
-            levels.remove(record.name);
-        } else {
-            levels.insert(record.name.into(), level);
-        }
-        Ok(())
+        match record.feature_level {
+            0 => levels.remove(record.name),
+            level => levels.insert(record.name.into(), level),
+        };
     }
 
     fn register_broker(&mut self, record: &records::register_broker::RegisterBrokerRecord<'_>) {

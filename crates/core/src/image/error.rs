@@ -9,13 +9,6 @@ use ottla_wire::primitives::{DecodeError, Uuid};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageError {
     Decode(DecodeError),
-    /// A finalized feature level that this broker cannot work with.
-    UnsupportedFeature {
-        name: String,
-        level: i16,
-        min: i16,
-        max: i16,
-    },
     UnknownTopic {
         id: Uuid,
     },
@@ -67,16 +60,6 @@ impl fmt::Display for ImageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ImageError::Decode(error) => write!(f, "metadata record cannot be decoded: {error}"),
-            ImageError::UnsupportedFeature {
-                name,
-                level,
-                min,
-                max,
-            } => write!(
-                f,
-                "the directory was finalized at {name}={level}, this broker supports {min} to {max}; lower it in apache \
-                 kafka with `kafka-features downgrade` where that is possible, then stop it cleanly"
-            ),
             ImageError::UnknownTopic { id } => write!(f, "record for unknown topic {id}"),
             ImageError::UnknownPartition { id, partition } => {
                 write!(f, "record for unknown partition {partition} of topic {id}")

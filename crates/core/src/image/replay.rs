@@ -10,7 +10,7 @@ use ottla_wire::records::control::ControlRecord;
 
 use super::delta::{ImageChanges, ImageDelta};
 use super::error::ImageError;
-use super::features::{KRAFT_VERSION, supported_range};
+use super::features::KRAFT_VERSION;
 use super::{MetadataImage, Provenance};
 
 /// Who votes about the metadata log, from its control records (KIP-853).
@@ -172,16 +172,7 @@ impl Replay {
     fn apply_control(&mut self, record: &ControlRecord<'_>) -> Result<(), ImageError> {
         match record {
             ControlRecord::KRaftVersion { kraft_version } => {
-                let (min, max) = supported_range(KRAFT_VERSION);
                 let level = *kraft_version;
-                if !(min..=max).contains(&level) {
-                    return Err(ImageError::UnsupportedFeature {
-                        name: KRAFT_VERSION.to_owned(),
-                        level,
-                        min,
-                        max,
-                    });
-                }
                 self.quorum.kraft_version = level;
                 let mut image = MetadataImage::clone(&self.image);
                 let levels = &mut Arc::make_mut(&mut image.features).levels;

@@ -416,33 +416,6 @@ fn what_is_not_understood_stops_before_anything_of_its_batch_is_published() {
         ImageError::Decode(_)
     ));
     assert!(matches!(check([&good[..], &[0]].concat()), ImageError::Decode(_)));
-    let levels = |name, feature_level| {
-        let record = records::feature_level::FeatureLevelRecord { name, feature_level };
-        list(vec![(MetadataRecord::FeatureLevel(record), 0)])
-            .values
-            .remove(0)
-    };
-    let error = check(levels(METADATA_VERSION, 31));
-    assert!(
-        matches!(
-            error,
-            ImageError::UnsupportedFeature {
-                level: 31,
-                min: 23,
-                max: 30,
-                ..
-            }
-        ),
-        "{error}"
-    );
-    assert!(matches!(
-        check(levels("share.version", 1)),
-        ImageError::UnsupportedFeature { level: 1, max: 0, .. }
-    ));
-    assert!(matches!(
-        check(levels("from.the.future", 1)),
-        ImageError::UnsupportedFeature { .. }
-    ));
 }
 
 #[test]

@@ -1,0 +1,67 @@
+//! Decisions about where partitions lie and who leads them: on one node there is nothing to choose, and the answers say so.
+
+use ottla_wire::error_code::ErrorCode;
+
+use super::Decider;
+use super::topics::Refusal;
+use crate::image::topics::PartitionImage;
+
+/// Where a partition should lie; `None` cancels what is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reassignment {
+    pub topic: String,
+    pub partition: i32,
+    pub replicas: Option<Vec<i32>>,
+}
+
+impl Decider<'_> {
+    /// Decides about every partition of an AlterPartitionReassignments request, in the request's order (KIP-455). What is
+    /// accepted is what is there already, so there are no records.
+    pub fn reassign_partitions(&self, reassignments: &[Reassignment]) -> Vec<Result<(), Refusal>> {
+        let decide = |wanted: &Reassignment| {
+            self.existing_partition(&wanted.topic, wanted.partition)?;
+            match &wanted.replicas {
+                None => Err(Refusal::plain(ErrorCode::NoReassignmentInProgress)),
+                Some(replicas) => self.check_replicas(replicas),
+            }
+        };
+        reassignments.iter().map(decide).collect()
+    }
+
+    fn check_replicas(&self, replicas: &[i32]) -> Result<(), Refusal> {
+        let node_id = self.config.node_id;
+        let refuse = |problem: String| Err(Refusal::new(ErrorCode::InvalidReplicaAssignment, problem));
+        if let Some(stranger) = replicas.iter().find(|id| **id != node_id) {
+            return refuse(format!(
+                "broker {stranger} does not exist: this cluster has one node, {node_id}, and all replicas are on it"
+            ));
+        }
+        match replicas {
+            [] => refuse("a partition has at least one replica".to_owned()),
+            [_] => Ok(()),
+            _ => refuse(format!("broker {node_id} is named more than once")),
+        }
+    }
+
+    /// Decides about every partition of an ElectLeaders request, in the request's order (KIP-460).
+    pub fn elect_leaders(&self, partitions: &[(String, i32)]) -> Vec<Result<(), Refusal>> {
+        let decide = |(topic, index): &(String, i32)| {
+            let partition = self.existing_partition(topic, *index)?;
+            match partition.leader == self.config.node_id {
+                true => Err(Refusal::plain(ErrorCode::ElectionNotNeeded)),
+                // Leads are taken at the start and given up at the stop.
+                false => Err(Refusal::plain(ErrorCode::PreferredLeaderNotAvailable)),
+            }
+        };
+        partitions.iter().map(decide).collect()
+    }
+
+    fn existing_partition(&self, topic: &str, index: i32) -> Result<&PartitionImage, Refusal> {
+        let refuse = |problem: String| Refusal::new(ErrorCode::UnknownTopicOrPartition, problem);
+        let found = self.image.topic(topic);
+        let found = found.ok_or_else(|| refuse(format!("there is no topic {topic}")))?;
+        found
+            .partition(index)
+            .ok_or_else(|| refuse(format!("topic {topic} has no partition {index}")))
+    }
+}
