@@ -46,6 +46,8 @@ macro_rules! table {
 table! {
     AlterClientQuotas => alter_client_quotas::AlterClientQuotasRequest,
     AlterConfigs => alter_configs::AlterConfigsRequest,
+    AlterPartitionReassignments => alter_partition_reassignments::AlterPartitionReassignmentsRequest,
+    AlterReplicaLogDirs => alter_replica_log_dirs::AlterReplicaLogDirsRequest,
     ApiVersions => api_versions::ApiVersionsRequest,
     CreatePartitions => create_partitions::CreatePartitionsRequest,
     CreateTopics => create_topics::CreateTopicsRequest,
@@ -62,6 +64,7 @@ table! {
     DescribeQuorum => describe_quorum::DescribeQuorumRequest,
     DescribeTopicPartitions => describe_topic_partitions::DescribeTopicPartitionsRequest,
     DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsRequest,
+    ElectLeaders => elect_leaders::ElectLeadersRequest,
     Fetch => fetch::FetchRequest,
     FindCoordinator => find_coordinator::FindCoordinatorRequest,
     GetTelemetrySubscriptions => get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest,
@@ -73,6 +76,7 @@ table! {
     ListConfigResources => list_config_resources::ListConfigResourcesRequest,
     ListGroups => list_groups::ListGroupsRequest,
     ListOffsets => list_offsets::ListOffsetsRequest,
+    ListPartitionReassignments => list_partition_reassignments::ListPartitionReassignmentsRequest,
     Metadata => metadata::MetadataRequest,
     OffsetCommit => offset_commit::OffsetCommitRequest,
     OffsetDelete => offset_delete::OffsetDeleteRequest,
@@ -80,6 +84,7 @@ table! {
     OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochRequest,
     PushTelemetry => push_telemetry::PushTelemetryRequest,
     SyncGroup => sync_group::SyncGroupRequest,
+    UpdateFeatures => update_features::UpdateFeaturesRequest,
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ api_keys! {
     DeleteAcls = 31: delete_acls::DeleteAclsRequest, unserved, "";
     DescribeConfigs = 32: describe_configs::DescribeConfigsRequest, served 1 to 4, "";
     AlterConfigs = 33: alter_configs::AlterConfigsRequest, served 0 to 2, "";
-    AlterReplicaLogDirs = 34: alter_replica_log_dirs::AlterReplicaLogDirsRequest, unserved, "";
+    AlterReplicaLogDirs = 34: alter_replica_log_dirs::AlterReplicaLogDirsRequest, served 1 to 2, "";
     DescribeLogDirs = 35: describe_log_dirs::DescribeLogDirsRequest, served 1 to 5, "";
     SaslAuthenticate = 36: sasl_authenticate::SaslAuthenticateRequest, unserved, "";
     CreatePartitions = 37: create_partitions::CreatePartitionsRequest, served 0 to 3, "";
@@ -147,10 +147,10 @@ api_keys! {
     ExpireDelegationToken = 40: expire_delegation_token::ExpireDelegationTokenRequest, unserved, "";
     DescribeDelegationToken = 41: describe_delegation_token::DescribeDelegationTokenRequest, unserved, "";
     DeleteGroups = 42: delete_groups::DeleteGroupsRequest, served 0 to 2, "";
-    ElectLeaders = 43: elect_leaders::ElectLeadersRequest, unserved, "";
+    ElectLeaders = 43: elect_leaders::ElectLeadersRequest, served 0 to 2, "";
     IncrementalAlterConfigs = 44: incremental_alter_configs::IncrementalAlterConfigsRequest, served 0 to 1, "";
-    AlterPartitionReassignments = 45: alter_partition_reassignments::AlterPartitionReassignmentsRequest, unserved, "";
-    ListPartitionReassignments = 46: list_partition_reassignments::ListPartitionReassignmentsRequest, unserved, "";
+    AlterPartitionReassignments = 45: alter_partition_reassignments::AlterPartitionReassignmentsRequest, served 0 to 1, "";
+    ListPartitionReassignments = 46: list_partition_reassignments::ListPartitionReassignmentsRequest, served 0 to 0, "";
     OffsetDelete = 47: offset_delete::OffsetDeleteRequest, served 0 to 0, "";
     DescribeClientQuotas = 48: describe_client_quotas::DescribeClientQuotasRequest, served 0 to 1, "";
     AlterClientQuotas = 49: alter_client_quotas::AlterClientQuotasRequest, served 0 to 1, "an address must be a number: host names are not looked up";
@@ -158,7 +158,7 @@ api_keys! {
     AlterUserScramCredentials = 51: alter_user_scram_credentials::AlterUserScramCredentialsRequest, unserved, "";
     DescribeQuorum = 55: describe_quorum::DescribeQuorumRequest, served 0 to 2, "";
     AlterPartition = 56: alter_partition::AlterPartitionRequest, unserved, "";
-    UpdateFeatures = 57: update_features::UpdateFeaturesRequest, unserved, "";
+    UpdateFeatures = 57: update_features::UpdateFeaturesRequest, served 0 to 2, "metadata.version is kept from 23 (4.0-IV1) on; consumer, share and streams groups and transactions are not served at any level";
     Envelope = 58: envelope::EnvelopeRequest, unserved, "";
     DescribeCluster = 60: describe_cluster::DescribeClusterRequest, served 0 to 2, "";
     DescribeProducers = 61: describe_producers::DescribeProducersRequest, served 0 to 0, "";

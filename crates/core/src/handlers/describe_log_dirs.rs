@@ -1,5 +1,6 @@
 //! DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827): what lies in the log directory and how large it is.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ottla_wire::error_code::ErrorCode;
@@ -41,7 +42,7 @@ pub(crate) fn handle(
             });
         }
     }
-    let directory = node.log_directory.path().to_string_lossy();
+    let directory = directory_name(node);
     let space = node.disk.space(node.log_directory.path()).ok();
     let result = DescribeLogDirsResult {
         error_code: if space.is_some() {
@@ -64,4 +65,9 @@ pub(crate) fn handle(
     };
     response.encode(&mut reply.bytes, request.api_version);
     Handled::Replied
+}
+
+/// The log directory as tools name it.
+pub(super) fn directory_name(node: &Node) -> Cow<'_, str> {
+    node.log_directory.path().to_string_lossy()
 }

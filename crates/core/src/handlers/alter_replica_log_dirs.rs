@@ -1,0 +1,53 @@
+//! AlterReplicaLogDirs, versions 1 and 2 (KIP-113). There is one log directory, so everything is where it should be, or
+//! should be where nothing can be.
+
+use std::collections::BTreeMap;
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::alter_replica_log_dirs::{
+    AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult, AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+};
+
+use super::describe_log_dirs::directory_name;
+use crate::node::Node;
+use crate::reply::{Handled, ReplyBuffer};
+use crate::request::Request;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    body: AlterReplicaLogDirsRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
+    let directory = directory_name(node);
+    let mut results: BTreeMap<&str, Vec<AlterReplicaLogDirPartitionResult>> = BTreeMap::new();
+    for wanted in &body.dirs {
+        for topic in &wanted.topics {
+            let answers = topic.partitions.iter().map(|index| {
+                let error = match node.partition_by_name(topic.name, *index) {
+                    _ if wanted.path != directory => ErrorCode::LogDirNotFound,
+                    Err(error) => error,
+                    Ok(_) => ErrorCode::None,
+                };
+                AlterReplicaLogDirPartitionResult {
+                    partition_index: *index,
+                    error_code: error.code(),
+                }
+            });
+            results.entry(topic.name).or_default().extend(answers);
+        }
+    }
+    let response = AlterReplicaLogDirsResponse {
+        results: results
+            .into_iter()
+            .map(|(topic_name, partitions)| AlterReplicaLogDirTopicResult {
+                topic_name,
+                partitions,
+            })
+            .collect(),
+        ..Default::default()
+    };
+    response.encode(&mut reply.bytes, request.api_version);
+    Handled::Replied
+}
