@@ -49,11 +49,7 @@ impl Group {
         }
         if member.generation_id < 0 && self.state == GroupState::Empty {
             // An administrator, or a consumer that manages its partitions itself.
-            return if self.foreign.has_members() {
-                Err(ErrorCode::UnknownMemberId)
-            } else {
-                Ok(())
-            };
+            return Ok(());
         }
         if member.generation_id < 0 && member.member_id.is_empty() && member.group_instance_id.is_none() {
             return Err(ErrorCode::UnknownMemberId);
@@ -165,10 +161,12 @@ impl Group {
             .collect()
     }
 
+    /// - `is_claimed`: members of another protocol are in the group, and what they are subscribed to is not known here.
     pub(super) fn delete_offsets(
         &mut self,
         turn: &mut Turn<'_>,
         request: &OffsetDeleteRequest<'_>,
+        is_claimed: bool,
     ) -> OffsetDeleteReply {
         if self.state != GroupState::Empty && !self.uses_consumer_protocol() {
             return OffsetDeleteReply {
@@ -178,7 +176,7 @@ impl Group {
         }
         let mut topics = Vec::with_capacity(request.topics.len());
         for topic in &request.topics {
-            let is_subscribed = self.is_subscribed_to(topic.name);
+            let is_subscribed = is_claimed || self.is_subscribed_to(topic.name);
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for (partition, error) in &topic.partitions {
                 let error = match error {

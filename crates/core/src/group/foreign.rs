@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 
 /// Record types of the keys, from Apache Kafka's `CoordinatorRecordType`.
 const CONSUMER_TYPES: &[i16] = &[3, 4, 5, 6, 7, 8, 16];
-const CONSUMER_MEMBER_TYPE: i16 = 5;
 const SHARE_TYPES: std::ops::RangeInclusive<i16> = 10..=15;
 const STREAMS_TYPES: std::ops::RangeInclusive<i16> = 17..=23;
-/// The group's own record goes last, so that a half-written removal still has a group to remove.
-const CONSUMER_REMOVAL_ORDER: &[i16] = &[8, 7, 6, 16, 5, 4, 3];
+/// One record for each member: of consumer, share and streams groups.
+const MEMBER_TYPES: &[i16] = &[5, 10, 19];
+/// Of consumer and of streams groups. What belongs to members goes first and the group's own record last: Apache Kafka
+/// refuses to load a group that is removed while members or their assignments are left.
+const REMOVAL_ORDER: &[i16] = &[8, 7, 6, 16, 5, 4, 3, 22, 21, 20, 19, 18, 23, 17];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignKind {
@@ -66,13 +68,13 @@ impl Foreign {
 
     pub fn has_members(&self) -> bool {
         self.types()
-            .any(|record_type| record_type == CONSUMER_MEMBER_TYPE)
+            .any(|record_type| MEMBER_TYPES.contains(&record_type))
     }
 
-    /// The keys to write tombstones for when a KIP-848 group gives way to a classic one.
+    /// The keys to write tombstones for when a group is deleted or gives way to a classic one. Share groups do neither.
     pub fn removal_keys(&self) -> Vec<Vec<u8>> {
         let rank = |key: &[u8]| {
-            CONSUMER_REMOVAL_ORDER
+            REMOVAL_ORDER
                 .iter()
                 .position(|record_type| Some(*record_type) == record_type_of(key))
         };
@@ -110,13 +112,26 @@ mod tests {
 
     #[test]
     fn the_record_of_the_group_is_removed_last() {
-        let mut foreign = Foreign::default();
-        for key in [&b"\0\x03g"[..], b"\0\x05g", b"\0\x08g"] {
-            foreign.apply(key, true);
+        let check = |types: &[u8], expected: &[u8]| {
+            let mut foreign = Foreign::default();
+            for record_type in types {
+                foreign.apply(&[0, *record_type, b'g'], true);
+            }
+            let removed: Vec<u8> = foreign.removal_keys().iter().map(|key| key[1]).collect();
+            assert_eq!(removed, expected);
+        };
+        check(&[3, 4, 5, 6, 7, 8, 16], &[8, 7, 6, 16, 5, 4, 3]);
+        check(&[17, 18, 19, 20, 21, 22, 23], &[22, 21, 20, 19, 18, 23, 17]);
+    }
+
+    #[test]
+    fn every_kind_of_group_has_members_of_its_own() {
+        for (group_type, member_type) in [(3, 5), (11, 10), (17, 19)] {
+            let mut foreign = Foreign::default();
+            foreign.apply(&[0, group_type, b'g'], true);
+            assert!(!foreign.has_members());
+            foreign.apply(&[0, member_type, b'g', b'm'], true);
+            assert!(foreign.has_members());
         }
-        assert_eq!(
-            foreign.removal_keys(),
-            [b"\0\x08g".to_vec(), b"\0\x05g".to_vec(), b"\0\x03g".to_vec()]
-        );
     }
 }

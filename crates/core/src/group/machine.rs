@@ -162,13 +162,14 @@ impl Machine {
             }),
             GroupRequest::OffsetCommit(request) => self.commit(now, ticket, &request),
             GroupRequest::OffsetDelete(request) => {
+                let claim = self.foreign_claim(now, request.group_id);
                 self.reply_from(now, ticket, request.group_id, |group, turn| {
-                    GroupReply::OffsetDelete(match group {
-                        Some(group) => group.delete_offsets(turn, &request),
-                        None => OffsetDeleteReply {
+                    GroupReply::OffsetDelete(match (group, claim) {
+                        (None, _) | (_, Some(ForeignKind::Share)) => OffsetDeleteReply {
                             error: ErrorCode::GroupIdNotFound,
                             topics: Vec::new(),
                         },
+                        (Some(group), claim) => group.delete_offsets(turn, &request, claim.is_some()),
                     })
                 })
             }
@@ -241,7 +242,7 @@ impl Machine {
 
     fn join(&mut self, now: Now, ticket: Ticket, request: &JoinRequest<'_>) -> Step {
         let has_group = self.groups.contains_key(request.group_id);
-        let has_foreign_members = self.has_foreign_members(now, request.group_id);
+        let is_claimed = self.foreign_claim(now, request.group_id).is_some();
         let group_id: Arc<str> = request.group_id.into();
         let step = self.turn(now, |groups, turn| {
             let refuse = |turn: &mut Turn<'_>, error| {
@@ -251,7 +252,7 @@ impl Machine {
             if let Err(error) = join::check_request(request, turn) {
                 return refuse(turn, error);
             }
-            if has_foreign_members {
+            if is_claimed {
                 return refuse(turn, ErrorCode::InconsistentGroupProtocol);
             }
             if !has_group && !request.member_id.is_empty() {
@@ -261,7 +262,7 @@ impl Machine {
                 .entry(group_id.clone())
                 .or_insert_with(|| Group::new(group_id.clone()));
             for key in group.foreign.removal_keys() {
-                // A deserted KIP-848 group gives way, as it does in Apache Kafka.
+                // A deserted consumer or streams group gives way, as it does in Apache Kafka.
                 let record = GroupRecord::Foreign {
                     group: group_id.clone(),
                     key,
@@ -291,6 +292,15 @@ impl Machine {
         ticket: Ticket,
         request: &super::request::OffsetCommitRequest<'_>,
     ) -> Step {
+        let refusal = match self.foreign_claim(now, request.member.group_id) {
+            // It has no committed offsets.
+            Some(ForeignKind::Share) => Some(ErrorCode::GroupIdNotFound),
+            Some(_) if request.member.generation_id < 0 => Some(ErrorCode::UnknownMemberId),
+            _ => None,
+        };
+        if let Some(error) = refusal {
+            return read(ticket, GroupReply::OffsetCommit(commits::refuse(request, error)));
+        }
         let group_id: Arc<str> = match self.groups.get_key_value(request.member.group_id) {
             Some((group_id, _)) => group_id.clone(),
             None if request.member.generation_id >= 0 => {
@@ -311,17 +321,21 @@ impl Machine {
 
     fn delete(&mut self, now: Now, ticket: Ticket, group_ids: &[&str]) -> Step {
         let group_ids: Vec<Arc<str>> = group_ids.iter().map(|group_id| Arc::from(*group_id)).collect();
-        let has_foreign_members: Vec<bool> = group_ids
+        let claims: Vec<Option<ForeignKind>> = group_ids
             .iter()
-            .map(|group_id| self.has_foreign_members(now, group_id))
+            .map(|group_id| self.foreign_claim(now, group_id))
             .collect();
         let step = self.turn(now, |groups, turn| {
             let mut results = Vec::with_capacity(group_ids.len());
-            for (group_id, has_foreign_members) in group_ids.iter().zip(&has_foreign_members) {
+            for (group_id, claim) in group_ids.iter().zip(&claims) {
                 let error = match groups.get_mut(group_id) {
                     None => ErrorCode::GroupIdNotFound,
                     Some(group) if group.is_void() => ErrorCode::GroupIdNotFound,
-                    Some(group) if group.state != GroupState::Empty || *has_foreign_members => {
+                    // Nobody is in it, but what it has acknowledged would stay behind.
+                    Some(group) if *claim == Some(ForeignKind::Share) && !group.foreign.has_members() => {
+                        ErrorCode::UnsupportedVersion
+                    }
+                    Some(group) if group.state != GroupState::Empty || claim.is_some() => {
                         ErrorCode::NonEmptyGroup
                     }
                     Some(group) => {
@@ -377,22 +391,23 @@ impl Machine {
                 protocol_type: "".into(),
                 protocol: "".into(),
                 members: Vec::new(),
+                kept_as: self.groups.get(group_id).and_then(|group| group.foreign.kind()),
             },
         }
     }
 
-    fn has_foreign_members(&self, now: Now, group_id: &str) -> bool {
-        let Some(foreign) = self.groups.get(group_id).map(|group| &group.foreign) else {
-            return false;
-        };
-        match foreign.kind() {
-            None => false,
-            Some(ForeignKind::Consumer) => {
+    /// The kind of a group that another protocol still claims: nothing of it may be changed by hand or taken away.
+    fn foreign_claim(&self, now: Now, group_id: &str) -> Option<ForeignKind> {
+        let foreign = &self.groups.get(group_id)?.foreign;
+        foreign.kind().filter(|kind| match kind {
+            ForeignKind::Consumer => {
                 foreign.has_members() && now.moment < self.armed.after_ms(FOREIGN_SESSION_TIMEOUT_MS)
             }
-            // Their records say too little about who is in.
-            Some(ForeignKind::Share | ForeignKind::Streams) => true,
-        }
+            // Its members cannot go on here by themselves, so they are not taken for gone.
+            ForeignKind::Streams => foreign.has_members(),
+            // What it has acknowledged lies in a topic that is never written here.
+            ForeignKind::Share => true,
+        })
     }
 
     fn is_unstable(&self, group_id: &str, topic: &str, partition: i32) -> bool {
@@ -584,6 +599,7 @@ fn described(group: &Group) -> DescribedGroup {
             })
             .collect(),
         protocol: protocol.unwrap_or_else(|| "".into()),
+        kept_as: None,
     }
 }
 

@@ -26,6 +26,8 @@ mod coordinator;
 pub(crate) mod calls;
 pub(crate) mod groups;
 #[cfg(test)]
+mod foreign_tests;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;

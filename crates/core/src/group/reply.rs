@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
+use super::foreign::ForeignKind;
 use super::record::GroupRecord;
 use super::request::Ticket;
 
@@ -152,6 +153,8 @@ pub struct DescribedGroup {
     /// The chosen assignor; empty unless stable.
     pub protocol: Arc<str>,
     pub members: Vec<DescribedMember>,
+    /// The kind of a group that is no classic one.
+    pub kept_as: Option<ForeignKind>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

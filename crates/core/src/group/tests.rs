@@ -21,7 +21,7 @@ use super::request::{
 };
 use super::turn::Now;
 
-const GROUP: &str = "g";
+pub(super) const GROUP: &str = "g";
 const DELAY_MS: i32 = 3_000;
 const SESSION_MS: i32 = 10_000;
 const REBALANCE_MS: i32 = 60_000;
@@ -29,17 +29,17 @@ const REBALANCE_MS: i32 = 60_000;
 const SUBSCRIPTION: &[u8] = b"\0\0\0\0\0\0\xff\xff\xff\xff";
 const SUBSCRIBED_TO_T: &[u8] = b"\0\0\0\0\0\x01\0\x01t\xff\xff\xff\xff";
 
-struct Bench {
-    machine: Machine,
+pub(super) struct Bench {
+    pub(super) machine: Machine,
     config: Arc<GroupConfig>,
     now: Now,
     tickets: u64,
     replies: BTreeMap<Ticket, GroupReply>,
-    log: Vec<GroupRecord>,
+    pub(super) log: Vec<GroupRecord>,
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub(super) fn new() -> Bench {
         Bench::with(GroupConfig::default())
     }
 
@@ -69,7 +69,7 @@ impl Bench {
         ticket
     }
 
-    fn ask(&mut self, request: GroupRequest<'_>) -> GroupReply {
+    pub(super) fn ask(&mut self, request: GroupRequest<'_>) -> GroupReply {
         let ticket = self.send(request);
         self.replies.remove(&ticket).expect("answered at once")
     }
@@ -79,14 +79,14 @@ impl Bench {
         self.replies.extend(step.replies);
     }
 
-    fn pass(&mut self, ms: i32) {
+    pub(super) fn pass(&mut self, ms: i32) {
         self.now.moment = self.now.moment.after_ms(ms as u64);
         self.now.timestamp.0 += i64::from(ms);
         let step = self.machine.on_deadline(self.now);
         self.take(step);
     }
 
-    fn replay(&mut self) {
+    pub(super) fn replay(&mut self) {
         self.machine = Machine::new(self.config.clone(), 2);
         for record in &self.log {
             self.machine.apply(record);
@@ -106,7 +106,7 @@ impl Bench {
         }
     }
 
-    fn join_error(&mut self, request: &JoinRequest<'_>) -> ErrorCode {
+    pub(super) fn join_error(&mut self, request: &JoinRequest<'_>) -> ErrorCode {
         let ticket = self.join(request);
         self.joined(ticket).error
     }
@@ -144,7 +144,7 @@ impl Bench {
         }
     }
 
-    fn commit(&mut self, member: MemberRequest<'_>, topic: &str, offset: i64) -> ErrorCode {
+    pub(super) fn commit(&mut self, member: MemberRequest<'_>, topic: &str, offset: i64) -> ErrorCode {
         let partition = OffsetCommitPartition {
             partition: 0,
             offset,
@@ -189,7 +189,7 @@ impl Bench {
         self.fetch(topic).map(|partition| partition.offset)
     }
 
-    fn delete(&mut self) -> ErrorCode {
+    pub(super) fn delete(&mut self) -> ErrorCode {
         match self.ask(GroupRequest::Delete(vec![GROUP])) {
             GroupReply::Delete(results) => results[0].1,
             other => panic!("{other:?}"),
@@ -204,7 +204,7 @@ impl Bench {
     }
 
     /// A stable group of `ids.len()` members without ids of their own; returns their member ids, the leader first.
-    fn stable(&mut self, requests: &[JoinRequest<'_>]) -> Vec<Arc<str>> {
+    pub(super) fn stable(&mut self, requests: &[JoinRequest<'_>]) -> Vec<Arc<str>> {
         let tickets: Vec<Ticket> = requests.iter().map(|request| self.join(request)).collect();
         self.pass(DELAY_MS);
         self.pass(DELAY_MS);
@@ -225,7 +225,7 @@ impl Bench {
 }
 
 const ID: Uuid = Uuid([7; 16]);
-const NOBODY: MemberRequest<'_> = MemberRequest {
+pub(super) const NOBODY: MemberRequest<'_> = MemberRequest {
     group_id: GROUP,
     generation_id: -1,
     member_id: "",
@@ -241,7 +241,7 @@ fn of(member_id: &str, generation_id: i32) -> MemberRequest<'_> {
     }
 }
 
-fn member() -> JoinRequest<'static> {
+pub(super) fn member() -> JoinRequest<'static> {
     JoinRequest {
         group_id: GROUP,
         client_id: "c",

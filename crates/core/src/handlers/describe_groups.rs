@@ -7,6 +7,7 @@ use ottla_wire::messages::describe_groups::{
 };
 
 use crate::group::calls::{Answer, reply_when_answered};
+use crate::group::foreign::ForeignKind;
 use crate::group::reply::{DescribedGroup as Described, DescribedMember, GroupReply};
 use crate::group::request::GroupRequest;
 use crate::node::Node;
@@ -71,6 +72,7 @@ fn described(group_id: &str, answer: Answer) -> Described {
         protocol_type: "".into(),
         protocol: "".into(),
         members: Vec::new(),
+        kept_as: None,
     }
 }
 
@@ -83,7 +85,12 @@ fn group_response(group: &Described, version: i16, authorized_operations: i32) -
         } else {
             group.error.code()
         },
-        error_message: (is_unknown && tells_unknown).then_some("no classic group with this id"),
+        error_message: (is_unknown && tells_unknown).then_some(match group.kept_as {
+            None => "no classic group with this id",
+            Some(ForeignKind::Consumer) => "this is a consumer group (KIP-848): it is kept, not served",
+            Some(ForeignKind::Share) => "this is a share group: it is kept, not served",
+            Some(ForeignKind::Streams) => "this is a streams group: it is kept, not served",
+        }),
         group_id: &group.group_id,
         group_state: group.state,
         protocol_type: &group.protocol_type,

@@ -1,6 +1,5 @@
 //! DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827): what lies in the log directory and how large it is.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ottla_wire::error_code::ErrorCode;
@@ -67,7 +66,9 @@ pub(crate) fn handle(
     Handled::Replied
 }
 
-/// The log directory as tools name it.
-pub(super) fn directory_name(node: &Node) -> Cow<'_, str> {
-    node.log_directory.path().to_string_lossy()
+/// The log directory as tools name it: `kafka-reassign-partitions` takes absolute paths only.
+pub(super) fn directory_name(node: &Node) -> String {
+    let path = node.log_directory.path();
+    let absolute = std::path::absolute(path);
+    absolute.as_deref().unwrap_or(path).to_string_lossy().into_owned()
 }

@@ -1,0 +1,126 @@
+//! What may be done to a group of another protocol: the answers of Apache Kafka 4.3, as far as the records tell.
+
+use ottla_wire::error_code::ErrorCode;
+
+use super::foreign::ForeignKind;
+use super::record::GroupRecord;
+use super::reply::GroupReply;
+use super::request::{GroupRequest, ListRequest, OffsetDeleteRequest, OffsetDeleteTopic};
+use super::tests::{Bench, GROUP, NOBODY, member};
+
+const CONSUMER: &[u8] = &[3, 6];
+const SHARE: &[u8] = &[11, 12, 15];
+const STREAMS: &[u8] = &[17, 20, 23];
+
+/// A group with records of these types, as it is after a replay.
+fn holding(types: &[u8]) -> Bench {
+    let mut bench = Bench::new();
+    for record_type in types {
+        bench.log.push(GroupRecord::Foreign {
+            group: GROUP.into(),
+            key: vec![0, *record_type, 0, 1, b'g'],
+            is_present: true,
+        });
+    }
+    bench.replay();
+    bench
+}
+
+fn delete_offset(bench: &mut Bench) -> ErrorCode {
+    let request = OffsetDeleteRequest {
+        group_id: GROUP,
+        topics: vec![OffsetDeleteTopic {
+            name: "t",
+            partitions: vec![(0, ErrorCode::None)],
+        }],
+    };
+    match bench.ask(GroupRequest::OffsetDelete(request)) {
+        GroupReply::OffsetDelete(reply) if reply.error == ErrorCode::None => reply.topics[0].1[0].1,
+        GroupReply::OffsetDelete(reply) => reply.error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The answers to a commit by hand, a deletion of offsets, and a deletion of the group; and that the refusals wrote nothing.
+#[track_caller]
+fn check(types: &[&[u8]], wait_ms: i32, expected: [ErrorCode; 3]) {
+    let mut bench = holding(&types.concat());
+    bench.pass(wait_ms);
+    let before = bench.log.len();
+    let commit = bench.commit(NOBODY, "t", 5);
+    let answers = [commit, delete_offset(&mut bench), bench.delete()];
+    assert_eq!(answers, expected, "{types:?} after {wait_ms} ms");
+    if expected.iter().all(|error| *error != ErrorCode::None) {
+        assert_eq!(bench.log.len(), before);
+    }
+}
+
+#[test]
+fn members_of_another_protocol_are_not_overruled() {
+    use ErrorCode::{GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup, None, UnknownMemberId};
+    let claimed = [UnknownMemberId, GroupSubscribedToTopic, NonEmptyGroup];
+    check(&[CONSUMER, &[5]], 0, claimed);
+    check(&[STREAMS, &[19]], 0, claimed);
+    check(
+        &[SHARE, &[10]],
+        0,
+        [GroupIdNotFound, GroupIdNotFound, NonEmptyGroup],
+    );
+    // Members of a consumer group come back with the classic protocol, or not at all; those of others cannot.
+    check(&[CONSUMER, &[5]], 45_000, [None; 3]);
+    check(&[STREAMS, &[19]], 45_000, claimed);
+    check(
+        &[SHARE, &[10]],
+        45_000,
+        [GroupIdNotFound, GroupIdNotFound, NonEmptyGroup],
+    );
+}
+
+#[test]
+fn a_group_that_its_members_have_left_is_the_operators_unless_it_is_a_share_group() {
+    use ErrorCode::{GroupIdNotFound, None, UnsupportedVersion};
+    check(&[CONSUMER], 0, [None; 3]);
+    check(&[STREAMS], 0, [None; 3]);
+    check(
+        &[SHARE],
+        0,
+        [GroupIdNotFound, GroupIdNotFound, UnsupportedVersion],
+    );
+}
+
+#[test]
+fn a_share_group_never_gives_way_and_an_empty_streams_group_does() {
+    let inconsistent = ErrorCode::InconsistentGroupProtocol;
+    for types in [SHARE, &[11, 10], &[17, 19]] {
+        let mut bench = holding(types);
+        bench.pass(45_000);
+        assert_eq!(bench.join_error(&member()), inconsistent, "{types:?}");
+    }
+    let mut bench = holding(STREAMS);
+    bench.stable(&[member()]);
+    bench.replay();
+    assert!(bench.machine.group(GROUP).unwrap().foreign.is_empty());
+}
+
+#[test]
+fn a_kept_group_is_listed_with_its_kind_and_described_as_kept() {
+    for (types, state, kind) in [
+        (&[3][..], "Empty", ForeignKind::Consumer),
+        (&[3, 5], "Unknown", ForeignKind::Consumer),
+        (SHARE, "Empty", ForeignKind::Share),
+        (&[11, 10], "Unknown", ForeignKind::Share),
+        (STREAMS, "Empty", ForeignKind::Streams),
+        (&[17, 19], "Unknown", ForeignKind::Streams),
+    ] {
+        let mut bench = holding(types);
+        let GroupReply::List(groups) = bench.ask(GroupRequest::List(ListRequest::default())) else {
+            panic!()
+        };
+        assert_eq!((groups[0].state, groups[0].group_type), (state, kind.name()));
+        let GroupReply::Describe(described) = bench.ask(GroupRequest::Describe(vec![GROUP])) else {
+            panic!()
+        };
+        assert_eq!(described[0].error, ErrorCode::GroupIdNotFound);
+        assert_eq!(described[0].kept_as, Some(kind));
+    }
+}
