@@ -22,6 +22,7 @@ pub mod batch_times;
 pub mod log_directory;
 pub mod partitions;
 pub mod telemetry;
+mod open_transactions;
 pub mod node;
 mod dispatch;
 mod long_answer;

@@ -266,7 +266,9 @@ impl PartitionLog {
 
     /// The offset below which no transaction is open, at most `bound` (the high watermark).
     pub fn last_stable_offset(&self, bound: i64) -> i64 {
-        self.producers.last_stable_offset(bound)
+        // Records of an open transaction may be gone (DeleteRecords, retention): nobody waits below the log's start.
+        let stable = self.producers.last_stable_offset(bound);
+        stable.max(self.start_offset().min(bound))
     }
 
     pub fn leader_epochs(&self) -> &LeaderEpochs {

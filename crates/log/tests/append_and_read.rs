@@ -306,3 +306,21 @@ fn a_producers_retry_is_recognised_after_a_kill_even_several_batches_back() {
     ));
     assert!(!append(&mut log, &produced(10)).expect("next").duplicate);
 }
+
+#[test]
+fn nothing_is_unstable_below_the_start_of_a_log() {
+    let home = Home::new(LogConfig::default());
+    let (mut log, _) = home.open(true, 0);
+    let open = BatchOptions {
+        producer_id: 1,
+        producer_epoch: 0,
+        base_sequence: 0,
+        is_transactional: true,
+        ..BatchOptions::default()
+    };
+    append(&mut log, &build(&[b"a", b"b", b"c"], NOW_MS, open)).expect("appended");
+    assert_eq!(log.last_stable_offset(3), 0);
+    log.delete_records_before(2);
+    assert_eq!(log.last_stable_offset(3), 2);
+    assert_eq!(log.last_stable_offset(1), 1, "never above the bound");
+}

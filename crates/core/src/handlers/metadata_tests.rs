@@ -102,16 +102,16 @@ impl Executor for TestExecutor {
     fn deadline_changed(&self) {}
 }
 
-struct Broker {
-    node: Node,
-    disk: MemoryDisk,
+pub(super) struct Broker {
+    pub(super) node: Node,
+    pub(super) disk: MemoryDisk,
     executor: Arc<TestExecutor>,
     clock: Arc<TestClock>,
     connection: ConnectionContext,
 }
 
 impl Broker {
-    fn new(lines: &[(&str, &str)]) -> Broker {
+    pub(super) fn new(lines: &[(&str, &str)]) -> Broker {
         let mut properties = BTreeMap::from([("log.dirs".to_owned(), "/data".to_owned())]);
         properties.extend(
             lines
@@ -159,7 +159,7 @@ impl Broker {
         Broker::on(disk, NodeConfig::from_properties(&properties, [7; 4]).unwrap())
     }
 
-    fn on(disk: MemoryDisk, config: NodeConfig) -> Broker {
+    pub(super) fn on(disk: MemoryDisk, config: NodeConfig) -> Broker {
         let clock = Arc::new(TestClock::default());
         let node = Node::open(config, disk.shared(), clock.clone()).unwrap();
         let executor = Arc::new(TestExecutor::default());
@@ -203,7 +203,12 @@ impl Broker {
     }
 
     /// The answer; the controller has done its work by then.
-    fn ask(&self, api_key: ApiKey, api_version: i16, encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    pub(super) fn ask(
+        &self,
+        api_key: ApiKey,
+        api_version: i16,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Vec<u8> {
         let mut body = Vec::new();
         encode(&mut body);
         let mut reply = ReplyBuffer::default();
@@ -221,7 +226,7 @@ impl Broker {
         reply.bytes
     }
 
-    fn create(&self, name: &str, num_partitions: i32, version: i16) -> (ErrorCode, Uuid) {
+    pub(super) fn create(&self, name: &str, num_partitions: i32, version: i16) -> (ErrorCode, Uuid) {
         let topic = CreatableTopic {
             name,
             num_partitions,
@@ -253,11 +258,11 @@ fn poll(broker: &Broker, pending: &mut Box<dyn PendingReply>, reply: &mut ReplyB
     pending.poll(&broker.node, Waker::noop(), reply)
 }
 
-fn error(code: i16) -> ErrorCode {
+pub(super) fn error(code: i16) -> ErrorCode {
     ErrorCode::from_i16(code).unwrap()
 }
 
-fn read<'a, T, E: std::fmt::Debug>(
+pub(super) fn read<'a, T, E: std::fmt::Debug>(
     bytes: &'a [u8],
     decode: impl FnOnce(&mut Reader<'a>) -> Result<T, E>,
 ) -> T {

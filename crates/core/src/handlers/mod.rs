@@ -47,6 +47,8 @@ pub(crate) mod update_features;
 
 #[cfg(test)]
 mod metadata_tests;
+#[cfg(test)]
+mod tool_tests;
 
 use crate::request::Request;
 use crate::time::Moment;

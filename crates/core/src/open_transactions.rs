@@ -1,0 +1,91 @@
+//! Transactions that are open in a directory when it is opened: whoever began them, nobody here ends them.
+//!
+//! They hold up whoever reads with `isolation.level=read_committed`, and in `__consumer_offsets` whoever asks for the offsets
+//! that they touch. That is right, but it must not be a riddle.
+
+use std::sync::Arc;
+
+use ottla_log::{ActiveProducer, Read, ReadMode};
+use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
+use tracing::warn;
+
+use crate::node::Node;
+use crate::partition::Partition;
+use crate::time::Timestamp;
+
+/// Lines in the log at a start; beyond that, their number.
+const NAMED_MAX: usize = 100;
+
+/// The oldest open transaction of a partition: the one that readers wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OpenTransaction {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub producer_id: i64,
+    pub first_offset: i64,
+    /// When its first batch was written; `None` where that batch is gone.
+    pub since: Option<Timestamp>,
+    /// Later ones in the same partition.
+    pub others: usize,
+}
+
+/// Names what is open in the log. Waits for the disk; called once, at start.
+pub(crate) fn report(node: &Node) {
+    let found = find(node);
+    let now = node.clock.timestamp();
+    for open in found.iter().take(NAMED_MAX) {
+        let since_unix_ms = open.since.map(|since| since.0);
+        let open_for_s = since_unix_ms.map(|since_ms| now.0.saturating_sub(since_ms) / 1_000);
+        warn!(
+            topic = &*open.topic,
+            partition = open.partition,
+            producer_id = open.producer_id,
+            first_offset = open.first_offset,
+            since_unix_ms,
+            open_for_s,
+            others = open.others,
+            "a transaction is open: read_committed stops at it until apache kafka has ended it"
+        );
+    }
+    if found.len() > NAMED_MAX {
+        let partitions = found.len() - NAMED_MAX;
+        warn!(partitions, "more partitions have open transactions");
+    }
+}
+
+pub(crate) fn find(node: &Node) -> Vec<OpenTransaction> {
+    let partitions = node.partitions.all();
+    partitions.iter().filter_map(oldest).collect()
+}
+
+fn oldest(partition: &Arc<Partition>) -> Option<OpenTransaction> {
+    let mut open: Vec<ActiveProducer> = partition.with_log(|log| {
+        let producers = log.active_producers();
+        producers
+            .filter(|producer| producer.transaction_first_offset >= 0)
+            .collect()
+    });
+    open.sort_by_key(|producer| producer.transaction_first_offset);
+    let first = open.first()?;
+    Some(OpenTransaction {
+        topic: partition.topic.clone(),
+        partition: partition.index,
+        producer_id: first.producer_id,
+        first_offset: first.transaction_first_offset,
+        since: written_at(partition, first.transaction_first_offset),
+        others: open.len() - 1,
+    })
+}
+
+fn written_at(partition: &Partition, offset: i64) -> Option<Timestamp> {
+    let (reader, end) = partition.with_log(|log| (log.reader(), log.end()));
+    // At least one batch comes, and its header is all that is looked at.
+    let read = reader.read(offset, 0, true, end, ReadMode::Blocking).ok()?;
+    let Read::Region(found) = read else {
+        return None;
+    };
+    let mut header = [0; HEADER_BYTES];
+    let region = found.region;
+    let count = region.file.read_at(&mut header, region.position).ok()?;
+    (count == HEADER_BYTES).then(|| Timestamp(BatchHeader::decode(&header).base_timestamp))
+}
