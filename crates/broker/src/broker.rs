@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ottla_core::config::{ConfigError, Listener as ListenerConfig};
+use ottla_core::config::{ConfigError, Listener as ListenerConfig, RecoveryConfig};
 use ottla_core::node::Node;
 use ottla_core::random::Seed;
 use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
@@ -64,6 +64,8 @@ pub struct Additions {
     pub pages: Vec<Page>,
     /// Where the logs are; the operating system's files if not said.
     pub disk: Option<Arc<dyn Disk>>,
+    /// What the operator goes on without, although it was there.
+    pub recovery: RecoveryConfig,
 }
 
 /// One broker. Several may run in a process. Dropping it stops it cleanly: answers what is due, closes all
@@ -90,6 +92,7 @@ impl Broker {
     /// The same with what the program around it adds.
     pub fn start_with(properties: &Properties, additions: Additions) -> Result<Broker, StartError> {
         let mut settings = Settings::read(properties, seed()).map_err(StartError::Config)?;
+        settings.node.recovery = additions.recovery;
         for warning in &settings.node.warnings {
             warn!("{warning}");
         }

@@ -17,6 +17,7 @@ mod rate_limit;
 
 pub use admin::{Page, PageBody};
 pub use broker::{Additions, Broker, StartError};
+pub use ottla_core::config::RecoveryConfig;
 pub use ottla_core::telemetry::receiver as telemetry;
 pub use ottla_wire::error_code::ErrorCode;
 pub use ottla_wire::properties;

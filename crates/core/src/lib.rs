@@ -19,6 +19,7 @@ pub mod controller;
 pub mod quota;
 pub mod partition;
 pub mod batch_times;
+mod start;
 pub mod log_directory;
 pub mod partitions;
 pub mod telemetry;

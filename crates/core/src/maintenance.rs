@@ -60,9 +60,7 @@ impl Maintenance {
             }
         }
         if is_due(&mut self.retention, now, storage.retention_check_interval_ms) {
-            for partition in &partitions {
-                self.retain(partition, timestamp);
-            }
+            self.retain(node, &partitions, timestamp);
         }
         if storage.cleaner_enabled && is_due(&mut self.cleaning, now, storage.cleaner_backoff_ms) {
             let map_bytes_max = usize::try_from(storage.cleaner_dedupe_buffer_bytes).unwrap_or(usize::MAX);
@@ -83,12 +81,31 @@ impl Maintenance {
         node.partitions.remove_deleted(&*node.disk, timestamp);
     }
 
-    fn retain(&mut self, partition: &Arc<Partition>, now: Timestamp) {
-        match remove_old_segments(partition, now) {
-            Ok(removal) => self.removals.extend(removal),
-            Err(error) => {
-                let (topic, index) = (&*partition.topic, partition.index);
-                warn!(topic, partition = index, %error, "cannot remove old segments");
+    fn retain(&mut self, node: &Node, partitions: &[Arc<Partition>], now: Timestamp) {
+        let mut planned = Vec::new();
+        for partition in partitions {
+            match forget_old_segments(partition, now) {
+                Ok(removal) => planned.extend(removal),
+                Err(error) => {
+                    let (topic, index) = (&*partition.topic, partition.index);
+                    warn!(topic, partition = index, %error, "cannot remove old segments");
+                }
+            }
+        }
+        if planned.is_empty() {
+            return;
+        }
+        // The checkpoint of log starts comes before the files go: segments that are missing above it were lost.
+        if let Err(error) = node.write_log_starts() {
+            warn!(%error, "cannot write where logs start; old segments are removed all the same");
+            if let Err(error) = node.log_directory.unsign() {
+                return warn!(%error, "old segments stay until the next start");
+            }
+        }
+        for mut removal in planned {
+            match removal.rename() {
+                Ok(()) => self.removals.push(removal),
+                Err(error) => warn!(%error, "cannot remove old segments"),
             }
         }
     }
@@ -104,18 +121,13 @@ fn keep_tail(partition: &Partition) {
     }
 }
 
-fn remove_old_segments(partition: &Partition, now: Timestamp) -> Result<Option<SegmentRemoval>, LogError> {
+fn forget_old_segments(partition: &Partition, now: Timestamp) -> Result<Option<SegmentRemoval>, LogError> {
     let view = partition.view();
     // Read without the partition's lock; what cannot be read keeps its segment.
     if let Err(error) = view.reader.load_timestamps() {
         warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot read timestamps for retention");
     }
-    let removal = partition.with_log(|log| log.retain(now.0, view.offsets.high_watermark))?;
-    let Some(mut removal) = removal else {
-        return Ok(None);
-    };
-    removal.rename()?;
-    Ok(Some(removal))
+    partition.with_log(|log| log.retain(now.0, view.offsets.high_watermark))
 }
 
 /// One round of compaction, if it is due: see `ottla_log::CompactionJob`.

@@ -17,8 +17,8 @@ use tracing::{error, info, warn};
 
 use crate::batch_times::BatchTimes;
 use crate::config::NodeConfig;
-use crate::controller::directories::Directories;
 use crate::controller::service::ProducerIds;
+use crate::controller::topics::METADATA_TOPIC;
 use crate::controller::{Controller, ControllerError};
 use crate::dispatch::dispatch;
 use crate::executor::Executor;
@@ -28,7 +28,7 @@ use crate::group::Groups;
 use crate::handlers::api_versions;
 use crate::image::MetadataImage;
 use crate::image::topics::TopicImage;
-use crate::log_directory::{CheckpointOffsets, LogDirectory};
+use crate::log_directory::{CheckpointFile, CheckpointOffsets, LogDirectory};
 use crate::long_answer;
 use crate::maintenance::Maintenance;
 use crate::open_transactions;
@@ -38,6 +38,7 @@ use crate::quota::{self, QuotaConfig, Quotas};
 use crate::random::Random;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::{ConnectionContext, Request};
+use crate::start::{self, TakenOver};
 use crate::telemetry::Telemetry;
 use crate::tenant::{TenantKind, Tenants};
 use crate::time::{Clock, Moment};
@@ -123,13 +124,13 @@ impl Node {
         let config = config.into();
         let random = Arc::new(Random::new(config.seed));
         let locks = lock_directories(&*disk, &config)?;
-        let directories = Directories::open(&*disk, &config, &random)?;
-        let cluster_id = directories.cluster_id.clone();
-        let metadata_directory_id = directories.metadata.id;
-        // Takes the mark of a clean stop away, so it comes before the first write.
-        let log_directory = LogDirectory::open(disk.clone(), &directories.log_directories[0].path)?;
-        let now = clock.timestamp();
-        let controller = Controller::open(disk.clone(), config.clone(), directories, random.clone(), now)?;
+        let TakenOver {
+            controller,
+            log_directory,
+            removed_topics,
+        } = start::take_over(&disk, &config, &random, clock.timestamp())?;
+        let cluster_id = controller.directories().cluster_id.clone();
+        let metadata_directory_id = controller.directories().metadata.id;
         let image = controller.image().clone();
         let fetch_sessions = usize::try_from(config.network.fetch_sessions_max).unwrap_or(0);
         let cold_cache = Arc::new(ColdCache::new(config.storage.cold_read_cache_bytes));
@@ -168,9 +169,18 @@ impl Node {
             disk_is_low: AtomicBool::new(false),
             _locks: Mutex::new(locks),
         };
-        partitions::open_all(&node, &image)?;
+        partitions::open_all(&node, &image, &removed_topics)?;
+        node.sign_checkpoints()?;
         open_transactions::report(&node);
         Ok(node)
+    }
+
+    /// Writes the checkpoints for the first time, and says that they are this broker's: they prove more than others' do.
+    fn sign_checkpoints(&self) -> Result<(), LogError> {
+        self.write_checkpoints()?;
+        let controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
+        self.log_directory
+            .sign(controller.broker_epoch(), self.config.durability)
     }
 
     /// Stops cleanly: everything durable, the lead of all partitions given up, and a mark that says so. Waits for the
@@ -185,6 +195,8 @@ impl Node {
             }
         }
         controller.close(self.clock.timestamp())?;
+        // The checkpoints name the end of the metadata log, too.
+        self.image.store(controller.image().clone());
         self.write_checkpoints()?;
         // Without the mark the next start checks every log that may need it.
         if all_closed {
@@ -235,6 +247,9 @@ impl Node {
         // A topic must not be seen before its partitions can be written.
         partitions::follow(self, &old, &image);
         self.image.store(image.clone());
+        if !Arc::ptr_eq(&old.topics, &image.topics) {
+            self.note_directories();
+        }
         self.quotas
             .follow(&image.client_quotas, quota::is_dry_run(&image, &self.config));
         let is_gone = |topic: &&Arc<TopicImage>| image.topic_by_id(topic.id).is_none();
@@ -249,15 +264,30 @@ impl Node {
         }
     }
 
-    pub fn partition(&self, topic_id: Uuid, index: i32) -> Option<Arc<Partition>> {
-        self.partitions.get(topic_id, index)
+    /// Lists the partitions that have directories now: one that is missing at a start was lost.
+    fn note_directories(&self) {
+        if let Err(error) = self.write_checkpoint_files(&[CheckpointFile::RecoveryPoints]) {
+            warn!(%error, "cannot write the recovery points: a directory that is lost before they are will not be missed");
+        }
+    }
+
+    /// - Errors: a partition that there is, but whose log could not be opened, is a storage error.
+    pub fn partition(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        if let Some(partition) = self.partitions.get(topic_id, index) {
+            return Ok(partition);
+        }
+        let image = self.image();
+        let known = image.topic_by_id(topic_id);
+        match known.and_then(|topic| topic.partition(index)) {
+            Some(_) => Err(ErrorCode::KafkaStorageError),
+            None => Err(ErrorCode::UnknownTopicOrPartition),
+        }
     }
 
     pub fn partition_by_name(&self, topic: &str, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         let image = self.image();
         let topic = image.topic(topic).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         self.partition(topic.id, index)
-            .ok_or(ErrorCode::UnknownTopicOrPartition)
     }
 
     /// Serves one request: the reply is in `reply`, or comes later.
@@ -318,6 +348,21 @@ impl Node {
 
     /// Writes the four offset checkpoints of the log directory.
     pub(crate) fn write_checkpoints(&self) -> Result<(), LogError> {
+        self.write_checkpoint_files(&CheckpointFile::ALL)
+    }
+
+    /// Makes the starts of all logs durable.
+    pub(crate) fn write_log_starts(&self) -> Result<(), LogError> {
+        self.write_checkpoint_files(&[CheckpointFile::LogStarts])
+    }
+
+    fn write_checkpoint_files(&self, files: &[CheckpointFile]) -> Result<(), LogError> {
+        let refused = self.partitions.all_refused();
+        self.log_directory
+            .write_checkpoints(files, &refused, || self.checkpoint_offsets())
+    }
+
+    fn checkpoint_offsets(&self) -> CheckpointOffsets {
         let mut offsets = CheckpointOffsets::default();
         for partition in self.partitions.all() {
             let key = (partition.topic.to_string(), partition.index);
@@ -335,17 +380,12 @@ impl Node {
                 .recovery_points
                 .insert(key, partition.with_log(|log| log.recovery_point()));
         }
-        self.log_directory.write_checkpoints(&offsets)
-    }
-
-    /// Makes the starts of all logs durable.
-    pub(crate) fn write_log_starts(&self) -> Result<(), LogError> {
-        let starts = self.partitions.all().into_iter().map(|partition| {
-            let key = (partition.topic.to_string(), partition.index);
-            (key, partition.offsets().start)
-        });
-        self.log_directory
-            .write_log_starts(&starts.filter(|(_, start)| *start > 0).collect())
+        // Every metadata record is durable before it is published.
+        let durable_end = self.image().provenance.last_offset + 1;
+        offsets
+            .recovery_points
+            .insert((METADATA_TOPIC.to_owned(), 0), durable_end);
+        offsets
     }
 
     /// When somebody must call `on_deadline`. `Executor::deadline_changed` tells when this comes closer.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use ottla_log::LogError;
@@ -15,7 +15,7 @@ use tracing::{error, warn};
 use crate::controller::topics::METADATA_TOPIC;
 use crate::image::MetadataImage;
 use crate::image::topics::TopicImage;
-use crate::log_directory::directory_name;
+use crate::log_directory::{Placement, directory_name};
 use crate::node::Node;
 use crate::partition::{Identity, Partition};
 use crate::time::Timestamp;
@@ -31,6 +31,8 @@ pub struct Partitions {
     lacks_space: AtomicBool,
     /// Directories of deleted logs that still hold files.
     deleted: Mutex<Vec<DeletedDirectory>>,
+    /// Partitions whose logs are damaged and were left alone, until the next start.
+    refused: Mutex<Vec<Identity>>,
 }
 
 /// A renamed directory, whose files stay for those who are still reading them.
@@ -84,6 +86,34 @@ impl Partitions {
         self.by_topic.store(Arc::new(by_topic));
     }
 
+    fn refuse(&self, identity: Identity) {
+        self.refused().push(identity);
+    }
+
+    pub fn is_refused(&self, topic_id: Uuid, index: i32) -> bool {
+        let refused = self.refused();
+        refused
+            .iter()
+            .any(|identity| identity.topic_id == topic_id && identity.index == index)
+    }
+
+    /// Topic and number of each partition that is not served because its log is damaged.
+    pub fn all_refused(&self) -> Vec<(String, i32)> {
+        let name = |identity: &Identity| (identity.topic.to_string(), identity.index);
+        self.refused().iter().map(name).collect()
+    }
+
+    /// Takes the numbers of a topic's refused partitions out.
+    fn forget_refused(&self, topic_id: Uuid) -> Vec<i32> {
+        let mut refused = self.refused();
+        let of_topic = refused.extract_if(.., |identity| identity.topic_id == topic_id);
+        of_topic.map(|identity| identity.index).collect()
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Vec<Identity>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn note_failure(&self, error: &LogError) {
         if matches!(error, LogError::NoSpace { .. }) {
             self.lacks_space.store(true, Ordering::Relaxed);
@@ -119,23 +149,34 @@ impl Partitions {
     }
 }
 
-/// Sets aside what the image does not know and opens what it does. Waits for the disk; called once, at start.
+/// Settles what the image does not know and opens what it does. Waits for the disk; called once, at start.
 ///
+/// - `removed`: topics that were deleted, as far back as the metadata log tells.
 /// - Errors: the directory itself cannot be listed or renamed in. A partition whose log cannot be opened is reported
 ///   and stays unavailable; the others are served.
-pub(crate) fn open_all(node: &Node, image: &MetadataImage) -> Result<(), LogError> {
-    let mut known: BTreeSet<String> = image
-        .topics
-        .iter()
-        .flat_map(|topic| (0..topic.partitions.len()).map(|index| directory_name(&topic.name, index as i32)))
-        .collect();
-    // The controller's own log; no image lists it.
-    known.insert(directory_name(METADATA_TOPIC, 0));
-    node.log_directory.set_strays_aside(&known)?;
+pub(crate) fn open_all(node: &Node, image: &MetadataImage, removed: &BTreeSet<Uuid>) -> Result<(), LogError> {
+    node.log_directory
+        .settle_unknown(&known_directories(image), removed)?;
     for topic in image.topics.iter() {
-        open_partitions(node, topic, 0..topic.partitions.len());
+        open_partitions(
+            node,
+            topic,
+            0..topic.partitions.len(),
+            Occasion::Start { removed },
+        );
     }
     Ok(())
+}
+
+/// The names of all partitions' directories, that of the controller's own log included, which no image lists.
+pub(crate) fn known_directories(image: &MetadataImage) -> BTreeSet<String> {
+    let of_topic = |topic: &Arc<TopicImage>| {
+        let name = topic.name.clone();
+        (0..topic.partitions.len()).map(move |index| directory_name(&name, index as i32))
+    };
+    let mut known: BTreeSet<String> = image.topics.iter().flat_map(of_topic).collect();
+    known.insert(directory_name(METADATA_TOPIC, 0));
+    known
 }
 
 /// Makes the partitions what `new` says, given that they are what `old` says. Waits for the disk; called on the
@@ -153,7 +194,8 @@ pub(crate) fn follow(node: &Node, old: &MetadataImage, new: &MetadataImage) {
         let before = old.topic_by_id(topic.id);
         let partitions_before = before.map_or(0, |before| before.partitions.len());
         if topic.partitions.len() > partitions_before {
-            open_partitions(node, topic, partitions_before..topic.partitions.len());
+            let new = partitions_before..topic.partitions.len();
+            open_partitions(node, topic, new, Occasion::Change);
         }
         if before.is_some_and(|before| before.config.log != topic.config.log) {
             for partition in node.partitions.of_topic(topic.id) {
@@ -167,16 +209,32 @@ pub(crate) fn follow(node: &Node, old: &MetadataImage, new: &MetadataImage) {
 pub(crate) fn open_missing(node: &Node) {
     let image = node.image();
     for topic in image.topics.iter() {
-        let is_missing = |index: &usize| node.partitions.get(topic.id, *index as i32).is_none();
+        let is_missing = |index: &usize| {
+            let index = *index as i32;
+            node.partitions.get(topic.id, index).is_none() && !node.partitions.is_refused(topic.id, index)
+        };
         let missing: Vec<usize> = (0..topic.partitions.len()).filter(is_missing).collect();
         if !missing.is_empty() {
-            open_partitions(node, topic, missing.into_iter());
+            open_partitions(node, topic, missing.into_iter(), Occasion::Change);
         }
     }
 }
 
-fn open_partitions(node: &Node, topic: &TopicImage, indexes: impl Iterator<Item = usize>) {
-    let mut opened = Vec::new();
+/// When partitions are opened.
+#[derive(Clone, Copy)]
+enum Occasion<'a> {
+    /// They may have been there before.
+    Start { removed: &'a BTreeSet<Uuid> },
+    /// They are new.
+    Change,
+}
+
+fn open_partitions(
+    node: &Node,
+    topic: &TopicImage,
+    indexes: impl Iterator<Item = usize>,
+    occasion: Occasion<'_>,
+) {
     let identities: Vec<Identity> = indexes
         .map(|index| Identity {
             topic_id: topic.id,
@@ -184,52 +242,69 @@ fn open_partitions(node: &Node, topic: &TopicImage, indexes: impl Iterator<Item 
             index: i32::try_from(index).expect("partition numbers are i32"),
         })
         .collect();
-    let created = match node.log_directory.create_missing(&identities) {
-        Ok(created) => created,
+    let nothing = BTreeSet::new();
+    let (is_start, removed) = match occasion {
+        Occasion::Start { removed } => (true, removed),
+        Occasion::Change => (false, &nothing),
+    };
+    let placements = match node.log_directory.place(&identities, is_start, removed) {
+        Ok(placements) => placements,
         Err(error) => {
             node.partitions.note_failure(&error);
             return error!(topic = &*topic.name, %error, "cannot create logs");
         }
     };
-    for identity in identities {
-        let index = identity.index;
-        let partition = topic
-            .partition(index)
-            .expect("only partitions of the topic are opened");
-        let (config, is_new) = (topic.config.log.clone(), created.contains(&index));
-        match node
-            .log_directory
-            .open_log(&identity, config, is_new, node.clock.timestamp())
-        {
-            Ok(log) => {
-                let cleaned = node.log_directory.cleaned_offset(&topic.name, index);
-                let is_of_this_log = cleaned <= log.end_offset();
-                let partition = Partition::new(identity, partition.leader_epoch, node.config.durability, log);
-                partition.set_first_dirty_offset(if is_of_this_log { cleaned } else { 0 });
-                opened.push(Arc::new(partition));
+    let mut opened = Vec::new();
+    for (identity, placement) in identities.into_iter().zip(placements) {
+        match open_partition(node, topic, &identity, placement) {
+            Ok(partition) => opened.push(Arc::new(partition)),
+            Err(error @ LogError::Corrupt { .. }) => {
+                node.log_directory.report_refusal(&identity, &error);
+                node.partitions.refuse(identity);
             }
             Err(error) => {
                 node.partitions.note_failure(&error);
-                error!(topic = &*topic.name, partition = index, %error, "cannot open a log");
+                error!(topic = &*topic.name, partition = identity.index, %error, "cannot open a log");
             }
         }
     }
     node.partitions.insert(opened);
 }
 
+fn open_partition(
+    node: &Node,
+    topic: &TopicImage,
+    identity: &Identity,
+    placement: Placement,
+) -> Result<Partition, LogError> {
+    if let Placement::Refused(error) = placement {
+        return Err(error);
+    }
+    let partition = topic
+        .partition(identity.index)
+        .expect("only partitions of the topic are opened");
+    let config = topic.config.log.clone();
+    let now = node.clock.timestamp();
+    let opened = node.log_directory.open_log(identity, config, &placement, now)?;
+    let durability = node.config.durability;
+    let leads = Partition::new(identity.clone(), partition.leader_epoch, durability, opened.log);
+    leads.set_first_dirty_offset(opened.gaps_below);
+    Ok(leads)
+}
+
 fn delete(node: &Node, topic: &TopicImage) {
     let delay_ms = topic.config.log.file_delete_delay_ms;
     let remove_at = Timestamp(node.clock.timestamp().0.saturating_add(delay_ms));
+    let open = node.partitions.remove(topic.id);
+    open.iter().for_each(|partition| partition.delete());
+    // Those that were refused have files, too.
+    let indexes = node.partitions.forget_refused(topic.id).into_iter();
     let mut directories = Vec::new();
-    for partition in node.partitions.remove(topic.id) {
-        partition.delete();
-        match node
-            .log_directory
-            .mark_deleted(&topic.name, partition.index, topic.id)
-        {
+    for index in indexes.chain(open.iter().map(|partition| partition.index)) {
+        match node.log_directory.mark_deleted(&topic.name, index, topic.id) {
             Ok(path) => directories.push(DeletedDirectory { path, remove_at }),
             Err(error) => {
-                warn!(topic = &*topic.name, partition = partition.index, %error, "cannot rename a deleted log");
+                warn!(topic = &*topic.name, partition = index, %error, "cannot rename a deleted log");
             }
         }
     }

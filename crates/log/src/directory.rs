@@ -9,6 +9,7 @@ use ottla_wire::primitives::Uuid;
 use crate::checkpoint::{read_file, write_file};
 use crate::disk::{Disk, OpenMode};
 use crate::error::{LogError, is_full};
+use crate::leader_epoch::LeaderEpochs;
 use crate::segment::{FileKind, file_path};
 
 pub const LOCK_FILE: &str = ".lock";
@@ -153,6 +154,15 @@ pub fn read_partition_metadata(disk: &dyn Disk, directory: &Path) -> Result<Opti
         return Err(corrupt("version is not 0"));
     }
     topic_id.map(Some).ok_or_else(|| corrupt("no topic id"))
+}
+
+/// The newest leader epoch that a partition's directory knows of; `None` where its file is missing or damaged.
+pub fn last_leader_epoch(disk: &dyn Disk, directory: &Path) -> Result<Option<i32>, LogError> {
+    let bytes = read_file(disk, &directory.join(crate::LEADER_EPOCH_FILE))?;
+    let epochs = bytes.and_then(|bytes| LeaderEpochs::decode(&bytes).ok());
+    Ok(epochs
+        .and_then(|epochs| epochs.latest())
+        .map(|entry| entry.leader_epoch))
 }
 
 /// Writes `partition.metadata` and makes it durable: without it a log counts as stray.

@@ -40,7 +40,7 @@ impl LogError {
         io::Error::new(io::ErrorKind::InvalidData, self)
     }
 
-    pub(crate) fn corrupt(path: &Path, position: u64, reason: impl Into<String>) -> LogError {
+    pub fn corrupt(path: &Path, position: u64, reason: impl Into<String>) -> LogError {
         LogError::Corrupt {
             path: path.to_path_buf(),
             position,

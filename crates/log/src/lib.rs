@@ -28,6 +28,7 @@ mod producer_state;
 mod marker;
 mod leader_epoch;
 mod recovery;
+pub mod inspection;
 mod batch_scanner;
 pub mod checkpoint;
 pub mod directory;

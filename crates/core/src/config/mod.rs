@@ -8,7 +8,7 @@ mod topic;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -133,6 +133,15 @@ pub struct TelemetryConfig {
     pub default_interval_ms: u32,
 }
 
+/// What the operator goes on without at this one start, although it was there. No key of a file says such a thing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryConfig {
+    /// Make the metadata log anew from what is intact of it and from the partitions' directories.
+    pub recover_metadata: bool,
+    /// Partitions, by the names of their directories (`orders-0`), that are served without their lost records.
+    pub accept_loss: BTreeSet<String>,
+}
+
 /// Everything a node is started with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeConfig {
@@ -166,6 +175,7 @@ pub struct NodeConfig {
     pub telemetry: TelemetryConfig,
     pub tenants: TenantConfig,
     pub quota: QuotaConfig,
+    pub recovery: RecoveryConfig,
     pub static_config: Arc<StaticConfig>,
     /// Feeds every random name: topic ids, directory ids, member ids.
     pub seed: Seed,
@@ -279,6 +289,7 @@ impl NodeConfig {
             telemetry: telemetry_config(&read)?,
             tenants: tenant_config(&read)?,
             quota: quota_config(&read)?,
+            recovery: RecoveryConfig::default(),
             static_config: Arc::new(static_config),
             seed,
             warnings: Vec::new(),

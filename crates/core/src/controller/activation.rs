@@ -37,11 +37,18 @@ pub(super) fn check_single_node(
         })
     };
     let image = replay.image();
-    if let Some(stranger) = replay.quorum().voters.iter().find(|(id, _)| *id != node_id) {
-        return refuse(format!(
-            "its metadata log has controller {} as a voter; one node has one",
-            stranger.0
-        ));
+    for (voter, directory_id) in &replay.quorum().voters {
+        if *voter != node_id {
+            return refuse(format!(
+                "its metadata log has controller {voter} as a voter; one node has one"
+            ));
+        }
+        if *directory_id != directories.metadata.id {
+            return refuse(format!(
+                "its metadata log is that of directory.id {directory_id}, but meta.properties says {}",
+                directories.metadata.id
+            ));
+        }
     }
     if let Some(stranger) = image.brokers.keys().find(|id| **id != node_id) {
         return refuse(format!(

@@ -21,8 +21,7 @@ fn open(disk: &MemoryDisk, seed: u64) -> Result<Controller, ControllerError> {
     let config = Arc::new(config);
     let random = Arc::new(Random::new(config.seed));
     let disk = disk.shared();
-    let directories = Directories::open(&*disk, &config, &random)?;
-    Controller::open(disk, config, directories, random, NOW)
+    crate::start::take_over(&disk, &config, &random, NOW).map(|taken| taken.controller)
 }
 
 fn topic(name: &str) -> NewTopic {

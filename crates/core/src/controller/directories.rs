@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use ottla_log::directory::MetaProperties;
-use ottla_log::disk::Disk;
+use ottla_log::directory::{META_PROPERTIES_FILE, MetaProperties, PartitionDirectory};
+use ottla_log::disk::{DirectoryEntry, Disk};
 use ottla_log::{LogError, checkpoint};
 use ottla_wire::primitives::Uuid;
 
 use super::ControllerError;
-use super::metadata_log::METADATA_DIRECTORY;
 use crate::config::NodeConfig;
 use crate::random::Random;
 
@@ -29,22 +28,20 @@ pub struct IdentifiedDirectory {
 }
 
 impl Directories {
-    /// Reads who owns the directories, and claims those that nobody owns yet.
+    /// Reads who owns the directories. What must be written to own those that nobody owns yet comes beside it.
     ///
     /// - Errors: a directory of another node or cluster, or one that holds data without saying whose.
-    pub fn open(
+    pub fn read(
         disk: &dyn Disk,
         config: &NodeConfig,
         random: &Random,
-    ) -> Result<Directories, ControllerError> {
+    ) -> Result<(Directories, Vec<Claim>), ControllerError> {
         let mut paths = config.log_directories.clone();
         if !paths.contains(&config.metadata_directory) {
             paths.push(config.metadata_directory.clone());
         }
         let mut found = Vec::with_capacity(paths.len());
         for path in &paths {
-            disk.create_directories(path)
-                .map_err(|source| io_error("create", path, source))?;
             found.push(MetaProperties::read(disk, path)?);
         }
         let cluster_id = found
@@ -53,16 +50,25 @@ impl Directories {
             .map(|meta| meta.cluster_id.clone())
             .next()
             .unwrap_or_else(|| random.uuid().to_string());
-        let mut identified = Vec::with_capacity(paths.len());
+        let mut identified: Vec<IdentifiedDirectory> = Vec::with_capacity(paths.len());
+        let mut claims = Vec::new();
         for (path, meta) in paths.iter().zip(found) {
-            let id = match meta {
-                Some(meta) => owned(disk, path, &meta, &cluster_id, config.node_id, random)?,
-                None => claim(disk, path, &cluster_id, config.node_id, random)?,
+            let known_id = match &meta {
+                Some(meta) => owned(path, meta, &cluster_id, config.node_id)?,
+                None => unowned(disk, path).map(|()| None)?,
             };
-            if identified
-                .iter()
-                .any(|other: &IdentifiedDirectory| other.id == id)
-            {
+            let id = known_id.unwrap_or_else(|| random.uuid());
+            if known_id.is_none() {
+                claims.push(Claim {
+                    path: path.clone(),
+                    meta: MetaProperties {
+                        cluster_id: cluster_id.clone(),
+                        node_id: config.node_id,
+                        directory_id: Some(id),
+                    },
+                });
+            }
+            if identified.iter().any(|other| other.id == id) {
                 return Err(ControllerError::Directory {
                     path: path.clone(),
                     problem: format!("has directory.id {id}, which another log directory has, too"),
@@ -79,11 +85,12 @@ impl Directories {
             .expect("the metadata directory is among them")
             .clone();
         identified.truncate(config.log_directories.len());
-        Ok(Directories {
+        let directories = Directories {
             cluster_id,
             log_directories: identified,
             metadata,
-        })
+        };
+        Ok((directories, claims))
     }
 
     pub fn path(&self, id: Uuid) -> Option<&Path> {
@@ -94,14 +101,32 @@ impl Directories {
     }
 }
 
+/// A directory that is to become this node's, or whose `meta.properties` names no id (Kafka before 3.7).
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    meta: MetaProperties,
+}
+
+impl Claim {
+    // The owner's name is the first thing in a directory: what a crash leaves behind it is completed at the next start.
+    pub fn make(&self, disk: &dyn Disk) -> Result<(), ControllerError> {
+        self.meta.write(disk, &self.path)?;
+        if let Some(parent) = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            disk.sync_directory(parent)
+                .map_err(|source| io_error("sync", parent, source))?;
+        }
+        Ok(())
+    }
+}
+
+/// The directory's id, if it has one.
 fn owned(
-    disk: &dyn Disk,
     path: &Path,
     meta: &MetaProperties,
     cluster_id: &str,
     node_id: i32,
-    random: &Random,
-) -> Result<Uuid, ControllerError> {
+) -> Result<Option<Uuid>, ControllerError> {
     let refuse = |problem| {
         Err(ControllerError::Directory {
             path: path.to_path_buf(),
@@ -120,46 +145,24 @@ fn owned(
             meta.cluster_id
         ));
     }
-    if let Some(id) = meta.directory_id {
-        return Ok(id);
-    }
-    // Directories that began their life before Kafka 3.7.
-    let id = random.uuid();
-    MetaProperties {
-        directory_id: Some(id),
-        ..meta.clone()
-    }
-    .write(disk, path)?;
-    Ok(id)
+    Ok(meta.directory_id)
 }
 
-// The owner's name is the first thing in a directory: what a crash leaves behind it is completed at the next start.
-fn claim(
-    disk: &dyn Disk,
-    path: &Path,
-    cluster_id: &str,
-    node_id: i32,
-    random: &Random,
-) -> Result<Uuid, ControllerError> {
-    if disk.exists(&path.join(METADATA_DIRECTORY)) || disk.exists(&path.join(checkpoint::HIGH_WATERMARK_FILE))
-    {
-        return Err(ControllerError::Directory {
-            path: path.to_path_buf(),
-            problem: "holds data, but no meta.properties that says whose".to_owned(),
-        });
+/// Only an empty directory may lack an owner.
+fn unowned(disk: &dyn Disk, path: &Path) -> Result<(), ControllerError> {
+    let entries = disk.list(path).map_err(|source| io_error("list", path, source))?;
+    let name = |entry: &DirectoryEntry| Some(entry.path.file_name()?.to_str()?.to_owned());
+    let speaks_of_data =
+        |name: &String| PartitionDirectory::parse(name).is_some() || name == checkpoint::HIGH_WATERMARK_FILE;
+    match entries.iter().filter_map(name).find(speaks_of_data) {
+        Some(data) => Err(ControllerError::Directory {
+            path: path.join(META_PROPERTIES_FILE),
+            problem: format!(
+                "is missing, although there is {data} beside it: nobody says whose data this is"
+            ),
+        }),
+        None => Ok(()),
     }
-    let id = random.uuid();
-    MetaProperties {
-        cluster_id: cluster_id.to_owned(),
-        node_id,
-        directory_id: Some(id),
-    }
-    .write(disk, path)?;
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        disk.sync_directory(parent)
-            .map_err(|source| io_error("sync", parent, source))?;
-    }
-    Ok(id)
 }
 
 pub(super) fn io_error(doing: &'static str, path: &Path, source: std::io::Error) -> ControllerError {

@@ -6,6 +6,7 @@ use ottla_wire::metadata_records::feature_level::FeatureLevelRecord;
 
 use super::bootstrap_file::BOOTSTRAP_FILE;
 use super::features::UpgradeType;
+use super::metadata_log::METADATA_DIRECTORY;
 use super::snapshot_file::SnapshotId;
 use super::tests::{NOW, World, create, files, new_topic};
 use super::*;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ottla_log::directory::{read_partition_metadata, write_partition_metadata};
+use ottla_log::directory::{PARTITION_METADATA_FILE, read_partition_metadata, write_partition_metadata};
 use ottla_log::disk::Disk;
-use ottla_log::{AppendError, BatchToAppend, LogConfig, OpenOptions, PartitionLog, Read, ReadMode};
+use ottla_log::{AppendError, BatchToAppend, LogConfig, OpenOptions, PartitionLog};
 use ottla_wire::primitives::Uuid;
-use ottla_wire::records::batch::{Batch, BatchError, HEADER_BYTES, batches};
+use ottla_wire::records::batch::Batch;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::control::{ControlRecord, control_batch};
 
@@ -15,9 +15,10 @@ use super::ControllerError;
 use super::bootstrap_file::BOOTSTRAP_FILE;
 use super::directories::io_error;
 use super::quorum_state::QuorumState;
+use super::salvage;
 use super::snapshot_file::{self, OwnVoter, SnapshotId};
+use super::survey::{Survey, damaged};
 use crate::config::NodeConfig;
-use crate::image::Provenance;
 use crate::image::record::RecordList;
 use crate::image::replay::Replay;
 use crate::image::snapshot::records_of;
@@ -29,8 +30,6 @@ pub const METADATA_DIRECTORY: &str = "__cluster_metadata-0";
 const SEGMENT_BYTES_MAX: u32 = 16 * 1024 * 1024;
 /// Kafka's readers take batches of up to 8 MiB.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What one read of the log asks for; a batch that is larger comes whole.
-const READ_BYTES: u32 = 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct MetadataLog {
@@ -44,42 +43,47 @@ pub(super) struct MetadataLog {
 }
 
 impl MetadataLog {
-    /// Opens the log below `metadata_directory`, or creates it, and replays snapshot and log into `replay`.
+    /// Opens the log below `metadata_directory` where `survey` found its end, or creates it and surveys what it began with.
+    ///
+    /// - Errors: nothing was changed unless the disk failed.
     pub fn open(
         disk: Arc<dyn Disk>,
         metadata_directory: &Path,
         voter: OwnVoter<'_>,
         config: &NodeConfig,
-        replay: &mut Replay,
+        survey: &mut Survey,
         now: Timestamp,
     ) -> Result<MetadataLog, ControllerError> {
         let directory = metadata_directory.join(METADATA_DIRECTORY);
-        format(&*disk, &directory, voter, now)?;
-        let snapshot = snapshot_file::list(&*disk, &directory)?
-            .last()
-            .copied()
-            .unwrap_or(SnapshotId::BOOTSTRAP);
+        if survey.is_salvaged {
+            salvage::replace(&*disk, &directory, voter, survey, now)?;
+        }
+        check_owner(&*disk, &directory)?;
+        if format(&*disk, &directory, voter, now)? {
+            snapshot_file::replay(&*disk, &directory, SnapshotId::BOOTSTRAP, &mut survey.replay)?;
+        }
         let options = OpenOptions {
             // The records since the snapshot are few, and reading them is what a start does anyway.
             clean_shutdown: false,
-            recovery_point: snapshot.end_offset,
-            log_start_offset: snapshot.end_offset,
+            recovery_point: survey.snapshot.end_offset,
+            log_start_offset: survey.snapshot.end_offset,
+            proven_end: survey.end_offset,
             now_ms: now.0,
             ..OpenOptions::default()
         };
         let (log, _report) = PartitionLog::open(disk.clone(), &directory, log_config(config), options)?;
-        let mut opened = MetadataLog {
+        Ok(MetadataLog {
             disk,
             directory,
             log,
-            leader_epoch: 0,
-            snapshot,
-            bytes_since_snapshot: 0,
-        };
-        opened.replay_snapshot(replay)?;
-        opened.replay_log(replay)?;
-        opened.leader_epoch = opened.last_known_epoch()?;
-        Ok(opened)
+            leader_epoch: survey.leader_epoch,
+            snapshot: survey.snapshot,
+            bytes_since_snapshot: survey.bytes_since_snapshot,
+        })
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The end of what is written, also the offset of the next record.
@@ -89,91 +93,6 @@ impl MetadataLog {
 
     pub fn leader_epoch(&self) -> i32 {
         self.leader_epoch
-    }
-
-    fn replay_snapshot(&mut self, replay: &mut Replay) -> Result<(), ControllerError> {
-        let path = self.snapshot.path(&self.directory);
-        if !self.disk.exists(&path) {
-            // A directory of kraft.version 0 has no bootstrap snapshot.
-            return Ok(());
-        }
-        let bytes = snapshot_file::read(&*self.disk, &self.directory, self.snapshot)?;
-        replay.apply_batches(&bytes)?;
-        replay.set_provenance(Provenance {
-            last_offset: self.snapshot.end_offset - 1,
-            last_epoch: self.snapshot.epoch,
-            last_timestamp_ms: replay.image().provenance.last_timestamp_ms,
-        });
-        Ok(())
-    }
-
-    fn replay_log(&mut self, replay: &mut Replay) -> Result<(), ControllerError> {
-        let (start, end) = (self.log.start_offset(), self.log.end_offset());
-        let mut offset = self.snapshot.end_offset;
-        if start > offset || end < offset {
-            return Err(ControllerError::Directory {
-                path: self.directory.clone(),
-                problem: format!("has records {start} to {end}, but its newest snapshot ends at {offset}"),
-            });
-        }
-        let reader = self.log.reader();
-        while offset < end {
-            let read = reader
-                .read(offset, READ_BYTES, true, self.log.end(), ReadMode::Blocking)
-                .map_err(|error| ControllerError::Read(error.to_string()))?;
-            let Read::Region(found) = read else {
-                return Err(ControllerError::Read(format!(
-                    "no record at offset {offset}, the log ends at {end}"
-                )));
-            };
-            let bytes = read_region(&self.directory, &found.region)?;
-            let next = self.replay_region(replay, &bytes, offset)?;
-            if next == offset {
-                return Err(ControllerError::Read(format!(
-                    "no whole batch at offset {offset}"
-                )));
-            }
-            offset = next;
-        }
-        Ok(())
-    }
-
-    /// Applies the whole batches of a region; returns the offset behind them.
-    fn replay_region(
-        &mut self,
-        replay: &mut Replay,
-        bytes: &[u8],
-        from: i64,
-    ) -> Result<i64, ControllerError> {
-        let mut offset = from;
-        for batch in batches(bytes) {
-            let batch = match batch {
-                Ok(batch) => batch,
-                // The region may end within a batch.
-                Err(BatchError::Truncated { .. }) => break,
-                Err(error) => return Err(ControllerError::Read(format!("at offset {offset}: {error}"))),
-            };
-            batch.verify_checksum().map_err(|error| {
-                ControllerError::Read(format!("at offset {}: {error}", batch.header.base_offset))
-            })?;
-            if batch.header.last_offset() < from {
-                continue;
-            }
-            replay.apply_batch(&batch)?;
-            self.bytes_since_snapshot += batch.bytes.len() as u64;
-            offset = batch.header.next_offset();
-        }
-        Ok(offset)
-    }
-
-    fn last_known_epoch(&self) -> Result<i32, ControllerError> {
-        let stored = QuorumState::read(&*self.disk, &self.directory)?.map_or(0, |state| state.leader_epoch);
-        let in_log = self
-            .log
-            .leader_epochs()
-            .latest()
-            .map_or(0, |entry| entry.leader_epoch);
-        Ok(stored.max(in_log).max(self.snapshot.epoch))
     }
 
     /// Begins a new epoch: raised and persisted before anything is written in it.
@@ -303,6 +222,26 @@ impl MetadataLog {
         self.remove_what_the_snapshot_replaces(now)
     }
 
+    /// Writes a snapshot whatever there is, because the newest one is damaged, and removes that one.
+    pub fn replace_snapshots(
+        &mut self,
+        replay: &Replay,
+        voter: OwnVoter<'_>,
+        now: Timestamp,
+    ) -> Result<(), ControllerError> {
+        let intact = self.snapshot;
+        self.take_snapshot(replay, voter, now)?;
+        for id in snapshot_file::list(&*self.disk, &self.directory)? {
+            if id != self.snapshot && id != intact {
+                let path = id.path(&self.directory);
+                self.disk
+                    .remove_file(&path)
+                    .map_err(|source| io_error("remove", &path, source))?;
+            }
+        }
+        Ok(())
+    }
+
     fn remove_what_the_snapshot_replaces(&mut self, now: Timestamp) -> Result<(), ControllerError> {
         // Segments first: a log must never begin behind its oldest snapshot.
         self.log.delete_records_before(self.snapshot.end_offset);
@@ -344,13 +283,24 @@ fn log_config(config: &NodeConfig) -> LogConfig {
     }
 }
 
-/// Completes the files that a metadata log needs before its first record.
+fn check_owner(disk: &dyn Disk, directory: &Path) -> Result<(), ControllerError> {
+    match read_partition_metadata(disk, directory)? {
+        Some(id) if id != Uuid::METADATA_TOPIC_ID => Err(damaged(
+            &directory.join(PARTITION_METADATA_FILE),
+            0,
+            format!("it belongs to topic id {id}, not to the metadata log"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Completes the files that a metadata log needs before its first record; true if that included its first snapshot.
 fn format(
     disk: &dyn Disk,
     directory: &Path,
     voter: OwnVoter<'_>,
     now: Timestamp,
-) -> Result<(), ControllerError> {
+) -> Result<bool, ControllerError> {
     let parent = directory.parent().expect("it lies in a log directory");
     if !disk.exists(directory) {
         disk.create_directories(directory)
@@ -358,18 +308,12 @@ fn format(
         disk.sync_directory(parent)
             .map_err(|source| io_error("sync", parent, source))?;
     }
-    match read_partition_metadata(disk, directory)? {
-        Some(Uuid::METADATA_TOPIC_ID) => {}
-        Some(id) => {
-            return Err(ControllerError::Directory {
-                path: directory.to_path_buf(),
-                problem: format!("belongs to topic {id}, not to the metadata log"),
-            });
-        }
-        None => write_partition_metadata(disk, directory, Uuid::METADATA_TOPIC_ID)?,
+    if read_partition_metadata(disk, directory)?.is_none() {
+        write_partition_metadata(disk, directory, Uuid::METADATA_TOPIC_ID)?;
     }
     // A directory formatted for `controller.quorum.voters` has no voters in its log, and stays so.
-    if lacks_files(disk, directory, |_| true)? && !disk.exists(&parent.join(BOOTSTRAP_FILE)) {
+    let is_new = lacks_files(disk, directory, |_| true)? && !disk.exists(&parent.join(BOOTSTRAP_FILE));
+    if is_new {
         let nothing = RecordList::default();
         snapshot_file::write(
             disk,
@@ -380,13 +324,12 @@ fn format(
             now.0,
         )?;
     }
-    Ok(())
+    Ok(is_new)
 }
 
-/// Whether the log below `metadata_directory` has no record and no snapshot yet but the one that it is formatted with.
-pub(super) fn is_new(disk: &dyn Disk, metadata_directory: &Path) -> Result<bool, ControllerError> {
-    let directory = metadata_directory.join(METADATA_DIRECTORY);
-    Ok(!disk.exists(&directory) || lacks_files(disk, &directory, |id| id > SnapshotId::BOOTSTRAP)?)
+/// Whether the log in `directory` has no record and no snapshot yet but the one that it is formatted with.
+pub(super) fn is_new(disk: &dyn Disk, directory: &Path) -> Result<bool, ControllerError> {
+    Ok(!disk.exists(directory) || lacks_files(disk, directory, |id| id > SnapshotId::BOOTSTRAP)?)
 }
 
 /// Whether there is neither a segment nor a snapshot of the kind that counts.
@@ -403,23 +346,4 @@ fn lacks_files(
         .iter()
         .filter_map(|entry| name(&entry.path))
         .any(|name| name.ends_with(".log") || SnapshotId::parse(&name).is_some_and(&counts)))
-}
-
-fn read_region(directory: &Path, region: &ottla_log::disk::FileRegion) -> Result<Vec<u8>, ControllerError> {
-    // The region is within a file of ours, so its size is no stranger's number.
-    let mut bytes = vec![0; usize::try_from(region.bytes).expect("a region fits into memory")];
-    let mut done = 0;
-    while done < bytes.len() {
-        let read = region
-            .file
-            .read_at(&mut bytes[done..], region.position + done as u64)
-            .map_err(|source| io_error("read", directory, source))?;
-        if read == 0 {
-            break;
-        }
-        done += read;
-    }
-    bytes.truncate(done);
-    debug_assert!(done >= HEADER_BYTES);
-    Ok(bytes)
 }

@@ -19,6 +19,8 @@ pub mod reassignments;
 mod activation;
 mod bootstrap_file;
 pub(crate) mod metadata_log;
+pub mod survey;
+mod salvage;
 mod quorum_state;
 mod snapshot_file;
 
@@ -30,7 +32,7 @@ mod level_tests;
 mod tests;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ottla_log::LogError;
@@ -55,9 +57,10 @@ use client_quotas::QuotaAlteration;
 use configs::{ConfigChange, ConfigReplacement};
 use directories::Directories;
 use features::FeatureUpdate;
-use metadata_log::{METADATA_DIRECTORY, MetadataLog};
+use metadata_log::MetadataLog;
 use reassignments::Reassignment;
 use snapshot_file::OwnVoter;
+use survey::Survey;
 use topics::{CreatedTopic, DeletedTopic, NewPartitions, NewTopic, Refusal, TopicToDelete};
 
 /// Why the controller cannot start or go on.
@@ -68,6 +71,14 @@ pub enum ControllerError {
     Image(ImageError),
     /// The metadata log cannot be read.
     Read(String),
+    /// Records of the metadata log are missing or damaged. Nothing was changed.
+    Damaged(LogError),
+    /// An intact record that is not what this broker expects.
+    NotUnderstood {
+        path: PathBuf,
+        offset: i64,
+        error: ImageError,
+    },
     /// A log directory that this node must not use.
     Directory {
         path: PathBuf,
@@ -93,6 +104,14 @@ impl fmt::Display for ControllerError {
             ControllerError::Log(error) => write!(f, "metadata log: {error}"),
             ControllerError::Image(error) => write!(f, "{error}"),
             ControllerError::Read(problem) => write!(f, "metadata log: {problem}"),
+            ControllerError::Damaged(error) => write!(
+                f,
+                "{error}; nothing was changed: restore the file from a copy, or start once with --recover-metadata to \
+                 go on with what is intact"
+            ),
+            ControllerError::NotUnderstood { path, offset, error } => {
+                write!(f, "{}, record at offset {offset}: {error}", path.display())
+            }
             ControllerError::Directory { path, problem } => write!(f, "{} {problem}", path.display()),
         }
     }
@@ -129,67 +148,51 @@ pub struct Controller {
     directories: Directories,
     log: MetadataLog,
     replay: Replay,
+    /// What an empty log begins with.
+    bootstrap: Option<Bootstrap>,
     broker_epoch: i64,
 }
 
 impl Controller {
-    /// Opens the metadata log, takes the lead in a new epoch and registers this broker.
+    /// Opens the metadata log where `survey` found its end.
     ///
-    /// - Call it after `.kafka_cleanshutdown` was taken away: it writes.
-    /// - Errors: the directory is not one node's, holds what is not understood, or the disk failed. Nothing was written
-    ///   unless the disk failed.
+    /// - Errors: nothing was changed unless the disk failed.
     pub fn open(
         disk: Arc<dyn Disk>,
         config: Arc<NodeConfig>,
         directories: Directories,
         random: Arc<Random>,
+        mut survey: Survey,
         now: Timestamp,
     ) -> Result<Controller, ControllerError> {
-        let mut replay = Replay::new(Arc::new(MetadataImage::empty(config.static_config.clone())));
         let voter = own_voter(&config, &directories);
         let path = directories.metadata.path.clone();
-        let bootstrap = Bootstrap::read(&*disk, &path, config.static_config.clone());
-        if metadata_log::is_new(&*disk, &path)? {
-            // A refusal comes before the first write.
-            bootstrap.clone()?;
+        let mut log = MetadataLog::open(disk.clone(), &path, voter, &config, &mut survey, now)?;
+        if survey.damaged_snapshot.is_some() {
+            log.replace_snapshots(&survey.replay, voter, now)?;
         }
-        let opened = MetadataLog::open(disk.clone(), &path, voter, &config, &mut replay, now);
-        // Judged before an error of the replay: what cannot be read may be what an unkept level brought.
-        check_levels(&replay, &directories)?;
-        let log = opened?;
-        let mut controller = Controller {
+        Ok(Controller {
             disk,
             config,
             random,
             directories,
             log,
-            replay,
+            replay: survey.replay,
+            bootstrap: survey.bootstrap,
             broker_epoch: -1,
-        };
-        activation::check_single_node(
-            &controller.replay,
-            &controller.directories,
-            controller.config.node_id,
-        )?;
-        controller.activate(bootstrap, now)?;
-        for (feature, level) in controller.image().features.kept_unserved() {
-            info!(feature, level, "kept in the directory, not served");
-        }
-        Ok(controller)
+        })
     }
 
-    fn activate(
-        &mut self,
-        bootstrap: Result<Option<Bootstrap>, ControllerError>,
-        now: Timestamp,
-    ) -> Result<(), ControllerError> {
-        let is_formatted = self.image().features.metadata_version() > 0;
-        let bootstrap = if is_formatted { None } else { bootstrap? };
+    /// Takes the lead in a new epoch and registers this broker.
+    ///
+    /// - Call it after `.kafka_cleanshutdown` was taken away.
+    pub fn activate(&mut self, now: Timestamp) -> Result<(), ControllerError> {
         let kraft_version = self.replay.quorum().kraft_version;
         self.log.begin_epoch(self.config.node_id, kraft_version, now)?;
         self.broker_epoch = self.log.end_offset();
         let in_transaction = self.replay.in_transaction();
         let incarnation_id = self.random.uuid();
+        let bootstrap = self.bootstrap.take();
         let records = self.decider().activate(
             self.broker_epoch,
             incarnation_id,
@@ -199,6 +202,9 @@ impl Controller {
         );
         self.write(&records, Atomicity::EachBatch, now)?;
         self.replay.take_changes();
+        for (feature, level) in self.image().features.kept_unserved() {
+            info!(feature, level, "kept in the directory, not served");
+        }
         Ok(())
     }
 
@@ -248,7 +254,7 @@ impl Controller {
         for batch in batches {
             next.apply_batches(batch)?;
         }
-        check_levels(&next, &self.directories)?;
+        check_levels(&next, self.log.directory())?;
         self.log.append(batches, now)?;
         self.log.sync()?;
         self.replay = next;
@@ -482,12 +488,12 @@ impl Controller {
 }
 
 /// Refuses finalized levels that are not kept, with the way out.
-fn check_levels(replay: &Replay, directories: &Directories) -> Result<(), ControllerError> {
+fn check_levels(replay: &Replay, metadata_log: &Path) -> Result<(), ControllerError> {
     let Some(unkept) = replay.image().features.unkept() else {
         return Ok(());
     };
     Err(ControllerError::Directory {
-        path: directories.metadata.path.join(METADATA_DIRECTORY),
+        path: metadata_log.to_path_buf(),
         problem: format!("is not served: {unkept}; {}", unkept.way_out()),
     })
 }

@@ -1,19 +1,25 @@
 //! Snapshots of the metadata log: `<20-digit end offset>-<10-digit epoch>.checkpoint`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ottla_log::checkpoint::{read_file, write_file};
 use ottla_log::disk::Disk;
 use ottla_wire::messages::voters_record::{Endpoint, KRaftVersionFeature, Voter, VotersRecord};
 use ottla_wire::primitives::Uuid;
+use ottla_wire::records::batch::{Batch, batches};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::control::{ControlRecord, control_batch};
 
 use super::ControllerError;
 use super::directories::io_error;
+use super::survey::damaged;
 use crate::config::Listener;
+use crate::image::Provenance;
+use crate::image::error::ImageError;
 use crate::image::features::{KRAFT_VERSION, kept_range};
 use crate::image::record::RecordList;
+use crate::image::replay::Replay;
 
 const SUFFIX: &str = ".checkpoint";
 /// Kafka's readers take batches of up to 8 MiB.
@@ -50,11 +56,12 @@ impl SnapshotId {
     }
 }
 
-/// The finished snapshots of a directory, oldest first.
+/// The finished snapshots of a directory, oldest first; none where there is no directory.
 pub fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<SnapshotId>, ControllerError> {
-    let entries = disk
-        .list(directory)
-        .map_err(|source| io_error("list", directory, source))?;
+    let entries = match disk.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listed => listed.map_err(|source| io_error("list", directory, source))?,
+    };
     let mut ids: Vec<SnapshotId> = entries
         .iter()
         .filter_map(|entry| SnapshotId::parse(entry.path.file_name()?.to_str()?))
@@ -63,10 +70,79 @@ pub fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<SnapshotId>, Contro
     Ok(ids)
 }
 
-pub fn read(disk: &dyn Disk, directory: &Path, id: SnapshotId) -> Result<Vec<u8>, ControllerError> {
+/// Applies a snapshot to an empty replay.
+///
+/// - Errors: `Damaged` unless it is whole: every batch intact, from the header to the footer.
+pub fn replay(
+    disk: &dyn Disk,
+    directory: &Path,
+    id: SnapshotId,
+    replay: &mut Replay,
+) -> Result<(), ControllerError> {
+    let mut is_complete = false;
+    each_batch(disk, directory, id, |batch| {
+        replay.apply_batch(batch)?;
+        is_complete = ends_snapshot(batch);
+        Ok(())
+    })?;
+    if !is_complete {
+        let path = id.path(directory);
+        return Err(damaged(&path, 0, "it ends without a snapshot footer".to_owned()));
+    }
+    stand_for(replay, id);
+    Ok(())
+}
+
+/// The records of a snapshot stand for another offset than their own.
+pub fn stand_for(replay: &mut Replay, id: SnapshotId) {
+    replay.set_provenance(Provenance {
+        last_offset: id.end_offset - 1,
+        last_epoch: id.epoch,
+        last_timestamp_ms: replay.image().provenance.last_timestamp_ms,
+    });
+}
+
+/// Hands out the batches of a snapshot.
+///
+/// - Errors: `Damaged` for the first that is not intact or does not follow; `NotUnderstood` for what `apply` refuses.
+pub fn each_batch(
+    disk: &dyn Disk,
+    directory: &Path,
+    id: SnapshotId,
+    mut apply: impl FnMut(&Batch<'_>) -> Result<(), ImageError>,
+) -> Result<(), ControllerError> {
     let path = id.path(directory);
-    read_file(disk, &path)?
-        .ok_or_else(|| io_error("read", &path, std::io::Error::from(std::io::ErrorKind::NotFound)))
+    let bytes = read_file(disk, &path)?.unwrap_or_default();
+    let mut found = batches(&bytes);
+    let mut offset = 0;
+    loop {
+        let position = found.position() as u64;
+        let Some(batch) = found.next() else {
+            return Ok(());
+        };
+        let intact = batch.and_then(|batch| batch.verify_checksum().map(|()| batch));
+        let batch = intact.map_err(|error| damaged(&path, position, error.to_string()))?;
+        let base_offset = batch.header.base_offset;
+        if base_offset != offset {
+            let reason = format!("offset {base_offset} where {offset} was due");
+            return Err(damaged(&path, position, reason));
+        }
+        apply(&batch).map_err(|error| ControllerError::NotUnderstood {
+            path: path.clone(),
+            offset,
+            error,
+        })?;
+        offset = batch.header.next_offset();
+    }
+}
+
+fn ends_snapshot(batch: &Batch<'_>) -> bool {
+    let last = batch.records().last();
+    batch.header.is_control()
+        && last.is_some_and(|record| {
+            let control = record.ok().and_then(|record| ControlRecord::decode(&record).ok());
+            matches!(control, Some(ControlRecord::SnapshotFooter))
+        })
 }
 
 /// The only voter of a standalone controller (KIP-853).

@@ -11,6 +11,7 @@ use super::*;
 use crate::image::features::METADATA_VERSION;
 use crate::image::snapshot::records_of;
 use crate::image::topics::NO_LEADER;
+use crate::start;
 
 pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
@@ -58,8 +59,7 @@ impl World {
         let config = self.config();
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let random = Arc::new(Random::new(config.seed));
-        let directories = Directories::open(&*disk, &config, &random)?;
-        Controller::open(disk, config, directories, random, NOW)
+        start::take_over(&disk, &config, &random, NOW).map(|taken| taken.controller)
     }
 
     pub(super) fn start(&mut self) -> Controller {
@@ -219,22 +219,60 @@ fn directories_of_others_are_refused_before_anything_is_written() {
     let mut world = World::new("nobodys");
     std::fs::create_dir_all(world.path().join("__cluster_metadata-0")).unwrap();
     let error = world.try_start().unwrap_err().to_string();
-    assert!(error.contains("no meta.properties"), "{error}");
+    assert!(error.contains("meta.properties is missing"), "{error}");
+}
+
+fn flip_byte_in_the_middle(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(path, bytes).unwrap();
 }
 
 #[test]
-fn a_damaged_snapshot_stops_the_start() {
+fn a_damaged_snapshot_is_replaced_where_the_log_still_says_all_of_it() {
     let mut world = World::new("damaged");
     install_golden(&world.path());
-    let snapshot = world
-        .path()
-        .join("__cluster_metadata-0/00000000000000000283-0000000001.checkpoint");
-    let mut bytes = std::fs::read(&snapshot).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(&snapshot, bytes).unwrap();
+    let expected = world.start().image().topics.len();
+    let mut world = World::new("damaged");
+    install_golden(&world.path());
+    let metadata = world.path().join("__cluster_metadata-0");
+    let snapshot = metadata.join("00000000000000000283-0000000001.checkpoint");
+    flip_byte_in_the_middle(&snapshot);
+    assert_eq!(world.start().image().topics.len(), expected);
+    assert!(!snapshot.exists());
+    assert_eq!(world.start().image().topics.len(), expected);
+}
+
+#[test]
+fn a_damaged_snapshot_that_nothing_can_replace_refuses_the_start_and_changes_nothing() {
+    let mut world = World::new("damaged");
+    world.lines.push((
+        "metadata.log.max.record.bytes.between.snapshots",
+        "4000".to_owned(),
+    ));
+    world.segment_bytes = Some(2_000);
+    let mut controller = world.start();
+    for round in 0..30 {
+        create(&mut controller, new_topic(&format!("t{round}"), 5)).unwrap();
+    }
+    drop(controller);
+    let metadata = world.path().join("__cluster_metadata-0");
+    let is_snapshot = |name: &String| name.ends_with(".checkpoint");
+    let name = files(&metadata).into_iter().find(is_snapshot).unwrap();
+    flip_byte_in_the_middle(&metadata.join(&name));
+    let contents = |directory: &Path| -> Vec<(String, Vec<u8>)> {
+        let names = files(directory).into_iter();
+        names
+            .map(|name| (name.clone(), std::fs::read(directory.join(name)).unwrap()))
+            .collect()
+    };
+    let before = contents(&metadata);
     let error = world.try_start().unwrap_err().to_string();
-    assert!(error.contains("checksum"), "{error}");
+    for expected in [&*name, "is corrupt at position", "checksum", "--recover-metadata"] {
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    assert_eq!(contents(&metadata), before);
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl Coordinator {
             }
             Stage::Unloaded | Stage::Failed { .. } => {}
         }
-        let Some(partition) = node.partition(self.topic_id, self.partition_index) else {
+        let Ok(partition) = node.partition(self.topic_id, self.partition_index) else {
             return Readiness::Failed;
         };
         state.loaded = Some(node.clock.moment());

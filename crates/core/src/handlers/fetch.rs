@@ -179,7 +179,6 @@ impl Fetch {
             };
             let topic = topic.ok_or(unknown)?;
             node.partition(topic.id, asked.index)
-                .ok_or(ErrorCode::UnknownTopicOrPartition)
         };
         self.session
             .partitions

@@ -491,7 +491,7 @@ fn topics_are_created_grown_and_deleted_in_every_version() {
         );
     }
     let id = broker.node.image().topic("t7").unwrap().id;
-    assert!(broker.node.partition(id, 5).is_some() && broker.node.partition(id, 6).is_none());
+    assert!(broker.node.partition(id, 5).is_ok() && broker.node.partition(id, 6).is_err());
     for version in versions(ApiKey::DeleteTopics) {
         let name = format!("t{}", version + 1);
         let mut request = DeleteTopicsRequest {
@@ -518,7 +518,7 @@ fn topics_are_created_grown_and_deleted_in_every_version() {
         assert_eq!(error(response.responses[0].error_code), expected, "{version}");
     }
     assert!(broker.node.image().topic("t7").is_none());
-    assert!(broker.node.partition(id, 0).is_none());
+    assert!(broker.node.partition(id, 0).is_err());
 }
 
 /// CreateTopics begins with version 2, DeleteTopics with 1, and version `n` deletes topic `n + 1`.
@@ -567,7 +567,7 @@ fn a_full_disk_is_told_and_the_same_request_works_later() {
     broker.node.maintain();
     broker.settle();
     for topic in broker.node.image().topics.iter() {
-        assert!(broker.node.partition(topic.id, 0).is_some(), "{}", topic.name);
+        assert!(broker.node.partition(topic.id, 0).is_ok(), "{}", topic.name);
     }
     let strays = broker
         .disk

@@ -139,9 +139,7 @@ fn append(
         let message = format!("{} is written by the broker only", topic.name);
         return Err(Refusal::with_message(ErrorCode::InvalidTopicException, message));
     }
-    let partition = node
-        .partition(topic.id, index)
-        .ok_or(Refusal::code(ErrorCode::UnknownTopicOrPartition))?;
+    let partition = node.partition(topic.id, index).map_err(Refusal::code)?;
     if !node.disk_has_room() {
         let message = "the disk is full: less than ottla.disk.reserve.bytes are free".to_string();
         return Err(Refusal::with_message(ErrorCode::KafkaStorageError, message));

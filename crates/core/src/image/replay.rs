@@ -56,6 +56,11 @@ impl Replay {
         self.transaction.is_some()
     }
 
+    /// What happened since `take_changes` was called last.
+    pub fn changes(&self) -> &ImageChanges {
+        &self.changes
+    }
+
     /// What happened since the last call.
     pub fn take_changes(&mut self) -> ImageChanges {
         std::mem::take(&mut self.changes)

@@ -64,6 +64,14 @@ fn parse_file_name(name: &str) -> Option<(i64, FileKind, &str)> {
     })
 }
 
+/// The base offset in the name of a file of batches.
+pub(crate) fn segment_base_offset(name: &str) -> Option<i64> {
+    match parse_file_name(name) {
+        Some((base_offset, FileKind::Log, "")) => Some(base_offset),
+        _ => None,
+    }
+}
+
 /// Where bytes that recovery cut off a segment at `position` are kept.
 pub(super) fn kept_path(directory: &Path, base_offset: i64, position: u64) -> PathBuf {
     let mut path = file_path(directory, base_offset, FileKind::Log).into_os_string();

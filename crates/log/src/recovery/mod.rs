@@ -34,6 +34,7 @@ use crate::time_index::TimeEntry;
 use crate::transaction_index::AbortedTransaction;
 
 use files::DirectoryFiles;
+pub(crate) use files::segment_base_offset;
 use repair::Repair;
 use segments::Tail;
 
@@ -72,6 +73,8 @@ pub struct RecoveryReport {
     pub rebuilt_indexes: usize,
     /// Batches whose headers were read to rebuild the producers' state.
     pub replayed_batches: u64,
+    /// Lost records were given up: below this offset some are missing.
+    pub gap_end: Option<i64>,
     pub findings: Vec<Finding>,
 }
 
@@ -338,24 +341,31 @@ impl Opening {
                 segment_base_offset,
                 before,
             } => {
-                if let (Some(tail), Some(last)) = (before, segments.last()) {
+                if segments.iter().all(|segment| segment.bytes() == 0) {
+                    self.set_all_aside(segments, false)?;
+                } else if let (Some(tail), Some(last)) = (before, segments.last()) {
                     self.seal(last, tail.progress);
+                    self.report.gap_end = Some(segment_base_offset);
                 }
                 segment_base_offset
             }
             Continuation::Instead { segment_base_offset } => {
-                for segment in segments.drain(..).rev() {
-                    self.repairs.push(Repair::SetAside { segment, keep: true });
-                }
-                self.repairs.push(Repair::SyncDirectory);
-                self.repair()?;
-                self.resealed.clear();
+                self.set_all_aside(segments, true)?;
                 segment_base_offset
             }
         };
         segments.push(create_segment(&self.disk, &self.directory, base_offset)?);
         self.sync_directory()?;
         Ok(Tail::empty(base_offset))
+    }
+
+    fn set_all_aside(&mut self, segments: &mut Vec<Arc<Segment>>, keep: bool) -> Result<(), LogError> {
+        for segment in segments.drain(..).rev() {
+            self.repairs.push(Repair::SetAside { segment, keep });
+        }
+        self.repairs.push(Repair::SyncDirectory);
+        self.resealed.clear();
+        self.repair()
     }
 
     fn seal(&mut self, segment: &Arc<Segment>, mut progress: IndexProgress) {
@@ -469,7 +479,7 @@ impl Opening {
             start_offset,
             end_offset: tail.end_offset,
             end_position: tail.position,
-            gaps_below: self.gaps_below(),
+            gaps_below: self.gaps_below().max(self.report.gap_end.unwrap_or(0)),
         });
         let active = ActiveSegment {
             position: tail.position,

@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use clap::Args;
 use doctor::Doctor;
 use ottla_broker::properties::{Properties, parse, parse_override};
-use ottla_broker::{Broker, StartError};
+use ottla_broker::{Additions, Broker, RecoveryConfig, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
@@ -35,6 +35,14 @@ pub struct Serve {
     /// One key on top of the file; may be repeated.
     #[arg(long = "override", value_name = "key=value", value_parser = parse_pair)]
     overrides: Vec<(String, String)>,
+
+    /// Serve a partition (topic-0) without the records that are lost of it; may be repeated. Their offsets are not given again.
+    #[arg(long, value_name = "PARTITION")]
+    accept_loss: Vec<String>,
+
+    /// Make a damaged metadata log anew from what is intact of it and from the partitions' directories. The old one is kept.
+    #[arg(long)]
+    recover_metadata: bool,
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {
@@ -55,7 +63,14 @@ impl Serve {
             Err(error) => return fail(&format!("cannot handle signals: {error}"), 1),
         };
         let mut doctor = Doctor::new();
-        let broker = match Broker::start_with(&properties, doctor.additions()) {
+        let additions = Additions {
+            recovery: RecoveryConfig {
+                recover_metadata: self.recover_metadata,
+                accept_loss: self.accept_loss.into_iter().collect(),
+            },
+            ..doctor.additions()
+        };
+        let broker = match Broker::start_with(&properties, additions) {
             Ok(broker) => broker,
             Err(error @ StartError::Config(_)) => return fail(&error.to_string(), 2),
             Err(error) => return fail(&error.to_string(), 1),

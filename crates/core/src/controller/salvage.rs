@@ -1,0 +1,220 @@
+//! `--recover-metadata`: an image made of whatever is intact, when the operator says so.
+//!
+//! Intact records of a damaged snapshot or log are applied in order, and those that make no sense without the lost ones are
+//! left out. Partition directories whose topics are unknown then name their topics: `partition.metadata` has the id, the
+//! directory's name the rest. What was changed about such a topic after its creation is lost: its settings, and partitions
+//! whose directories are gone. The old files are kept under another name.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use ottla_log::directory::{partition_directory_name, stray_directory_name};
+use ottla_log::disk::Disk;
+use ottla_log::inspection::{Inspected, inspect};
+use ottla_wire::metadata_records::{MetadataRecord, partition::PartitionRecord, topic::TopicRecord};
+use ottla_wire::primitives::Uuid;
+use ottla_wire::records::batch::Batch;
+use tracing::{info, warn};
+
+use super::ControllerError;
+use super::directories::io_error;
+use super::snapshot_file::{self, OwnVoter, SnapshotId};
+use super::survey::{Surroundings, Survey};
+use super::topics::METADATA_TOPIC;
+use crate::image::record::RecordList;
+use crate::image::replay::Replay;
+use crate::image::snapshot::{PARTITION_CHANGE_RECORD_VERSION, records_of};
+use crate::partitions::known_directories;
+use crate::time::Timestamp;
+
+/// What was found on the way.
+struct Salvage {
+    replay: Replay,
+    /// Behind the largest offset that any record had.
+    end_offset: i64,
+    leader_epoch: i32,
+}
+
+/// Reads as [`Survey::read`] does, past all damage.
+pub(super) fn read(around: &Surroundings<'_>) -> Result<Survey, ControllerError> {
+    let mut salvage = Salvage {
+        replay: around.fresh_replay(),
+        end_offset: around.durable_end(),
+        leader_epoch: around.quorum_state()?.map_or(0, |state| state.leader_epoch),
+    };
+    if around.disk.exists(&around.directory) {
+        let from = salvage.take_snapshot(around)?;
+        salvage.take_log(around, from)?;
+    }
+    salvage.take_directories(around)?;
+    super::check_levels(&salvage.replay, &around.directory)?;
+    Ok(Survey {
+        replay: salvage.replay,
+        bootstrap: None,
+        snapshot: SnapshotId {
+            end_offset: salvage.end_offset,
+            epoch: salvage.leader_epoch,
+        },
+        damaged_snapshot: None,
+        end_offset: salvage.end_offset,
+        bytes_since_snapshot: 0,
+        leader_epoch: salvage.leader_epoch,
+        is_salvaged: true,
+    })
+}
+
+impl Salvage {
+    /// The newest snapshot of which anything can be read; returns where the log goes on.
+    fn take_snapshot(&mut self, around: &Surroundings<'_>) -> Result<i64, ControllerError> {
+        for id in snapshot_file::list(around.disk, &around.directory)?
+            .into_iter()
+            .rev()
+        {
+            let mut batch_count = 0;
+            let read = snapshot_file::each_batch(around.disk, &around.directory, id, |batch| {
+                batch_count += 1;
+                self.apply(batch);
+                Ok(())
+            });
+            if let Err(error) = read {
+                warn!(%error, batch_count, "a snapshot of the metadata log is damaged: took its first batches");
+            }
+            // The offsets of a snapshot's own records mean nothing.
+            self.end_offset = self.end_offset.max(id.end_offset);
+            self.leader_epoch = self.leader_epoch.max(id.epoch);
+            if batch_count > 0 {
+                return Ok(id.end_offset);
+            }
+        }
+        Ok(0)
+    }
+
+    fn take_log(&mut self, around: &Surroundings<'_>, from: i64) -> Result<(), ControllerError> {
+        let extent = inspect(around.disk, &around.directory, from, |inspected| {
+            match inspected {
+                Inspected::Batch(batch) if batch.header.last_offset() < from => {}
+                Inspected::Batch(batch) => {
+                    self.leader_epoch = self.leader_epoch.max(batch.header.leader_epoch);
+                    self.apply(&batch);
+                }
+                Inspected::Damage(damage) => {
+                    let (file, position) = (damage.path.display(), damage.position);
+                    let (offset, next_offset) = (damage.offset, damage.next_offset);
+                    warn!(
+                        %file, position, offset, next_offset, reason = damage.reason,
+                        "passed over damage in the metadata log"
+                    );
+                }
+            }
+            Ok::<_, ControllerError>(ControlFlow::Continue(()))
+        })?;
+        self.end_offset = self.end_offset.max(extent.end_offset);
+        Ok(())
+    }
+
+    fn apply(&mut self, batch: &Batch<'_>) {
+        let mut whole = self.replay.clone();
+        if whole.apply_batch(batch).is_ok() {
+            self.replay = whole;
+            return;
+        }
+        let provenance = self.replay.image().provenance;
+        for record in batch.records().map_while(Result::ok) {
+            let mut next = self.replay.clone();
+            match next.apply(provenance, record.value) {
+                Ok(()) => self.replay = next,
+                Err(error) => {
+                    let offset = record.offset;
+                    warn!(offset, %error, "left out a metadata record that makes no sense without lost ones");
+                }
+            }
+        }
+    }
+
+    /// Topics that only their partitions' directories know.
+    fn take_directories(&mut self, around: &Surroundings<'_>) -> Result<(), ControllerError> {
+        let known = known_directories(self.replay.image());
+        let mut unknown: BTreeMap<(String, Uuid), Found> = BTreeMap::new();
+        for directory in around.log_directory.unknown_directories(&known)? {
+            let name = partition_directory_name(&directory.topic, directory.partition);
+            let Some(topic_id) = directory.topic_id else {
+                warn!(name, "a directory does not say which topic it belongs to");
+                continue;
+            };
+            let found = unknown.entry((directory.topic, topic_id)).or_default();
+            found.partition_count = found.partition_count.max(directory.partition + 1);
+            found.leader_epoch = found.leader_epoch.max(directory.leader_epoch.unwrap_or(0));
+        }
+        for ((name, id), found) in unknown {
+            let mut next = self.replay.clone();
+            let records = topic_records(&name, id, found, around.config.node_id);
+            let provenance = next.image().provenance;
+            let partitions = found.partition_count;
+            match next.apply(provenance, records.values.iter().map(|value| &**value)) {
+                Ok(()) => {
+                    self.replay = next;
+                    info!(topic = name, %id, partitions, "took a topic back from its directories");
+                }
+                Err(error) => warn!(topic = name, %id, %error, "cannot take a topic back"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the directories of one unknown topic tell.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    /// One more than the highest number in their names.
+    partition_count: i32,
+    /// The newest of all: epochs must not go back.
+    leader_epoch: i32,
+}
+
+fn topic_records(name: &str, topic_id: Uuid, found: Found, node_id: i32) -> RecordList {
+    let mut records = RecordList::default();
+    records.push(MetadataRecord::Topic(TopicRecord { name, topic_id }), 0);
+    for partition_id in 0..found.partition_count {
+        let partition = PartitionRecord {
+            partition_id,
+            topic_id,
+            replicas: vec![node_id],
+            isr: vec![node_id],
+            leader: node_id,
+            leader_epoch: found.leader_epoch,
+            directories: vec![Uuid::ZERO],
+            ..PartitionRecord::default()
+        };
+        records.push(
+            MetadataRecord::Partition(partition),
+            PARTITION_CHANGE_RECORD_VERSION,
+        );
+    }
+    records
+}
+
+/// Makes the survey's image the only content of the metadata log. The old one is kept beside it.
+pub(super) fn replace(
+    disk: &dyn Disk,
+    directory: &Path,
+    voter: OwnVoter<'_>,
+    survey: &Survey,
+    now: Timestamp,
+) -> Result<(), ControllerError> {
+    let parent = directory.parent().expect("it lies in a log directory");
+    if disk.exists(directory) {
+        // Apache Kafka ignores a directory of this name.
+        let unique = Uuid((now.0 as u128).to_be_bytes());
+        let kept = parent.join(stray_directory_name(METADATA_TOPIC, 0, unique));
+        disk.rename(directory, &kept)
+            .map_err(|source| io_error("rename", directory, source))?;
+        info!(directory = %kept.display(), "kept the damaged metadata log");
+    }
+    disk.create_directories(directory)
+        .map_err(|source| io_error("create", directory, source))?;
+    disk.sync_directory(parent)
+        .map_err(|source| io_error("sync", parent, source))?;
+    let records = records_of(survey.replay.image());
+    snapshot_file::write(disk, directory, survey.snapshot, Some(voter), &records, now.0)
+}

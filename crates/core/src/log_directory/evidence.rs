@@ -1,0 +1,354 @@
+//! What the last owner of a log directory left behind, and what follows from it about the logs: read at start, changed never.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use ottla_log::checkpoint::{
+    self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_FILE,
+    read_file, write_file,
+};
+use ottla_log::directory::{partition_directory_name, read_clean_shutdown};
+use ottla_log::disk::Disk;
+use ottla_log::{LogError, OpenOptions};
+use tracing::warn;
+
+use crate::config::Durability;
+use crate::partition::Identity;
+use crate::time::Timestamp;
+
+/// Tells that the checkpoints are this broker's, which promise more than Apache Kafka's do. Kafka ignores the file.
+const OWNER_FILE: &str = ".ottla-owner";
+
+/// The contents of the four `*-offset-checkpoint` files.
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointOffsets {
+    /// Also a register: a partition that is listed here has a directory.
+    pub recovery_points: OffsetCheckpoint,
+    pub high_watermarks: OffsetCheckpoint,
+    pub log_starts: OffsetCheckpoint,
+    pub cleaned: OffsetCheckpoint,
+}
+
+/// One of the four files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointFile {
+    RecoveryPoints,
+    HighWatermarks,
+    LogStarts,
+    Cleaned,
+}
+
+impl CheckpointFile {
+    pub const ALL: [CheckpointFile; 4] = [
+        CheckpointFile::RecoveryPoints,
+        CheckpointFile::HighWatermarks,
+        CheckpointFile::LogStarts,
+        CheckpointFile::Cleaned,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            CheckpointFile::RecoveryPoints => RECOVERY_POINT_FILE,
+            CheckpointFile::HighWatermarks => HIGH_WATERMARK_FILE,
+            CheckpointFile::LogStarts => LOG_START_FILE,
+            CheckpointFile::Cleaned => CLEANER_FILE,
+        }
+    }
+}
+
+impl CheckpointOffsets {
+    pub(super) fn of(&self, file: CheckpointFile) -> &OffsetCheckpoint {
+        match file {
+            CheckpointFile::RecoveryPoints => &self.recovery_points,
+            CheckpointFile::HighWatermarks => &self.high_watermarks,
+            CheckpointFile::LogStarts => &self.log_starts,
+            CheckpointFile::Cleaned => &self.cleaned,
+        }
+    }
+
+    /// Takes over the lines of partitions that nothing new is known of.
+    pub(super) fn keep(&mut self, partitions: &[(String, i32)], from: &CheckpointOffsets) {
+        let pairs = [
+            (&mut self.recovery_points, &from.recovery_points),
+            (&mut self.high_watermarks, &from.high_watermarks),
+            (&mut self.log_starts, &from.log_starts),
+            (&mut self.cleaned, &from.cleaned),
+        ];
+        for (offsets, from) in pairs {
+            let known = partitions
+                .iter()
+                .filter_map(|key| Some((key.clone(), *from.get(key)?)));
+            offsets.extend(known);
+        }
+    }
+}
+
+/// What this broker promises of a directory that it has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OwnerMark {
+    broker_epoch: i64,
+    durability: Durability,
+}
+
+#[derive(Debug)]
+pub(super) struct Evidence {
+    pub offsets: CheckpointOffsets,
+    /// The broker epoch in the mark of a clean stop; -1: it names none.
+    clean_stop: Option<i64>,
+    owner: Option<OwnerMark>,
+    /// The last one to register with the metadata log.
+    last_broker_epoch: i64,
+    /// Directory names like `orders-0`: what is lost of them was given up.
+    accepted_loss: BTreeSet<String>,
+}
+
+impl Evidence {
+    /// - Errors: a file that is there and cannot be read. One that is damaged counts as missing, and is named.
+    pub fn read(
+        disk: &dyn Disk,
+        directory: &Path,
+        accepted_loss: BTreeSet<String>,
+    ) -> Result<Evidence, LogError> {
+        let offsets = |file: CheckpointFile| read_or_empty(disk, &directory.join(file.name()));
+        Ok(Evidence {
+            offsets: CheckpointOffsets {
+                recovery_points: offsets(CheckpointFile::RecoveryPoints)?,
+                high_watermarks: offsets(CheckpointFile::HighWatermarks)?,
+                log_starts: offsets(CheckpointFile::LogStarts)?,
+                cleaned: offsets(CheckpointFile::Cleaned)?,
+            },
+            clean_stop: read_clean_shutdown(disk, directory)?,
+            owner: OwnerMark::read(disk, directory)?,
+            last_broker_epoch: -1,
+            accepted_loss,
+        })
+    }
+
+    pub fn accepts_loss(&self, identity: &Identity) -> bool {
+        let name = partition_directory_name(&identity.topic, identity.index);
+        self.accepted_loss.contains(&name)
+    }
+
+    /// Both marks hold for one run of a broker: a mark of an earlier run says nothing.
+    pub fn hold_against(&mut self, last_broker_epoch: i64) {
+        self.last_broker_epoch = last_broker_epoch;
+        if self.clean_stop.is_some() && !self.was_stopped_cleanly() {
+            let marked = self.clean_stop;
+            warn!(
+                ?marked,
+                last_broker_epoch, "the mark of a clean stop is of an earlier run: all logs are checked"
+            );
+        }
+    }
+
+    pub fn has_clean_stop_mark(&self) -> bool {
+        self.clean_stop.is_some()
+    }
+
+    pub fn was_stopped_cleanly(&self) -> bool {
+        self.clean_stop
+            .is_some_and(|epoch| epoch < 0 || epoch == self.last_broker_epoch)
+    }
+
+    fn owner(&self) -> Option<OwnerMark> {
+        self.owner
+            .filter(|owner| owner.broker_epoch == self.last_broker_epoch)
+    }
+
+    /// What a log that was there at the last stop is held against.
+    pub fn options(&self, identity: &Identity, now: Timestamp) -> OpenOptions {
+        let key = (identity.topic.to_string(), identity.index);
+        let offset_in = |offsets: &OffsetCheckpoint| offsets.get(&key).copied();
+        let log_start = offset_in(&self.offsets.log_starts);
+        let log_start_offset = log_start.unwrap_or(0);
+        let clean_shutdown = self.was_stopped_cleanly();
+        let owner = self.owner();
+        // Elsewhere a power cut may have taken what was visible.
+        let visible_is_durable =
+            clean_shutdown || owner.is_some_and(|owner| owner.durability == Durability::Disk);
+        let high_watermark = offset_in(&self.offsets.high_watermarks).unwrap_or(0);
+        OpenOptions {
+            clean_shutdown,
+            recovery_point: offset_in(&self.offsets.recovery_points).unwrap_or(0),
+            log_start_offset,
+            proven_end: if visible_is_durable {
+                high_watermark.max(log_start_offset)
+            } else {
+                0
+            },
+            // Kafka lists a start only where it lies within the first segment.
+            is_start_proven: owner.is_some() || clean_shutdown && log_start.is_some(),
+            gaps_below: self.cleaned_offset(&identity.topic, identity.index),
+            accept_loss: self.accepts_loss(identity),
+            now_ms: now.0,
+        }
+    }
+
+    /// What was visible at the last checkpoint, whether or not it was durable.
+    pub fn high_watermark(&self, identity: &Identity) -> i64 {
+        let key = (identity.topic.to_string(), identity.index);
+        self.offsets.high_watermarks.get(&key).copied().unwrap_or(0)
+    }
+
+    /// Where compaction of a log goes on; what was cleaned already may be cleaned again.
+    pub fn cleaned_offset(&self, topic: &str, index: i32) -> i64 {
+        let key = (topic.to_string(), index);
+        self.offsets.cleaned.get(&key).copied().unwrap_or(0)
+    }
+}
+
+/// Marks the checkpoints as this broker's, durably. They must be complete before.
+pub(super) fn write_owner(
+    disk: &dyn Disk,
+    directory: &Path,
+    broker_epoch: i64,
+    durability: Durability,
+) -> Result<(), LogError> {
+    let durability = match durability {
+        Durability::Disk => "disk",
+        Durability::PageCache => "page-cache",
+    };
+    let text = format!("version=0\nbroker.epoch={broker_epoch}\nottla.durability={durability}\n");
+    write_file(disk, &directory.join(OWNER_FILE), text.as_bytes())
+}
+
+pub(super) fn remove_owner(disk: &dyn Disk, directory: &Path) -> Result<(), LogError> {
+    let path = directory.join(OWNER_FILE);
+    match disk.remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LogError::io("remove", &path, error)),
+        _ => disk
+            .sync_directory(directory)
+            .map_err(|source| LogError::io("sync", directory, source)),
+    }
+}
+
+impl OwnerMark {
+    /// `None` also for a file that makes no sense: without it the logs are opened as Apache Kafka's.
+    fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<OwnerMark>, LogError> {
+        let path = directory.join(OWNER_FILE);
+        let Some(bytes) = read_file(disk, &path)? else {
+            return Ok(None);
+        };
+        let mark = OwnerMark::parse(&String::from_utf8_lossy(&bytes));
+        if mark.is_none() {
+            warn!(file = %path.display(), "the file is damaged: the checkpoints prove less");
+        }
+        Ok(mark)
+    }
+
+    fn parse(text: &str) -> Option<OwnerMark> {
+        let value = |key: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once('='));
+            lines.find(|(name, _)| *name == key).map(|(_, value)| value)
+        };
+        if value("version") != Some("0") {
+            return None;
+        }
+        Some(OwnerMark {
+            broker_epoch: value("broker.epoch")?.parse().ok()?,
+            durability: match value("ottla.durability")? {
+                "disk" => Durability::Disk,
+                "page-cache" => Durability::PageCache,
+                _ => return None,
+            },
+        })
+    }
+}
+
+fn read_or_empty(disk: &dyn Disk, path: &Path) -> Result<OffsetCheckpoint, LogError> {
+    match checkpoint::read_offsets(disk, path) {
+        Err(error @ LogError::Corrupt { .. }) => {
+            warn!(%error, "the checkpoint is damaged: recovery reads more and can prove less");
+            Ok(OffsetCheckpoint::default())
+        }
+        read => read,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_log::disk::memory::MemoryDisk;
+    use ottla_wire::primitives::Uuid;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1);
+
+    fn evidence(clean_stop: Option<i64>, owner: Option<(i64, Durability)>) -> Evidence {
+        let key = ("orders".to_owned(), 0);
+        let mut evidence = Evidence {
+            offsets: CheckpointOffsets {
+                recovery_points: [(key.clone(), 100)].into(),
+                high_watermarks: [(key, 150)].into(),
+                ..CheckpointOffsets::default()
+            },
+            clean_stop,
+            owner: owner.map(|(broker_epoch, durability)| OwnerMark {
+                broker_epoch,
+                durability,
+            }),
+            last_broker_epoch: -1,
+            accepted_loss: BTreeSet::new(),
+        };
+        evidence.hold_against(7);
+        evidence
+    }
+
+    fn check(evidence: Evidence, clean_shutdown: bool, proven_end: i64, is_start_proven: bool) {
+        let identity = Identity {
+            topic_id: Uuid([1; 16]),
+            topic: "orders".into(),
+            index: 0,
+        };
+        let options = evidence.options(&identity, NOW);
+        let found = (
+            options.clean_shutdown,
+            options.proven_end,
+            options.is_start_proven,
+        );
+        assert_eq!(
+            found,
+            (clean_shutdown, proven_end, is_start_proven),
+            "{evidence:?}"
+        );
+        assert_eq!(options.recovery_point, 100);
+    }
+
+    #[test]
+    fn what_was_visible_is_proven_only_where_it_was_durable() {
+        check(evidence(None, None), false, 0, false);
+        check(evidence(Some(7), None), true, 150, false);
+        check(evidence(Some(-1), None), true, 150, false);
+        check(evidence(None, Some((7, Durability::Disk))), false, 150, true);
+        check(evidence(None, Some((7, Durability::PageCache))), false, 0, true);
+    }
+
+    #[test]
+    fn marks_of_an_earlier_run_prove_nothing() {
+        check(evidence(Some(6), Some((6, Durability::Disk))), false, 0, false);
+    }
+
+    #[test]
+    fn an_owner_mark_is_read_back_and_a_damaged_one_is_none() {
+        let disk = MemoryDisk::new(1);
+        let directory = Path::new("data");
+        disk.create_directories(directory).unwrap();
+        for durability in [Durability::Disk, Durability::PageCache] {
+            write_owner(&disk, directory, 39, durability).unwrap();
+            let expected = OwnerMark {
+                broker_epoch: 39,
+                durability,
+            };
+            assert_eq!(OwnerMark::read(&disk, directory).unwrap(), Some(expected));
+        }
+        for text in [
+            "",
+            "version=1\nbroker.epoch=1\nottla.durability=disk\n",
+            "version=0\nbroker.epoch=x\n",
+        ] {
+            disk.write_file(&directory.join(OWNER_FILE), text.as_bytes());
+            assert_eq!(OwnerMark::read(&disk, directory).unwrap(), None, "{text}");
+        }
+    }
+}

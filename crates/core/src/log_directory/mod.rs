@@ -1,0 +1,289 @@
+//! One log directory: the files in it that concern all of its partitions, and the partitions' own directories.
+
+mod evidence;
+mod findings;
+mod placement;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ottla_log::checkpoint;
+use ottla_log::directory::{
+    PartitionDirectory, PartitionDirectoryKind, deleted_directory_name, last_leader_epoch,
+    partition_directory, partition_directory_name, read_partition_metadata, remove_clean_shutdown,
+    remove_partition_directory, stray_directory_name,
+};
+use ottla_log::disk::{Disk, EntryKind};
+use ottla_log::{LogConfig, LogError, OpenOptions, PartitionLog};
+use ottla_wire::primitives::Uuid;
+use tracing::{error, info, warn};
+
+use crate::config::Durability;
+use crate::partition::Identity;
+use crate::time::Timestamp;
+
+pub use evidence::{CheckpointFile, CheckpointOffsets};
+pub use placement::Placement;
+
+use evidence::Evidence;
+
+/// - Shape: what the last owner left behind is read once, by `read`; nothing is changed before `take_over`.
+#[derive(Debug)]
+pub struct LogDirectory {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    evidence: Evidence,
+    /// Held while checkpoints are collected and written: two writers would mix their files, or undo each other's.
+    checkpoints: Mutex<()>,
+}
+
+impl LogDirectory {
+    /// Reads what concerns all partitions.
+    ///
+    /// - `accepted_loss`: names of partitions' directories that are opened without their lost records.
+    pub fn read(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        accepted_loss: BTreeSet<String>,
+    ) -> Result<LogDirectory, LogError> {
+        Ok(LogDirectory {
+            evidence: Evidence::read(&*disk, path, accepted_loss)?,
+            path: path.to_path_buf(),
+            disk,
+            checkpoints: Mutex::default(),
+        })
+    }
+
+    /// Takes the mark of a clean stop away, before anything else is changed.
+    ///
+    /// - `last_broker_epoch`: of the last registration in the metadata log, which the marks must agree with.
+    pub fn take_over(&mut self, last_broker_epoch: i64) -> Result<(), LogError> {
+        self.evidence.hold_against(last_broker_epoch);
+        remove_clean_shutdown(&*self.disk, &self.path)
+    }
+
+    /// The last owner said that it stopped cleanly; whether that holds, `take_over` finds out.
+    pub fn has_clean_stop_mark(&self) -> bool {
+        self.evidence.has_clean_stop_mark()
+    }
+
+    /// Where a partition's log was durable up to when the checkpoint was written; `None`: it is not listed.
+    pub fn recovery_point(&self, topic: &str, index: i32) -> Option<i64> {
+        let key = (topic.to_owned(), index);
+        self.evidence.offsets.recovery_points.get(&key).copied()
+    }
+
+    /// A directory that must have been there for partitions to be listed, if any is.
+    pub fn any_listed(&self) -> Option<String> {
+        let mut listed = self.evidence.offsets.recovery_points.keys();
+        listed
+            .next()
+            .map(|(topic, index)| partition_directory_name(topic, *index))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a partition's log, and says what was wrong with it.
+    ///
+    /// - `placement`: for a directory that was just made, what the checkpoints say concerns an earlier one.
+    /// - Errors: `Corrupt`: the log was left as it is.
+    pub fn open_log(
+        &self,
+        identity: &Identity,
+        config: LogConfig,
+        placement: &Placement,
+        now: Timestamp,
+    ) -> Result<OpenedLog, LogError> {
+        let directory = partition_directory(&self.path, &identity.topic, identity.index);
+        let is_found = matches!(placement, Placement::Found);
+        let options = match is_found || self.evidence.accepts_loss(identity) {
+            true => self.evidence.options(identity, now),
+            false => OpenOptions {
+                clean_shutdown: true,
+                now_ms: now.0,
+                ..OpenOptions::default()
+            },
+        };
+        let (log, report) = PartitionLog::open(self.disk.clone(), &directory, config, options)?;
+        let findings = &report.findings;
+        findings
+            .iter()
+            .for_each(|finding| findings::report(identity, finding));
+        let (visible, end) = (self.evidence.high_watermark(identity), log.end_offset());
+        if is_found && visible > end {
+            let (topic, partition) = (&*identity.topic, identity.index);
+            error!(
+                topic,
+                partition, visible, end, "records that were visible are gone: they had not been made durable"
+            );
+        }
+        let cleaned = match is_found {
+            true => self.evidence.cleaned_offset(&identity.topic, identity.index),
+            false => 0,
+        };
+        Ok(OpenedLog {
+            gaps_below: cleaned.max(report.gap_end.unwrap_or(0)).min(log.end_offset()),
+            log,
+        })
+    }
+
+    /// Says why a partition is not served.
+    pub fn report_refusal(&self, identity: &Identity, refusal: &LogError) {
+        findings::report_refusal(identity, refusal);
+    }
+
+    /// Renames a partition's directory so that its name is free, and returns where its files are now: to be removed
+    /// after `file.delete.delay.ms`, or by `open` after a restart.
+    pub fn mark_deleted(&self, topic: &str, index: i32, unique: Uuid) -> Result<PathBuf, LogError> {
+        let name = deleted_directory_name(topic, index, unique);
+        self.rename(topic, index, &name)?;
+        Ok(self.path.join(name))
+    }
+
+    /// Keeps a log that belongs to no known topic, under another name, for people to look at.
+    fn set_aside(&self, topic: &str, index: i32, topic_id: Option<Uuid>) -> Result<(), LogError> {
+        let name = stray_directory_name(topic, index, topic_id.unwrap_or(Uuid::ZERO));
+        let topic_id = topic_id.map(|id| id.to_string()).unwrap_or_default();
+        let way_back = format!(
+            "stop, rename {name} to {}, start with --recover-metadata",
+            partition_directory_name(topic, index)
+        );
+        warn!(
+            topic,
+            partition = index,
+            topic_id,
+            way_back,
+            "set aside a log that belongs to no known topic"
+        );
+        self.rename(topic, index, &name)
+    }
+
+    fn rename(&self, topic: &str, index: i32, name: &str) -> Result<(), LogError> {
+        let from = partition_directory(&self.path, topic, index);
+        let rename = || {
+            self.disk.rename(&from, &self.path.join(name))?;
+            self.disk.sync_directory(&self.path)
+        };
+        rename().map_err(|source| LogError::io("rename", &from, source))
+    }
+
+    /// Settles every partition directory that is not in `known` (directory names like `orders-0`): of a topic in `removed`
+    /// the deletion is finished, others are set aside.
+    pub fn settle_unknown(&self, known: &BTreeSet<String>, removed: &BTreeSet<Uuid>) -> Result<(), LogError> {
+        for unknown in self.unknown_directories(known)? {
+            let (topic, index) = (&*unknown.topic, unknown.partition);
+            match unknown.topic_id {
+                Some(id) if removed.contains(&id) => {
+                    let path = self.mark_deleted(topic, index, id)?;
+                    info!(topic, partition = index, "finished the deletion of a topic");
+                    remove_partition_directory(&*self.disk, &path)?;
+                }
+                topic_id => self.set_aside(topic, index, topic_id)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The partition directories that are not in `known`.
+    pub fn unknown_directories(&self, known: &BTreeSet<String>) -> Result<Vec<UnknownDirectory>, LogError> {
+        let mut unknown = Vec::new();
+        for (name, parsed) in self.partition_directories()? {
+            if parsed.kind == PartitionDirectoryKind::Live && !known.contains(&name) {
+                unknown.push(UnknownDirectory {
+                    // A damaged file tells as little as none.
+                    topic_id: match read_partition_metadata(&*self.disk, &self.path.join(&name)) {
+                        Err(LogError::Corrupt { .. }) => None,
+                        read => read?,
+                    },
+                    leader_epoch: last_leader_epoch(&*self.disk, &self.path.join(&name))?,
+                    topic: parsed.topic,
+                    partition: parsed.partition,
+                });
+            }
+        }
+        Ok(unknown)
+    }
+
+    /// Removes what was deleted before the last stop. May take long for large logs.
+    pub fn remove_deleted(&self) -> Result<(), LogError> {
+        for (name, parsed) in self.partition_directories()? {
+            if parsed.kind == PartitionDirectoryKind::Deleted {
+                remove_partition_directory(&*self.disk, &self.path.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn partition_directories(&self) -> Result<Vec<(String, PartitionDirectory)>, LogError> {
+        let entries = self
+            .disk
+            .list(&self.path)
+            .map_err(|source| LogError::io("list", &self.path, source))?;
+        let parse = |path: &Path| {
+            let name = path.file_name()?.to_str()?.to_string();
+            let parsed = PartitionDirectory::parse(&name)?;
+            Some((name, parsed))
+        };
+        Ok(entries
+            .iter()
+            .filter(|entry| entry.kind == EntryKind::Directory)
+            .filter_map(|entry| parse(&entry.path))
+            .collect())
+    }
+
+    /// Writes checkpoints as `collect` gives them, those of partitions that were refused as they were found.
+    ///
+    /// - `refused`: topic and partition.
+    pub fn write_checkpoints(
+        &self,
+        files: &[CheckpointFile],
+        refused: &[(String, i32)],
+        collect: impl FnOnce() -> CheckpointOffsets,
+    ) -> Result<(), LogError> {
+        let _turn = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut offsets = collect();
+        offsets.keep(refused, &self.evidence.offsets);
+        files.iter().try_for_each(|file| {
+            let path = self.path.join(file.name());
+            checkpoint::write_offsets(&*self.disk, &path, offsets.of(*file))
+        })
+    }
+
+    /// Marks the checkpoints, which were written in this run, as this broker's.
+    pub fn sign(&self, broker_epoch: i64, durability: Durability) -> Result<(), LogError> {
+        evidence::write_owner(&*self.disk, &self.path, broker_epoch, durability)
+    }
+
+    /// Takes the mark away: the checkpoints are not to be relied on beyond what Apache Kafka's would be.
+    pub fn unsign(&self) -> Result<(), LogError> {
+        evidence::remove_owner(&*self.disk, &self.path)
+    }
+}
+
+/// A log and what only the checkpoints know of it.
+#[derive(Debug)]
+pub struct OpenedLog {
+    pub log: PartitionLog,
+    /// Offsets below may be missing: compaction took them, or their loss was accepted. Compaction goes on here; what was
+    /// cleaned already may be cleaned again.
+    pub gaps_below: i64,
+}
+
+/// A partition's directory that the metadata log does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDirectory {
+    pub topic: String,
+    pub partition: i32,
+    /// `None`: `partition.metadata` is missing or damaged.
+    pub topic_id: Option<Uuid>,
+    /// The newest that its log knows of.
+    pub leader_epoch: Option<i32>,
+}
+
+/// The directory name of a partition, as `set_strays_aside` wants it.
+pub fn directory_name(topic: &str, index: i32) -> String {
+    partition_directory_name(topic, index)
+}

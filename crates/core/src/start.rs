@@ -1,0 +1,71 @@
+//! The order in which a node takes over its directories: look, judge, and only then change.
+//!
+//! A start that is refused leaves every byte as it was: the next one, or Apache Kafka, must find all that was there to find.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ottla_log::LogError;
+use ottla_log::disk::Disk;
+use ottla_wire::primitives::Uuid;
+
+use crate::config::NodeConfig;
+use crate::controller::directories::Directories;
+use crate::controller::survey::Survey;
+use crate::controller::{Controller, ControllerError};
+use crate::log_directory::LogDirectory;
+use crate::random::Random;
+use crate::time::Timestamp;
+
+/// What a node is built on: the lead of the metadata log, and a directory that is its own.
+#[derive(Debug)]
+pub(crate) struct TakenOver {
+    pub controller: Controller,
+    pub log_directory: LogDirectory,
+    /// Topics that were deleted, as far back as the metadata log tells.
+    pub removed_topics: BTreeSet<Uuid>,
+}
+
+/// Takes the directories over, claiming empty ones. Waits for the disk.
+///
+/// - Errors: nothing was changed unless the disk failed.
+pub(crate) fn take_over(
+    disk: &Arc<dyn Disk>,
+    config: &Arc<NodeConfig>,
+    random: &Arc<Random>,
+    now: Timestamp,
+) -> Result<TakenOver, ControllerError> {
+    for path in config.log_directories.iter().chain([&config.metadata_directory]) {
+        disk.create_directories(path)
+            .map_err(|source| LogError::io("create", path, source))?;
+    }
+    let (directories, claims) = Directories::read(&**disk, config, random)?;
+    let log_path = &directories.log_directories[0].path;
+    let accepted_loss = config.recovery.accept_loss.clone();
+    let mut log_directory = LogDirectory::read(disk.clone(), log_path, accepted_loss)?;
+    let survey = Survey::read(&**disk, &directories.metadata.path, &log_directory, config)?;
+    survey.check_single_node(&directories, config.node_id)?;
+    let removed_topics = survey.removed_topics();
+    let last_broker = survey.image().brokers.get(&config.node_id);
+    let last_broker_epoch = last_broker.map_or(-1, |broker| broker.broker_epoch);
+
+    // From here on nothing is refused but single partitions. The owner's name comes first: what a crash leaves behind it is
+    // completed at the next start.
+    claims.iter().try_for_each(|claim| claim.make(&**disk))?;
+    let mut controller = Controller::open(
+        disk.clone(),
+        config.clone(),
+        directories,
+        random.clone(),
+        survey,
+        now,
+    )?;
+    log_directory.take_over(last_broker_epoch)?;
+    controller.activate(now)?;
+    log_directory.remove_deleted()?;
+    Ok(TakenOver {
+        controller,
+        log_directory,
+        removed_topics,
+    })
+}
