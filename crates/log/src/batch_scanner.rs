@@ -45,8 +45,10 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    fn is_met_by(self, base_offset: i64) -> bool {
-        base_offset == self.offset || base_offset > self.offset && base_offset <= self.gaps_below
+    pub fn is_met_by(self, base_offset: i64) -> bool {
+        // Offsets of a segment lie within 31 bits.
+        let is_near = base_offset.saturating_sub(self.offset) <= i64::from(i32::MAX);
+        base_offset == self.offset || base_offset > self.offset && base_offset <= self.gaps_below && is_near
     }
 }
 
@@ -57,6 +59,8 @@ pub(crate) struct BatchScanner<'a> {
     end: u64,
     trust: Trust,
     expected: Option<Expected>,
+    /// Where the batch in front of the position begins, and what was expected there.
+    previous: Option<(u64, Option<Expected>)>,
     buffer: Vec<u8>,
     buffer_start: u64,
     /// How much a refill reads: little when headers are far apart and only they are wanted.
@@ -75,6 +79,7 @@ impl<'a> BatchScanner<'a> {
             end,
             trust,
             expected: None,
+            previous: None,
             buffer: Vec::new(),
             buffer_start: 0,
             refill_bytes,
@@ -123,7 +128,7 @@ impl<'a> BatchScanner<'a> {
             return Ok(Scanned::Invalid { reason });
         }
         if let Some(expected) = self.expected
-            && !expected.is_met_by(header.base_offset)
+            && (!expected.is_met_by(header.base_offset) || self.next_contradicts(&header, expected)?)
         {
             let reason = format!("offset {} where {} was due", header.base_offset, expected.offset);
             return Ok(Scanned::Invalid { reason });
@@ -146,7 +151,20 @@ impl<'a> BatchScanner<'a> {
         Ok(Scanned::Batch { header, position })
     }
 
+    /// No checksum covers a batch's base offset. Where gaps are allowed and this batch leaves one, the next batch may tell that
+    /// there is none.
+    fn next_contradicts(&mut self, header: &BatchHeader, expected: Expected) -> io::Result<bool> {
+        let next = self.position + header.total_bytes() as u64;
+        if header.base_offset == expected.offset || next + HEADER_BYTES as u64 > self.end {
+            return Ok(false);
+        }
+        let bytes = self.bytes_at(next, HEADER_BYTES)?;
+        let next = bytes.and_then(|bytes| BatchHeader::parse(bytes).ok());
+        Ok(next.is_some_and(|next| (expected.offset..=header.last_offset()).contains(&next.base_offset)))
+    }
+
     fn step_over(&mut self, header: &BatchHeader, position: u64) {
+        self.previous = Some((position, self.expected));
         self.position = position + header.total_bytes() as u64;
         if let Some(expected) = &mut self.expected {
             expected.offset = header.next_offset();
@@ -156,6 +174,7 @@ impl<'a> BatchScanner<'a> {
     /// After `Invalid`: the next whole batch behind it with a right checksum and later offsets, where the walk goes on
     /// behind it. `None`: there is none, and the position stays.
     pub fn next_behind_damage(&mut self) -> io::Result<Option<(BatchHeader, u64)>> {
+        self.step_back_if_led_astray()?;
         let from = self.position;
         // Mostly one batch is damaged and its length is right.
         let header_bytes = self.bytes_at(from, HEADER_BYTES)?;
@@ -177,6 +196,28 @@ impl<'a> BatchScanner<'a> {
             position = candidate + 1;
         }
         Ok(None)
+    }
+
+    /// Where headers are believed, it may be the length of the batch before that is wrong.
+    fn step_back_if_led_astray(&mut self) -> io::Result<()> {
+        let Some((position, expected)) = self.previous.take_if(|_| self.trust == Trust::Headers) else {
+            return Ok(());
+        };
+        let (astray, expected_there) = (self.position, self.expected);
+        (self.position, self.expected) = (position, expected);
+        if self.whole_batch_here()?.is_some() {
+            (self.position, self.expected) = (astray, expected_there);
+        }
+        Ok(())
+    }
+
+    /// The batch at the scanner's position if its checksum is right, whether or not its offsets follow.
+    pub fn whole_batch_here(&mut self) -> io::Result<Option<BatchHeader>> {
+        let expected = self.expected.take();
+        let mut effort = u64::MAX;
+        let found = self.whole_batch_at(self.position, &mut effort);
+        self.expected = expected;
+        found
     }
 
     /// The first position from `from` on where a header's magic number would be right.

@@ -1,8 +1,11 @@
 //! Small files that are replaced as a whole, and Kafka's text form of them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+
+use ottla_wire::records::crc32c;
 
 use crate::disk::{Disk, OpenMode};
 use crate::error::{LogError, is_full};
@@ -18,31 +21,66 @@ pub const CLEANER_FILE: &str = "cleaner-offset-checkpoint";
 /// A file that is read whole must not be larger: no checkpoint of a sane directory comes near.
 const WHOLE_FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Reads a checkpoint file; one that does not exist is empty.
+/// Its offset is a checksum of the file's name and the other lines. Apache Kafka takes the line for one of a partition that it
+/// does not have, and leaves it out when it writes the file: a file without it is believed.
+const CHECKSUM_TOPIC: &str = "__ottla_checksum";
+
+/// Reads a checkpoint file; one that does not exist, or has no byte, is empty.
 ///
-/// - Errors: `Corrupt` when it is not in Kafka's form. Callers treat that as empty where a rescan can replace it.
+/// - Errors: `Corrupt` when it is not in Kafka's form, or not what was written. Callers treat that as empty where a rescan can
+///   replace it.
 pub fn read_offsets(disk: &dyn Disk, path: &Path) -> Result<OffsetCheckpoint, LogError> {
     let Some(bytes) = read_file(disk, path)? else {
         return Ok(OffsetCheckpoint::new());
     };
-    decode_offsets(&bytes).map_err(|reason| LogError::corrupt(path, 0, reason))
+    decode_offsets(&file_name(path), &bytes).map_err(|reason| LogError::corrupt(path, 0, reason))
 }
 
 pub fn write_offsets(disk: &dyn Disk, path: &Path, offsets: &OffsetCheckpoint) -> Result<(), LogError> {
-    write_file(disk, path, &encode_offsets(offsets))
+    write_file(disk, path, &encode_offsets(&file_name(path), offsets))
 }
 
-fn encode_offsets(offsets: &OffsetCheckpoint) -> Vec<u8> {
-    let mut text = format!("0\n{}\n", offsets.len());
-    for ((topic, partition), offset) in offsets {
-        text.push_str(&format!("{topic} {partition} {offset}\n"));
+fn file_name(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
+}
+
+fn encode_offsets(name: &str, offsets: &OffsetCheckpoint) -> Vec<u8> {
+    let line = |((topic, partition), offset): (&(String, i32), &i64)| format!("{topic} {partition} {offset}");
+    let mut lines: Vec<String> = offsets.iter().map(line).collect();
+    lines.push(format!("{CHECKSUM_TOPIC} 0 {}", checksum_of(name, &lines)));
+    format!("0\n{}\n{}\n", lines.len(), lines.join("\n")).into_bytes()
+}
+
+fn checksum_of(name: &str, lines: &[impl AsRef<str>]) -> u32 {
+    let mut text = name.to_owned();
+    for line in lines {
+        text.push('\n');
+        text.push_str(line.as_ref());
     }
-    text.into_bytes()
+    crc32c::checksum(text.as_bytes())
 }
 
-fn decode_offsets(bytes: &[u8]) -> Result<OffsetCheckpoint, String> {
+fn decode_offsets(name: &str, bytes: &[u8]) -> Result<OffsetCheckpoint, String> {
     let mut offsets = OffsetCheckpoint::new();
-    for line in parse_lines(bytes)? {
+    if bytes.is_empty() {
+        // As Apache Kafka leaves `cleaner-offset-checkpoint` where nothing was compacted.
+        return Ok(offsets);
+    }
+    let mut lines = parse_lines(bytes)?;
+    let written = lines.iter().position(|line| {
+        let topic = line.split(' ').next();
+        topic == Some(CHECKSUM_TOPIC)
+    });
+    if let Some(index) = written {
+        let line = lines.remove(index);
+        let checksum = checksum_of(name, &lines);
+        if line != format!("{CHECKSUM_TOPIC} 0 {checksum}") {
+            return Err(format!(
+                "its lines have the checksum {checksum}, but it says '{line}'"
+            ));
+        }
+    }
+    for line in lines {
         let mut words = line.split(' ');
         let parsed = (|| {
             let topic = words.next()?.to_string();
@@ -84,6 +122,14 @@ pub fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, LogErr
     let file = match disk.open(path, OpenMode::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory
+            ) =>
+        {
+            return Err(LogError::corrupt(path, 0, "not a regular file"));
+        }
         Err(error) => return Err(failed(error)),
     };
     let length = file.bytes().map_err(failed)?;
@@ -139,21 +185,57 @@ pub(crate) fn write_file_unnamed(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> 
 mod tests {
     use super::*;
 
-    #[test]
-    fn offsets_have_kafkas_form() {
-        let offsets = OffsetCheckpoint::from([(("a".to_string(), 0), 5), (("b.c".to_string(), 12), 0)]);
-        let bytes = encode_offsets(&offsets);
-        assert_eq!(bytes, b"0\n2\na 0 5\nb.c 12 0\n");
-        assert_eq!(decode_offsets(&bytes), Ok(offsets));
+    const NAME: &str = "replication-offset-checkpoint";
+
+    fn offsets() -> OffsetCheckpoint {
+        OffsetCheckpoint::from([(("a".to_string(), 0), 5), (("b.c".to_string(), 12), 10)])
     }
 
     #[test]
-    fn a_torn_checkpoint_is_recognised_wherever_it_is_cut() {
-        let bytes = b"0\n2\na 0 5\nb.c 12 10\n";
-        for cut in 0..bytes.len() {
-            assert!(decode_offsets(&bytes[..cut]).is_err(), "cut at {cut}");
+    fn offsets_have_kafkas_form() {
+        let bytes = encode_offsets(NAME, &offsets());
+        let text = String::from_utf8(bytes.clone()).expect("text");
+        assert!(
+            text.starts_with("0\n3\na 0 5\nb.c 12 10\n__ottla_checksum 0 "),
+            "{text}"
+        );
+        assert_eq!(decode_offsets(NAME, &bytes), Ok(offsets()));
+        assert_eq!(
+            decode_offsets(NAME, b"0\n2\na 0 5\nb.c 12 10\n"),
+            Ok(offsets()),
+            "Kafka's own"
+        );
+        assert_eq!(
+            decode_offsets(NAME, b""),
+            Ok(OffsetCheckpoint::new()),
+            "as Kafka leaves it"
+        );
+    }
+
+    #[test]
+    fn a_changed_checkpoint_is_recognised_wherever_it_was_changed() {
+        let bytes = encode_offsets(NAME, &offsets());
+        for cut in 1..bytes.len() {
+            assert!(decode_offsets(NAME, &bytes[..cut]).is_err(), "cut at {cut}");
         }
-        assert!(decode_offsets(b"0\n1\na 0 5 6\n").is_err());
-        assert!(decode_offsets(b"0\n1\n\xff 0 5\n").is_err());
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                // Where only the name of the checksum's line is hit, it becomes a line like others.
+                let decoded = decode_offsets(NAME, &flipped).map(|mut decoded| {
+                    decoded.retain(|(topic, _), _| offsets().keys().any(|key| key.0 == *topic));
+                    decoded
+                });
+                assert!(
+                    decoded.is_err() || decoded == Ok(offsets()),
+                    "bit {bit} of byte {at}"
+                );
+            }
+        }
+        let other = encode_offsets("recovery-point-offset-checkpoint", &offsets());
+        assert!(decode_offsets(NAME, &other).is_err(), "the file of another name");
+        assert!(decode_offsets(NAME, b"0\n1\na 0 5 6\n").is_err());
+        assert!(decode_offsets(NAME, b"0\n1\n\xff 0 5\n").is_err());
     }
 }

@@ -353,6 +353,7 @@ impl CompactionJob {
             0,
             SegmentIndexes::new(0, 0),
         ));
+        new.allow_gaps_below(i64::MAX);
         let mut output = Output::new(Arc::clone(&new), file, self.index_interval_bytes);
         for (index, segment) in group.iter().enumerate() {
             let is_last = index + 1 == group.len();

@@ -293,6 +293,10 @@ impl View {
         let Some((index, first)) = self.locate(offset, self.first, mode)? else {
             return Ok(Read::Empty);
         };
+        // Before anything is believed of it.
+        if mode == ReadMode::Resident && !self.segments[index].is_checked(first.position, first.end()) {
+            return Ok(Read::WouldBlock);
+        }
         if first.base_offset >= bound_offset {
             // A compacted gap may reach from below to behind the bound.
             return Ok(Read::Empty);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
 
-use crate::batch_scanner::{BatchScanner, Trust};
+use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
 use crate::checked_ranges::CheckedRanges;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::LogError;
@@ -182,6 +182,8 @@ pub(crate) struct Segment {
     /// Readable bytes. Readers of the active segment take the end from `ReaderState` instead, together with the offset.
     bytes: AtomicU64,
     largest_timestamp: AtomicI64,
+    /// Compaction may have left gaps below this offset.
+    gaps_below: AtomicI64,
     indexes: Mutex<SegmentIndexes>,
     /// Bytes below were in the file when the log was opened, and may have been damaged before; 0 once all were checked.
     unchecked_below: AtomicU64,
@@ -223,6 +225,7 @@ impl Segment {
             directory,
             bytes: AtomicU64::new(bytes),
             largest_timestamp: AtomicI64::new(UNKNOWN_TIMESTAMP),
+            gaps_below: AtomicI64::new(base_offset),
             indexes: Mutex::new(indexes),
             unchecked_below: AtomicU64::new(0),
             checked: Mutex::default(),
@@ -257,6 +260,10 @@ impl Segment {
     pub fn shorten(&self, bytes: u64) {
         self.set_bytes(bytes);
         self.unchecked_below.fetch_min(bytes, Ordering::AcqRel);
+    }
+
+    pub fn allow_gaps_below(&self, offset: i64) {
+        self.gaps_below.fetch_max(offset, Ordering::Relaxed);
     }
 
     /// What is in the file now is somebody else's until its checksums were compared.
@@ -467,7 +474,10 @@ impl Segment {
     ) -> io::Result<Walk> {
         let mut buffer = [0; 4096];
         let mut position = from;
+        let mut due = (from == 0).then_some(self.base_offset);
         let mut walk = Walk::default();
+        // The batch in front of `position`.
+        let mut last: Option<BatchPlace> = None;
         while position < end {
             let wanted_bytes = usize::try_from(end - position)
                 .unwrap_or(usize::MAX)
@@ -478,24 +488,38 @@ impl Segment {
             while let Some(bytes) = buffer[..read].get((position - chunk_start) as usize..)
                 && bytes.len() >= HEADER_BYTES
             {
-                match self.place_at(bytes, position, end) {
-                    Ok(place) if wanted(&place) => {
+                let place = self.place_at(bytes, position, end, due);
+                let is_wanted = place.as_ref().is_ok_and(&wanted);
+                let doubt = match &place {
+                    Ok(place) if is_wanted => self.doubt(place, due, end, mode)?,
+                    _ => None,
+                };
+                match (place, doubt) {
+                    (Err(reason), _) | (Ok(_), Some(reason)) => {
+                        invalid = Some(reason);
+                        break;
+                    }
+                    (Ok(place), None) if is_wanted => {
                         walk.found = Some(place);
                         return Ok(walk);
                     }
-                    Ok(place) => position = place.end(),
-                    Err(reason) => {
-                        invalid = Some(reason);
-                        break;
+                    (Ok(place), None) => {
+                        (position, due, last) = (place.end(), Some(place.last_offset + 1), Some(place));
                     }
                 }
             }
             if let Some(reason) = invalid {
+                // It may be the length of the batch before that is wrong.
+                if let Some(before) = last.take()
+                    && self.doubt(&before, None, end, mode)?.is_some()
+                {
+                    (position, due) = (before.position, Some(before.base_offset));
+                }
                 let error = || self.corrupt(position, &reason);
                 walk.damage.get_or_insert_with(error);
                 walk.damage_position.get_or_insert(position);
-                match self.batch_behind(position, end, mode)? {
-                    Some(behind) => position = behind,
+                match self.batch_behind(position, due, end, mode)? {
+                    Some(behind) => (position, due) = (behind, None),
                     None => return Ok(walk),
                 }
             }
@@ -503,22 +527,81 @@ impl Segment {
         Ok(walk)
     }
 
-    fn place_at(&self, bytes: &[u8], position: u64, end: u64) -> Result<BatchPlace, String> {
+    /// What is wrong with a batch that a walk has found: a damaged header may claim offsets that are not its own. What is
+    /// wanted without waiting for the device is checked where it is read.
+    fn doubt(
+        &self,
+        place: &BatchPlace,
+        due: Option<i64>,
+        end: u64,
+        mode: ReadMode,
+    ) -> io::Result<Option<String>> {
+        if mode == ReadMode::Resident || self.is_checked(place.position, place.end()) {
+            return Ok(None);
+        }
+        // No checksum covers the offset: where two batches contradict each other, the one that fits to neither neighbour lies.
+        let mut next = [0; HEADER_BYTES];
+        if read_up_to(&*self.file, &mut next, place.end().min(end), mode)? == HEADER_BYTES
+            && let Ok(next) = self.place_at(&next, place.end(), end, due)
+            && next.base_offset <= place.last_offset
+        {
+            let (offset, next) = (place.base_offset, next.base_offset);
+            return Ok(Some(format!(
+                "offset {offset} in front of a batch with offset {next}"
+            )));
+        }
+        let mut scanner = BatchScanner::new(&*self.file, place.position, place.end(), Trust::Checksums);
+        match scanner.next()? {
+            Scanned::Invalid { reason } => Ok(Some(reason)),
+            Scanned::Batch { .. } | Scanned::End => {
+                self.note_checked(place.position, place.end());
+                Ok(None)
+            }
+        }
+    }
+
+    fn place_at(
+        &self,
+        bytes: &[u8],
+        position: u64,
+        end: u64,
+        due: Option<i64>,
+    ) -> Result<BatchPlace, String> {
         let header = BatchHeader::parse(bytes).map_err(|error| error.to_string())?;
         let place = BatchPlace::new(&header, self.base_offset, position);
         if place.end() > end {
             return Err("batch reaches beyond the segment's end".to_string());
         }
-        Ok(place)
+        let expected = due.map(|offset| Expected {
+            offset,
+            gaps_below: self.gaps_below.load(Ordering::Relaxed),
+        });
+        match expected {
+            Some(expected) if !expected.is_met_by(place.base_offset) => Err(format!(
+                "offset {} where {} was due",
+                place.base_offset, expected.offset
+            )),
+            _ => Ok(place),
+        }
     }
 
     /// Where the batches go on behind damage.
-    fn batch_behind(&self, damage: u64, end: u64, mode: ReadMode) -> io::Result<Option<u64>> {
+    fn batch_behind(
+        &self,
+        damage: u64,
+        due: Option<i64>,
+        end: u64,
+        mode: ReadMode,
+    ) -> io::Result<Option<u64>> {
         if mode == ReadMode::Resident {
             // A search through the bytes takes too long for an event loop, even if all of them are there.
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let mut scanner = BatchScanner::new(&*self.file, damage, end, Trust::Headers);
+        let expected = Expected {
+            offset: due.unwrap_or(self.base_offset),
+            gaps_below: i64::MAX,
+        };
+        let mut scanner = BatchScanner::new(&*self.file, damage, end, Trust::Headers).expecting(expected);
         Ok(scanner.next_behind_damage()?.map(|(_, position)| position))
     }
 

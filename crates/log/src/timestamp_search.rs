@@ -72,9 +72,22 @@ fn largest_timestamp(segment: &Segment, mode: ReadMode) -> io::Result<i64> {
         return Ok(known);
     }
     // Without an entry no record carries a time (Kafka writes none for timestamp -1).
-    let timestamp = segment.last_time_entry(mode)?.map_or(-1, |entry| entry.timestamp);
-    segment.set_largest_timestamp(timestamp);
-    Ok(timestamp)
+    let (mut largest, mut at) = match segment.last_time_entry(mode)? {
+        Some(entry) => {
+            let offset = segment.base_offset + i64::from(entry.relative_offset);
+            (entry.timestamp, segment.position_floor(offset, mode)?)
+        }
+        None => (-1, 0),
+    };
+    // The last entry tells the largest of all, unless the file has lost its end: retention would take the segment too early.
+    let is_larger = |place: &BatchPlace, than: i64| place.max_timestamp > than;
+    while let Some(place) =
+        segment.find_batch_where(at, segment.bytes(), mode, |place| is_larger(place, largest))?
+    {
+        (largest, at) = (place.max_timestamp, place.end());
+    }
+    segment.set_largest_timestamp(largest);
+    Ok(largest)
 }
 
 impl View {

@@ -1,5 +1,7 @@
 //! `.txnindex`: which transactions of a segment were aborted, for readers of committed records.
 
+use std::ops::Range;
+
 /// - Units: all but the producer id are offsets; `last_offset` is the marker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
@@ -26,12 +28,26 @@ impl AbortedTransaction {
         }
     }
 
-    /// All whole entries of a file; a torn one at the end is left out.
-    pub(crate) fn decode_all(bytes: &[u8]) -> Vec<AbortedTransaction> {
-        bytes
-            .chunks_exact(AbortedTransaction::BYTES)
-            .map_while(AbortedTransaction::decode)
-            .collect()
+    /// The entries of a segment's file; `None` if it is damaged.
+    ///
+    /// - Shape: markers lie within `offsets`, in order, each behind what it ends.
+    pub(crate) fn decode_all(bytes: &[u8], offsets: Range<i64>) -> Option<Vec<AbortedTransaction>> {
+        let (entries, rest) = bytes.as_chunks::<{ AbortedTransaction::BYTES }>();
+        let entries: Vec<AbortedTransaction> = entries
+            .iter()
+            .map(|entry| AbortedTransaction::decode(entry))
+            .collect::<Option<_>>()?;
+        let makes_sense = |entry: &AbortedTransaction| {
+            entry.producer_id >= 0
+                && entry.first_offset >= 0
+                && entry.first_offset < entry.last_offset
+                && entry.last_stable_offset <= entry.last_offset + 1
+                && offsets.contains(&entry.last_offset)
+        };
+        let is_whole = rest.is_empty()
+            && entries.iter().all(makes_sense)
+            && entries.is_sorted_by(|one, next| one.last_offset < next.last_offset);
+        is_whole.then_some(entries)
     }
 
     fn decode(entry: &[u8]) -> Option<AbortedTransaction> {
@@ -56,20 +72,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_34_bytes_and_a_torn_one_is_left_out() {
+    fn entries_are_34_bytes_and_a_damaged_file_is_none() {
         let entry = AbortedTransaction {
             producer_id: 1,
             first_offset: 2,
             last_offset: 300,
             last_stable_offset: 301,
         };
+        let later = AbortedTransaction {
+            last_offset: 400,
+            ..entry
+        };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         assert_eq!(bytes.len(), 34);
-        entry.encode(&mut bytes);
-        assert_eq!(AbortedTransaction::decode_all(&bytes), [entry, entry]);
-        assert_eq!(AbortedTransaction::decode_all(&bytes[..67]), [entry]);
+        later.encode(&mut bytes);
+        let decode = |bytes: &[u8], end| AbortedTransaction::decode_all(bytes, 0..end);
+        assert_eq!(decode(&bytes, 500), Some(vec![entry, later]));
+        assert_eq!(decode(&bytes[..67], 500), None, "torn");
+        assert_eq!(decode(&bytes, 400), None, "of another segment");
         bytes[1] = 9;
-        assert_eq!(AbortedTransaction::decode_all(&bytes), []);
+        assert_eq!(decode(&bytes, 500), None, "of another version");
     }
 }

@@ -1,109 +1,14 @@
 //! A full disk, failing writes and syncs, damaged files, cold pages: what the log says and what it keeps.
 
-use std::path::{Path, PathBuf};
+mod support;
+
+use std::path::Path;
 
 use ottla_log::disk::memory::{MemoryDisk, Random};
 use ottla_log::disk::{Disk, OpenMode};
-use ottla_log::{
-    AppendError, BatchToAppend, Bound, LogConfig, LogError, Lookup, OpenOptions, PartitionLog, Read,
-    ReadMode, RecoveryReport,
-};
-use ottla_wire::primitives::Uuid;
-use ottla_wire::records::batch::{Batch, batches};
-use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
-
-const DIRECTORY: &str = "data/topic-0";
-const START_MS: i64 = 1_700_000_000_000;
-
-fn config() -> LogConfig {
-    LogConfig {
-        segment_bytes: 64 * 1024,
-        index_interval_bytes: 1_000,
-        ..LogConfig::default()
-    }
-}
-
-fn create(disk: &MemoryDisk) -> PartitionLog {
-    let log = PartitionLog::create(
-        disk.shared(),
-        Path::new(DIRECTORY),
-        Uuid([1; 16]),
-        config(),
-        0,
-        START_MS,
-    );
-    disk.sync_directory(Path::new("")).expect("synced");
-    log.expect("created")
-}
-
-fn open(disk: &MemoryDisk, clean_shutdown: bool, recovery_point: i64) -> (PartitionLog, RecoveryReport) {
-    let options = OpenOptions {
-        clean_shutdown,
-        recovery_point,
-        log_start_offset: 0,
-        now_ms: START_MS,
-        ..OpenOptions::default()
-    };
-    PartitionLog::open(disk.shared(), Path::new(DIRECTORY), config(), options).expect("opens")
-}
-
-/// Appends one record whose value tells its offset; its time is `START_MS` plus its offset.
-fn append(log: &mut PartitionLog) -> Result<i64, AppendError> {
-    let offset = log.end_offset();
-    let mut builder = BatchBuilder::new(BatchOptions::default());
-    let value = format!("{offset:>500}");
-    builder.append(START_MS + offset, None, Some(value.as_bytes()), &[]);
-    let bytes = builder.finish();
-    let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
-    log.append(&[batch], 0, START_MS)
-        .map(|appended| appended.base_offset)
-}
-
-fn append_many(log: &mut PartitionLog, count: u32) {
-    for _ in 0..count {
-        append(log).expect("appended");
-    }
-}
-
-fn sync(log: &mut PartitionLog) -> Result<Bound, LogError> {
-    let job = log.begin_sync().expect("something to sync");
-    let result = job.run();
-    log.finish_sync(job, result)
-}
-
-/// Every record of the log, checked.
-fn check_records(log: &PartitionLog, from: i64, to: i64) {
-    let mut offset = from;
-    while offset < to {
-        let read = log
-            .reader()
-            .read(offset, 10_000, true, log.end(), ReadMode::Blocking);
-        let Ok(Read::Region(read)) = read else {
-            panic!("{read:?} at {offset}")
-        };
-        let mut bytes = vec![0; read.region.bytes as usize];
-        read.region
-            .file
-            .read_at(&mut bytes, read.region.position)
-            .expect("readable");
-        for batch in batches(&bytes).map_while(Result::ok) {
-            batch.verify_checksum().expect("intact");
-            let record = batch.records().next().expect("one").expect("well formed");
-            assert_eq!(record.offset, offset);
-            assert_eq!(record.value, Some(format!("{offset:>500}").as_bytes()));
-            offset += 1;
-        }
-    }
-    assert_eq!(log.end_offset(), to);
-}
-
-fn files(disk: &MemoryDisk, suffix: &str) -> Vec<PathBuf> {
-    let listed = disk.list(Path::new(DIRECTORY)).expect("listed");
-    let names = listed.into_iter().map(|entry| entry.path);
-    names
-        .filter(|path| path.to_string_lossy().ends_with(suffix))
-        .collect()
-}
+use ottla_log::{AppendError, Bound, LogConfig, LogError, Lookup, OpenOptions, PartitionLog, Read, ReadMode};
+use ottla_wire::records::batch::batches;
+use support::numbered::*;
 
 #[test]
 fn a_full_disk_refuses_writes_and_takes_them_again_without_a_restart() {
@@ -206,15 +111,6 @@ fn a_failed_sync_acknowledges_nothing_and_is_not_tried_again() {
     let end_offset = log.end_offset();
     assert!(end_offset >= 20);
     check_records(&log, 0, end_offset);
-}
-
-/// Closes a log of `count` records cleanly.
-fn closed(count: u32) -> MemoryDisk {
-    let disk = MemoryDisk::new(5);
-    let mut log = create(&disk);
-    append_many(&mut log, count);
-    log.close().expect("closed");
-    disk
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod tasks;
 pub mod world;
 pub mod client;
 pub mod oracle;
+pub mod inhabited;
 pub mod network;
 pub mod brokers;
 pub mod producing;

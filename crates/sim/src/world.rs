@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Wake, Waker};
 
-use ottla_core::config::NodeConfig;
-use ottla_core::node::Node;
+use ottla_core::config::{NodeConfig, RecoveryConfig};
+use ottla_core::node::{Node, StartError};
 use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
 use ottla_core::request::{ConnectionContext, Request};
 use ottla_core::time::Clock;
@@ -98,13 +98,25 @@ impl World {
         self.running.as_ref().map(|running| &running.node)
     }
 
+    /// A world like this one with a disk of its own, as it is now; nothing runs in it.
+    pub fn fork(&self, seed: u64) -> World {
+        let clock = SimClock::default();
+        clock.advance(self.clock.moment().0);
+        World {
+            seed,
+            random: Random::new(seed),
+            disk: self.disk.fork(seed ^ 0x5EED),
+            clock: Arc::new(clock),
+            starts: 0,
+            properties: self.properties.clone(),
+            running: None,
+        }
+    }
+
     /// Starts the broker; false when the power went off meanwhile.
     pub fn start(&mut self) -> bool {
-        self.starts += 1;
-        let config = NodeConfig::from_properties(&self.properties, [(); 4].map(|()| self.random.next()))
-            .expect("the test's properties are valid");
-        let node = match Node::open(config, self.disk.shared(), self.clock.clone()) {
-            Ok(node) => Arc::new(node),
+        match self.try_start(RecoveryConfig::default()) {
+            Ok(()) => true,
             Err(error) => {
                 assert!(
                     !self.disk.has_power(),
@@ -112,9 +124,18 @@ impl World {
                     self.seed
                 );
                 self.disk.power_cut();
-                return false;
+                false
             }
-        };
+        }
+    }
+
+    /// Starts the broker, or says why it does not start.
+    pub fn try_start(&mut self, recovery: RecoveryConfig) -> Result<(), StartError> {
+        self.starts += 1;
+        let mut config = NodeConfig::from_properties(&self.properties, [(); 4].map(|()| self.random.next()))
+            .expect("the test's properties are valid");
+        config.recovery = recovery;
+        let node = Arc::new(Node::open(config, self.disk.shared(), self.clock.clone())?);
         let executor = Arc::new(SimExecutor::default());
         node.set_executor(executor.clone());
         let connection = ConnectionContext {
@@ -132,7 +153,14 @@ impl World {
             executor,
             connection,
         });
-        true
+        Ok(())
+    }
+
+    /// One turn of the maintenance thread.
+    pub fn maintain(&mut self) {
+        if let Some(running) = &self.running {
+            running.node.maintain();
+        }
     }
 
     /// The power goes off and comes back.

@@ -106,7 +106,7 @@ fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache) -> (Rea
                         .partition
                         .as_ref()
                         .map(|partition| partition.cannot_read(&error));
-                    *read = PartitionRead::error(code.unwrap_or(ErrorCode::KafkaStorageError));
+                    read.fail(code.unwrap_or(ErrorCode::KafkaStorageError));
                     pass.is_urgent = true;
                     continue;
                 }

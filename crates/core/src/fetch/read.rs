@@ -96,6 +96,14 @@ impl PartitionRead {
         self.error != ErrorCode::None
     }
 
+    /// What was found cannot be given out.
+    pub fn fail(&mut self, error: ErrorCode) {
+        *self = PartitionRead {
+            error,
+            ..PartitionRead::empty(self.offsets)
+        };
+    }
+
     /// Only `bytes` of what was found are given out.
     pub fn cut_to(&mut self, bytes: u64) {
         if let Some(region) = &mut self.region

@@ -31,6 +31,7 @@ impl fmt::Debug for MemoryDisk {
     }
 }
 
+#[derive(Clone)]
 struct State {
     random: Random,
     nodes: BTreeMap<u64, Node>,
@@ -49,12 +50,13 @@ struct State {
     locked: BTreeSet<u64>,
 }
 
+#[derive(Clone)]
 enum Node {
     File(File),
     Directory(Directory),
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct File {
     cached: Vec<u8>,
     medium: Vec<u8>,
@@ -65,13 +67,14 @@ struct File {
     cold: BTreeSet<u64>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Directory {
     cached: BTreeMap<String, u64>,
     medium: BTreeMap<String, u64>,
     pending: Vec<NameChange>,
 }
 
+#[derive(Clone)]
 enum NameChange {
     Insert(String, u64),
     Remove(String),
@@ -153,6 +156,16 @@ impl MemoryDisk {
             ignores_reservations: false,
             locked: BTreeSet::new(),
         };
+        MemoryDisk {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// Another disk with the same contents; what happens to one does not happen to the other. Open files stay with the first.
+    pub fn fork(&self, seed: u64) -> MemoryDisk {
+        let mut state = self.state().clone();
+        state.random = Random::new(seed);
+        state.locked.clear();
         MemoryDisk {
             state: Arc::new(Mutex::new(state)),
         }

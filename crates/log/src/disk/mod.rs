@@ -3,6 +3,7 @@
 //! A [`Disk`] speaks of paths, a [`DiskFile`] of positions in one open file. Nothing here knows about logs.
 
 pub mod memory;
+pub mod damage;
 pub mod os;
 pub mod cold_cache;
 

@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::checkpoint::read_file;
+use crate::checkpoint::{read_file, write_file};
 use crate::config::LogConfig;
 use crate::disk::{Disk, OpenMode};
 use crate::error::LogError;
@@ -131,6 +131,7 @@ pub(crate) fn open(
         report: RecoveryReport::default(),
         leader_epochs: None,
         resealed: Vec::new(),
+        aborts_lost_from: i64::MAX,
         repairs,
     };
     let log = opening.run()?;
@@ -147,6 +148,8 @@ struct Opening {
     leader_epochs: Option<LeaderEpochs>,
     /// Closed segments above the recovery point, whose index files lack entries.
     resealed: Vec<Arc<Segment>>,
+    /// What the transaction indexes say of aborts from here on is damaged.
+    aborts_lost_from: i64,
     /// To be done once it is certain that the log opens.
     repairs: Vec<Repair>,
 }
@@ -188,6 +191,7 @@ impl Opening {
         let start_offset = self.options.log_start_offset.max(segments[0].base_offset);
         let (producers, leader_epochs, last_snapshot) =
             self.replay(&segments, start_offset, tail.end_offset, recovery_point)?;
+        self.write_lost_aborts(&segments)?;
         let mut log = self.assemble(segments, tail, start_offset, producers, leader_epochs)?;
         log.recovery_point = recovery_point.min(log.end_offset).max(0);
         log.checkpoints.last_snapshot = last_snapshot;
@@ -374,6 +378,24 @@ impl Opening {
         self.resealed.push(Arc::clone(segment));
     }
 
+    /// Replaces damaged transaction indexes by what the replay found.
+    fn write_lost_aborts(&self, segments: &[Arc<Segment>]) -> Result<(), LogError> {
+        for segment in segments {
+            if segment.base_offset < self.aborts_lost_from {
+                continue;
+            }
+            let mut indexes = segment.indexes();
+            let mut bytes = Vec::new();
+            indexes
+                .aborted
+                .iter()
+                .for_each(|aborted| aborted.encode(&mut bytes));
+            write_file(&*self.disk, &segment.path(FileKind::TransactionIndex), &bytes)?;
+            indexes.aborted_in_file = indexes.aborted.len();
+        }
+        Ok(())
+    }
+
     pub fn failed(
         &self,
         doing: &'static str,
@@ -397,46 +419,57 @@ impl Opening {
     }
 
     fn load_segments(&mut self) -> Result<Vec<Arc<Segment>>, LogError> {
-        let mut segments = Vec::new();
-        for base_offset in self.files.base_offsets() {
-            let bytes = self.files.bytes(base_offset, FileKind::Log).expect("listed");
-            let path = self.files.path(base_offset, FileKind::Log).expect("listed");
-            let file = self
-                .disk
-                .open(path, OpenMode::Write)
-                .map_err(|source| LogError::io("open", path, source))?;
-            let entries = |kind, entry_bytes: usize| {
-                self.files
-                    .bytes(base_offset, kind)
-                    .map(|bytes| (bytes / entry_bytes as u64) as u32)
-            };
-            let mut indexes = SegmentIndexes::new(
-                entries(FileKind::OffsetIndex, OffsetEntry::BYTES).unwrap_or(0),
-                entries(FileKind::TimeIndex, TimeEntry::BYTES).unwrap_or(0),
-            );
-            if self
-                .files
-                .bytes(base_offset, FileKind::TransactionIndex)
-                .is_some()
-            {
-                let path = file_path(&self.directory, base_offset, FileKind::TransactionIndex);
-                let bytes = read_file(&*self.disk, &path)?.unwrap_or_default();
-                indexes.aborted = AbortedTransaction::decode_all(&bytes);
-                indexes.aborted_in_file = indexes.aborted.len();
-            }
-            let segment = Segment::new(
-                Arc::clone(&self.disk),
-                Arc::clone(&self.directory),
-                base_offset,
-                file,
-                bytes,
-                indexes,
-            );
-            segment.distrust();
-            segments.push(Arc::new(segment));
+        let bases = self.files.base_offsets();
+        let mut segments = Vec::with_capacity(bases.len());
+        for (index, base_offset) in bases.iter().enumerate() {
+            let next_base = bases.get(index + 1).copied().unwrap_or(i64::MAX);
+            segments.push(Arc::new(self.load_segment(*base_offset, next_base)?));
         }
         self.report.segment_count = segments.len();
         Ok(segments)
+    }
+
+    fn load_segment(&mut self, base_offset: i64, next_base: i64) -> Result<Segment, LogError> {
+        let bytes = self.files.bytes(base_offset, FileKind::Log).expect("listed");
+        let path = self.files.path(base_offset, FileKind::Log).expect("listed");
+        let file = self
+            .disk
+            .open(path, OpenMode::Write)
+            .map_err(|source| LogError::io("open", path, source))?;
+        let entries = |kind, entry_bytes: usize| {
+            self.files
+                .bytes(base_offset, kind)
+                .map(|bytes| (bytes / entry_bytes as u64) as u32)
+        };
+        let mut indexes = SegmentIndexes::new(
+            entries(FileKind::OffsetIndex, OffsetEntry::BYTES).unwrap_or(0),
+            entries(FileKind::TimeIndex, TimeEntry::BYTES).unwrap_or(0),
+        );
+        if let Some(path) = self.files.path(base_offset, FileKind::TransactionIndex) {
+            let bytes = read_file(&*self.disk, path)?.unwrap_or_default();
+            match AbortedTransaction::decode_all(&bytes, base_offset..next_base) {
+                Some(aborted) => {
+                    indexes.aborted_in_file = aborted.len();
+                    indexes.aborted = aborted;
+                }
+                None => {
+                    // The replay finds the aborts again.
+                    self.report.rebuilt_indexes += 1;
+                    self.aborts_lost_from = self.aborts_lost_from.min(base_offset);
+                }
+            }
+        }
+        let segment = Segment::new(
+            Arc::clone(&self.disk),
+            Arc::clone(&self.directory),
+            base_offset,
+            file,
+            bytes,
+            indexes,
+        );
+        segment.distrust();
+        segment.allow_gaps_below(self.gaps_below());
+        Ok(segment)
     }
 
     fn assemble(

@@ -27,7 +27,7 @@ impl Opening {
         end_offset: i64,
         recovery_point: i64,
     ) -> Result<(ProducerState, LeaderEpochs, Option<i64>), LogError> {
-        let newest_allowed = recovery_point.min(end_offset);
+        let newest_allowed = recovery_point.min(end_offset).min(self.aborts_lost_from);
         let (mut producers, snapshot) = self.load_snapshot(start_offset, newest_allowed)?;
         let from = snapshot.unwrap_or(start_offset);
         let mut epochs = match self.leader_epochs.take() {

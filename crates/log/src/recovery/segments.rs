@@ -270,12 +270,13 @@ impl Opening {
                     break;
                 }
                 Scanned::Invalid { reason } => {
+                    self.check_belongs(segment, &mut scanner)?;
                     let Some((header, position)) = scanner.next_behind_damage().map_err(failed)? else {
                         tail.invalid = Some(reason);
                         break;
                     };
-                    let damaged_at = tail.position;
-                    self.note_damage(segment, damaged_at, tail.end_offset, header.base_offset, &reason);
+                    let (damaged_at, to) = (tail.position, header.base_offset);
+                    self.note_damage(segment, damaged_at, tail.end_offset.min(to - 1), to, &reason);
                     (header, position)
                 }
             };
@@ -297,6 +298,29 @@ impl Opening {
             (tail.end_offset, tail.position) = (header.next_offset(), place.end());
         }
         Ok(tail)
+    }
+
+    /// A file that begins with an intact batch of other offsets than its name says is not this log's, and neither is what
+    /// follows in it.
+    fn check_belongs(&mut self, segment: &Segment, scanner: &mut BatchScanner<'_>) -> Result<(), LogError> {
+        if scanner.position() != 0 {
+            return Ok(());
+        }
+        let path = segment.path(FileKind::Log);
+        let first = scanner
+            .whole_batch_here()
+            .map_err(|source| LogError::io("read", &path, source))?;
+        match first {
+            Some(header) => self.lose(
+                &path,
+                0,
+                format!(
+                    "it begins with offset {}: the file is not this log's",
+                    header.base_offset
+                ),
+            ),
+            None => Ok(()),
+        }
     }
 
     /// The newest index entry below the recovery point that proves genuine, and the indexes up to it.

@@ -1,0 +1,396 @@
+//! Damage to a log's files: what is served, what is refused, and what is said.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use ottla_log::disk::Disk;
+use ottla_log::disk::memory::MemoryDisk;
+use ottla_log::{
+    Bound, FindingKind, LogError, Lookup, OpenOptions, PartitionLog, Read, ReadError, ReadMode,
+    RecoveryReport,
+};
+use support::numbered::*;
+
+fn try_open(disk: &MemoryDisk, options: OpenOptions) -> Result<(PartitionLog, RecoveryReport), LogError> {
+    let now_ms = START_MS;
+    PartitionLog::open(
+        disk.shared(),
+        Path::new(DIRECTORY),
+        config(),
+        OpenOptions { now_ms, ..options },
+    )
+}
+
+fn unclean(recovery_point: i64) -> OpenOptions {
+    OpenOptions {
+        recovery_point,
+        ..OpenOptions::default()
+    }
+}
+
+fn contents(disk: &MemoryDisk) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    let paths = files(disk, "").into_iter();
+    paths.map(|path| (path.clone(), disk.read_file(&path))).collect()
+}
+
+/// The log is refused for `file`, says `reason`, and every byte stays.
+fn check_refused(disk: &MemoryDisk, options: OpenOptions, file: &str, reason: &str) {
+    let before = contents(disk);
+    let Err(error) = try_open(disk, options) else {
+        panic!("{file}: the log opens")
+    };
+    let LogError::Corrupt { path, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(path.ends_with(file), "{error}");
+    assert!(error.to_string().contains(reason), "{error}");
+    assert!(contents(disk) == before, "{file}: a refused log was changed");
+}
+
+fn read_code(log: &PartitionLog, offset: i64) -> Result<Option<i64>, ReadError> {
+    let read = log
+        .reader()
+        .read(offset, 600, true, log.end(), ReadMode::Blocking)?;
+    let Read::Region(found) = read else {
+        return Ok(None);
+    };
+    if let Some(unchecked) = &found.unchecked {
+        unchecked.check(found.region.bytes).map_err(ReadError::Log)?;
+    }
+    Ok(Some(found.base_offset))
+}
+
+/// Where the batch at `offset` lies: batches of the test are equally long.
+fn position_of(disk: &MemoryDisk, segment: &Path, nth: u64) -> u64 {
+    let bytes = disk.read_file(segment).expect("there");
+    let length = u64::from(u32::from_be_bytes(bytes[8..12].try_into().expect("four bytes"))) + 12;
+    nth * length
+}
+
+/// An operator changed one byte of the batch at the last index entry below the recovery point: the log seemed empty, and new
+/// records took offsets that old ones had.
+#[test]
+fn a_damaged_batch_below_the_recovery_point_hides_no_other() {
+    let disk = closed(100);
+    let segment = &files(&disk, ".log")[0];
+    for nth in [0, 1, 50, 97, 98] {
+        let disk = disk.fork(1);
+        disk.corrupt(segment, position_of(&disk, segment, nth) + 70, 1);
+        let (mut log, report) = try_open(&disk, unclean(100)).expect("opens");
+        assert_eq!((log.start_offset(), log.end_offset()), (0, 100), "batch {nth}");
+        assert_eq!(append(&mut log).expect("takes records"), 100);
+        for offset in 0..101 {
+            let read = read_code(&log, offset);
+            match offset as u64 == nth {
+                true => assert!(
+                    matches!(read, Err(ReadError::Log(LogError::Corrupt { .. }))),
+                    "{read:?}"
+                ),
+                false => assert_eq!(read.expect("intact"), Some(offset)),
+            }
+        }
+        // What recovery did not read, because an index entry lies behind it, is found when it is read.
+        let is_told = report
+            .findings
+            .iter()
+            .any(|finding| finding.kind == FindingKind::Damaged);
+        assert_eq!(is_told, nth == 98, "batch {nth}: {report:?}");
+    }
+}
+
+#[test]
+fn a_damaged_header_costs_its_batch_and_no_other() {
+    // Offset, length, magic, last offset delta: fields that a walk along headers goes by, some of them without a checksum.
+    for (byte, flip) in [
+        (3, 0x80),
+        (7, 4),
+        (8, 0x40),
+        (11, 1),
+        (16, 1),
+        (23, 0x40),
+        (26, 1),
+        (57, 0x80),
+    ] {
+        let disk = closed(100);
+        let segment = &files(&disk, ".log")[0];
+        disk.corrupt(segment, position_of(&disk, segment, 40) + byte, flip);
+        let (log, _) = try_open(&disk, unclean(100)).expect("opens");
+        assert_eq!(log.end_offset(), 100, "byte {byte}");
+        for offset in (0..100).rev() {
+            match read_code(&log, offset) {
+                Ok(found) => assert!(
+                    found == Some(offset) && offset != 40,
+                    "byte {byte}: {found:?} at {offset}"
+                ),
+                Err(error) => assert_eq!(offset, 40, "byte {byte}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn whole_batches_behind_a_cut_are_kept_beside_the_segment() {
+    let disk = closed(300);
+    let segment = &files(&disk, ".log")[1];
+    let name = segment
+        .file_name()
+        .and_then(|name| name.to_str())
+        .expect("text")
+        .to_owned();
+    let cut_at = position_of(&disk, segment, 9);
+    let before = disk.read_file(segment).expect("there");
+    disk.corrupt(segment, cut_at + 70, 1);
+    let (log, report) = try_open(&disk, unclean(0)).expect("opens");
+    let end_offset = log.end_offset();
+    check_records(&log, 0, end_offset);
+    let kept = disk.read_file(&Path::new(DIRECTORY).join(format!("{name}.cut-{cut_at}")));
+    assert_eq!(kept.expect("kept").len() as u64, before.len() as u64 - cut_at);
+    let kinds: Vec<FindingKind> = report.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(
+        kinds,
+        [FindingKind::CutBatches, FindingKind::Kept, FindingKind::Kept]
+    );
+    assert_eq!(
+        (&report.findings[0].path, report.findings[0].position),
+        (segment, cut_at)
+    );
+    assert_eq!(report.segments_set_aside, 1);
+}
+
+#[test]
+fn what_is_kept_has_a_bound() {
+    let disk = closed(300);
+    disk.write_file(
+        &Path::new(DIRECTORY).join("00000000000000000000.log.cut-1"),
+        &vec![1; 64 << 20],
+    );
+    disk.corrupt(&files(&disk, ".log")[1], 5_000, 1);
+    let (_, report) = try_open(&disk, unclean(0)).expect("opens");
+    assert!(
+        report
+            .findings
+            .iter()
+            .any(|finding| finding.kind == FindingKind::NotKept),
+        "{report:?}"
+    );
+    assert_eq!(files(&disk, ".cut-0"), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn an_end_that_a_crash_left_unfinished_is_cut_and_nothing_is_kept() {
+    let disk = closed(300);
+    let segment = files(&disk, ".log").pop().expect("there");
+    let mut bytes = disk.read_file(&segment).expect("there");
+    bytes.truncate(bytes.len() - 10);
+    disk.write_file(&segment, &bytes);
+    let (log, report) = try_open(&disk, unclean(200)).expect("opens");
+    check_records(&log, 0, 299);
+    let kinds: Vec<FindingKind> = report.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [FindingKind::CutEnd]);
+}
+
+#[test]
+fn records_that_a_checkpoint_proves_and_no_file_has_refuse_the_log() {
+    let lost_end = closed(300);
+    let last = files(&lost_end, ".log").pop().expect("there");
+    lost_end.write_file(&last, b"");
+    let last_name = last.file_name().and_then(|name| name.to_str()).expect("text");
+    check_refused(
+        &lost_end,
+        unclean(300),
+        last_name,
+        "everything below 300 was durable",
+    );
+    let clean = OpenOptions {
+        clean_shutdown: true,
+        proven_end: 300,
+        ..OpenOptions::default()
+    };
+    check_refused(&lost_end, clean, last_name, "everything below 300 was durable");
+
+    let missing = closed(300);
+    missing.remove_file(&last).expect("removed");
+    check_refused(
+        &missing,
+        unclean(0),
+        last_name,
+        "missing, although its .index is there",
+    );
+
+    let beyond = closed(300);
+    let options = OpenOptions {
+        log_start_offset: 5_000,
+        proven_end: 5_000,
+        ..clean
+    };
+    // The first leader epoch says that the log starts at 0.
+    check_refused(&beyond, options, last_name, "everything below 5000 was durable");
+}
+
+#[test]
+fn a_missing_first_segment_refuses_the_log_where_its_start_is_known() {
+    let disk = closed(300);
+    for path in files(&disk, "")
+        .iter()
+        .filter(|path| path.to_string_lossy().contains("/00000000000000000000."))
+    {
+        disk.remove_file(path).expect("removed");
+    }
+    let first = "00000000000000000000.log";
+    let options = OpenOptions {
+        is_start_proven: true,
+        ..unclean(300)
+    };
+    check_refused(&disk, options, first, "no segment holds offsets 0 to 113");
+    let clean = OpenOptions {
+        clean_shutdown: true,
+        ..OpenOptions::default()
+    };
+    check_refused(&disk, clean, first, "no segment holds offsets 0 to 113");
+    // After a crash of Apache Kafka, retention may have taken it.
+    let (log, _) = try_open(&disk, unclean(300)).expect("opens");
+    assert_eq!((log.start_offset(), log.end_offset()), (114, 300));
+}
+
+#[test]
+fn a_hole_between_segments_is_named_and_answered_with_an_error() {
+    let disk = closed(300);
+    let segment = &files(&disk, ".log")[0];
+    let mut bytes = disk.read_file(segment).expect("there");
+    bytes.truncate(position_of(&disk, segment, 100) as usize);
+    disk.write_file(segment, &bytes);
+    for options in [
+        unclean(300),
+        OpenOptions {
+            clean_shutdown: true,
+            ..OpenOptions::default()
+        },
+    ] {
+        let (log, report) = try_open(&disk.fork(1), options).expect("opens");
+        assert_eq!(report.findings[0].kind, FindingKind::Damaged);
+        assert!(
+            report.findings[0].detail.contains("offsets 100 to 113"),
+            "{report:?}"
+        );
+        for offset in [0, 99, 114, 299] {
+            assert_eq!(read_code(&log, offset).expect("intact"), Some(offset));
+        }
+        for offset in [100, 113] {
+            assert!(matches!(
+                read_code(&log, offset),
+                Err(ReadError::Log(LogError::Corrupt { .. }))
+            ));
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_log_refuses_the_log() {
+    let disk = closed(300);
+    let logs = files(&disk, ".log");
+    let other = disk.read_file(&logs[0]).expect("there");
+    disk.write_file(&logs[1], &other);
+    check_refused(
+        &disk,
+        unclean(300),
+        "00000000000000000114.log",
+        "the file is not this log's",
+    );
+    let empty_swap = closed(300);
+    empty_swap.write_file(&Path::new(DIRECTORY).join("00000000000000000000.log.swap"), b"");
+    check_refused(
+        &empty_swap,
+        unclean(300),
+        "00000000000000000000.log.swap",
+        "empty",
+    );
+    let directory = closed(300);
+    directory.remove_file(&logs[1]).expect("removed");
+    directory.create_directories(&logs[1]).expect("created");
+    check_refused(
+        &directory,
+        unclean(300),
+        "00000000000000000114.log",
+        "not a regular file",
+    );
+}
+
+#[test]
+fn accepted_losses_leave_a_gap_whose_offsets_are_not_given_again() {
+    let disk = closed(300);
+    let last = files(&disk, ".log").pop().expect("there");
+    disk.write_file(&last, b"");
+    let options = OpenOptions {
+        accept_loss: true,
+        ..unclean(300)
+    };
+    let (mut log, report) = try_open(&disk, options).expect("opens");
+    assert_eq!(report.findings[0].kind, FindingKind::Lost);
+    assert_eq!((log.end_offset(), report.gap_end), (300, Some(300)));
+    assert_eq!(append(&mut log).expect("takes records"), 300);
+    // Readers pass over the gap.
+    assert_eq!(read_code(&log, 250).expect("a gap"), Some(300));
+    let recovery_point = log.close().expect("closed");
+    let options = OpenOptions {
+        gaps_below: 300,
+        ..unclean(recovery_point)
+    };
+    let (log, report) = try_open(&disk, options).expect("opens");
+    assert_eq!((log.end_offset(), report.findings), (301, Vec::new()));
+}
+
+/// One changed bit in an index made a reader skip the batches in front of the entry.
+#[test]
+fn an_index_entry_that_lies_is_not_believed() {
+    let disk = closed(300);
+    for suffix in [".index", ".timeindex"] {
+        let index = &files(&disk, suffix)[0];
+        let bytes = disk.read_file(index).expect("there").len() as u64;
+        for position in 0..bytes {
+            let disk = disk.fork(1);
+            disk.corrupt(index, position, 1 << (position % 8));
+            let (log, report) = try_open(&disk, unclean(300)).expect("opens");
+            assert_eq!(report.findings, Vec::new());
+            for offset in (0..114).step_by(3) {
+                assert_eq!(
+                    read_code(&log, offset).expect("intact"),
+                    Some(offset),
+                    "{suffix} {position}"
+                );
+            }
+            let bound = Bound {
+                offset: 300,
+                position: None,
+            };
+            let search = |timestamp| {
+                let found = log
+                    .reader()
+                    .offset_for_timestamp(timestamp, bound, ReadMode::Blocking);
+                matches!(found, Ok(Lookup::Found(found)) if found.timestamp == timestamp)
+            };
+            assert!(
+                search(START_MS + 77) && search(START_MS + 113),
+                "{suffix} {position}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_time_index_that_has_lost_its_end_does_not_let_retention_take_a_segment_early() {
+    let disk = closed(300);
+    let index = &files(&disk, ".timeindex")[0];
+    let bytes = disk.read_file(index).expect("there");
+    disk.write_file(index, &bytes[..24]);
+    let (mut log, _) = try_open(&disk, unclean(300)).expect("opens");
+    log.reader().load_timestamps().expect("readable");
+    let mut keeps = config();
+    keeps.retention_ms = 1_000;
+    log.set_config(keeps);
+    // The largest timestamp of the first segment is START_MS + 113.
+    let removal = log.retain(START_MS + 1_100, 300).expect("retained");
+    assert!(removal.is_none(), "{removal:?}");
+    let removal = log.retain(START_MS + 1_114, 300).expect("retained");
+    assert_eq!(removal.expect("expired").segment_count(), 1);
+}

@@ -1,0 +1,3 @@
+//! What several tests of the log share.
+
+pub mod numbered;

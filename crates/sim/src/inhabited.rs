@@ -1,0 +1,405 @@
+//! A directory with something of everything in it, what must be found there, and what is found.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::create_topics::{
+    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
+};
+use ottla_wire::messages::delete_records::{
+    DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic,
+};
+use ottla_wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
+use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use ottla_wire::messages::offset_commit::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
+};
+use ottla_wire::messages::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse,
+};
+use ottla_wire::messages::produce::{
+    PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
+};
+use ottla_wire::primitives::Reader;
+use ottla_wire::records::batch;
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+
+use crate::world::{Outcome, World};
+
+/// Topic and number.
+pub type Place = (&'static str, i32);
+
+/// Its records go by time and size, and some of it was deleted by a client.
+pub const ORDERS: &str = "orders";
+/// Compacted: the last value of each key stays.
+pub const USERS: &str = "users";
+pub const PLACES: [Place; 3] = [(ORDERS, 0), (ORDERS, 1), (USERS, 0)];
+pub const GROUPS: [&str; 3] = ["billing", "search", "audit"];
+
+/// What clients were promised.
+#[derive(Clone, Debug, Default)]
+pub struct Expected {
+    /// Every acknowledged record that nobody deleted.
+    pub records: BTreeMap<Place, BTreeMap<i64, String>>,
+    /// Deleted by a client, and possibly still there after a crash that came before the checkpoint.
+    pub deleted: BTreeMap<Place, BTreeSet<i64>>,
+    /// By group: the offset committed for the first partition of `orders`.
+    pub commits: BTreeMap<&'static str, i64>,
+}
+
+/// What one partition gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub records: BTreeMap<i64, String>,
+    /// Offsets that cannot be read, and the answer to those who ask for them.
+    pub unreadable: BTreeMap<i64, ErrorCode>,
+    /// Nothing can be read.
+    pub refusal: Option<ErrorCode>,
+}
+
+const CREATE_TOPICS_VERSION: i16 = 7;
+const DELETE_TOPICS_VERSION: i16 = 5;
+const DELETE_RECORDS_VERSION: i16 = 2;
+const PRODUCE_VERSION: i16 = 11;
+const FETCH_VERSION: i16 = 12;
+const OFFSET_COMMIT_VERSION: i16 = 8;
+const OFFSET_FETCH_VERSION: i16 = 8;
+
+/// Fills an empty directory: closed segments, a compacted topic, groups, a deleted topic, records deleted by a client.
+pub fn fill(world: &mut World) -> Expected {
+    let mut expected = Expected::default();
+    create(world, ORDERS, 2, &[("internal.segment.bytes", "4096")]);
+    create(
+        world,
+        USERS,
+        1,
+        &[
+            ("internal.segment.bytes", "4096"),
+            ("cleanup.policy", "compact"),
+            ("min.cleanable.dirty.ratio", "0.01"),
+        ],
+    );
+    create(world, "gone", 1, &[]);
+    for round in 0..60 {
+        for place in PLACES {
+            produce_some(world, place, round, &mut expected);
+        }
+        if round % 10 == 0 {
+            settle(world);
+        }
+        for (index, group) in GROUPS.into_iter().enumerate() {
+            if round % (index + 2) == 0 {
+                commit(world, group, round as i64).expect("groups are served");
+                expected.commits.insert(group, round as i64);
+            }
+        }
+    }
+    delete_records(world, (ORDERS, 1), 40, &mut expected);
+    delete_topic(world, "gone");
+    settle(world);
+    // What checkpoints do not tell of yet.
+    for round in 60..63 {
+        for place in PLACES {
+            produce_some(world, place, round, &mut expected);
+        }
+        commit(world, GROUPS[0], round as i64).expect("groups are served");
+        expected.commits.insert(GROUPS[0], round as i64);
+    }
+    expected
+}
+
+/// Two minutes, so that checkpoints are written, and compaction and retention had their turn.
+fn settle(world: &mut World) {
+    for _ in 0..130 {
+        world.clock.advance(1_000_000);
+        world.maintain();
+        while world.step() {}
+    }
+}
+
+fn create(world: &mut World, name: &str, partition_count: i32, configs: &[(&str, &str)]) {
+    let configs = configs.iter().map(|(name, value)| CreatableTopicConfig {
+        name,
+        value: Some(value),
+    });
+    let topic = CreatableTopic {
+        name,
+        num_partitions: partition_count,
+        replication_factor: 1,
+        configs: configs.collect(),
+        ..Default::default()
+    };
+    let request = CreateTopicsRequest {
+        topics: vec![topic],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
+    let mut body = Vec::new();
+    request.encode(&mut body, CREATE_TOPICS_VERSION);
+    let answer = answer(world, ApiKey::CreateTopics, CREATE_TOPICS_VERSION, &body);
+    let response = CreateTopicsResponse::decode(&mut Reader::new(&answer), CREATE_TOPICS_VERSION);
+    assert_eq!(response.expect("decodes").topics[0].error_code, 0, "{name}");
+}
+
+fn delete_topic(world: &mut World, name: &str) {
+    let request = DeleteTopicsRequest {
+        topics: Vec::<DeleteTopicState<'_>>::new(),
+        topic_names: vec![name],
+        timeout_ms: 10_000,
+    };
+    let mut body = Vec::new();
+    request.encode(&mut body, DELETE_TOPICS_VERSION);
+    answer(world, ApiKey::DeleteTopics, DELETE_TOPICS_VERSION, &body);
+}
+
+fn delete_records(world: &mut World, place: Place, before: i64, expected: &mut Expected) {
+    let partition = DeleteRecordsPartition {
+        partition_index: place.1,
+        offset: before,
+    };
+    let request = DeleteRecordsRequest {
+        topics: vec![DeleteRecordsTopic {
+            name: place.0,
+            partitions: vec![partition],
+        }],
+        timeout_ms: 10_000,
+    };
+    let mut body = Vec::new();
+    request.encode(&mut body, DELETE_RECORDS_VERSION);
+    let answer = answer(world, ApiKey::DeleteRecords, DELETE_RECORDS_VERSION, &body);
+    let response = DeleteRecordsResponse::decode(&mut Reader::new(&answer), DELETE_RECORDS_VERSION);
+    assert_eq!(response.expect("decodes").topics[0].partitions[0].error_code, 0);
+    let records = expected.records.entry(place).or_default();
+    let kept = records.split_off(&before);
+    let deleted = std::mem::replace(records, kept);
+    expected.deleted.entry(place).or_default().extend(deleted.keys());
+}
+
+fn produce_some(world: &mut World, place: Place, round: usize, expected: &mut Expected) {
+    let keys = ["a", "b", "c"];
+    let values: Vec<(String, String)> = (0..1 + round % 4)
+        .map(|nth| {
+            let key = keys[(round + nth) % keys.len()].to_owned();
+            let padding = "x".repeat(20 + (round * 37 + nth * 11) % 200);
+            (key, format!("{round}.{nth} {padding}"))
+        })
+        .collect();
+    let base_offset = produce(world, place, &values).expect("intact partitions take records");
+    let records = expected.records.entry(place).or_default();
+    for (offset, (key, value)) in (base_offset..).zip(values) {
+        if place.0 == USERS {
+            let prefix = format!("{key}=");
+            records.retain(|_, known| !known.starts_with(&prefix));
+        }
+        records.insert(offset, format!("{key}={value}"));
+    }
+}
+
+/// Returns the first offset.
+pub fn produce(world: &mut World, place: Place, values: &[(String, String)]) -> Result<i64, ErrorCode> {
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    for (key, value) in values {
+        builder.append(
+            1_790_000_000_000,
+            Some(key.as_bytes()),
+            Some(value.as_bytes()),
+            &[],
+        );
+    }
+    let records = builder.finish();
+    let partition = PartitionProduceData {
+        index: place.1,
+        records: Some(&records),
+    };
+    let request = ProduceRequest {
+        transactional_id: None,
+        acks: -1,
+        timeout_ms: 30_000,
+        topic_data: vec![TopicProduceData {
+            name: place.0,
+            partition_data: vec![partition],
+            ..Default::default()
+        }],
+    };
+    let mut body = Vec::new();
+    request.encode(&mut body, PRODUCE_VERSION);
+    let answer = answer(world, ApiKey::Produce, PRODUCE_VERSION, &body);
+    let response = ProduceResponse::decode(&mut Reader::new(&answer), PRODUCE_VERSION).expect("decodes");
+    let partition = &response.responses[0].partition_responses[0];
+    match code(partition.error_code) {
+        ErrorCode::None => Ok(partition.base_offset),
+        error => Err(error),
+    }
+}
+
+fn commit(world: &mut World, group: &'static str, offset: i64) -> Result<(), ErrorCode> {
+    for _ in 0..1_000 {
+        let request = OffsetCommitRequest {
+            group_id: group,
+            generation_id_or_member_epoch: -1,
+            topics: vec![OffsetCommitRequestTopic {
+                name: ORDERS,
+                partitions: vec![OffsetCommitRequestPartition {
+                    partition_index: 0,
+                    committed_offset: offset,
+                    committed_metadata: Some(""),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let mut body = Vec::new();
+        request.encode(&mut body, OFFSET_COMMIT_VERSION);
+        let answer = answer(world, ApiKey::OffsetCommit, OFFSET_COMMIT_VERSION, &body);
+        let response = OffsetCommitResponse::decode(&mut Reader::new(&answer), OFFSET_COMMIT_VERSION);
+        match code(response.expect("decodes").topics[0].partitions[0].error_code) {
+            ErrorCode::None => return Ok(()),
+            error if is_coming(error) => {
+                find_coordinator(world, group);
+                world.step();
+            }
+            error => return Err(error),
+        }
+    }
+    Err(ErrorCode::CoordinatorNotAvailable)
+}
+
+/// The offset a group has committed; `None` if it has none.
+pub fn committed(world: &mut World, group: &'static str) -> Result<Option<i64>, ErrorCode> {
+    let mut last = ErrorCode::CoordinatorNotAvailable;
+    for _ in 0..1_000 {
+        let topics = vec![OffsetFetchRequestTopics {
+            name: ORDERS,
+            partition_indexes: vec![0],
+            ..Default::default()
+        }];
+        let request = OffsetFetchRequest {
+            groups: vec![OffsetFetchRequestGroup {
+                group_id: group,
+                topics: Some(topics),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let mut body = Vec::new();
+        request.encode(&mut body, OFFSET_FETCH_VERSION);
+        let answer = answer(world, ApiKey::OffsetFetch, OFFSET_FETCH_VERSION, &body);
+        let response = OffsetFetchResponse::decode(&mut Reader::new(&answer), OFFSET_FETCH_VERSION);
+        let response = response.expect("decodes");
+        let found = &response.groups[0];
+        match code(found.error_code) {
+            ErrorCode::None => {
+                let offset = found.topics[0].partitions[0].committed_offset;
+                return Ok((offset >= 0).then_some(offset));
+            }
+            error if is_coming(error) => {
+                last = error;
+                find_coordinator(world, group);
+                world.step();
+            }
+            error => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+fn is_coming(error: ErrorCode) -> bool {
+    matches!(
+        error,
+        ErrorCode::CoordinatorLoadInProgress | ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable
+    )
+}
+
+fn find_coordinator(world: &mut World, group: &'static str) {
+    let request = ottla_wire::messages::find_coordinator::FindCoordinatorRequest {
+        key: group,
+        ..Default::default()
+    };
+    let mut body = Vec::new();
+    request.encode(&mut body, 1);
+    answer(world, ApiKey::FindCoordinator, 1, &body);
+}
+
+/// Reads a partition from its start to its end, past what cannot be read.
+pub fn read(world: &mut World, place: Place) -> Found {
+    let mut found = Found::default();
+    let mut offset = 0;
+    loop {
+        let partition = FetchPartition {
+            partition: place.1,
+            fetch_offset: offset,
+            partition_max_bytes: 1_500,
+            ..Default::default()
+        };
+        let request = FetchRequest {
+            max_wait_ms: 0,
+            min_bytes: 1,
+            max_bytes: 3_000,
+            topics: vec![FetchTopic {
+                topic: place.0,
+                partitions: vec![partition],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let mut body = Vec::new();
+        request.encode(&mut body, FETCH_VERSION);
+        let answer = answer(world, ApiKey::Fetch, FETCH_VERSION, &body);
+        let response = FetchResponse::decode(&mut Reader::new(&answer), FETCH_VERSION).expect("decodes");
+        let partition = &response.responses[0].partitions[0];
+        match code(partition.error_code) {
+            ErrorCode::None => {}
+            ErrorCode::OffsetOutOfRange if offset < partition.log_start_offset => {
+                offset = partition.log_start_offset;
+                continue;
+            }
+            error @ (ErrorCode::CorruptMessage | ErrorCode::KafkaStorageError)
+                if partition.high_watermark > offset =>
+            {
+                found.unreadable.insert(offset, error);
+                offset += 1;
+                continue;
+            }
+            error => {
+                found.refusal = Some(error);
+                return found;
+            }
+        }
+        let before = offset;
+        for batch in batch::batches(partition.records.unwrap_or_default()) {
+            let Ok(batch) = batch else { break };
+            batch.verify_checksum().expect("no damaged batch is given out");
+            for record in batch.records() {
+                let record = record.expect("records of an intact batch are intact");
+                if record.offset >= before {
+                    let text = |bytes: Option<&[u8]>| {
+                        String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
+                    };
+                    let line = format!("{}={}", text(record.key), text(record.value));
+                    found.records.insert(record.offset, line);
+                }
+            }
+            offset = batch.header.next_offset();
+        }
+        if offset >= partition.high_watermark || offset == before {
+            assert!(
+                offset >= partition.high_watermark,
+                "{place:?} at {offset} stands still"
+            );
+            return found;
+        }
+    }
+}
+
+fn answer(world: &mut World, api_key: ApiKey, version: i16, body: &[u8]) -> Vec<u8> {
+    match world.complete(api_key, version, body) {
+        Outcome::Answer(answer) => answer,
+        Outcome::Lost(reason) => panic!("seed {}: {api_key}: {reason}", world.seed),
+    }
+}
+
+fn code(code: i16) -> ErrorCode {
+    ErrorCode::from_i16(code).expect("a known code")
+}
