@@ -41,8 +41,7 @@ pub(crate) fn take_over(
     }
     let (directories, claims) = Directories::read(&**disk, config, random)?;
     let log_path = &directories.log_directories[0].path;
-    let accepted_loss = config.recovery.accept_loss.clone();
-    let mut log_directory = LogDirectory::read(disk.clone(), log_path, accepted_loss)?;
+    let mut log_directory = LogDirectory::read(disk.clone(), log_path, config.recovery.clone())?;
     let survey = Survey::read(&**disk, &directories.metadata.path, &log_directory, config)?;
     survey.check_single_node(&directories, config.node_id)?;
     let removed_topics = survey.removed_topics();

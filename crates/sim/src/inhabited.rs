@@ -1,4 +1,5 @@
-//! A directory with something of everything in it, what must be found there, and what is found.
+//! A directory with something of everything in it, what must be found there, and what is found: the same for a simulated
+//! broker and for a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +27,39 @@ use ottla_wire::records::batch;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 use crate::world::{Outcome, World};
+
+/// Somebody who answers encoded requests.
+pub trait Caller {
+    /// The answer's body.
+    fn answer(&mut self, api_key: ApiKey, version: i16, body: &[u8]) -> Vec<u8>;
+
+    /// Lets so much time pass that checkpoints are written, and compaction and retention had their turn.
+    fn settle(&mut self);
+
+    /// A moment passes.
+    fn pause(&mut self);
+}
+
+impl Caller for World {
+    fn answer(&mut self, api_key: ApiKey, version: i16, body: &[u8]) -> Vec<u8> {
+        match self.complete(api_key, version, body) {
+            Outcome::Answer(answer) => answer,
+            Outcome::Lost(reason) => panic!("seed {}: {api_key}: {reason}", self.seed),
+        }
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..130 {
+            self.clock.advance(1_000_000);
+            self.maintain();
+            while self.step() {}
+        }
+    }
+
+    fn pause(&mut self) {
+        self.step();
+    }
+}
 
 /// Topic and number.
 pub type Place = (&'static str, i32);
@@ -67,11 +101,11 @@ const OFFSET_COMMIT_VERSION: i16 = 8;
 const OFFSET_FETCH_VERSION: i16 = 8;
 
 /// Fills an empty directory: closed segments, a compacted topic, groups, a deleted topic, records deleted by a client.
-pub fn fill(world: &mut World) -> Expected {
+pub fn fill(broker: &mut impl Caller) -> Expected {
     let mut expected = Expected::default();
-    create(world, ORDERS, 2, &[("internal.segment.bytes", "4096")]);
+    create(broker, ORDERS, 2, &[("internal.segment.bytes", "4096")]);
     create(
-        world,
+        broker,
         USERS,
         1,
         &[
@@ -80,45 +114,36 @@ pub fn fill(world: &mut World) -> Expected {
             ("min.cleanable.dirty.ratio", "0.01"),
         ],
     );
-    create(world, "gone", 1, &[]);
+    create(broker, "gone", 1, &[]);
     for round in 0..60 {
         for place in PLACES {
-            produce_some(world, place, round, &mut expected);
+            produce_some(broker, place, round, &mut expected);
         }
         if round % 10 == 0 {
-            settle(world);
+            broker.settle();
         }
         for (index, group) in GROUPS.into_iter().enumerate() {
             if round % (index + 2) == 0 {
-                commit(world, group, round as i64).expect("groups are served");
+                commit(broker, group, round as i64).expect("groups are served");
                 expected.commits.insert(group, round as i64);
             }
         }
     }
-    delete_records(world, (ORDERS, 1), 40, &mut expected);
-    delete_topic(world, "gone");
-    settle(world);
+    delete_records(broker, (ORDERS, 1), 40, &mut expected);
+    delete_topic(broker, "gone");
+    broker.settle();
     // What checkpoints do not tell of yet.
     for round in 60..63 {
         for place in PLACES {
-            produce_some(world, place, round, &mut expected);
+            produce_some(broker, place, round, &mut expected);
         }
-        commit(world, GROUPS[0], round as i64).expect("groups are served");
+        commit(broker, GROUPS[0], round as i64).expect("groups are served");
         expected.commits.insert(GROUPS[0], round as i64);
     }
     expected
 }
 
-/// Two minutes, so that checkpoints are written, and compaction and retention had their turn.
-fn settle(world: &mut World) {
-    for _ in 0..130 {
-        world.clock.advance(1_000_000);
-        world.maintain();
-        while world.step() {}
-    }
-}
-
-fn create(world: &mut World, name: &str, partition_count: i32, configs: &[(&str, &str)]) {
+fn create(broker: &mut impl Caller, name: &str, partition_count: i32, configs: &[(&str, &str)]) {
     let configs = configs.iter().map(|(name, value)| CreatableTopicConfig {
         name,
         value: Some(value),
@@ -137,12 +162,12 @@ fn create(world: &mut World, name: &str, partition_count: i32, configs: &[(&str,
     };
     let mut body = Vec::new();
     request.encode(&mut body, CREATE_TOPICS_VERSION);
-    let answer = answer(world, ApiKey::CreateTopics, CREATE_TOPICS_VERSION, &body);
+    let answer = broker.answer(ApiKey::CreateTopics, CREATE_TOPICS_VERSION, &body);
     let response = CreateTopicsResponse::decode(&mut Reader::new(&answer), CREATE_TOPICS_VERSION);
     assert_eq!(response.expect("decodes").topics[0].error_code, 0, "{name}");
 }
 
-fn delete_topic(world: &mut World, name: &str) {
+fn delete_topic(broker: &mut impl Caller, name: &str) {
     let request = DeleteTopicsRequest {
         topics: Vec::<DeleteTopicState<'_>>::new(),
         topic_names: vec![name],
@@ -150,10 +175,10 @@ fn delete_topic(world: &mut World, name: &str) {
     };
     let mut body = Vec::new();
     request.encode(&mut body, DELETE_TOPICS_VERSION);
-    answer(world, ApiKey::DeleteTopics, DELETE_TOPICS_VERSION, &body);
+    broker.answer(ApiKey::DeleteTopics, DELETE_TOPICS_VERSION, &body);
 }
 
-fn delete_records(world: &mut World, place: Place, before: i64, expected: &mut Expected) {
+fn delete_records(broker: &mut impl Caller, place: Place, before: i64, expected: &mut Expected) {
     let partition = DeleteRecordsPartition {
         partition_index: place.1,
         offset: before,
@@ -167,7 +192,7 @@ fn delete_records(world: &mut World, place: Place, before: i64, expected: &mut E
     };
     let mut body = Vec::new();
     request.encode(&mut body, DELETE_RECORDS_VERSION);
-    let answer = answer(world, ApiKey::DeleteRecords, DELETE_RECORDS_VERSION, &body);
+    let answer = broker.answer(ApiKey::DeleteRecords, DELETE_RECORDS_VERSION, &body);
     let response = DeleteRecordsResponse::decode(&mut Reader::new(&answer), DELETE_RECORDS_VERSION);
     assert_eq!(response.expect("decodes").topics[0].partitions[0].error_code, 0);
     let records = expected.records.entry(place).or_default();
@@ -176,7 +201,7 @@ fn delete_records(world: &mut World, place: Place, before: i64, expected: &mut E
     expected.deleted.entry(place).or_default().extend(deleted.keys());
 }
 
-fn produce_some(world: &mut World, place: Place, round: usize, expected: &mut Expected) {
+fn produce_some(broker: &mut impl Caller, place: Place, round: usize, expected: &mut Expected) {
     let keys = ["a", "b", "c"];
     let values: Vec<(String, String)> = (0..1 + round % 4)
         .map(|nth| {
@@ -185,7 +210,7 @@ fn produce_some(world: &mut World, place: Place, round: usize, expected: &mut Ex
             (key, format!("{round}.{nth} {padding}"))
         })
         .collect();
-    let base_offset = produce(world, place, &values).expect("intact partitions take records");
+    let base_offset = produce(broker, place, &values).expect("intact partitions take records");
     let records = expected.records.entry(place).or_default();
     for (offset, (key, value)) in (base_offset..).zip(values) {
         if place.0 == USERS {
@@ -197,7 +222,11 @@ fn produce_some(world: &mut World, place: Place, round: usize, expected: &mut Ex
 }
 
 /// Returns the first offset.
-pub fn produce(world: &mut World, place: Place, values: &[(String, String)]) -> Result<i64, ErrorCode> {
+pub fn produce(
+    broker: &mut impl Caller,
+    place: Place,
+    values: &[(String, String)],
+) -> Result<i64, ErrorCode> {
     let mut builder = BatchBuilder::new(BatchOptions::default());
     for (key, value) in values {
         builder.append(
@@ -224,7 +253,7 @@ pub fn produce(world: &mut World, place: Place, values: &[(String, String)]) -> 
     };
     let mut body = Vec::new();
     request.encode(&mut body, PRODUCE_VERSION);
-    let answer = answer(world, ApiKey::Produce, PRODUCE_VERSION, &body);
+    let answer = broker.answer(ApiKey::Produce, PRODUCE_VERSION, &body);
     let response = ProduceResponse::decode(&mut Reader::new(&answer), PRODUCE_VERSION).expect("decodes");
     let partition = &response.responses[0].partition_responses[0];
     match code(partition.error_code) {
@@ -233,7 +262,7 @@ pub fn produce(world: &mut World, place: Place, values: &[(String, String)]) -> 
     }
 }
 
-fn commit(world: &mut World, group: &'static str, offset: i64) -> Result<(), ErrorCode> {
+fn commit(broker: &mut impl Caller, group: &'static str, offset: i64) -> Result<(), ErrorCode> {
     for _ in 0..1_000 {
         let request = OffsetCommitRequest {
             group_id: group,
@@ -252,13 +281,13 @@ fn commit(world: &mut World, group: &'static str, offset: i64) -> Result<(), Err
         };
         let mut body = Vec::new();
         request.encode(&mut body, OFFSET_COMMIT_VERSION);
-        let answer = answer(world, ApiKey::OffsetCommit, OFFSET_COMMIT_VERSION, &body);
+        let answer = broker.answer(ApiKey::OffsetCommit, OFFSET_COMMIT_VERSION, &body);
         let response = OffsetCommitResponse::decode(&mut Reader::new(&answer), OFFSET_COMMIT_VERSION);
         match code(response.expect("decodes").topics[0].partitions[0].error_code) {
             ErrorCode::None => return Ok(()),
             error if is_coming(error) => {
-                find_coordinator(world, group);
-                world.step();
+                find_coordinator(broker, group);
+                broker.pause();
             }
             error => return Err(error),
         }
@@ -267,7 +296,7 @@ fn commit(world: &mut World, group: &'static str, offset: i64) -> Result<(), Err
 }
 
 /// The offset a group has committed; `None` if it has none.
-pub fn committed(world: &mut World, group: &'static str) -> Result<Option<i64>, ErrorCode> {
+pub fn committed(broker: &mut impl Caller, group: &'static str) -> Result<Option<i64>, ErrorCode> {
     let mut last = ErrorCode::CoordinatorNotAvailable;
     for _ in 0..1_000 {
         let topics = vec![OffsetFetchRequestTopics {
@@ -285,7 +314,7 @@ pub fn committed(world: &mut World, group: &'static str) -> Result<Option<i64>, 
         };
         let mut body = Vec::new();
         request.encode(&mut body, OFFSET_FETCH_VERSION);
-        let answer = answer(world, ApiKey::OffsetFetch, OFFSET_FETCH_VERSION, &body);
+        let answer = broker.answer(ApiKey::OffsetFetch, OFFSET_FETCH_VERSION, &body);
         let response = OffsetFetchResponse::decode(&mut Reader::new(&answer), OFFSET_FETCH_VERSION);
         let response = response.expect("decodes");
         let found = &response.groups[0];
@@ -296,8 +325,8 @@ pub fn committed(world: &mut World, group: &'static str) -> Result<Option<i64>, 
             }
             error if is_coming(error) => {
                 last = error;
-                find_coordinator(world, group);
-                world.step();
+                find_coordinator(broker, group);
+                broker.pause();
             }
             error => return Err(error),
         }
@@ -312,18 +341,20 @@ fn is_coming(error: ErrorCode) -> bool {
     )
 }
 
-fn find_coordinator(world: &mut World, group: &'static str) {
+fn find_coordinator(broker: &mut impl Caller, group: &'static str) {
     let request = ottla_wire::messages::find_coordinator::FindCoordinatorRequest {
         key: group,
         ..Default::default()
     };
     let mut body = Vec::new();
     request.encode(&mut body, 1);
-    answer(world, ApiKey::FindCoordinator, 1, &body);
+    broker.answer(ApiKey::FindCoordinator, 1, &body);
 }
 
 /// Reads a partition from its start to its end, past what cannot be read.
-pub fn read(world: &mut World, place: Place) -> Found {
+///
+/// - Errors: the broker gave out what no broker may.
+pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
     let mut found = Found::default();
     let mut offset = 0;
     loop {
@@ -346,7 +377,7 @@ pub fn read(world: &mut World, place: Place) -> Found {
         };
         let mut body = Vec::new();
         request.encode(&mut body, FETCH_VERSION);
-        let answer = answer(world, ApiKey::Fetch, FETCH_VERSION, &body);
+        let answer = broker.answer(ApiKey::Fetch, FETCH_VERSION, &body);
         let response = FetchResponse::decode(&mut Reader::new(&answer), FETCH_VERSION).expect("decodes");
         let partition = &response.responses[0].partitions[0];
         match code(partition.error_code) {
@@ -364,13 +395,15 @@ pub fn read(world: &mut World, place: Place) -> Found {
             }
             error => {
                 found.refusal = Some(error);
-                return found;
+                return Ok(found);
             }
         }
         let before = offset;
         for batch in batch::batches(partition.records.unwrap_or_default()) {
             let Ok(batch) = batch else { break };
-            batch.verify_checksum().expect("no damaged batch is given out");
+            batch
+                .verify_checksum()
+                .map_err(|error| format!("{place:?} gives out a damaged batch at {offset}: {error}"))?;
             for record in batch.records() {
                 let record = record.expect("records of an intact batch are intact");
                 if record.offset >= before {
@@ -383,20 +416,12 @@ pub fn read(world: &mut World, place: Place) -> Found {
             }
             offset = batch.header.next_offset();
         }
-        if offset >= partition.high_watermark || offset == before {
-            assert!(
-                offset >= partition.high_watermark,
-                "{place:?} at {offset} stands still"
-            );
-            return found;
+        if offset >= partition.high_watermark {
+            return Ok(found);
         }
-    }
-}
-
-fn answer(world: &mut World, api_key: ApiKey, version: i16, body: &[u8]) -> Vec<u8> {
-    match world.complete(api_key, version, body) {
-        Outcome::Answer(answer) => answer,
-        Outcome::Lost(reason) => panic!("seed {}: {api_key}: {reason}", world.seed),
+        if offset == before {
+            return Err(format!("{place:?} gives out nothing at {offset}"));
+        }
     }
 }
 

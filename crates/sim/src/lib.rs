@@ -11,6 +11,7 @@ pub mod world;
 pub mod client;
 pub mod oracle;
 pub mod inhabited;
+pub mod trial;
 pub mod network;
 pub mod brokers;
 pub mod producing;

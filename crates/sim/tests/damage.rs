@@ -1,32 +1,23 @@
-//! Any file of a directory is damaged in any way; then the broker starts, everything is read, records are written, the
-//! process is killed, and it starts again.
-//!
-//! Allowed are: everything is as it was; something is said to be damaged, file and all, and only that cannot be read; the
-//! start is refused, and no byte was changed. Not allowed: silence, and a loss that comes later.
+//! Any file of a directory is damaged in any way, on a simulated disk; what then happens is judged by `trial.rs`.
 //!
 //! `OTTLA_DAMAGE_SEED=n` runs one seed, `OTTLA_DAMAGE_SEEDS=n` the first n. A failure names its seed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ottla_core::config::RecoveryConfig;
+use ottla_log::disk::Disk;
 use ottla_log::disk::damage::{Damage, files_below};
-use ottla_log::disk::memory::MemoryDisk;
-use ottla_sim::inhabited::{Expected, Found, GROUPS, PLACES, Place, USERS, committed, fill, produce, read};
+use ottla_sim::inhabited::{Caller, Expected, ORDERS, PLACES, committed, fill, produce, read};
+use ottla_sim::trial::{Machine, Outcome, Stop, Trial};
 use ottla_sim::world::{LOG_DIRECTORY, World};
+use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 
 const SEEDS_BY_DEFAULT: u64 = 600;
-
-/// How the broker stopped before the damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    Cleanly,
-    Killed,
-}
 
 /// The lines that the broker logged.
 #[derive(Clone, Default)]
@@ -58,15 +49,6 @@ impl Lines {
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().expect("no panic under it")).into_owned()
     }
-
-    /// Lines of warnings and errors that contain all of `words`.
-    fn tell(&self, words: &[&str]) -> bool {
-        let text = self.text();
-        let mut loud = text
-            .lines()
-            .filter(|line| line.trim_start().starts_with("ERROR") || line.trim_start().starts_with("WARN"));
-        loud.any(|line| words.iter().all(|word| line.contains(word)))
-    }
 }
 
 /// One directory, as it was before the damage.
@@ -97,196 +79,70 @@ fn base(stop: Stop, durability: &str) -> Base {
     }
 }
 
-fn contents(disk: &MemoryDisk) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
-    let files = files_below(disk, Path::new(LOG_DIRECTORY)).expect("listed");
-    let content = |path: PathBuf| (path.clone(), disk.read_file(&path));
-    files.into_iter().map(content).collect()
-}
-
-/// What one damage led to.
-struct Trial<'a> {
-    base: &'a Base,
+/// A simulated broker, whose lines are kept.
+struct Simulated {
     world: World,
     lines: Lines,
-    context: String,
+    recovery: RecoveryConfig,
 }
 
-impl Trial<'_> {
-    fn run(&mut self) -> &'static str {
-        let before = contents(&self.world.disk);
-        let lines = self.lines.clone();
-        let started = lines.capture(|| self.world.try_start(RecoveryConfig::default()));
-        if let Err(error) = started {
-            let error = error.to_string();
-            assert!(
-                error.contains(LOG_DIRECTORY),
-                "{}: no file named: {error}",
-                self.context
-            );
-            assert!(
-                contents(&self.world.disk) == before,
-                "{}: changed by a refused start: {error}",
-                self.context
-            );
-            return "start refused";
+impl Simulated {
+    fn new(world: World) -> Simulated {
+        Simulated {
+            world,
+            lines: Lines::default(),
+            recovery: RecoveryConfig::default(),
         }
-        let first = lines.capture(|| self.read_all());
-        let mut excused = false;
-        for (place, found) in &first {
-            excused |= self.judge(*place, found);
-        }
-        excused |= lines.capture(|| self.judge_groups());
-        let written = lines.capture(|| self.write(&first));
+    }
+}
+
+impl Caller for Simulated {
+    fn answer(&mut self, api_key: ApiKey, version: i16, body: &[u8]) -> Vec<u8> {
+        let world = &mut self.world;
+        self.lines.capture(|| world.answer(api_key, version, body))
+    }
+
+    fn settle(&mut self) {
+        let world = &mut self.world;
+        self.lines.capture(|| world.settle());
+    }
+
+    fn pause(&mut self) {
+        let world = &mut self.world;
+        self.lines.capture(|| world.pause());
+    }
+}
+
+impl Machine for Simulated {
+    fn start(&mut self) -> Result<(), String> {
+        let (world, recovery) = (&mut self.world, self.recovery.clone());
+        let started = self.lines.capture(|| world.try_start(recovery));
+        started.map_err(|error| error.to_string())
+    }
+
+    fn kill(&mut self) {
         self.world.kill();
-        let started = lines.capture(|| self.world.try_start(RecoveryConfig::default()));
-        assert!(
-            started.is_ok(),
-            "{}: the second start fails: {started:?}",
-            self.context
-        );
-        let second = lines.capture(|| self.read_all());
-        for (place, found) in &first {
-            self.compare(*place, found, &second[place], written.get(place));
-        }
-        match excused {
-            true => "said",
-            false => "as it was",
-        }
     }
 
-    fn read_all(&mut self) -> BTreeMap<Place, Found> {
-        PLACES
-            .into_iter()
-            .map(|place| (place, read(&mut self.world, place)))
-            .collect()
-    }
-
-    /// True if something is missing, and said to be.
-    fn judge(&self, place: Place, found: &Found) -> bool {
-        let context = format!("{} {place:?}", self.context);
-        let (topic, partition) = (format!("topic=\"{}\"", place.0), format!("partition={}", place.1));
-        let said = |words: &[&str]| {
-            let all: Vec<&str> = words.iter().copied().chain([&*topic, &*partition]).collect();
-            self.lines.tell(&all)
+    fn loud_lines(&self) -> Vec<String> {
+        let text = self.lines.text();
+        let is_loud = |line: &&str| {
+            ["ERROR", "WARN"]
+                .iter()
+                .any(|level| line.trim_start().starts_with(level))
         };
-        if let Some(refusal) = found.refusal {
-            assert_eq!(
-                refusal,
-                ErrorCode::KafkaStorageError,
-                "{context}\n{}",
-                self.lines.text()
-            );
-            assert!(
-                said(&["partition refused"]),
-                "{context}: silent refusal\n{}",
-                self.lines.text()
-            );
-            return true;
-        }
-        let nothing = BTreeMap::new();
-        let expected = self.base.expected.records.get(&place).unwrap_or(&nothing);
-        if !found.unreadable.is_empty() {
-            assert!(
-                said(&["cannot read records"]) || said(&["records are damaged"]),
-                "{context}: unreadable in silence\n{}",
-                self.lines.text()
-            );
-        }
-        let is_cut = said(&["cut an unfinished end"]) || said(&["cut a log"]);
-        let is_damaged = said(&["records are damaged"]);
-        let mut excused = !found.unreadable.is_empty();
-        for (offset, value) in expected {
-            match found.records.get(offset) {
-                Some(known) => assert_eq!(known, value, "{context}: offset {offset}"),
-                None if found.unreadable.contains_key(offset) => {}
-                // Compacted logs have gaps anyway, so that readers pass over damage that the start has named.
-                None if is_damaged && place.0 == USERS => excused = true,
-                None => {
-                    assert!(
-                        is_cut && self.base.stop == Stop::Killed,
-                        "{context}: offset {offset} is missing\n{}",
-                        self.lines.text()
-                    );
-                    excused = true;
-                }
-            }
-        }
-        let deleted = self.base.expected.deleted.get(&place);
-        for (offset, value) in &found.records {
-            let is_known = expected.contains_key(offset) || place.0 == USERS;
-            let was_deleted = deleted.is_some_and(|deleted| deleted.contains(offset));
-            assert!(
-                is_known || was_deleted,
-                "{context}: offset {offset} holds {value}"
-            );
-            if was_deleted {
-                let says_so = self.lines.tell(&["checkpoint is damaged"]) || said(&["contradict"]);
-                assert!(
-                    says_so,
-                    "{context}: deleted records are back\n{}",
-                    self.lines.text()
-                );
-                excused = true;
-            }
-        }
-        excused
+        text.lines().filter(is_loud).map(str::to_owned).collect()
     }
 
-    fn judge_groups(&mut self) -> bool {
-        let mut excused = false;
-        for group in GROUPS {
-            let expected = self.base.expected.commits.get(group).copied();
-            let found = committed(&mut self.world, group);
-            if found == Ok(expected) {
-                continue;
-            }
-            let is_said = self.lines.tell(&["__consumer_offsets"]) || self.lines.tell(&["offsets topic"]);
-            assert!(
-                is_said,
-                "{}: group {group} has {found:?} instead of {expected:?}\n{}",
-                self.context,
-                self.lines.text()
-            );
-            excused = true;
-        }
-        excused
+    fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let disk = &self.world.disk;
+        let files = files_below(disk, Path::new(LOG_DIRECTORY)).expect("listed");
+        let content = |path: PathBuf| (path.clone(), disk.read_file(&path).unwrap_or_default());
+        files.into_iter().map(content).collect()
     }
 
-    /// Writes to every partition that takes records; offsets that were given before are not given again.
-    fn write(&mut self, first: &BTreeMap<Place, Found>) -> BTreeMap<Place, i64> {
-        let mut written = BTreeMap::new();
-        for (place, found) in first.iter().filter(|(_, found)| found.refusal.is_none()) {
-            let value = [("new".to_owned(), format!("after the damage in {place:?}"))];
-            let offset = produce(&mut self.world, *place, &value);
-            let offset =
-                offset.unwrap_or_else(|error| panic!("{}: {place:?} answers {error:?}", self.context));
-            let known: BTreeSet<i64> = found
-                .records
-                .keys()
-                .chain(found.unreadable.keys())
-                .copied()
-                .collect();
-            let is_new = known.last().is_none_or(|last| offset > *last);
-            assert!(is_new, "{}: {place:?} gave offset {offset} again", self.context);
-            written.insert(*place, offset);
-        }
-        written
-    }
-
-    fn compare(&self, place: Place, first: &Found, second: &Found, written: Option<&i64>) {
-        let context = format!("{} {place:?}\n{}", self.context, self.lines.text());
-        assert_eq!(second.refusal, first.refusal, "{context}");
-        for (offset, value) in &first.records {
-            // Compaction may have had its turn.
-            let is_there = second.records.get(offset) == Some(value) || place.0 == USERS;
-            assert!(is_there, "offset {offset} is lost later: {context}");
-        }
-        if let Some(offset) = written {
-            assert!(
-                second.records.contains_key(offset),
-                "the new record is lost: {context}"
-            );
-        }
+    fn directory(&self) -> String {
+        LOG_DIRECTORY.to_owned()
     }
 }
 
@@ -309,23 +165,23 @@ fn no_damage_is_silent_and_none_costs_more_later() {
         base(Stop::Killed, "disk"),
         base(Stop::Killed, "page-cache"),
     ];
-    let mut outcomes: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut outcomes: BTreeMap<Outcome, u32> = BTreeMap::new();
     let mut failed = Vec::new();
     for seed in seeds() {
         let base = &bases[(seed % bases.len() as u64) as usize];
         let world = base.world.fork(seed);
         let damage = Damage::choose(&world.disk, Path::new(LOG_DIRECTORY), seed).expect("listed");
         damage.apply(&world.disk).expect("the disk works");
+        let mut machine = Simulated::new(world);
         let mut trial = Trial {
-            base,
-            world,
-            lines: Lines::default(),
-            context: format!("seed {seed}, {:?}, {damage}", base.stop),
+            machine: &mut machine,
+            expected: &base.expected,
+            stop: base.stop,
         };
         // All seeds are tried: which kinds of damage fail says more than the first one does.
-        match catch_unwind(AssertUnwindSafe(|| trial.run())) {
+        match catch_unwind(AssertUnwindSafe(|| trial.run())).unwrap_or_else(|_| Err("panic".to_owned())) {
             Ok(outcome) => *outcomes.entry(outcome).or_default() += 1,
-            Err(_) => failed.push(trial.context),
+            Err(problem) => failed.push(format!("seed {seed}, {:?}, {damage}: {problem}", base.stop)),
         }
     }
     println!("{outcomes:?}");
@@ -335,4 +191,123 @@ fn no_damage_is_silent_and_none_costs_more_later() {
         failed.len(),
         failed.join("\n")
     );
+}
+
+fn machine(base: &Base) -> Simulated {
+    Simulated::new(base.world.fork(1))
+}
+
+fn refusal(machine: &mut Simulated) -> String {
+    let before = machine.contents();
+    let refusal = machine.start().expect_err("the start is refused");
+    assert!(machine.contents() == before, "a refused start changed something");
+    refusal
+}
+
+/// Every record and every committed offset is there.
+fn check_all(machine: &mut Simulated, expected: &Expected) {
+    for (place, records) in &expected.records {
+        let found = read(machine, *place).expect("nothing damaged is given out");
+        assert_eq!(
+            (found.refusal, &found.unreadable),
+            (None, &BTreeMap::new()),
+            "{place:?}"
+        );
+        let is_there = |(offset, value): (&i64, &String)| found.records.get(offset) == Some(value);
+        assert!(records.iter().all(is_there), "{place:?}");
+    }
+    for (group, offset) in &expected.commits {
+        assert_eq!(committed(machine, group), Ok(Some(*offset)), "{group}");
+    }
+}
+
+#[test]
+fn a_lost_metadata_log_refuses_the_start_and_is_made_again_from_the_directories_when_asked() {
+    let base = base(Stop::Cleanly, "disk");
+    let metadata = Path::new(LOG_DIRECTORY).join("__cluster_metadata-0");
+    let mut machine = machine(&base);
+    for path in files_below(&machine.world.disk, &metadata).expect("listed") {
+        machine.world.disk.remove_file(&path).expect("removed");
+    }
+    let refused = refusal(&mut machine);
+    assert!(refused.contains("there is no metadata log"), "{refused}");
+    assert!(refused.contains("--recover-metadata"), "{refused}");
+
+    machine.recovery.recover_metadata = true;
+    machine.start().expect("made again");
+    // The settings of topics are lost with the log, but no record and no committed offset.
+    check_all(&mut machine, &base.expected);
+    let value = [("k".to_owned(), "v".to_owned())];
+    produce(&mut machine, PLACES[0], &value).expect("records are taken");
+    machine.world.stop();
+    machine.recovery.recover_metadata = false;
+    machine.start().expect("the new log is whole");
+    let gone = machine.loud_lines().iter().any(|line| line.contains("\"gone\""));
+    assert!(!gone, "a deleted topic is not taken back");
+}
+
+#[test]
+fn a_damaged_metadata_record_refuses_the_start_and_costs_only_itself_when_asked() {
+    let base = base(Stop::Killed, "disk");
+    let log = Path::new(LOG_DIRECTORY).join("__cluster_metadata-0/00000000000000000000.log");
+    let bytes = base.world.disk.read_file(&log).expect("there").len() as u64;
+    for position in (100..bytes).step_by(97) {
+        let mut machine = machine(&base);
+        machine.world.disk.corrupt(&log, position, 0x20);
+        let refused = refusal(&mut machine);
+        assert!(
+            refused.contains("00000000000000000000.log is corrupt at position"),
+            "{refused}"
+        );
+        machine.recovery.recover_metadata = true;
+        machine.start().expect("made again");
+        check_all(&mut machine, &base.expected);
+    }
+}
+
+#[test]
+fn a_partition_whose_directory_is_gone_is_refused_alone_and_given_up_only_when_asked() {
+    let base = base(Stop::Cleanly, "disk");
+    let place = (ORDERS, 0);
+    let end = *base.expected.records[&place]
+        .last_key_value()
+        .expect("there are records")
+        .0
+        + 1;
+    let mut machine = machine(&base);
+    let directory = Path::new(LOG_DIRECTORY).join("orders-0");
+    for path in files_below(&machine.world.disk, &directory).expect("listed") {
+        machine.world.disk.remove_file(&path).expect("removed");
+    }
+    machine.world.disk.remove_directory(&directory).expect("removed");
+    for _ in 0..2 {
+        machine.start().expect("the others are served");
+        let found = read(&mut machine, place).expect("nothing damaged is given out");
+        assert_eq!(found.refusal, Some(ErrorCode::KafkaStorageError));
+        let value = [("k".to_owned(), "v".to_owned())];
+        assert_eq!(
+            produce(&mut machine, place, &value),
+            Err(ErrorCode::KafkaStorageError)
+        );
+        assert_eq!(read(&mut machine, (ORDERS, 1)).expect("intact").refusal, None);
+        // The checkpoints go on telling of it.
+        machine.settle();
+        machine.world.stop();
+        assert!(!machine.world.disk.exists(&directory));
+    }
+    let lines = machine.loud_lines();
+    let is_refusal = |line: &&String| line.contains("partition refused") && line.contains("/data/orders-0");
+    let refused = lines.iter().find(is_refusal).expect("it is said");
+    assert!(refused.contains("--accept-loss orders-0"), "{refused}");
+
+    machine.recovery.accept_loss = ["orders-0".to_owned()].into();
+    machine.start().expect("starts");
+    let value = [("k".to_owned(), "v".to_owned())];
+    let offset = produce(&mut machine, place, &value).expect("records are taken");
+    assert!(offset >= end, "offset {offset} was given before");
+    machine.world.stop();
+    machine.recovery.accept_loss.clear();
+    machine.start().expect("starts");
+    let found = read(&mut machine, place).expect("nothing damaged is given out");
+    assert_eq!(found.records.len(), 1);
 }

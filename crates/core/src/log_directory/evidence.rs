@@ -1,6 +1,5 @@
 //! What the last owner of a log directory left behind, and what follows from it about the logs: read at start, changed never.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -13,7 +12,7 @@ use ottla_log::disk::Disk;
 use ottla_log::{LogError, OpenOptions};
 use tracing::warn;
 
-use crate::config::Durability;
+use crate::config::{Durability, RecoveryConfig};
 use crate::partition::Identity;
 use crate::time::Timestamp;
 
@@ -99,17 +98,12 @@ pub(super) struct Evidence {
     owner: Option<OwnerMark>,
     /// The last one to register with the metadata log.
     last_broker_epoch: i64,
-    /// Directory names like `orders-0`: what is lost of them was given up.
-    accepted_loss: BTreeSet<String>,
+    recovery: RecoveryConfig,
 }
 
 impl Evidence {
     /// - Errors: a file that is there and cannot be read. One that is damaged counts as missing, and is named.
-    pub fn read(
-        disk: &dyn Disk,
-        directory: &Path,
-        accepted_loss: BTreeSet<String>,
-    ) -> Result<Evidence, LogError> {
+    pub fn read(disk: &dyn Disk, directory: &Path, recovery: RecoveryConfig) -> Result<Evidence, LogError> {
         let offsets = |file: CheckpointFile| read_or_empty(disk, &directory.join(file.name()));
         Ok(Evidence {
             offsets: CheckpointOffsets {
@@ -121,13 +115,13 @@ impl Evidence {
             clean_stop: read_clean_shutdown(disk, directory)?,
             owner: OwnerMark::read(disk, directory)?,
             last_broker_epoch: -1,
-            accepted_loss,
+            recovery,
         })
     }
 
     pub fn accepts_loss(&self, identity: &Identity) -> bool {
         let name = partition_directory_name(&identity.topic, identity.index);
-        self.accepted_loss.contains(&name)
+        self.recovery.accept_loss.contains(&name)
     }
 
     /// Both marks hold for one run of a broker: a mark of an earlier run says nothing.
@@ -179,7 +173,11 @@ impl Evidence {
             },
             // Kafka lists a start only where it lies within the first segment.
             is_start_proven: owner.is_some() || clean_shutdown && log_start.is_some(),
-            gaps_below: self.cleaned_offset(&identity.topic, identity.index),
+            // Topics that were taken back do not know any more that they were compacted.
+            gaps_below: match self.recovery.recover_metadata {
+                true => i64::MAX,
+                false => self.cleaned_offset(&identity.topic, identity.index),
+            },
             accept_loss: self.accepts_loss(identity),
             now_ms: now.0,
         }
@@ -289,7 +287,7 @@ mod tests {
                 durability,
             }),
             last_broker_epoch: -1,
-            accepted_loss: BTreeSet::new(),
+            recovery: RecoveryConfig::default(),
         };
         evidence.hold_against(7);
         evidence

@@ -19,7 +19,7 @@ use ottla_log::{LogConfig, LogError, OpenOptions, PartitionLog};
 use ottla_wire::primitives::Uuid;
 use tracing::{error, info, warn};
 
-use crate::config::Durability;
+use crate::config::{Durability, RecoveryConfig};
 use crate::partition::Identity;
 use crate::time::Timestamp;
 
@@ -40,15 +40,13 @@ pub struct LogDirectory {
 
 impl LogDirectory {
     /// Reads what concerns all partitions.
-    ///
-    /// - `accepted_loss`: names of partitions' directories that are opened without their lost records.
     pub fn read(
         disk: Arc<dyn Disk>,
         path: &Path,
-        accepted_loss: BTreeSet<String>,
+        recovery: RecoveryConfig,
     ) -> Result<LogDirectory, LogError> {
         Ok(LogDirectory {
-            evidence: Evidence::read(&*disk, path, accepted_loss)?,
+            evidence: Evidence::read(&*disk, path, recovery)?,
             path: path.to_path_buf(),
             disk,
             checkpoints: Mutex::default(),
@@ -120,12 +118,9 @@ impl LogDirectory {
                 partition, visible, end, "records that were visible are gone: they had not been made durable"
             );
         }
-        let cleaned = match is_found {
-            true => self.evidence.cleaned_offset(&identity.topic, identity.index),
-            false => 0,
-        };
+        let gaps_below = options.gaps_below.max(report.gap_end.unwrap_or(0));
         Ok(OpenedLog {
-            gaps_below: cleaned.max(report.gap_end.unwrap_or(0)).min(log.end_offset()),
+            gaps_below: gaps_below.min(log.end_offset()),
             log,
         })
     }
