@@ -5,6 +5,7 @@ mod bench_kafka;
 mod bench_report;
 mod codegen;
 mod crash;
+mod damage;
 mod docs;
 mod doctor_rules;
 mod golden;
@@ -28,6 +29,8 @@ tasks:
                       against Ottla, Apache Kafka 4.3 and 2.1, and one with TLS and SASL
   crash [--rounds N] [--target ottla|kafka] [--seed N]
                       kill -9 under load, then count what was acknowledged
+  damage [--seeds N] [--from N] [--written-by ottla|kafka]
+                      damage any file of directories that Ottla and Apache Kafka wrote, then start, read, write, kill, read
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
                       Ottla and Apache Kafka side by side; writes docs/benchmarks.md
   bench-report [FILE...]
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         "interop-client" => interop::ours::run(rest),
         "interop" => interop::run(rest),
         "crash" => crash::run(rest),
+        "damage" => damage::run(rest),
         "bench-client" => bench_client::run(rest),
         "bench-kafka" => bench_kafka::run(rest),
         "source-experiments" => source_experiments::run(rest),

@@ -143,6 +143,11 @@ pub fn fill(broker: &mut impl Caller) -> Expected {
     expected
 }
 
+/// With one partition and no settings.
+pub fn create_topic(broker: &mut impl Caller, name: &str) {
+    create(broker, name, 1, &[]);
+}
+
 fn create(broker: &mut impl Caller, name: &str, partition_count: i32, configs: &[(&str, &str)]) {
     let configs = configs.iter().map(|(name, value)| CreatableTopicConfig {
         name,
@@ -167,7 +172,7 @@ fn create(broker: &mut impl Caller, name: &str, partition_count: i32, configs: &
     assert_eq!(response.expect("decodes").topics[0].error_code, 0, "{name}");
 }
 
-fn delete_topic(broker: &mut impl Caller, name: &str) {
+pub fn delete_topic(broker: &mut impl Caller, name: &str) {
     let request = DeleteTopicsRequest {
         topics: Vec::<DeleteTopicState<'_>>::new(),
         topic_names: vec![name],

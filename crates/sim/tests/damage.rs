@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex};
 use ottla_core::config::RecoveryConfig;
 use ottla_log::disk::Disk;
 use ottla_log::disk::damage::{Damage, files_below};
-use ottla_sim::inhabited::{Caller, Expected, ORDERS, PLACES, committed, fill, produce, read};
+use ottla_log::disk::memory::MemoryDisk;
+use ottla_sim::inhabited::{
+    Caller, Expected, ORDERS, PLACES, committed, create_topic, delete_topic, fill, produce, read,
+};
 use ottla_sim::trial::{Machine, Outcome, Stop, Trial};
 use ottla_sim::world::{LOG_DIRECTORY, World};
 use ottla_wire::api_key::ApiKey;
@@ -310,4 +313,73 @@ fn a_partition_whose_directory_is_gone_is_refused_alone_and_given_up_only_when_a
     machine.start().expect("starts");
     let found = read(&mut machine, place).expect("nothing damaged is given out");
     assert_eq!(found.records.len(), 1);
+}
+
+fn copy_directory(disk: &MemoryDisk, from: &str, to: &str) {
+    let (from, to) = (
+        Path::new(LOG_DIRECTORY).join(from),
+        Path::new(LOG_DIRECTORY).join(to),
+    );
+    disk.create_directories(&to).expect("created");
+    for path in files_below(disk, &from).expect("listed") {
+        let bytes = disk.read_file(&path).expect("there");
+        disk.write_file(&to.join(path.file_name().expect("a file has a name")), &bytes);
+    }
+    disk.sync_directory(Path::new(LOG_DIRECTORY)).expect("synced");
+}
+
+#[test]
+fn a_log_of_no_known_topic_is_set_aside_and_the_way_back_that_is_named_works() {
+    let base = base(Stop::Cleanly, "disk");
+    let mut machine = machine(&base);
+    copy_directory(&machine.world.disk, "orders-0", "lost-0");
+    let metadata = Path::new(LOG_DIRECTORY).join("lost-0/partition.metadata");
+    let text = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAZA";
+    machine.world.disk.write_file(&metadata, text);
+    machine.start().expect("starts");
+    machine.world.stop();
+    let lines = machine.loud_lines();
+    let stray = lines
+        .iter()
+        .find(|line| line.contains("set aside a log"))
+        .expect("it is said");
+    let way_back = stray.split("rename ").nth(1).expect("the way back is named");
+    let aside = way_back.split(' ').next().expect("a name");
+    assert!(
+        way_back.contains("to lost-0, start with --recover-metadata"),
+        "{stray}"
+    );
+
+    let root = Path::new(LOG_DIRECTORY);
+    machine
+        .world
+        .disk
+        .rename(&root.join(aside), &root.join("lost-0"))
+        .expect("renamed");
+    machine.recovery.recover_metadata = true;
+    machine.start().expect("starts");
+    check_all(&mut machine, &base.expected);
+    let found = read(&mut machine, ("lost", 0)).expect("nothing damaged is given out");
+    assert_eq!(found.records, base.expected.records[&(ORDERS, 0)]);
+}
+
+/// The process was killed between the deletion's record and the renaming of the directory, which then stayed for ever.
+#[test]
+fn a_deletion_that_a_kill_cut_short_is_finished_at_the_next_start() {
+    let mut world = World::new(3, &[]);
+    assert!(world.start());
+    create_topic(&mut world, "gone");
+    produce(&mut world, ("gone", 0), &[("k".to_owned(), "v".to_owned())]).expect("taken");
+    copy_directory(&world.disk, "gone-0", "copy");
+    delete_topic(&mut world, "gone");
+    world.kill();
+    copy_directory(&world.disk, "copy", "gone-0");
+    let mut machine = Simulated::new(world);
+    machine.start().expect("starts");
+    let left = files_below(&machine.world.disk, Path::new(LOG_DIRECTORY)).expect("listed");
+    assert!(
+        !left.iter().any(|path| path.to_string_lossy().contains("gone")),
+        "{left:?}"
+    );
+    assert!(!machine.loud_lines().iter().any(|line| line.contains("set aside")));
 }

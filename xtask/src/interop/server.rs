@@ -90,6 +90,36 @@ impl Site {
         Ok(site)
     }
 
+    /// Another site with the same data and the same port, for when nothing runs on this one. What an earlier copy of that name
+    /// left is removed.
+    pub fn copy(&self, name: &str) -> Result<Site> {
+        let parent = self.home().parent().context("a site lies in a folder")?;
+        let home = parent.join(name);
+        if home.exists() {
+            fs::remove_dir_all(&home).with_context(|| format!("removing {}", home.display()))?;
+        }
+        let copy = Site {
+            directory: home.join("logs"),
+            port: self.port,
+            properties: home.join("server.properties"),
+            log: home.join("broker.log"),
+        };
+        copy_directory(&self.directory, &copy.directory)?;
+        let (from, to) = (
+            self.directory.display().to_string(),
+            copy.directory.display().to_string(),
+        );
+        let properties = fs::read_to_string(&self.properties)?.replace(&from, &to);
+        fs::write(&copy.properties, properties)?;
+        Ok(copy)
+    }
+
+    fn home(&self) -> &Path {
+        self.directory
+            .parent()
+            .expect("the logs lie in the site's folder")
+    }
+
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -166,6 +196,20 @@ impl Site {
             started: Instant::now(),
         })
     }
+}
+
+fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_directory(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target).with_context(|| format!("copying {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// A running broker; killed when dropped.
