@@ -103,7 +103,12 @@ const OFFSET_FETCH_VERSION: i16 = 8;
 /// Fills an empty directory: closed segments, a compacted topic, groups, a deleted topic, records deleted by a client.
 pub fn fill(broker: &mut impl Caller) -> Expected {
     let mut expected = Expected::default();
-    create(broker, ORDERS, 2, &[("internal.segment.bytes", "4096")]);
+    create(
+        broker,
+        ORDERS,
+        2,
+        &[("internal.segment.bytes", "4096"), ("retention.ms", "-1")],
+    );
     create(
         broker,
         USERS,
