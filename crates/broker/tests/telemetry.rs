@@ -334,6 +334,21 @@ fn payloads_are_unfolded_and_what_cannot_be_read_ends_a_clients_telemetry() {
 }
 
 #[test]
+fn a_push_without_bytes_is_one_without_metrics_and_the_connection_lives() {
+    let mut fixture = Fixture::start(&[]);
+    let granted = fixture.subscription(Uuid::ZERO);
+    let mut push = fixture.push_frame(&granted, Codec::None, b"");
+    // The last two bytes are the metrics' compact length, 1 for none, and the count of tagged fields; 0 is null.
+    let length_at = push.len() - 2;
+    assert_eq!(push[length_at..], [1, 0]);
+    push[length_at] = 0;
+    fixture.client.send(&push);
+    assert_eq!(fixture.pushed(fixture.correlation_id), ErrorCode::None);
+    assert_eq!(fixture.receiver.payloads().last().unwrap(), b"");
+    assert!(fixture.announced().contains(&72));
+}
+
+#[test]
 fn a_bomb_does_not_go_off() {
     let mut fixture = Fixture::start(&[("telemetry.max.bytes", "100000")]);
     for (number, codec) in [Codec::Gzip, Codec::Lz4, Codec::Zstd].into_iter().enumerate() {

@@ -172,7 +172,7 @@ api_keys! {
     ConsumerGroupDescribe = 69: consumer_group_describe::ConsumerGroupDescribeRequest, unserved, "";
     ControllerRegistration = 70: controller_registration::ControllerRegistrationRequest, unserved, "";
     GetTelemetrySubscriptions = 71: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, served 0 to 0, "all metrics are asked for as the empty prefix, which every client understands, not as `*`; where no subscription matches, `ottla.telemetry.default.interval.ms` decides";
-    PushTelemetry = 72: push_telemetry::PushTelemetryRequest, served 0 to 0, "TELEMETRY_TOO_LARGE also for what unfolds to more than eight times telemetry.max.bytes; THROTTLING_QUOTA_EXCEEDED also when too many pushes wait to be read";
+    PushTelemetry = 72: push_telemetry::PushTelemetryRequest, served 0 to 0, "TELEMETRY_TOO_LARGE also for what unfolds to more than eight times telemetry.max.bytes; THROTTLING_QUOTA_EXCEEDED also when too many pushes wait to be read; null metrics are none";
     AssignReplicasToDirs = 73: assign_replicas_to_dirs::AssignReplicasToDirsRequest, unserved, "";
     ListConfigResources = 74: list_config_resources::ListConfigResourcesRequest, served 0 to 1, "";
     DescribeTopicPartitions = 75: describe_topic_partitions::DescribeTopicPartitionsRequest, served 0 to 0, "";

@@ -27,7 +27,7 @@ impl<'a> PushTelemetryRequest<'a> {
             subscription_id: reader.i32()?,
             terminating: reader.bool()?,
             compression_type: reader.i8()?,
-            metrics: reader.bytes(true)?,
+            metrics: reader.nullable_bytes(true)?.unwrap_or_default(),
         };
         reader.skip_tagged_fields()?;
         Ok(message)

@@ -7,6 +7,10 @@ use anyhow::{Result, anyhow, bail, ensure};
 use super::super::schema::{Field, Struct, Type, Versions};
 use super::{Emitter, condition, field_name, number_method, uses};
 
+/// Bytes that cannot be null by their schema and are read as empty where they are: clients without metrics to push send null.
+/// Refusing such a push would close the connection, and the client would come back with the next one.
+const NULL_IS_EMPTY: [(&str, &str); 1] = [("PushTelemetryRequest", "Metrics")];
+
 impl Emitter<'_> {
     pub(super) fn decode(&self, source: &mut String, nested: &Struct, is_message: bool) -> Result<()> {
         let all = self.message.versions;
@@ -88,7 +92,12 @@ impl Emitter<'_> {
         let nullable = field
             .nullable
             .and_then(|versions| condition(versions, field.versions));
+        let is_lenient = NULL_IS_EMPTY.contains(&(&*self.message.name, &*field.name));
         Ok(match (field.nullable, nullable) {
+            (None, _) if is_lenient => format!(
+                "{}.unwrap_or_default()",
+                self.read_value(&field.field_type, field.versions, true, in_tag)?
+            ),
             (None, _) if field.field_type == Type::Records => {
                 format!(
                     "Some({})",
