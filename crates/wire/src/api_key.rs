@@ -111,10 +111,10 @@ api_keys! {
     Produce = 0: produce::ProduceRequest, served 3 to 13, "ApiVersions announces version 0 and up, like Apache Kafka (KAFKA-18659); versions 0 to 2 are refused";
     Fetch = 1: fetch::FetchRequest, served 4 to 18, "";
     ListOffsets = 2: list_offsets::ListOffsetsRequest, served 1 to 11, "";
-    Metadata = 3: metadata::MetadataRequest, served 0 to 13, "";
+    Metadata = 3: metadata::MetadataRequest, served 0 to 13, "where it creates a topic, the answer waits for that (one sync) and has the topic; Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION, and the client asks again";
     OffsetCommit = 8: offset_commit::OffsetCommitRequest, served 2 to 10, "";
     OffsetFetch = 9: offset_fetch::OffsetFetchRequest, served 1 to 10, "by name, too, offsets of an earlier topic of that name are not found";
-    FindCoordinator = 10: find_coordinator::FindCoordinatorRequest, served 0 to 6, "the answer waits until the coordinator is loaded; transactions and share groups have none and the answer says so";
+    FindCoordinator = 10: find_coordinator::FindCoordinatorRequest, served 0 to 6, "the answer waits until the coordinator is loaded; transactions and share groups have none and the answer says so, for transactions up to version 3 with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, on which librdkafka gives up";
     JoinGroup = 11: join_group::JoinGroupRequest, served 0 to 9, "refused: duplicate protocol names, metadata above a quarter of max.message.bytes; an id given out leaves no record";
     Heartbeat = 12: heartbeat::HeartbeatRequest, served 0 to 4, "";
     LeaveGroup = 13: leave_group::LeaveGroupRequest, served 0 to 5, "";

@@ -649,28 +649,37 @@ fn an_unknown_topic_or_partition_is_refused_alone() {
 }
 
 #[test]
-fn transactions_are_refused_in_words() {
+fn transactions_are_refused_in_words_and_with_a_code_that_ends_the_search() {
     let broker = Broker::first_start(&MemoryDisk::new(1));
-    let mut body = Vec::new();
-    FindCoordinatorRequest {
-        key_type: 1,
-        coordinator_keys: vec!["tx"],
-        ..Default::default()
+    for version in 1..=6 {
+        let mut body = Vec::new();
+        let request = match version {
+            ..4 => FindCoordinatorRequest {
+                key_type: 1,
+                key: "tx",
+                ..Default::default()
+            },
+            _ => FindCoordinatorRequest {
+                key_type: 1,
+                coordinator_keys: vec!["tx"],
+                ..Default::default()
+            },
+        };
+        request.encode(&mut body, version);
+        decode(&broker.ask(ApiKey::FindCoordinator, version, &body), |reader| {
+            let response = FindCoordinatorResponse::decode(reader, version).unwrap();
+            let (code, words) = match response.coordinators.first() {
+                None => (response.error_code, response.error_message),
+                Some(only) => (only.error_code, only.error_message),
+            };
+            let expected = match version {
+                ..4 => ErrorCode::TransactionalIdAuthorizationFailed,
+                _ => ErrorCode::InvalidRequest,
+            };
+            assert_eq!(error(code), expected, "version {version}");
+            assert!(words.unwrap().contains("transactions"));
+        });
     }
-    .encode(&mut body, 4);
-    decode(&broker.ask(ApiKey::FindCoordinator, 4, &body), |reader| {
-        let response = FindCoordinatorResponse::decode(reader, 4).unwrap();
-        assert_eq!(
-            error(response.coordinators[0].error_code),
-            ErrorCode::InvalidRequest
-        );
-        assert!(
-            response.coordinators[0]
-                .error_message
-                .unwrap()
-                .contains("transactions")
-        );
-    });
 }
 
 /// Every version from joining to deleting the group.

@@ -144,7 +144,7 @@ impl Search {
                 }
             },
             TRANSACTION_KEY => Found {
-                error: ErrorCode::InvalidRequest,
+                error: no_transactions(self.version),
                 message: Some("this broker does not support transactions yet"),
             },
             _ => Found {
@@ -201,5 +201,15 @@ impl Search {
             },
         };
         response.encode(&mut reply.bytes, self.version);
+    }
+}
+
+/// The code with which clients give up at once. librdkafka, which asks for one key at a time, asks again after any other for
+/// as long as its application waits, and never shows the message; Java, which asks for many, shows it with INVALID_REQUEST
+/// only; franz-go gives up on both.
+fn no_transactions(version: i16) -> ErrorCode {
+    match version {
+        ..FIRST_BATCH_VERSION => ErrorCode::TransactionalIdAuthorizationFailed,
+        _ => ErrorCode::InvalidRequest,
     }
 }
