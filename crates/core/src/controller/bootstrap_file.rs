@@ -53,7 +53,7 @@ impl Bootstrap {
         // First of all: what cannot be read may be what an unkept level brought.
         if let Some(unkept) = features.unkept() {
             return Err(refuse(format!(
-                "asks for what is not kept: {unkept}; {}",
+                "asks for {unkept}; {}",
                 unkept.way_out_before_first_start()
             )));
         }

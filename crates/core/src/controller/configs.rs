@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ottla_wire::config_keys::ValueType;
+use ottla_wire::config_keys::{BrokerKeyStatus, ValueType, broker_key_status};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::metadata_records::{MetadataRecord, config::ConfigRecord};
 
@@ -198,6 +198,15 @@ impl Decider<'_> {
                 value.len()
             ));
         }
+        // What Apache Kafka has set and nobody here knows is not this request's fault.
+        let is_judged = |key: &Arc<str>| {
+            touched.contains_key(key) || config::key_of(resource.resource_type, key).is_some()
+        };
+        let next = &next
+            .iter()
+            .filter(|(key, _)| is_judged(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect::<ConfigValues>();
         match resource.resource_type {
             ConfigResourceType::Topic => self.check_topic(&resource.name, next),
             ConfigResourceType::Broker => self.check_broker(resource, touched, next),
@@ -273,7 +282,11 @@ impl Decider<'_> {
                 ));
             }
         }
-        for key in touched.keys() {
+        // Keys of Apache Kafka without a row here may be removed: its tools do so whether they are set or not.
+        let is_removed = |key: &str, value: &Option<Arc<str>>| {
+            value.is_none() && broker_key_status(key) == BrokerKeyStatus::KafkaOnly
+        };
+        for (key, _) in touched.iter().filter(|(key, value)| !is_removed(key, value)) {
             if let Some(problem) = config::broker_update_problem(key, resource.name.is_empty()) {
                 return Err(Refusal::new(ErrorCode::InvalidRequest, problem));
             }
@@ -283,5 +296,73 @@ impl Decider<'_> {
             Some(problem) => Err(Refusal::new(ErrorCode::InvalidRequest, problem)),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{NOW, World};
+    use super::*;
+
+    fn alter(
+        world: &mut World,
+        resource: &ConfigResource,
+        key: &str,
+        operation: ConfigOperation,
+    ) -> Result<(), Refusal> {
+        let change = ConfigChange {
+            resource: resource.clone(),
+            operations: vec![(key.to_owned(), operation)],
+        };
+        let mut controller = world.start();
+        let results = controller.alter_configs_incrementally(&[change], false, NOW);
+        results.unwrap().remove(0)
+    }
+
+    #[test]
+    fn a_setting_that_nobody_here_knows_stays_and_stands_in_nobodys_way() {
+        let mut world = World::new("unknown-setting");
+        let defaults = ConfigResource::cluster_default();
+        let mut controller = world.start();
+        // A key of Apache Kafka without a row here, as its own controller writes it.
+        let record = ConfigRecord {
+            resource_type: defaults.resource_type.code(),
+            resource_name: &defaults.name,
+            name: "remote.fetch.max.wait.ms",
+            value: Some("600"),
+        };
+        let mut records = RecordList::default();
+        records.push(MetadataRecord::Config(record), 0);
+        controller
+            .write(&records, super::super::Atomicity::EachBatch, NOW)
+            .unwrap();
+        drop(controller);
+        let set = |value: &str| ConfigOperation::Set(value.to_owned());
+        assert_eq!(
+            alter(&mut world, &defaults, "log.retention.ms", set("1000")),
+            Ok(())
+        );
+        let values = world.start().image().configs[&defaults].clone();
+        assert_eq!(&*values["remote.fetch.max.wait.ms"], "600");
+
+        let refused = alter(&mut world, &defaults, "remote.fetch.max.wait.ms", set("700"));
+        assert_eq!(refused.unwrap_err().code, ErrorCode::InvalidRequest);
+        assert_eq!(
+            alter(
+                &mut world,
+                &defaults,
+                "remote.fetch.max.wait.ms",
+                ConfigOperation::Delete
+            ),
+            Ok(())
+        );
+        assert!(!world.start().image().configs[&defaults].contains_key("remote.fetch.max.wait.ms"));
+        let misspelt = alter(
+            &mut world,
+            &defaults,
+            "remote.fetch.max.wait",
+            ConfigOperation::Delete,
+        );
+        assert_eq!(misspelt.unwrap_err().code, ErrorCode::InvalidRequest);
     }
 }

@@ -88,7 +88,7 @@ impl fmt::Display for UnkeptLevel {
         let (min, max) = kept_range(&self.name);
         write!(
             f,
-            "{}={} is finalized, this broker keeps {min} to {max}",
+            "{}={}, this broker keeps {min} to {max}",
             self.name, self.level
         )
     }

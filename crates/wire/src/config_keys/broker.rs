@@ -63,6 +63,11 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .bytes()
         .at_least(1024)
         .costs("memory: this for every consumer that reads at once from where the page cache is cold"),
+    long("follower.replication.throttled.rate", "9223372036854775807", "How fast replicas that are throttled may follow; tools of reassignments set it.")
+        .unit(Unit::BytesPerSecond)
+        .at_least(0)
+        .cluster_wide()
+        .no_effect(ONE_REPLICA),
     int("group.consumer.assignment.interval.ms", "1000", "The shortest time between two assignments of a consumer group.")
         .ms()
         .at_least(0)
@@ -101,6 +106,11 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     long("leader.imbalance.check.interval.seconds", "300", "How often preferred leadership is checked.")
         .unit(Unit::Seconds)
         .at_least(1)
+        .no_effect(ONE_REPLICA),
+    long("leader.replication.throttled.rate", "9223372036854775807", "How fast replicas that are throttled may be sent; tools of reassignments set it.")
+        .unit(Unit::BytesPerSecond)
+        .at_least(0)
+        .cluster_wide()
         .no_effect(ONE_REPLICA),
     string(
         "listener.security.protocol.map",
@@ -291,6 +301,11 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .unit(Unit::Seconds)
         .at_least(1)
         .costs("a client may send so many seconds' worth in one burst before its quota holds"),
+    long("replica.alter.log.dirs.io.max.bytes.per.second", "9223372036854775807", "How fast replicas may move between log directories.")
+        .unit(Unit::BytesPerSecond)
+        .at_least(0)
+        .cluster_wide()
+        .no_effect("there is one log directory"),
     long("replica.high.watermark.checkpoint.interval.ms", "5000", "How often it is noted up to where consumers may read.")
         .ms()
         .no_effect("it is noted together with the recovery points"),
