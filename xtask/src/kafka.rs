@@ -54,26 +54,27 @@ impl Kafka {
 
     /// Apache Kafka 3.7, the first with client telemetry: the jars alone.
     pub fn prepare_3_7() -> Result<Kafka> {
-        let home = toolchain::target_directory().join("kafka-3.7");
-        let source = toolchain::root().join("tests/interop/kafka-3.7");
-        let stamp = home.join("prepared");
-        if !toolchain::is_fresh(&stamp, &source)? {
-            println!("maven: Apache Kafka {FIRST_WITH_TELEMETRY}");
-            let mut command = Command::new("mvn");
-            command
-                .args(["-q", "-B", "package"])
-                .arg(format!("-Doutput.directory={}", home.display()));
-            run_quietly(command.current_dir(&source))
-                .context("maven could not fetch the jars of Kafka 3.7")?;
-            fs::write(&stamp, FIRST_WITH_TELEMETRY).context("writing the stamp of Kafka 3.7")?;
-        }
-        let jar = home.join(format!("jars/kafka_2.13-{FIRST_WITH_TELEMETRY}.jar"));
-        ensure!(jar.exists(), "maven did not bring {}", jar.display());
-        Ok(Kafka {
-            home,
-            jars: Vec::new(),
+        let version = FIRST_WITH_TELEMETRY;
+        let kafka = fetch(
+            version,
+            "kafka-3.7",
+            &toolchain::target_directory().join("kafka-3.7"),
+        )?;
+        Ok(kafka.with_static_voters())
+    }
+
+    /// The jars of some 4.x: its broker and `kafka-storage`.
+    pub fn prepare_version(version: &str) -> Result<Kafka> {
+        let home = toolchain::target_directory().join(format!("kafka-{version}"));
+        fetch(version, "kafka-4", &home)
+    }
+
+    /// The same with `controller.quorum.voters` in every configuration that it formats a directory for.
+    pub fn with_static_voters(&self) -> Kafka {
+        Kafka {
             has_static_voters: true,
-        })
+            ..self.clone()
+        }
     }
 
     /// The same with one more jar, or directory of classes, on the class path.
@@ -151,6 +152,11 @@ impl Kafka {
 
     /// Writes the identity and the first metadata records of a single voter into `log.dirs`: a dynamic one, where the version has such.
     pub fn format(&self, properties: &Path) -> Result<()> {
+        self.format_with(properties, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn format_with(&self, properties: &Path, more: &[&str]) -> Result<()> {
         let mut command = self.tool("kafka.tools.StorageTool");
         command.arg("format");
         if self.has_static_voters {
@@ -159,8 +165,33 @@ impl Kafka {
             command.arg("--standalone");
         }
         command.args(["--cluster-id", "b3R0bGEtaW50ZXJvcC10ZQ", "--config"]);
-        run_quietly(command.arg(properties)).context("kafka-storage format")
+        run_quietly(command.arg(properties).args(more)).context("kafka-storage format")
     }
+}
+
+/// The jars of one version, by the build file in `tests/interop/<source>`, unless an earlier run fetched them.
+fn fetch(version: &str, source: &str, home: &Path) -> Result<Kafka> {
+    let source = toolchain::root().join("tests/interop").join(source);
+    let stamp = home.join("prepared");
+    if !toolchain::is_fresh(&stamp, &source)? {
+        println!("maven: Apache Kafka {version}");
+        let mut command = Command::new("mvn");
+        command
+            .args(["-q", "-B", "package"])
+            .arg(format!("-Dkafka.version={version}"))
+            .arg(format!("-Doutput.directory={}", home.display()));
+        run_quietly(command.current_dir(&source))
+            .with_context(|| format!("maven could not fetch the jars of Apache Kafka {version}"))?;
+        fs::write(home.join("log4j2.properties"), LOG4J).context("writing log4j2.properties")?;
+        fs::write(&stamp, version).context("writing the stamp of the jars")?;
+    }
+    let jar = home.join(format!("jars/kafka_2.13-{version}.jar"));
+    ensure!(jar.exists(), "maven did not bring {}", jar.display());
+    Ok(Kafka {
+        home: home.to_owned(),
+        jars: Vec::new(),
+        has_static_voters: false,
+    })
 }
 
 /// Says in the configuration what later versions keep in the metadata log: that node 1 is the controller.

@@ -11,6 +11,7 @@ import groups
 import push
 import quota
 import records
+import transactions
 from suite import Suite
 
 
@@ -27,6 +28,8 @@ def main() -> int:
         groups.run(suite)
     elif phase == "push":
         suite.run(phase, lambda suite: push.push(suite, int(rest[0])))
+    elif phase == "no-transactions":
+        suite.run("a transactional producer gives up", transactions.refused)
     elif phase == "quota":
         quota.run(suite, *rest)
     else:

@@ -7,6 +7,7 @@ pub mod cases;
 mod client_admin;
 mod client_metrics;
 pub mod clients;
+mod directories;
 mod doctor;
 mod groups;
 mod old_kafka;
@@ -29,10 +30,11 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "clients",
     "tools",
     "takeover",
+    "directories",
     "records",
     "security",
     "telemetry",
@@ -51,15 +53,22 @@ const OWN_PARTS: [&str; 6] = ["security", "telemetry", "admin", "groups", "perf"
 struct Options {
     target: Target,
     parts: Vec<String>,
+    /// Directories of every version instead of the oldest and the newest.
+    all_versions: bool,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options {
         target: Target::Ottla,
         parts: PARTS.map(String::from).to_vec(),
+        all_versions: false,
     };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
+        if argument == "--all-versions" {
+            options.all_versions = true;
+            continue;
+        }
         let value = arguments.next();
         match (argument.as_str(), value) {
             ("--target", Some(name)) => options.target = Target::parse(name)?,
@@ -88,7 +97,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
         .parts
         .iter()
         .any(|part| !["security", "telemetry"].contains(&part.as_str()));
-    let own = ["client", "perf", "doctor", "client-metrics", "quotas"];
+    let own = [
+        "client",
+        "perf",
+        "doctor",
+        "client-metrics",
+        "quotas",
+        "directories",
+    ];
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
     let programs = Programs::prepare(with_ottla)?;
     let mut table = Table::default();
@@ -152,6 +168,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     if has("takeover") {
         takeover::run(&mut table, &programs, &clients, options.target)?;
+    }
+
+    // Between Apache Kafka and Ottla, whatever the target.
+    if has("directories") {
+        directories::run(&mut table, &programs, &clients, options.all_versions)?;
     }
 
     if has("client-metrics") {

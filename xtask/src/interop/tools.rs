@@ -19,6 +19,9 @@ const DELETE_RECORDS: &str = "org.apache.kafka.tools.DeleteRecordsCommand";
 const LOG_DIRS: &str = "org.apache.kafka.tools.LogDirsCommand";
 pub(super) const PRODUCER_PERF: &str = "org.apache.kafka.tools.ProducerPerformance";
 pub(super) const CONSUMER_PERF: &str = "org.apache.kafka.tools.ConsumerPerformance";
+const REASSIGN: &str = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand";
+const LEADER_ELECTION: &str = "org.apache.kafka.tools.LeaderElectionCommand";
+pub(super) const FEATURES: &str = "org.apache.kafka.tools.FeatureCommand";
 const API_VERSIONS: &str = "org.apache.kafka.tools.BrokerApiVersionsCommand";
 
 pub(super) struct Tools<'a> {
@@ -27,6 +30,14 @@ pub(super) struct Tools<'a> {
 }
 
 impl Tools<'_> {
+    /// Runs one tool that must fail, with words that both brokers have in common; what it printed.
+    fn refused(&self, class: &str, arguments: &[&str], wanted: &str) -> Result<()> {
+        match self.run(class, arguments, "") {
+            Ok(output) => bail!("{} succeeded: {output}", arguments.join(" ")),
+            Err(error) => contains(&format!("{error:#}"), wanted),
+        }
+    }
+
     /// Runs one tool with `--bootstrap-server`; its output, or an error with both streams.
     pub(super) fn run(&self, class: &str, arguments: &[&str], input: &str) -> Result<String> {
         let mut command: Command = self.kafka.tool(class);
@@ -77,6 +88,15 @@ const STEPS: &[(&str, Step)] = &[
     ),
     ("kafka-delete-records", delete_records),
     ("kafka-log-dirs", log_dirs),
+    (
+        "kafka-reassign-partitions --generate, --execute, --verify, --list, --cancel",
+        reassign_partitions,
+    ),
+    ("kafka-leader-election", leader_election),
+    (
+        "kafka-features describe, upgrade, downgrade, disable, --dry-run",
+        features,
+    ),
     ("kafka-producer-perf-test", producer_perf),
     ("kafka-consumer-perf-test", consumer_perf),
     ("kafka-topics --delete", delete_topics),
@@ -276,6 +296,160 @@ fn delete_records(tools: &Tools<'_>) -> Result<()> {
 fn log_dirs(tools: &Tools<'_>) -> Result<()> {
     let output = tools.run(LOG_DIRS, &["--describe", "--topic-list", "tool-topic"], "")?;
     contains(&output, "\"partition\":\"tool-topic-2\"")
+}
+
+/// Where a partition is, it stays; elsewhere there is nothing.
+fn reassign_partitions(tools: &Tools<'_>) -> Result<()> {
+    let write = |name: &str, text: &str| -> Result<String> {
+        let file = target_directory().join(name);
+        fs::write(&file, text)?;
+        let path = file.to_str().context("the target directory is not UTF-8")?;
+        Ok(path.to_owned())
+    };
+    let topics = write(
+        "topics-to-move.json",
+        r#"{"topics":[{"topic":"tool-topic"}],"version":1}"#,
+    )?;
+    let generate = [
+        "--generate",
+        "--topics-to-move-json-file",
+        &topics,
+        "--broker-list",
+        "1",
+    ];
+    let generated = tools.run(REASSIGN, &generate, "")?;
+    let current = generated
+        .lines()
+        .find(|line| line.starts_with('{'))
+        .with_context(|| format!("no assignment in {generated}"))?;
+    contains(current, r#""replicas":[1],"log_dirs":["/"#)?;
+    let stay = write("stay.json", current)?;
+    let run = |action: &str, file: &str| tools.run(REASSIGN, &[action, "--reassignment-json-file", file], "");
+    let output = run("--execute", &stay)?;
+    contains(
+        &output,
+        "Successfully started partition reassignments for tool-topic-0",
+    )?;
+    contains(&output, "Successfully started moving log directory to /")?;
+    contains(
+        &run("--verify", &stay)?,
+        "Reassignment of partition tool-topic-0 is completed.",
+    )?;
+    contains(
+        &tools.run(REASSIGN, &["--list"], "")?,
+        "No partition reassignments found.",
+    )?;
+    contains(
+        &run("--cancel", &stay)?,
+        "None of the specified partition reassignments are active.",
+    )?;
+    let elsewhere = write(
+        "elsewhere.json",
+        r#"{"version":1,"partitions":[{"topic":"tool-topic","partition":0,"replicas":[1],"log_dirs":["/elsewhere"]}]}"#,
+    )?;
+    let execute = ["--execute", "--reassignment-json-file", &elsewhere];
+    tools.refused(REASSIGN, &execute, "Failed to alter dir for tool-topic-0-1")?;
+    // What the tool itself finds wrong, before it asks: there is one broker.
+    let others = write(
+        "others.json",
+        r#"{"version":1,"partitions":[{"topic":"tool-topic","partition":0,"replicas":[2]}]}"#,
+    )?;
+    tools.refused(
+        REASSIGN,
+        &["--execute", "--reassignment-json-file", &others],
+        "broker id 2",
+    )
+}
+
+fn leader_election(tools: &Tools<'_>) -> Result<()> {
+    tools.run(
+        LEADER_ELECTION,
+        &["--election-type", "preferred", "--all-topic-partitions"],
+        "",
+    )?;
+    for election in ["preferred", "unclean"] {
+        let one = [
+            "--topic",
+            "tool-topic",
+            "--partition",
+            "0",
+            "--election-type",
+            election,
+        ];
+        contains(
+            &tools.run(LEADER_ELECTION, &one, "")?,
+            "Valid replica already elected for partitions tool-topic-0",
+        )?;
+    }
+    let unknown = [
+        "--topic",
+        "no-such-topic",
+        "--partition",
+        "0",
+        "--election-type",
+        "preferred",
+    ];
+    tools.refused(LEADER_ELECTION, &unknown, "UnknownTopicOrPartitionException")
+}
+
+/// Levels go up, and down where no record changes its form. What is lowered is raised again.
+fn features(tools: &Tools<'_>) -> Result<()> {
+    let run = |arguments: &[&str]| tools.run(FEATURES, arguments, "");
+    let level = |feature: &str| -> Result<String> {
+        let output = run(&["describe"])?;
+        let line = output
+            .lines()
+            .find(|line| line.contains(feature))
+            .with_context(|| format!("no {feature} in: {output}"))?;
+        let (_, level) = line.split_once("FinalizedVersionLevel:").context("no level")?;
+        Ok(level.split_whitespace().next().unwrap_or_default().to_owned())
+    };
+    contains(
+        &run(&["upgrade", "--release-version", "4.3", "--dry-run"])?,
+        "metadata.version can be upgraded to 30",
+    )?;
+    run(&["upgrade", "--release-version", "4.3"])?;
+    for (feature, expected) in [
+        ("metadata.version", "4.3-IV0"),
+        ("share.version", "1"),
+        ("streams.version", "1"),
+        ("eligible.leader.replicas.version", "1"),
+        ("transaction.version", "2"),
+    ] {
+        let found = level(feature)?;
+        ensure!(found == expected, "{feature} is at {found}, not at {expected}");
+    }
+    let share = ["--feature", "share.version=0"];
+    contains(
+        &run(&[&["downgrade", "--dry-run"], &share[..]].concat())?,
+        "share.version can be downgraded to 0",
+    )?;
+    ensure!(level("share.version")? == "1", "a dry run lowered the level");
+    run(&[&["downgrade"], &share[..]].concat())?;
+    ensure!(level("share.version")? == "0", "the level was not lowered");
+    contains(
+        &run(&["disable", "--feature", "streams.version"])?,
+        "streams.version was disabled",
+    )?;
+    tools.refused(
+        FEATURES,
+        &["downgrade", "--release-version", "4.2"],
+        "Could not downgrade metadata.version to 29",
+    )?;
+    tools.refused(
+        FEATURES,
+        &["upgrade", "--feature", "no.such.feature=1"],
+        "Could not upgrade no.such.feature to 1",
+    )?;
+    run(&[
+        "upgrade",
+        "--feature",
+        "share.version=1",
+        "--feature",
+        "streams.version=1",
+    ])?;
+    ensure!(level("streams.version")? == "1", "the level was not raised again");
+    Ok(())
 }
 
 fn producer_perf(tools: &Tools<'_>) -> Result<()> {

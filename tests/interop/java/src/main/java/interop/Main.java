@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|keep|check|member|transactions|push|crash-load BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|keep|check|member|transactions|push|use|facts|visit|commit-everywhere|go-on|crash-load BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -22,6 +22,11 @@ public final class Main {
                 GroupCases.run(suite);
             }
             case "transactions" -> Transactions.write(suite, rest.get(0));
+            case "use" -> Directories.use(suite, rest);
+            case "facts" -> Directories.facts(suite, rest.get(0), rest);
+            case "visit" -> Directories.visit(suite, rest);
+            case "commit-everywhere" -> Directories.commitEverywhere(suite);
+            case "go-on" -> Directories.goOn(suite, rest);
             case "push" -> Push.run(suite, Integer.parseInt(rest.get(0)));
             case "keep" -> Takeover.keep(suite, rest.get(0));
             case "check" -> Takeover.check(suite, rest.get(0));

@@ -1,0 +1,158 @@
+//! What a log means once it is compacted: the last value of every key.
+
+use anyhow::{Context, Result, bail, ensure};
+use ottla_wire::records::batch::{BatchError, batches};
+use ottla_wire::records::compression::{Codec, decompress};
+use ottla_wire::records::record::Records;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Keys of `__consumer_offsets` begin with the number of their record type.
+pub type Latest = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// The segments of all partitions of `topic`, by partition directory and file name.
+pub fn segments(log_directory: &Path, topic: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(log_directory)? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let index = name.strip_prefix(topic).and_then(|rest| rest.strip_prefix('-'));
+        if index.is_none_or(|index| index.parse::<u32>().is_err()) {
+            continue;
+        }
+        for file in fs::read_dir(&path)? {
+            let file = file?.path();
+            if file.extension().is_some_and(|extension| extension == "log") {
+                found.push(file);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The last value of every key that is not deleted, over all partitions of a topic.
+pub fn latest(log_directory: &Path, topic: &str) -> Result<Latest> {
+    let mut latest = Latest::new();
+    for segment in segments(log_directory, topic)? {
+        read(&segment, &mut |key, value| {
+            match value {
+                Some(value) => latest.insert(key.to_vec(), value.to_vec()),
+                None => latest.remove(key),
+            };
+        })?;
+    }
+    Ok(latest)
+}
+
+/// What is left to compact: records of closed segments with a newer one for their key in the closed segments of their
+/// partition, and partitions without a closed segment. Partitions with transactions do not count: what is open stops
+/// compaction.
+pub fn left_to_compact(log_directory: &Path, topic: &str) -> Result<usize> {
+    let mut partitions: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+    for segment in segments(log_directory, topic)? {
+        let partition = segment.parent().context("a partition's directory")?.to_owned();
+        partitions.entry(partition).or_default().push(segment);
+    }
+    let mut left = 0;
+    for segments in partitions.values() {
+        let (_, closed) = segments.split_last().context("a partition without a segment")?;
+        let mut keys = BTreeSet::new();
+        let mut newer = usize::from(closed.is_empty());
+        let mut has_transactions = false;
+        for segment in closed {
+            has_transactions |= read(segment, &mut |key, _| {
+                newer += usize::from(!keys.insert(key.to_vec()));
+            })?;
+        }
+        if !has_transactions {
+            left += newer;
+        }
+    }
+    Ok(left)
+}
+
+/// Hands out keys and values in the order of the log, those of transactions apart: an uncommitted offset is no value yet, and
+/// group records are never written in one. Tells whether there were transactions.
+fn read(segment: &Path, take: &mut dyn FnMut(&[u8], Option<&[u8]>)) -> Result<bool> {
+    read_batches(segment, take).with_context(|| segment.display().to_string())
+}
+
+fn read_batches(segment: &Path, take: &mut dyn FnMut(&[u8], Option<&[u8]>)) -> Result<bool> {
+    // A segment that is being replaced is read again at the next look.
+    let bytes = match fs::read(segment) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        bytes => bytes?,
+    };
+    let mut has_transactions = false;
+    for batch in batches(&bytes) {
+        let batch = match batch {
+            Ok(batch) => batch,
+            // The end of a log that nobody closed.
+            Err(BatchError::Truncated { .. }) => break,
+            Err(error) => bail!("{error}"),
+        };
+        if batch.header.is_control() || batch.header.is_transactional() {
+            has_transactions = true;
+            continue;
+        }
+        let mut plain = Vec::new();
+        let records = match batch.header.compression() {
+            Some(Codec::None) => batch.records(),
+            Some(codec) => {
+                decompress(codec, batch.record_bytes(), RECORD_BYTES_MAX, &mut plain)?;
+                Records::new(&batch.header, &plain)
+            }
+            None => bail!("an unknown codec"),
+        };
+        for record in records {
+            let record = record?;
+            take(record.key.context("a record without a key")?, record.value);
+        }
+    }
+    Ok(has_transactions)
+}
+
+/// The record type of a key.
+pub fn record_type(key: &[u8]) -> i16 {
+    key.first_chunk::<2>()
+        .map_or(-1, |bytes| i16::from_be_bytes(*bytes))
+}
+
+/// Whether a key is of this group: all keys go on with the group's id.
+pub fn is_of_group(key: &[u8], group: &str) -> bool {
+    let length = u16::try_from(group.len()).expect("a short name").to_be_bytes();
+    key.get(2..).is_some_and(|rest| {
+        rest.strip_prefix(&length[..])
+            .is_some_and(|rest| rest.starts_with(group.as_bytes()))
+    })
+}
+
+/// Every record of groups of other protocols is what it was; nothing was added, and only `deleted` groups are gone.
+pub fn check_kept(before: &Latest, after: &Latest, deleted: &[&str]) -> Result<()> {
+    let is_foreign = |key: &&Vec<u8>| record_type(key) > 2;
+    let is_deleted = |key: &&Vec<u8>| deleted.iter().any(|group| is_of_group(key, group));
+    ensure!(
+        before.keys().any(|key| is_foreign(&key)),
+        "there were no records to keep"
+    );
+    for key in before.keys().chain(after.keys()).filter(is_foreign) {
+        let expected = before.get(key).filter(|_| !is_deleted(&key));
+        ensure!(
+            after.get(key) == expected,
+            "the record of type {} with key {} was {:?} and is {:?}",
+            record_type(key),
+            String::from_utf8_lossy(key),
+            expected,
+            after.get(key)
+        );
+    }
+    Ok(())
+}
