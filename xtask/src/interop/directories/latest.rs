@@ -79,13 +79,16 @@ pub fn left_to_compact(log_directory: &Path, topic: &str) -> Result<usize> {
     Ok(left)
 }
 
+/// Takes a key and its value, `None` for a tombstone.
+type Take<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>);
+
 /// Hands out keys and values in the order of the log, those of transactions apart: an uncommitted offset is no value yet, and
 /// group records are never written in one. Tells whether there were transactions.
-fn read(segment: &Path, take: &mut dyn FnMut(&[u8], Option<&[u8]>)) -> Result<bool> {
+fn read(segment: &Path, take: Take<'_>) -> Result<bool> {
     read_batches(segment, take).with_context(|| segment.display().to_string())
 }
 
-fn read_batches(segment: &Path, take: &mut dyn FnMut(&[u8], Option<&[u8]>)) -> Result<bool> {
+fn read_batches(segment: &Path, take: Take<'_>) -> Result<bool> {
     // A segment that is being replaced is read again at the next look.
     let bytes = match fs::read(segment) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),

@@ -89,7 +89,7 @@ final class Directories {
         set(suite, ConfigResource.Type.TOPIC, "plain", "max.message.bytes", "2000000");
         set(suite, ConfigResource.Type.GROUP, "modern", "consumer.heartbeat.interval.ms", "6000");
         set(suite, ConfigResource.Type.CLIENT_METRICS, "watched", "interval.ms", "60000");
-        // The second one is a key that Ottla does not have.
+        // The second one is a key that Ottla has no row for.
         set(suite, ConfigResource.Type.BROKER, "", "log.retention.ms", "86400000", "remote.fetch.max.wait.ms", "600");
         ClientQuotaEntity client = new ClientQuotaEntity(Map.of(ClientQuotaEntity.CLIENT_ID, "heavy"));
         get(suite.admin.alterClientQuotas(List.of(new ClientQuotaAlteration(
