@@ -7,6 +7,7 @@ import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
 import org.apache.kafka.server.config.ConfigSynonym;
 import org.apache.kafka.server.config.DynamicBrokerConfig;
+import org.apache.kafka.server.config.QuotaConfig;
 import org.apache.kafka.server.config.ServerTopicConfigSynonyms;
 import org.apache.kafka.server.metrics.ClientMetricsConfigs;
 import org.apache.kafka.storage.internals.log.LogConfig;
@@ -44,9 +45,7 @@ public class ConfigKeys {
         print("topic", LogConfig.configKeys());
         print("group", GroupConfig.CONFIG_DEF.configKeys());
         print("client-metrics", ClientMetricsConfigs.configDef().configKeys());
-        new TreeMap<>(DynamicBrokerConfig.dynamicConfigUpdateModes()).forEach((name, mode) -> {
-            if (!AbstractKafkaConfig.CONFIG_DEF.names().contains(name))
-                System.out.println(String.join("\t", "broker", name, "", "", "", mode, ""));
-        });
+        // Those that can only be set while a broker runs.
+        print("broker", QuotaConfig.brokerQuotaConfigs().configKeys());
     }
 }

@@ -132,15 +132,22 @@ mod tests {
             DescribeAcls: describe_acls::DescribeAclsResponse,
             DescribeConfigs: describe_configs::DescribeConfigsResponse,
             AlterConfigs: alter_configs::AlterConfigsResponse,
+            AlterReplicaLogDirs: alter_replica_log_dirs::AlterReplicaLogDirsResponse,
             DescribeLogDirs: describe_log_dirs::DescribeLogDirsResponse,
             CreatePartitions: create_partitions::CreatePartitionsResponse,
             DeleteGroups: delete_groups::DeleteGroupsResponse,
+            ElectLeaders: elect_leaders::ElectLeadersResponse,
             IncrementalAlterConfigs: incremental_alter_configs::IncrementalAlterConfigsResponse,
+            AlterPartitionReassignments:
+                alter_partition_reassignments::AlterPartitionReassignmentsResponse,
+            ListPartitionReassignments:
+                list_partition_reassignments::ListPartitionReassignmentsResponse,
             OffsetDelete: offset_delete::OffsetDeleteResponse,
             DescribeClientQuotas: describe_client_quotas::DescribeClientQuotasResponse,
             AlterClientQuotas: alter_client_quotas::AlterClientQuotasResponse,
             DescribeUserScramCredentials:
                 describe_user_scram_credentials::DescribeUserScramCredentialsResponse,
+            UpdateFeatures: update_features::UpdateFeaturesResponse,
             DescribeCluster: describe_cluster::DescribeClusterResponse,
             DescribeProducers: describe_producers::DescribeProducersResponse,
             GetTelemetrySubscriptions: get_telemetry_subscriptions::GetTelemetrySubscriptionsResponse,
