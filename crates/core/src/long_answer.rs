@@ -49,6 +49,14 @@ pub fn is_long(api_key: ApiKey, body_bytes: usize) -> bool {
 
 /// Decodes and serves the request where it holds nobody up. Requests behind it wait for that: what they do comes after.
 pub fn handle_elsewhere(request: &Request<'_>) -> Handled {
+    serve_elsewhere(request, |node, request, reply| node.handle(request, reply))
+}
+
+/// The same by `serve`, for a handler that has begun: it is given the request again, which is elsewhere then.
+pub fn serve_elsewhere(
+    request: &Request<'_>,
+    serve: impl FnOnce(&Node, &Request<'_>, &mut ReplyBuffer) -> Handled + Send + 'static,
+) -> Handled {
     let payer = Payer::Tenant(request.connection.tenant);
     let entries = request.body.len() as u64 / ENTRY_BYTES_MIN;
     let quota = request.connection.quota.clone();
@@ -60,6 +68,7 @@ pub fn handle_elsewhere(request: &Request<'_>) -> Handled {
         client_id: request.client_id.map(str::to_owned),
         body: request.body.to_vec(),
         received: request.received,
+        serve: Some(Box::new(serve)),
         handled: None,
     };
     Handled::Pending(Box::new(LongAnswer::new(payer, entries, quota, Box::new(unread))))
@@ -334,9 +343,12 @@ struct UnreadRequest {
     client_id: Option<String>,
     body: Vec<u8>,
     received: Moment,
+    serve: Option<Box<Serve>>,
     /// It was decoded and its handler has begun.
     handled: Option<Box<dyn PendingReply>>,
 }
+
+type Serve = dyn FnOnce(&Node, &Request<'_>, &mut ReplyBuffer) -> Handled + Send;
 
 impl UnreadRequest {
     fn handle(&mut self, node: &Node, reply: &mut ReplyBuffer) -> Handled {
@@ -351,7 +363,8 @@ impl UnreadRequest {
             received: self.received,
             is_elsewhere: true,
         };
-        node.handle(&request, reply)
+        let serve = self.serve.take().expect("a request is served once");
+        serve(node, &request, reply)
     }
 }
 
