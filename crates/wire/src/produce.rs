@@ -137,7 +137,7 @@ impl<'a> ProduceRequest<'a> {
         if is_flexible(self.version) {
             self.reader.skip_tagged_fields()?;
         }
-        self.reader.finish()?;
+        // Bytes behind the request are ignored, as for every other one.
         Ok((partitions, has_transactional_batch))
     }
 }

@@ -14,6 +14,7 @@ pub mod ours;
 mod own_client;
 mod perf;
 mod quotas;
+mod refusals;
 mod security;
 pub mod server;
 pub mod table;
@@ -29,7 +30,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "clients",
     "tools",
     "takeover",
@@ -43,10 +44,19 @@ const PARTS: [&str; 13] = [
     "doctor",
     "client-metrics",
     "quotas",
+    "refusals",
 ];
 
 /// Parts about our clients, which need none of the foreign ones but Java's.
-const OWN_PARTS: [&str; 6] = ["security", "telemetry", "admin", "groups", "perf", "doctor"];
+const OWN_PARTS: [&str; 7] = [
+    "security",
+    "telemetry",
+    "admin",
+    "groups",
+    "perf",
+    "doctor",
+    "refusals",
+];
 
 struct Options {
     target: Target,
@@ -88,7 +98,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         .parts
         .iter()
         .any(|part| !["security", "telemetry"].contains(&part.as_str()));
-    let own = ["client", "perf", "doctor", "client-metrics", "quotas"];
+    let own = ["client", "perf", "doctor", "client-metrics", "quotas", "refusals"];
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
     let programs = Programs::prepare(with_ottla)?;
     let mut table = Table::default();
@@ -116,6 +126,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // The plug-in is for Apache Kafka, whatever the target.
     if has("doctor") {
         doctor::run(&mut table, &programs)?;
+    }
+    if has("refusals") {
+        refusals::run(&mut table, &programs)?;
     }
     if options
         .parts

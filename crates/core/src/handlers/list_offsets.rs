@@ -30,19 +30,31 @@ const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
+/// Special timestamps came one by one.
+fn first_version_with(timestamp: i64) -> i16 {
+    match timestamp {
+        MAX_TIMESTAMP => 7,
+        EARLIEST_LOCAL => 8,
+        LATEST_TIERED => 9,
+        EARLIEST_PENDING_UPLOAD => 11,
+        _ => 1,
+    }
+}
+
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
     body: ListOffsetsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
-    let isolation_level = IsolationLevel::from_wire(body.isolation_level);
+    let isolation_level = IsolationLevel::from_wire(body.isolation_level).ok();
     let topics = body
         .topics
         .iter()
         .map(|topic| (topic.name.to_string(), topic.partitions.clone()))
         .collect();
     let search = Search {
+        api_version: request.api_version,
         isolation_level,
         topics,
     };
@@ -64,7 +76,9 @@ type Found = Vec<(String, Vec<ListOffsetsPartitionResponse>)>;
 
 #[derive(Default)]
 struct Search {
-    isolation_level: IsolationLevel,
+    api_version: i16,
+    /// `None`: the request names none that there is.
+    isolation_level: Option<IsolationLevel>,
     topics: Vec<(String, Vec<ListOffsetsPartition>)>,
 }
 
@@ -122,9 +136,12 @@ impl Search {
     }
 
     fn find_in(&self, partition: &Partition, timestamp: i64, mode: ReadMode) -> Result<Place, ErrorCode> {
+        if self.api_version < first_version_with(timestamp) {
+            return Err(ErrorCode::UnsupportedVersion);
+        }
         let view = partition.view();
         let offsets = view.offsets;
-        let bound = match self.isolation_level {
+        let bound = match self.isolation_level.ok_or(ErrorCode::InvalidRequest)? {
             IsolationLevel::ReadCommitted if offsets.last_stable < offsets.high_watermark => Bound {
                 offset: offsets.last_stable,
                 position: None,

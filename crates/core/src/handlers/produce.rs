@@ -346,10 +346,17 @@ fn see(seen: &mut Seen, records: &[u8], batch: &ValidBatch<'_>) {
 
 /// What refuses every partition of a request alike.
 fn refusal_of_all(produce: &ProduceRequest<'_>) -> Option<Refusal> {
+    if let Some(refusal) = refusal_of_transaction(produce) {
+        return Some(refusal);
+    }
     if !matches!(produce.acks, ACKS_ALL..=1) {
         let message = format!("acks must be -1, 0 or 1, not {}", produce.acks);
         return Some(Refusal::with_message(ErrorCode::InvalidRequiredAcks, message));
     }
+    None
+}
+
+fn refusal_of_transaction(produce: &ProduceRequest<'_>) -> Option<Refusal> {
     if !produce.has_transactional_batch {
         return None;
     }

@@ -156,10 +156,11 @@ impl fmt::Display for ProduceError {
             }
             ProduceError::InvalidRecords { faults, fault_count }
             | ProduceError::InvalidTimestamps { faults, fault_count } => {
-                write!(f, "{fault_count} records are refused")?;
-                match faults.first() {
-                    Some(first) => write!(f, ", the first at index {}: {}", first.batch_index, first.message),
-                    None => Ok(()),
+                let first = faults.first().expect("who counts a fault keeps the first");
+                write!(f, "record {}: {}", first.batch_index, first.message)?;
+                match fault_count - 1 {
+                    0 => Ok(()),
+                    more => write!(f, ", and {more} records more are refused"),
                 }
             }
         }
