@@ -48,15 +48,7 @@ const PARTS: [&str; 14] = [
 ];
 
 /// Parts about our clients, which need none of the foreign ones but Java's.
-const OWN_PARTS: [&str; 7] = [
-    "security",
-    "telemetry",
-    "admin",
-    "groups",
-    "perf",
-    "doctor",
-    "refusals",
-];
+const OWN_PARTS: [&str; 6] = ["security", "telemetry", "admin", "groups", "perf", "doctor"];
 
 struct Options {
     target: Target,
@@ -127,9 +119,6 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if has("doctor") {
         doctor::run(&mut table, &programs)?;
     }
-    if has("refusals") {
-        refusals::run(&mut table, &programs)?;
-    }
     if options
         .parts
         .iter()
@@ -169,6 +158,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
     if has("client-metrics") {
         client_metrics::run(&mut table, &programs, &clients)?;
+    }
+
+    if has("refusals") {
+        refusals::run(&mut table, &programs, &clients)?;
     }
 
     if has("quotas") {

@@ -12,41 +12,62 @@ use regex::Regex;
 use super::exchange::{Ask, Outcome};
 
 /// What one broker answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Said {
+    /// As it came, but for the correlation id; empty if nothing did.
+    bytes: Vec<u8>,
     /// The names of its error codes in the order of the answer, without repetition; or `closed`, `silence`.
     pub short: String,
     /// All of it, but for what is each broker's own.
-    pub text: String,
+    text: String,
     /// With the brokers' own words.
     pub verbose: String,
 }
 
 impl Said {
-    pub fn of(ask: &Ask, outcome: &Outcome) -> Said {
+    pub fn of(ask: &Ask, outcome: Outcome) -> Said {
         match outcome {
             Outcome::Closed => Said::only("closed"),
             Outcome::Silence => Said::only("silence"),
             Outcome::Hangs => Said::only("hangs"),
-            Outcome::Answer(frame) => match decode(ask, frame) {
+            Outcome::Answer(bytes) => match decode(ask, &bytes) {
                 Ok(verbose) => Said {
+                    bytes,
                     short: codes(&verbose),
                     text: without_own_words(&verbose),
                     verbose,
                 },
-                Err(error) => Said::only(&format!("unreadable: {error}")),
+                Err(error) => Said::only(&format!("unreadable: {error}: {bytes:02x?}")),
             },
         }
     }
 
     fn only(word: &str) -> Said {
         Said {
+            bytes: Vec::new(),
             short: word.to_owned(),
             text: word.to_owned(),
             verbose: word.to_owned(),
         }
     }
+
+    /// Whether Ottla says what Apache Kafka says: byte for byte, or in everything but words. Ottla names records at fault where
+    /// Apache Kafka names none.
+    pub fn is_like(&self, kafka: &Said) -> bool {
+        if !self.bytes.is_empty() && self.bytes == kafka.bytes {
+            return true;
+        }
+        match kafka.text.contains(NO_RECORDS) {
+            true => RECORDS.replace_all(&self.text, NO_RECORDS) == kafka.text,
+            false => self.text == kafka.text,
+        }
+    }
 }
+
+const NO_RECORDS: &str = "record_errors: []";
+
+static RECORDS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"record_errors: \[[^\]]*\]").expect("the pattern is one"));
 
 /// What two brokers may say differently: words for people, how long a request was held back, names that are made up on the way,
 /// and what is a matter of the moment.
@@ -54,7 +75,12 @@ static OWN_WORDS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(concat!(
         r#"(error_message|batch_index_error_message): (None|Some\("(?:[^"\\]|\\.)*"\))|"#,
         r"(throttle_time_ms|log_append_time_ms|session_id|port): -?\d+|",
-        r#"(member_id|leader): "[^"]*""#,
+        r#"(member_id|leader): "[^"]*"|"#,
+        // Null and empty are the same to every client.
+        r"(aborted_transactions): (None|Some\(\[\]\))|",
+        // Beside an error.
+        r"(base_offset): -1, log_append_time_ms: -1, log_start_offset: -?\d+|",
+        r"(producer_id): \d+",
     ))
     .expect("the pattern is one")
 });

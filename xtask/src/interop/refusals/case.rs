@@ -1,11 +1,13 @@
 //! A lie and what is expected to come of it.
 
 use ottla_wire::api_key::ApiKey;
+use ottla_wire::deviations::Deviation;
 use ottla_wire::primitives::{Uuid, put_i8, put_i16, put_i32, put_i64, put_uuid, put_uvarint};
 
 use super::exchange::Ask;
 
 /// What both brokers have in common while the cases run. They run on copies of one directory, so that even ids are the same.
+#[derive(Clone, Copy, Debug)]
 pub struct Scene {
     pub now_ms: i64,
     pub topic_id: Uuid,
@@ -21,14 +23,16 @@ pub const TOPIC_PARTITIONS: i32 = 600;
 pub enum Expected {
     /// The same, down to every field that is not a broker's own word.
     Both(&'static str),
-    /// The same error codes; something else is not the same, and why.
-    Codes(&'static str, &'static str),
-    /// A deliberate deviation: what docs/wire-support.md says of it.
+    /// A deliberate deviation, as docs/wire-support.md has it.
     Differ {
         kafka: &'static str,
         ottla: &'static str,
-        why: &'static str,
+        why: &'static Deviation,
     },
+}
+
+pub const fn differ(kafka: &'static str, ottla: &'static str, why: &'static Deviation) -> Expected {
+    Expected::Differ { kafka, ottla, why }
 }
 
 pub struct Case {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::decode_response_header;
 use ottla_wire::messages::create_topics::{
@@ -15,9 +15,11 @@ use ottla_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
 };
 use ottla_wire::primitives::{Reader, Uuid};
+use ottla_wire::records::batch::{self, BatchHeader};
 
-use super::case::{Body, Scene, TOPIC, TOPIC_PARTITIONS};
+use super::case::{Body, Scene, TOPIC, TOPIC_PARTITIONS, produce};
 use super::exchange::{Ask, Outcome, Wire};
+use super::forged::Forged;
 use crate::interop::server::{Programs, Server, Site, Target};
 
 /// Beside [`TOPIC`]: name and settings. Each has [`OTHER_PARTITIONS`].
@@ -28,52 +30,60 @@ const OTHER_TOPICS: [(&str, &[(&str, &str)]); 5] = [
     ("recent", &[("message.timestamp.before.max.ms", "3600000")]),
     ("unpacked", &[("compression.type", "uncompressed")]),
 ];
-const OTHER_PARTITIONS: i32 = 20;
+pub const OTHER_PARTITIONS: i32 = 20;
+
+/// How long what has to be there before the cases may take.
+const START_MAX: Duration = Duration::from_secs(60);
 
 pub struct Stage {
     kafka: Server,
     ottla: Server,
     kafka_site: Site,
     ottla_site: Site,
-    topic_id: Uuid,
-    now_ms: i64,
+    scene: Scene,
 }
 
 impl Stage {
-    /// Ottla makes the topics; then Kafka opens a copy of its directory.
+    /// Ottla makes the topics and puts three records into partition 0; then Kafka opens a copy of its directory.
     pub fn set(programs: &Programs) -> Result<Stage> {
         let (kafka_site, ottla_site) = (
             Site::create("refusals-kafka", &[])?,
             Site::create("refusals-ottla", &[])?,
         );
         let ottla = ottla_site.start(programs, Target::Ottla)?;
-        let topic_id = create_topics(ottla_site.port)?;
+        let scene = Scene {
+            now_ms: i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?,
+            topic_id: create_topics(ottla_site.port)?,
+            partition: 0,
+        };
+        let three_records = Forged::new(scene.now_ms).bytes();
+        answer(ottla_site.port, &produce(&scene, &three_records))?;
         ottla.stop()?;
         copy(&ottla_site.directory, &kafka_site.directory)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let ottla = ottla_site.start(programs, Target::Ottla)?;
         let kafka = kafka_site
             .start(programs, Target::Kafka)
             .context("Kafka on a copy of the directory")?;
         for port in [ottla_site.port, kafka_site.port] {
             wait_for_leaders(port)?;
-            wait_for_coordinator(port)?;
+            let group = Body::new().str("some").i8(0);
+            wait_for(port, &Ask::new(ApiKey::FindCoordinator, 2, group))?;
+            let producer = Body::new().i16(-1).i32(60_000);
+            wait_for(port, &Ask::new(ApiKey::InitProducerId, 1, producer))?;
         }
         Ok(Stage {
             ottla,
             kafka,
             kafka_site,
             ottla_site,
-            topic_id,
-            now_ms: i64::try_from(now.as_millis())?,
+            scene,
         })
     }
 
     pub fn scene(&self, partition: i32) -> Scene {
         Scene {
-            now_ms: self.now_ms,
-            topic_id: self.topic_id,
             partition,
+            ..self.scene
         }
     }
 
@@ -91,14 +101,20 @@ impl Stage {
     }
 }
 
+/// All topics of the stage.
+pub fn topics() -> Vec<&'static str> {
+    let others = OTHER_TOPICS.iter().map(|(name, _)| *name);
+    [TOPIC].into_iter().chain(others).collect()
+}
+
 /// A broker that answers may still be about to lead its partitions.
 fn wait_for_leaders(port: u16) -> Result<()> {
     let others = OTHER_TOPICS.map(|(name, _)| (name, OTHER_PARTITIONS));
     let began = Instant::now();
     for (name, partitions) in [(TOPIC, TOPIC_PARTITIONS)].into_iter().chain(others) {
-        while !(0..partitions).all(|partition| log_end(port, name, partition).is_ok()) {
+        while !is_led(port, name, partitions)? {
             ensure!(
-                began.elapsed() < Duration::from_secs(60),
+                began.elapsed() < START_MAX,
                 "{name} has partitions without a leader"
             );
             std::thread::sleep(Duration::from_millis(50));
@@ -107,31 +123,18 @@ fn wait_for_leaders(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Asks for a group's coordinator until there is one, which makes the topic that it keeps its groups in.
-fn wait_for_coordinator(port: u16) -> Result<()> {
-    let began = Instant::now();
-    let ask = Ask::new(ApiKey::FindCoordinator, 2, Body::new().str("some").i8(0));
-    while !answer(port, &ask)?[4..].starts_with(&[0; 6]) {
-        ensure!(
-            began.elapsed() < Duration::from_secs(60),
-            "there is no coordinator"
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
-}
-
-/// The offset that the partition's next record will get.
-pub fn log_end(port: u16, topic: &str, partition: i32) -> Result<i64> {
+/// Whether every partition says where its log ends.
+fn is_led(port: u16, topic: &str, partitions: i32) -> Result<bool> {
+    let latest = |partition_index| ListOffsetsPartition {
+        partition_index,
+        current_leader_epoch: -1,
+        timestamp: -1,
+    };
     let request = ListOffsetsRequest {
         replica_id: -1,
         topics: vec![ListOffsetsTopic {
             name: topic,
-            partitions: vec![ListOffsetsPartition {
-                partition_index: partition,
-                current_leader_epoch: -1,
-                timestamp: -1,
-            }],
+            partitions: (0..partitions).map(latest).collect(),
         }],
         ..ListOffsetsRequest::default()
     };
@@ -141,12 +144,22 @@ pub fn log_end(port: u16, topic: &str, partition: i32) -> Result<i64> {
     let mut reader = Reader::new(&frame);
     decode_response_header(&mut reader, ApiKey::ListOffsets, 7)?;
     let response = ListOffsetsResponse::decode(&mut reader, 7)?;
-    let found = &response.topics[0].partitions[0];
-    ensure!(found.error_code == 0, "error code {}", found.error_code);
-    Ok(found.offset)
+    let mut partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+    Ok(partitions.all(|partition| partition.error_code == 0))
 }
 
-/// What the partition holds, as a consumer gets it.
+/// Asks until the answer, behind its correlation id, begins with a throttle time and an error code of zero: a coordinator makes
+/// its topic first, and producer ids come from the controller by the thousand.
+fn wait_for(port: u16, ask: &Ask) -> Result<()> {
+    let began = Instant::now();
+    while !answer(port, ask)?[4..].starts_with(&[0; 4 + 2]) {
+        ensure!(began.elapsed() < START_MAX, "{} is not served", ask.api_key);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// What the partition holds, as a consumer gets it, without leader epochs.
 pub fn stored(port: u16, topic: &str, partition: i32) -> Result<Vec<u8>> {
     let request = FetchRequest {
         replica_id: -1,
@@ -172,16 +185,20 @@ pub fn stored(port: u16, topic: &str, partition: i32) -> Result<Vec<u8>> {
     let mut reader = Reader::new(&frame);
     decode_response_header(&mut reader, ApiKey::Fetch, 11)?;
     let response = FetchResponse::decode(&mut reader, 11)?;
-    Ok(response.responses[0].partitions[0]
-        .records
-        .unwrap_or_default()
-        .to_vec())
+    let records = response.responses[0].partitions[0].records;
+    let mut records = records.unwrap_or_default().to_vec();
+    let mut position = 0;
+    while let Ok(header) = BatchHeader::parse(&records[position..]) {
+        batch::assign_offset_and_epoch(&mut records[position..], header.base_offset, -1);
+        position += header.total_bytes();
+    }
+    Ok(records)
 }
 
 fn answer(port: u16, ask: &Ask) -> Result<Vec<u8>> {
-    match Wire::connect(port, Duration::from_secs(60))?.ask(ask)? {
+    match Wire::connect(port, START_MAX)?.ask(ask)? {
         Outcome::Answer(frame) => Ok(frame),
-        other => anyhow::bail!("{} was not answered: {other:?}", ask.api_key),
+        other => bail!("{} was not answered: {other:?}", ask.api_key),
     }
 }
 
@@ -193,6 +210,8 @@ fn create_topics(port: u16) -> Result<Uuid> {
         replication_factor: 1,
         configs: settings
             .iter()
+            // Some records are older than any default retention.
+            .chain(&[("retention.ms", "-1")])
             .map(|(name, value)| CreatableTopicConfig {
                 name,
                 value: Some(value),

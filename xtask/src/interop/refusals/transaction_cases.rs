@@ -1,9 +1,10 @@
 //! Produce: every combination of what makes a batch part of a transaction.
 
 use ottla_wire::api_key::ApiKey;
+use ottla_wire::deviations::TRANSACTIONS;
 use ottla_wire::records::batch::attributes;
 
-use super::case::{Case, Expected, Scene, TOPIC, produce_body};
+use super::case::{Case, Expected, Scene, TOPIC, differ, produce_body};
 use super::exchange::Ask;
 use super::forged::Forged;
 
@@ -42,6 +43,22 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
+/// What Apache Kafka says, and what we do. Without a transactional id nobody could ever end the transaction; with one Apache
+/// Kafka asks the id's coordinator, which does not know it.
+fn expected(claim: Claim) -> Expected {
+    let has_producer = claim.producer_id >= 0;
+    let plain = match () {
+        () if claim.is_control || has_producer && claim.base_sequence < 0 => "INVALID_RECORD",
+        () => "NONE",
+    };
+    match (claim.is_transactional, claim.has_transactional_id) {
+        (false, _) => Expected::Both(plain),
+        (true, false) => Expected::Both("TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (true, true) if has_producer => differ("NOT_ENOUGH_REPLICAS", "INVALID_TXN_STATE", &TRANSACTIONS),
+        (true, true) => differ(plain, "INVALID_TXN_STATE", &TRANSACTIONS),
+    }
+}
+
 fn case(claim: Claim) -> Case {
     let yes = |is: bool, what: &'static str| if is { what } else { "" };
     let name = format!(
@@ -53,7 +70,7 @@ fn case(claim: Claim) -> Case {
         claim.producer_epoch,
         claim.base_sequence,
     );
-    Case::new(name, Expected::Both("?"), move |scene: &Scene| {
+    Case::new(name, expected(claim), move |scene: &Scene| {
         let batch = Forged::new(scene.now_ms).with(|batch| {
             batch.producer_id = claim.producer_id;
             batch.producer_epoch = claim.producer_epoch;

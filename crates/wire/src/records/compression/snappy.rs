@@ -116,16 +116,9 @@ impl<'a> SnappyPieces<'a> {
         room: Room<'a>,
     ) -> Result<SnappyPieces<'a>, CompressionError> {
         let is_bare = !input.starts_with(&MAGIC);
-        let mut rest = input;
-        if !is_bare {
-            let header;
-            (header, rest) = input
-                .split_first_chunk::<HEADER_BYTES>()
-                .ok_or_else(|| wrong("the stream ends inside its header"))?;
-            if header[8..12] < 1_i32.to_be_bytes()[..] {
-                return Err(wrong("the stream is of a version before 1"));
-            }
-        }
+        let header_bytes = if is_bare { 0 } else { HEADER_BYTES };
+        let cut = || wrong("the stream ends inside its header");
+        let rest = input.get(header_bytes..).ok_or_else(cut)?;
         Ok(SnappyPieces {
             rest,
             is_bare,

@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|keep|check|member|transactions|push|crash-load BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|push|crash-load BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -21,6 +21,7 @@ public final class Main {
                 AdminCases.run(suite);
                 GroupCases.run(suite);
             }
+            case "drain" -> suite.run("drain", () -> Drain.run(suite, rest));
             case "transactions" -> Transactions.write(suite, rest.get(0));
             case "push" -> Push.run(suite, Integer.parseInt(rest.get(0)));
             case "keep" -> Takeover.keep(suite, rest.get(0));
