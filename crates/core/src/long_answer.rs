@@ -152,7 +152,7 @@ impl LongAnswer {
         if !is_woken && !is_due() {
             return;
         }
-        let Stage::Resting(work, _) = std::mem::replace(&mut self.stage, Stage::Over) else {
+        let Stage::Resting(work, woken) = std::mem::replace(&mut self.stage, Stage::Over) else {
             unreachable!("looked at above")
         };
         let result = Arc::new(Slot::default());
@@ -162,7 +162,7 @@ impl LongAnswer {
         };
         let step = Step {
             work,
-            waker: waker.clone(),
+            woken: woken.unwrap_or_else(|| Arc::new(Woken::of(waker))),
             fetched: std::mem::take(fetched),
             quota: self.quota.clone(),
             promise: Promise {
@@ -248,7 +248,8 @@ impl Drop for LongAnswer {
 /// One look at the work by the thread that does it.
 struct Step {
     work: Box<dyn PendingReply>,
-    waker: Waker,
+    /// The same for all steps: what was registered in an earlier one still wakes it.
+    woken: Arc<Woken>,
     fetched: Fetched,
     quota: Option<Arc<ClientQuota>>,
     promise: Promise,
@@ -260,10 +261,10 @@ impl Step {
         if self.promise.is_unwanted() {
             return 0;
         }
-        let woken = Arc::new(Woken {
-            is_set: AtomicBool::new(false),
-            connection: self.waker,
-        });
+        let woken = self.woken;
+        // Before the work looks: what wakes it from here on is for the next step. A swap, so that the work sees what whoever set it
+        // had done before.
+        woken.is_set.swap(false, Ordering::AcqRel);
         let mut reply = ReplyBuffer {
             fetched: self.fetched,
             ..ReplyBuffer::default()
@@ -320,6 +321,15 @@ impl Drop for Promise {
 struct Woken {
     is_set: AtomicBool,
     connection: Waker,
+}
+
+impl Woken {
+    fn of(connection: &Waker) -> Woken {
+        Woken {
+            is_set: AtomicBool::new(false),
+            connection: connection.clone(),
+        }
+    }
 }
 
 impl Wake for Woken {
