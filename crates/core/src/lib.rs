@@ -21,6 +21,7 @@ pub mod partition;
 pub mod batch_times;
 pub mod log_directory;
 pub mod partitions;
+mod open_transactions;
 pub mod telemetry;
 pub mod node;
 mod dispatch;

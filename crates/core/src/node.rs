@@ -31,6 +31,7 @@ use crate::image::topics::TopicImage;
 use crate::log_directory::{CheckpointOffsets, LogDirectory};
 use crate::long_answer;
 use crate::maintenance::Maintenance;
+use crate::open_transactions;
 use crate::partition::Partition;
 use crate::partitions::{self, Partitions};
 use crate::quota::{self, QuotaConfig, Quotas};
@@ -168,6 +169,7 @@ impl Node {
             _locks: Mutex::new(locks),
         };
         partitions::open_all(&node, &image)?;
+        open_transactions::warn_of(&node);
         Ok(node)
     }
 

@@ -3,7 +3,7 @@
 //! - 2 (KIP-98) isolation level; 4 (KIP-320) leader epochs; 7 (KIP-734) max timestamp; 8 (KIP-405) earliest local;
 //!   9 (KIP-1005) latest tiered: there is no tiered storage, so its answer is "none".
 //!
-//! A search by time may have to read the device; then the whole request moves to the cold-read pool.
+//! A search by time may have to read the device, or to unfold a large batch; then the whole request moves to the cold-read pool.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -58,7 +58,9 @@ pub(crate) fn handle(
         isolation_level,
         topics,
     };
-    if let Some(found) = search.run(node, ReadMode::Resident) {
+    if search.count_by_time() <= TIME_SEARCHES_MAX
+        && let Some(found) = search.run(node, ReadMode::Resident)
+    {
         encode(&found, request.api_version, reply);
         return Handled::Replied;
     }
@@ -68,6 +70,9 @@ pub(crate) fn handle(
         api_version: request.api_version,
     }))
 }
+
+/// A search by time may unfold half a megabyte on an event loop (`log/src/stored_batch.rs`); more of them are done elsewhere.
+const TIME_SEARCHES_MAX: usize = 8;
 
 /// About what one partition's search reads: two index pages and a page of batch headers.
 const SEARCH_BYTES: u64 = 3 * 4096;
@@ -83,6 +88,13 @@ struct Search {
 }
 
 impl Search {
+    fn count_by_time(&self) -> usize {
+        let asked = self.topics.iter().flat_map(|(_, partitions)| partitions);
+        asked
+            .filter(|asked| asked.timestamp >= 0 || asked.timestamp == MAX_TIMESTAMP)
+            .count()
+    }
+
     /// `None`: the device must be asked, and `mode` forbids it.
     fn run(&self, node: &Node, mode: ReadMode) -> Option<Found> {
         let find_all = |(topic, partitions): &(String, Vec<ListOffsetsPartition>)| {
