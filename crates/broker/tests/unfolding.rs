@@ -4,9 +4,16 @@
 
 mod support;
 
+use std::sync::mpsc;
+
 use ottla_broker::broker::Broker;
+use ottla_core::executor::{ColdRead, Payer};
+use ottla_core::tenant::TenantId;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::list_offsets::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
+};
 use ottla_wire::messages::produce::{
     PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData,
 };
@@ -248,4 +255,95 @@ fn without_an_answer_it_is_appended_all_the_same_and_a_refusal_closes() {
     ottla_wire::records::batch::seal(&mut damaged);
     send(&mut client, 9, 3, 0, &[(TOPIC, vec![(0, &*damaged)])]);
     assert!(client.closed().is_empty());
+}
+
+/// Keeps every thread for cold reads busy until what it returns is dropped.
+fn hold_cold_reads(broker: &Broker) -> Vec<mpsc::Sender<()>> {
+    const THREADS: u32 = 8;
+    let (begun, begins) = mpsc::channel();
+    let hold = |number| {
+        let (release, gate) = mpsc::channel::<()>();
+        let begun = begun.clone();
+        broker.node().executor().cold_read(ColdRead {
+            payer: Payer::Tenant(TenantId(70_000 + number)),
+            bytes: 1,
+            job: Box::new(move |_| {
+                begun.send(()).unwrap();
+                // Ends when the sender is gone.
+                let _ = gate.recv();
+                1
+            }),
+        });
+        release
+    };
+    let release = (0..THREADS).map(hold).collect();
+    (0..THREADS).for_each(|_| begins.recv().unwrap());
+    release
+}
+
+fn search(client: &mut Client, correlation_id: i32, times: usize) {
+    let asked = ListOffsetsPartition {
+        timestamp: 1_000,
+        current_leader_epoch: -1,
+        ..Default::default()
+    };
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic {
+            name: TOPIC,
+            partitions: vec![asked; times],
+        }],
+        ..Default::default()
+    };
+    client.send(&frame(ApiKey::ListOffsets, 5, correlation_id, |bytes| {
+        request.encode(bytes, 5);
+    }));
+}
+
+fn found(client: &mut Client, correlation_id: i32) -> Vec<i64> {
+    let body = client.receive(ApiKey::ListOffsets, 5, correlation_id);
+    let response = ListOffsetsResponse::decode(&mut Reader::new(&body), 5).unwrap();
+    response.topics[0]
+        .partitions
+        .iter()
+        .map(|found| found.offset)
+        .collect()
+}
+
+#[test]
+fn a_time_is_looked_for_elsewhere_in_large_batches_and_where_many_are() {
+    let broker = start();
+    let mut client = Client::connect(broker.address());
+    send(
+        &mut client,
+        9,
+        1,
+        -1,
+        &[(TOPIC, vec![(0, &batch(Codec::Zstd, 10))])],
+    );
+    receive(&mut client, 9, 1);
+    let held = hold_cold_reads(&broker);
+    search(&mut client, 2, 8);
+    assert_eq!(found(&mut client, 2), [0; 8]);
+    search(&mut client, 3, 9);
+    wait_for(&broker, "ottla_cold_reads_queued", 1.0);
+    assert!(!has_answer(&client));
+    drop(held);
+    assert_eq!(found(&mut client, 3), [0; 9]);
+
+    let broker = start();
+    let mut client = Client::connect(broker.address());
+    send(
+        &mut client,
+        9,
+        1,
+        -1,
+        &[(TOPIC, vec![(0, &batch(Codec::Zstd, MIB))])],
+    );
+    receive(&mut client, 9, 1);
+    let held = hold_cold_reads(&broker);
+    search(&mut client, 2, 1);
+    wait_for(&broker, "ottla_cold_reads_queued", 1.0);
+    drop(held);
+    assert_eq!(found(&mut client, 2), [0]);
 }

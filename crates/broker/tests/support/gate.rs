@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use ottla_broker::broker::Broker;
+use ottla_broker::executor::long_answer_threads;
 use ottla_core::executor::{LongAnswer, Payer};
 use ottla_core::tenant::TenantId;
 use ottla_wire::api_key::ApiKey;
@@ -22,8 +23,11 @@ pub struct Gate {
 
 impl Gate {
     pub fn close(broker: &Broker) -> Gate {
-        // Each occupies one thread at most.
-        let payers = [Payer::Broker, Payer::Tenant(TenantId(70_000))];
+        // Each occupies one thread.
+        let threads = u32::try_from(long_answer_threads()).unwrap();
+        let payers: Vec<Payer> = (0..threads)
+            .map(|number| Payer::Tenant(TenantId(70_000 + number)))
+            .collect();
         let (begun, begins) = mpsc::channel();
         let close = |payer| {
             let (release, gate) = mpsc::channel::<()>();
@@ -40,8 +44,8 @@ impl Gate {
             });
             release
         };
-        let release = payers.map(close).into();
-        payers.iter().for_each(|_| begins.recv().unwrap());
+        let release = payers.into_iter().map(close).collect();
+        (0..threads).for_each(|_| begins.recv().unwrap());
         Gate { _release: release }
     }
 }
