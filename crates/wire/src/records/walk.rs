@@ -57,6 +57,7 @@ pub fn walk<V: Visit>(record_count: i32, pieces: &mut dyn Pieces, visit: &mut V)
     };
     let mut index = 0;
     while index < record_count {
+        walker.has_byte().map_err(WalkError::Codec)?;
         index = walker.walk_whole(index, record_count, visit);
         if index < record_count {
             let seen = walker.walk_slowly().map_err(|stop| stop.at(index))?;
