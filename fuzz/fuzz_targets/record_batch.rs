@@ -1,10 +1,14 @@
 //! The records of a partition as they come from a producer, or as they lie in a segment.
+//!
+//! What the check of a produce takes, a consumer reads whole: as many records as the batch announces, numbered from 0, nothing
+//! behind them.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ottla_wire::records::batch::{HEADER_BYTES, TimestampType, batches, seal};
-use ottla_wire::records::compression::{Codec, Compression, decompress};
+use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, LENGTH_PREFIX_BYTES, TimestampType, batches, seal};
+use ottla_wire::records::compression::unfold::UnfoldingBudget;
+use ottla_wire::records::compression::{Codec, Compression, compress, decompress};
 use ottla_wire::records::control::ControlRecord;
 use ottla_wire::records::record::Records;
 use ottla_wire::records::validate::{ProduceRules, validate};
@@ -12,29 +16,61 @@ use ottla_wire::records::validate::{ProduceRules, validate};
 const LIMIT_BYTES: usize = 1 << 20;
 
 fuzz_target!(|input: &[u8]| {
-    // The first byte chooses the rules.
-    let Some((&choice, bytes)) = input.split_first() else { return };
+    // The first two bytes choose the rules, and what is done to the rest before it is checked.
+    let Some((&[choice, form], bytes)) = input.split_first_chunk() else { return };
     read_all(bytes);
     let rules = rules(choice);
-    let _ = validate(bytes, &rules);
-    // A checksum that fits lets the input reach the records behind it.
-    let mut sealed = bytes.to_vec();
-    if sealed.len() < HEADER_BYTES {
+    check(bytes, &rules);
+    if bytes.len() < HEADER_BYTES {
         return;
     }
-    seal(&mut sealed);
-    let Ok(valid) = validate(&sealed, &rules) else { return };
-    let stored = [&valid.header_bytes(7, 1)[..], &valid.record_bytes].concat();
-    for batch in batches(&stored) {
-        let batch = batch.expect("what was valid is a batch");
-        batch.verify_checksum().expect("its checksum was carried along");
-        if batch.header.compression() == Some(Codec::None) {
-            for record in batch.records() {
-                record.expect("a valid batch has readable records");
-            }
-        }
+    // A checksum that fits lets the input reach the records behind it; a length and counts that fit let it reach more of them.
+    let mut sealed = bytes.to_vec();
+    if form & 0x10 != 0 {
+        sealed = with_sound_header(&sealed, None);
     }
+    // Plain records of the input, packed by a codec: so it need not find out how each of them frames its data.
+    if form & 0x20 != 0 {
+        sealed = with_sound_header(&sealed, Codec::from_id((form & 0x07).into()));
+    }
+    seal(&mut sealed);
+    check(&sealed, &rules);
 });
+
+fn with_sound_header(bytes: &[u8], codec: Option<Codec>) -> Vec<u8> {
+    let (header, records) = bytes.split_first_chunk::<HEADER_BYTES>().expect("it is longer");
+    let mut header = BatchHeader::decode(header);
+    let mut payload = records.to_vec();
+    if let Some(codec) = codec {
+        payload.clear();
+        compress(codec.into(), records, &mut payload);
+        header.attributes = header.attributes & !0x07 | codec.id();
+    }
+    header.base_offset = 0;
+    header.magic = 2;
+    header.batch_length = (HEADER_BYTES - LENGTH_PREFIX_BYTES + payload.len()) as i32;
+    header.last_offset_delta = header.record_count.wrapping_sub(1);
+    [&header.encode()[..], &payload].concat()
+}
+
+fn check(bytes: &[u8], rules: &ProduceRules) {
+    let Ok(valid) = validate(bytes, rules, &mut UnfoldingBudget::new(LIMIT_BYTES)) else { return };
+    let stored = [&valid.header_bytes(7, 1)[..], &valid.record_bytes].concat();
+    let batch = Batch::parse(&stored).expect("what was valid is a batch");
+    assert_eq!(batch.bytes.len(), stored.len(), "and nothing else");
+    batch.verify_checksum().expect("its checksum was carried along");
+    let codec = batch.header.compression().expect("a known codec");
+    let mut plain = Vec::new();
+    decompress(codec, batch.record_bytes(), LIMIT_BYTES, &mut plain).expect("a valid batch unfolds");
+    let mut count = 0;
+    for record in Records::new(&batch.header, &plain) {
+        let record = record.expect("a valid batch has readable records");
+        assert_eq!(record.offset, 7 + i64::from(count));
+        count += 1;
+    }
+    assert_eq!(count, batch.header.record_count);
+    assert_eq!(count, batch.header.last_offset_delta + 1);
+}
 
 fn rules(choice: u8) -> ProduceRules {
     let is = |bit: u8| choice & bit != 0;
@@ -46,7 +82,6 @@ fn rules(choice: u8) -> ProduceRules {
         timestamp_after_max_ms: 3_600_000,
         is_compacted: is(0x08),
         compression: Codec::from_id((choice & 0x07).into()).map(Compression::from),
-        uncompressed_limit_bytes: LIMIT_BYTES,
         now_ms: 1_700_000_000_000,
     }
 }

@@ -5,14 +5,9 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use ottla_broker::broker::Broker;
-use ottla_core::executor::{LongAnswer, Payer};
-use ottla_core::tenant::TenantId;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::fetch::FetchResponse;
@@ -21,89 +16,9 @@ use ottla_wire::messages::list_offsets::{
 };
 use ottla_wire::messages::produce::ProduceResponse;
 use ottla_wire::primitives::Reader;
+use support::gate::*;
 use support::large::*;
 use support::{Client, HANG, frame, frame_of};
-
-/// Keeps every thread for long answers busy until it is dropped.
-struct Gate {
-    _release: Vec<mpsc::Sender<()>>,
-}
-
-impl Gate {
-    fn close(broker: &Broker) -> Gate {
-        // Each occupies one thread at most.
-        let payers = [Payer::Broker, Payer::Tenant(TenantId(70_000))];
-        let (begun, begins) = mpsc::channel();
-        let close = |payer| {
-            let (release, gate) = mpsc::channel::<()>();
-            let begun = begun.clone();
-            broker.node().executor().long_answer(LongAnswer {
-                payer,
-                entries: 1,
-                job: Box::new(move |_| {
-                    begun.send(()).unwrap();
-                    // Ends when the sender is gone.
-                    let _ = gate.recv();
-                    1
-                }),
-            });
-            release
-        };
-        let release = payers.map(close).into();
-        payers.iter().for_each(|_| begins.recv().unwrap());
-        Gate { _release: release }
-    }
-}
-
-/// A number that `/metrics` tells.
-fn metric(broker: &Broker, name: &str) -> f64 {
-    let mut socket = TcpStream::connect(broker.admin_address().unwrap()).unwrap();
-    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    socket.write_all(request.as_bytes()).unwrap();
-    let mut page = String::new();
-    socket.read_to_string(&mut page).unwrap();
-    let value = page
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.unwrap().parse().unwrap()
-}
-
-fn wait_for(broker: &Broker, name: &str, value: f64) {
-    let began = Instant::now();
-    while metric(broker, name) != value {
-        assert!(began.elapsed() < HANG, "{name} never was {value}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// So many requests wait for a thread for long answers.
-fn wait_for_queued(broker: &Broker, count: usize) {
-    wait_for(broker, "ottla_long_answers_queued", count as f64);
-}
-
-fn has_answer(client: &Client) -> bool {
-    client.socket.set_nonblocking(true).unwrap();
-    let peeked = client.socket.peek(&mut [0]);
-    client.socket.set_nonblocking(false).unwrap();
-    peeked.is_ok()
-}
-
-/// Produces a record and returns its offset.
-fn exchange(client: &mut Client, correlation_id: i32) -> i64 {
-    let body = produce_body(TOPIC, 0..1, -1);
-    client.send(&frame_of(
-        "neighbour",
-        ApiKey::Produce,
-        9,
-        correlation_id,
-        |bytes| {
-            bytes.extend_from_slice(&body);
-        },
-    ));
-    let body = client.receive(ApiKey::Produce, 9, correlation_id);
-    let response = ProduceResponse::decode(&mut Reader::new(&body), 9).unwrap();
-    response.responses[0].partition_responses[0].base_offset
-}
 
 #[test]
 fn a_neighbour_is_served_while_a_hundred_thousand_names_are_worked_off() {

@@ -49,6 +49,14 @@ pub fn is_long(api_key: ApiKey, body_bytes: usize) -> bool {
 
 /// Decodes and serves the request where it holds nobody up. Requests behind it wait for that: what they do comes after.
 pub fn handle_elsewhere(request: &Request<'_>) -> Handled {
+    serve_elsewhere(request, |node, request, reply| node.handle(request, reply))
+}
+
+/// The same by `serve`, for a handler that has begun: it is given the request again, which is elsewhere then.
+pub fn serve_elsewhere(
+    request: &Request<'_>,
+    serve: impl FnOnce(&Node, &Request<'_>, &mut ReplyBuffer) -> Handled + Send + 'static,
+) -> Handled {
     let payer = Payer::Tenant(request.connection.tenant);
     let entries = request.body.len() as u64 / ENTRY_BYTES_MIN;
     let quota = request.connection.quota.clone();
@@ -60,6 +68,7 @@ pub fn handle_elsewhere(request: &Request<'_>) -> Handled {
         client_id: request.client_id.map(str::to_owned),
         body: request.body.to_vec(),
         received: request.received,
+        serve: Some(Box::new(serve)),
         handled: None,
     };
     Handled::Pending(Box::new(LongAnswer::new(payer, entries, quota, Box::new(unread))))
@@ -143,7 +152,7 @@ impl LongAnswer {
         if !is_woken && !is_due() {
             return;
         }
-        let Stage::Resting(work, _) = std::mem::replace(&mut self.stage, Stage::Over) else {
+        let Stage::Resting(work, woken) = std::mem::replace(&mut self.stage, Stage::Over) else {
             unreachable!("looked at above")
         };
         let result = Arc::new(Slot::default());
@@ -153,7 +162,7 @@ impl LongAnswer {
         };
         let step = Step {
             work,
-            waker: waker.clone(),
+            woken: woken.unwrap_or_else(|| Arc::new(Woken::of(waker))),
             fetched: std::mem::take(fetched),
             quota: self.quota.clone(),
             promise: Promise {
@@ -239,7 +248,8 @@ impl Drop for LongAnswer {
 /// One look at the work by the thread that does it.
 struct Step {
     work: Box<dyn PendingReply>,
-    waker: Waker,
+    /// The same for all steps: what was registered in an earlier one still wakes it.
+    woken: Arc<Woken>,
     fetched: Fetched,
     quota: Option<Arc<ClientQuota>>,
     promise: Promise,
@@ -251,10 +261,10 @@ impl Step {
         if self.promise.is_unwanted() {
             return 0;
         }
-        let woken = Arc::new(Woken {
-            is_set: AtomicBool::new(false),
-            connection: self.waker,
-        });
+        let woken = self.woken;
+        // Before the work looks: what wakes it from here on is for the next step. A swap, so that the work sees what whoever set it
+        // had done before.
+        woken.is_set.swap(false, Ordering::AcqRel);
         let mut reply = ReplyBuffer {
             fetched: self.fetched,
             ..ReplyBuffer::default()
@@ -313,6 +323,15 @@ struct Woken {
     connection: Waker,
 }
 
+impl Woken {
+    fn of(connection: &Waker) -> Woken {
+        Woken {
+            is_set: AtomicBool::new(false),
+            connection: connection.clone(),
+        }
+    }
+}
+
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -334,9 +353,12 @@ struct UnreadRequest {
     client_id: Option<String>,
     body: Vec<u8>,
     received: Moment,
+    serve: Option<Box<Serve>>,
     /// It was decoded and its handler has begun.
     handled: Option<Box<dyn PendingReply>>,
 }
+
+type Serve = dyn FnOnce(&Node, &Request<'_>, &mut ReplyBuffer) -> Handled + Send;
 
 impl UnreadRequest {
     fn handle(&mut self, node: &Node, reply: &mut ReplyBuffer) -> Handled {
@@ -351,7 +373,8 @@ impl UnreadRequest {
             received: self.received,
             is_elsewhere: true,
         };
-        node.handle(&request, reply)
+        let serve = self.serve.take().expect("a request is served once");
+        serve(node, &request, reply)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
-use ottla_wire::records::compression::{Codec, decompress};
+use ottla_wire::records::compression::{Codec, CompressionError, decompress};
 use ottla_wire::records::record::Records;
 
 use crate::read_mode::{ReadMode, read_up_to};
@@ -12,6 +12,9 @@ use crate::segment::{BatchPlace, Segment};
 /// A batch that unfolds to more is not looked into: what one compaction or time look-up may take at most. Requests are
 /// limited to 100 MiB (`socket.request.max.bytes`), and few batches unfold to more than what that allows.
 const UNCOMPRESSED_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// What an event loop unfolds itself: half a millisecond's work.
+const RESIDENT_BYTES_MAX: usize = 512 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct StoredBatch {
@@ -24,7 +27,7 @@ pub(crate) struct StoredBatch {
 impl StoredBatch {
     /// Reads the batch at `place` into the buffers of `self`.
     ///
-    /// - Errors: `WouldBlock` in `ReadMode::Resident`; `InvalidData` when it is not what its header says.
+    /// - Errors: `WouldBlock` in `ReadMode::Resident`, also for what unfolds to much; `InvalidData` when it is not what its header says.
     pub fn load(&mut self, segment: &Segment, place: &BatchPlace, mode: ReadMode) -> io::Result<()> {
         self.header = None;
         let length = usize::try_from(place.bytes).expect("a batch is shorter than 2 GiB");
@@ -39,13 +42,18 @@ impl StoredBatch {
             .ok_or_else(|| invalid("unknown codec".to_string()))?;
         self.uncompressed.clear();
         if codec != Codec::None && header.record_count > 0 {
-            decompress(
-                codec,
-                &self.bytes[HEADER_BYTES..],
-                UNCOMPRESSED_BYTES_MAX,
-                &mut self.uncompressed,
-            )
-            .map_err(|error| invalid(error.to_string()))?;
+            let limit_bytes = match mode {
+                ReadMode::Resident => RESIDENT_BYTES_MAX,
+                ReadMode::Blocking => UNCOMPRESSED_BYTES_MAX,
+            };
+            let packed = &self.bytes[HEADER_BYTES..];
+            match decompress(codec, packed, limit_bytes, &mut self.uncompressed) {
+                Ok(()) => {}
+                Err(CompressionError::LimitExceeded { .. }) if mode == ReadMode::Resident => {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Err(error) => return Err(invalid(error.to_string())),
+            }
         }
         self.header = Some(header);
         Ok(())

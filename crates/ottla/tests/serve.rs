@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use ottla_broker::Broker;
+use ottla_client::admin::{Admin, NewTopic};
+use ottla_client::config::Config;
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
 struct Directory(PathBuf);
@@ -261,4 +265,61 @@ fn check_api_versions(socket: &mut TcpStream) {
     let mut reply = vec![0; u32::from_be_bytes(length) as usize];
     socket.read_exact(&mut reply).unwrap();
     assert_eq!(reply[..6], [0, 0, 0, 7, 0, 0]);
+}
+
+/// A transactional batch of one record, which only a broker's own code can append: producer 7, epoch 3.
+fn transactional_batch() -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchOptions {
+        producer_id: 7,
+        producer_epoch: 3,
+        base_sequence: 0,
+        is_transactional: true,
+        ..BatchOptions::default()
+    });
+    builder.append(1_790_000_000_000, None, Some(b"value"), &[]);
+    builder.finish()
+}
+
+#[test]
+fn a_transaction_that_is_open_in_the_directory_is_named_at_start() {
+    let directory = Directory::new("transaction");
+    let pairs = [
+        ("log.dirs", directory.0.to_str().unwrap()),
+        ("listeners", "PLAINTEXT://127.0.0.1:0"),
+    ];
+    let properties = pairs
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+    let broker = Broker::start(&properties).unwrap();
+    let admin = Admin::new(&Config::new().set("bootstrap.servers", broker.address())).unwrap();
+    let created = admin
+        .create_topics(vec![NewTopic::new("t").partitions(2).replicas(1)])
+        .wait()
+        .unwrap();
+    created["t"].as_ref().unwrap();
+    let node = broker.node();
+    let topic_id = node.image().topic("t").unwrap().id;
+    let partition = node.partition(topic_id, 1).unwrap();
+    partition.append_internal(node, &transactional_batch()).unwrap();
+    drop((partition, broker));
+
+    let mut child = serve(&directory.0, &[]).spawn().unwrap();
+    ready_line(&mut child);
+    signal(&child, Signal::TERM);
+    let stderr = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    let named: Vec<&str> = stderr
+        .lines()
+        .filter(|line| line.contains("a transaction is open"))
+        .collect();
+    assert_eq!(named.len(), 1, "{stderr}");
+    for field in [
+        "WARN",
+        "topic=\"t\"",
+        "partition=1",
+        "producer_id=7",
+        "first_offset=0",
+        "since_unix_ms=1790000000000",
+    ] {
+        assert!(named[0].contains(field), "{field}: {}", named[0]);
+    }
 }

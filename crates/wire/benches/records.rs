@@ -5,6 +5,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ottla_wire::records::batch::{Batch, TimestampType};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use ottla_wire::records::compression::unfold::UnfoldingBudget;
 use ottla_wire::records::compression::{Codec, compress, decompress};
 use ottla_wire::records::crc32c;
 use ottla_wire::records::record::Header;
@@ -34,9 +35,12 @@ fn rules() -> ProduceRules {
         timestamp_after_max_ms: 3_600_000,
         is_compacted: false,
         compression: None,
-        uncompressed_limit_bytes: usize::MAX,
         now_ms: NOW_MS,
     }
+}
+
+fn is_valid(batch: &[u8]) -> bool {
+    validate(black_box(batch), &rules(), &mut UnfoldingBudget::new(usize::MAX)).is_ok()
 }
 
 fn bench(criterion: &mut Criterion) {
@@ -66,7 +70,7 @@ fn bench(criterion: &mut Criterion) {
             BenchmarkId::new("validate", value_bytes),
             &batch,
             |bencher, batch| {
-                bencher.iter(|| validate(black_box(batch), &rules()).is_ok());
+                bencher.iter(|| is_valid(batch));
             },
         );
         group.bench_with_input(
@@ -79,28 +83,51 @@ fn bench(criterion: &mut Criterion) {
     }
     let with_header = build(Codec::None, 256, &one_header);
     group.bench_function("validate 256, one header", |bencher| {
-        bencher.iter(|| validate(black_box(&with_header), &rules()).is_ok());
-    });
-    let packed = build(Codec::Lz4, 256, &[]);
-    group.bench_function("validate 256, lz4", |bencher| {
-        bencher.iter(|| validate(black_box(&packed), &rules()).is_ok());
+        bencher.iter(|| is_valid(&with_header));
     });
     group.finish();
 }
 
+fn json_line(i: u64) -> Vec<u8> {
+    let hash = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+    let amount = hash % 99_991;
+    format!("{{\"order\":{i},\"customer\":{hash},\"status\":\"accepted\",\"amount\":{amount}}}").into_bytes()
+}
+
 /// Records of JSON, as the codecs meet them: about 128 KiB, a full batch of a busy producer.
 fn json_records() -> Vec<u8> {
-    let line = |i: u64| {
-        let hash = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
-        format!(
-            "{{\"order\":{i},\"customer\":{hash},\"status\":\"accepted\",\"amount\":{}}}",
-            hash % 99_991
-        )
-    };
-    (0..)
-        .flat_map(|i| line(i).into_bytes())
-        .take(128 * 1024)
-        .collect()
+    (0..).flat_map(json_line).take(128 * 1024).collect()
+}
+
+/// A batch of records of about 75 bytes.
+fn json_batch(codec: Codec, records: u64) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchOptions {
+        compression: codec.into(),
+        ..BatchOptions::default()
+    });
+    for i in 0..records {
+        builder.append(NOW_MS + i as i64, None, Some(&json_line(i)), &[]);
+    }
+    builder.finish()
+}
+
+/// What a broker does with a batch before it appends it: about 16, 128 and 1024 KiB of records.
+fn bench_checks(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("check a batch of JSON");
+    for records in [200, 1_600, 12_800] {
+        group.throughput(Throughput::Elements(records));
+        for codec in Codec::ALL {
+            let batch = json_batch(codec, records);
+            group.bench_with_input(
+                BenchmarkId::new(codec.name(), records),
+                &batch,
+                |bencher, batch| {
+                    bencher.iter(|| is_valid(batch));
+                },
+            );
+        }
+    }
+    group.finish();
 }
 
 fn bench_codecs(criterion: &mut Criterion) {
@@ -131,5 +158,5 @@ fn bench_codecs(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, bench, bench_codecs);
+criterion_group!(benches, bench, bench_checks, bench_codecs);
 criterion_main!(benches);

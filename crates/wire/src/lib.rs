@@ -7,6 +7,7 @@
 pub mod primitives;
 pub mod frame;
 pub mod api_key;
+pub mod deviations;
 pub mod error_code;
 pub mod config_keys;
 pub mod properties;

@@ -3,6 +3,7 @@
 //! Versions 3 to 13: flexible from 9, topics by id from 13 (KIP-516).
 
 use crate::primitives::{DecodeError, Reader, Uuid};
+use crate::records::batch::{BatchHeader, MAGIC};
 
 pub const VERSION_MIN: i16 = 3;
 pub const VERSION_MAX: i16 = 13;
@@ -30,6 +31,8 @@ pub struct ProduceRequest<'a> {
     pub topic_count: usize,
     /// Of all topics.
     pub partition_count: usize,
+    /// Some partition's records begin as a transactional batch does.
+    pub has_transactional_batch: bool,
     version: i16,
     reader: Reader<'a>,
     topics_left: usize,
@@ -74,13 +77,14 @@ impl<'a> ProduceRequest<'a> {
             timeout_ms,
             topic_count,
             partition_count: 0,
+            has_transactional_batch: false,
             version,
             reader,
             topics_left: topic_count,
             partitions_left: 0,
             in_topic: false,
         };
-        request.partition_count = request.clone().walk()?;
+        (request.partition_count, request.has_transactional_batch) = request.clone().walk()?;
         Ok(request)
     }
 
@@ -121,17 +125,27 @@ impl<'a> ProduceRequest<'a> {
         Ok(Some(ProducePartition { index, records }))
     }
 
-    /// Counts the partitions.
-    fn walk(mut self) -> Result<usize, DecodeError> {
-        let mut partitions = 0;
+    /// Counts the partitions, and looks for transactional batches.
+    fn walk(mut self) -> Result<(usize, bool), DecodeError> {
+        let (mut partitions, mut has_transactional_batch) = (0, false);
         while let Some(topic) = self.next_topic()? {
             partitions += topic.partition_count;
+            while let Some(partition) = self.next_partition()? {
+                has_transactional_batch |= partition.records.is_some_and(is_transactional);
+            }
         }
         if is_flexible(self.version) {
             self.reader.skip_tagged_fields()?;
         }
-        self.reader.finish().map(|()| partitions)
+        // Bytes behind the request are ignored, as for every other one.
+        Ok((partitions, has_transactional_batch))
     }
+}
+
+/// Whether bytes that should be a batch have the transactional bit: without looking at what else they are.
+fn is_transactional(records: &[u8]) -> bool {
+    let header = records.first_chunk().map(BatchHeader::decode);
+    header.is_some_and(|header| header.magic == MAGIC && header.is_transactional())
 }
 
 /// The count before an array that may not be null. Only bounds a loop whose every turn reads bytes, so that a count

@@ -9,6 +9,7 @@ use ottla_wire::messages::voters_record::{Endpoint, KRaftVersionFeature, Voter, 
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::{Batch, BatchHeader, TimestampType, batches};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use ottla_wire::records::compression::unfold::UnfoldingBudget;
 use ottla_wire::records::compression::{Codec, decompress};
 use ottla_wire::records::control::{ControlRecord, TransactionMarker, TransactionResult, control_batch};
 use ottla_wire::records::record::{Header, Records};
@@ -302,7 +303,6 @@ fn a_producers_batch_from_java_passes_validation_untouched() {
         timestamp_after_max_ms: 3_600_000,
         is_compacted: false,
         compression: None,
-        uncompressed_limit_bytes: 1 << 20,
         now_ms: NOW_MS,
     };
     for name in [
@@ -317,7 +317,8 @@ fn a_producers_batch_from_java_passes_validation_untouched() {
         let mut bytes = golden(name);
         // A producer sends offset 0; the checksum does not cover it.
         bytes[..8].fill(0);
-        let valid = validate(&bytes, &rules).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let valid = validate(&bytes, &rules, &mut UnfoldingBudget::new(1 << 24))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         let stored = [&valid.header_bytes(100, 7)[..], &valid.record_bytes].concat();
         assert_eq!(stored, golden(name));
     }

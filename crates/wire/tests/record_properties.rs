@@ -1,11 +1,12 @@
 //! What must hold for any records and any bytes.
 
-use ottla_wire::records::batch::{Batch, HEADER_BYTES, TimestampType, batches, seal};
+use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, TimestampType, batches, seal};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
-use ottla_wire::records::compression::{Codec, Compression, decompress};
+use ottla_wire::records::compression::unfold::UnfoldingBudget;
+use ottla_wire::records::compression::{Codec, Compression, compress, decompress};
 use ottla_wire::records::control::ControlRecord;
 use ottla_wire::records::record::{Header, Records};
-use ottla_wire::records::validate::{ProduceRules, validate};
+use ottla_wire::records::validate::{ProduceError, ProduceRules, ValidBatch};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -25,7 +26,8 @@ fn bytes() -> impl Strategy<Value = Bytes> {
 
 fn samples() -> impl Strategy<Value = Vec<Sample>> {
     let headers = proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..20), bytes()), 0..4);
-    let sample = (any::<i64>(), bytes(), bytes(), headers);
+    let timestamp = prop_oneof![9 => 0..2 * NOW_MS, 1 => any::<i64>()];
+    let sample = (timestamp, bytes(), bytes(), headers);
     let sample = sample.prop_map(|(timestamp, key, value, headers)| Sample {
         timestamp,
         key,
@@ -60,6 +62,11 @@ fn build(samples: &[Sample], compression: Compression) -> Vec<u8> {
 }
 
 const LIMIT_BYTES: usize = 1 << 20;
+const NOW_MS: i64 = 1_700_000_000_000;
+
+fn validate<'a>(bytes: &'a [u8], rules: &ProduceRules) -> Result<ValidBatch<'a>, ProduceError> {
+    ottla_wire::records::validate::validate(bytes, rules, &mut UnfoldingBudget::new(LIMIT_BYTES))
+}
 
 fn any_rules() -> impl Strategy<Value = ProduceRules> {
     let compression = proptest::option::of(select(&Codec::ALL[..]));
@@ -77,8 +84,7 @@ fn any_rules() -> impl Strategy<Value = ProduceRules> {
             timestamp_after_max_ms: i64::MAX,
             is_compacted,
             compression: compression.map(Compression::from),
-            uncompressed_limit_bytes: LIMIT_BYTES,
-            now_ms: 1_700_000_000_000,
+            now_ms: NOW_MS,
         },
     )
 }
@@ -101,7 +107,133 @@ fn read_all(bytes: &[u8]) {
     }
 }
 
+/// One change to bytes, anywhere.
+#[derive(Clone, Debug)]
+enum Damage {
+    Set(Index, u8),
+    Flip(Index, u8),
+    Cut(Index),
+    Remove(Index, usize),
+    Insert(Index, Vec<u8>),
+    Repeat(Index, usize),
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        (any::<Index>(), any::<u8>()).prop_map(|(at, value)| Damage::Set(at, value)),
+        (any::<Index>(), 0..8_u8).prop_map(|(at, bit)| Damage::Flip(at, bit)),
+        any::<Index>().prop_map(Damage::Cut),
+        (any::<Index>(), 1..20_usize).prop_map(|(at, count)| Damage::Remove(at, count)),
+        (any::<Index>(), proptest::collection::vec(any::<u8>(), 1..20))
+            .prop_map(|(at, bytes)| Damage::Insert(at, bytes)),
+        (any::<Index>(), 1..200_usize).prop_map(|(at, count)| Damage::Repeat(at, count)),
+    ]
+}
+
+fn harm(bytes: &mut Vec<u8>, damage: &Damage) {
+    if bytes.is_empty() {
+        return;
+    }
+    let length = bytes.len();
+    match damage {
+        Damage::Set(at, value) => bytes[at.index(length)] = *value,
+        Damage::Flip(at, bit) => bytes[at.index(length)] ^= 1 << bit,
+        Damage::Cut(at) => bytes.truncate(at.index(length)),
+        Damage::Remove(at, count) => {
+            let at = at.index(length);
+            bytes.drain(at..length.min(at + count));
+        }
+        Damage::Insert(at, more) => {
+            let at = at.index(length);
+            bytes.splice(at..at, more.iter().copied());
+        }
+        Damage::Repeat(at, count) => {
+            let at = at.index(length);
+            bytes.extend_from_within(at..length.min(at + count));
+        }
+    }
+}
+
+/// What a batch is damaged in before its length and checksum are made to fit.
+#[derive(Clone, Debug)]
+struct Lie {
+    records: Option<Damage>,
+    packed: Option<Damage>,
+    /// Added to the number of records.
+    count: i32,
+    attributes: i16,
+}
+
+fn lies() -> impl Strategy<Value = Lie> {
+    let count = prop_oneof![8 => Just(0), 1 => -3..4, 1 => any::<i32>()];
+    let attributes = prop_oneof![20 => Just(0), 1 => any::<i16>()];
+    let sometimes = || proptest::option::of(damage());
+    (sometimes(), sometimes(), count, attributes).prop_map(|(records, packed, count, attributes)| Lie {
+        records,
+        packed,
+        count,
+        attributes,
+    })
+}
+
+/// The batch with its records, or their packed form, or its header damaged; length and checksum fit.
+fn damaged(samples: &[Sample], codec: Codec, lie: &Lie) -> Vec<u8> {
+    let mut bytes = build(samples, Compression::NONE);
+    let mut header = BatchHeader::parse(&bytes).unwrap();
+    let mut plain = bytes.split_off(HEADER_BYTES);
+    if let Some(damage) = &lie.records {
+        harm(&mut plain, damage);
+    }
+    let mut packed = Vec::new();
+    compress(codec.into(), &plain, &mut packed);
+    if let Some(damage) = &lie.packed {
+        harm(&mut packed, damage);
+    }
+    header.attributes = codec.id() ^ lie.attributes;
+    header.record_count = header.record_count.wrapping_add(lie.count);
+    header.last_offset_delta = header.record_count.wrapping_sub(1);
+    header.batch_length = (HEADER_BYTES - 12 + packed.len()) as i32;
+    let mut bytes = [&header.encode()[..], &packed].concat();
+    seal(&mut bytes);
+    bytes
+}
+
+/// What a consumer gets: all records that the batch announces, numbered from 0, and nothing else.
+fn read_whole(stored: &[u8]) {
+    let batch = Batch::parse(stored).unwrap();
+    assert_eq!(batch.bytes.len(), stored.len());
+    batch.verify_checksum().unwrap();
+    let mut plain = Vec::new();
+    let codec = batch.header.compression().unwrap();
+    decompress(codec, batch.record_bytes(), LIMIT_BYTES, &mut plain).unwrap();
+    let records: Vec<_> = Records::new(&batch.header, &plain)
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(records.len(), batch.header.record_count as usize);
+    let first = batch.header.base_offset;
+    assert!(
+        records
+            .iter()
+            .map(|record| record.offset)
+            .eq(first..first + records.len() as i64)
+    );
+    assert_eq!(batch.header.last_offset() + 1, first + records.len() as i64);
+}
+
 proptest! {
+    #[test]
+    fn a_damaged_batch_is_refused_or_read_whole(
+        samples in samples(),
+        codec in select(&Codec::ALL[..]),
+        rules in any_rules(),
+        lie in lies(),
+    ) {
+        let bytes = damaged(&samples, codec, &lie);
+        if let Ok(valid) = validate(&bytes, &rules) {
+            read_whole(&[&valid.header_bytes(7, 1)[..], &valid.record_bytes].concat());
+        }
+    }
+
     #[test]
     fn records_survive_every_codec(samples in samples(), codec in select(&Codec::ALL[..])) {
         let bytes = build(&samples, codec.into());
@@ -143,20 +275,15 @@ proptest! {
     }
 
     #[test]
-    fn mutated_batches_are_refused_or_readable(
+    fn mutated_batches_are_refused_or_read_whole(
         samples in samples(),
         codec in select(&Codec::ALL[..]),
         rules in any_rules(),
-        mutations in proptest::collection::vec((any::<Index>(), any::<u8>()), 1..4),
-        cut in proptest::option::of(any::<Index>()),
+        mutations in proptest::collection::vec(damage(), 1..4),
     ) {
         let mut bytes = build(&samples, codec.into());
-        for (index, value) in mutations {
-            let position = index.index(bytes.len());
-            bytes[position] = value;
-        }
-        if let Some(cut) = cut {
-            bytes.truncate(cut.index(bytes.len()));
+        for damage in &mutations {
+            harm(&mut bytes, damage);
         }
         read_all(&bytes);
         if bytes.len() < HEADER_BYTES {
@@ -166,11 +293,7 @@ proptest! {
         // With a checksum that fits, only the structure is left to object.
         seal(&mut bytes);
         let Ok(valid) = validate(&bytes, &rules) else { return Ok(()) };
-        if valid.header.compression() == Some(Codec::None) {
-            for record in Records::new(&valid.header, &valid.record_bytes) {
-                record.unwrap();
-            }
-        }
+        read_whole(&[&valid.header_bytes(7, 1)[..], &valid.record_bytes].concat());
     }
 
     #[test]

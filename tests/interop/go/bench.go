@@ -31,6 +31,7 @@ type workload struct {
 	LingerMs   float64 `json:"linger_ms"`
 	Acks       string  `json:"acks"`
 	Contents   string  `json:"contents"`
+	Codec      string  `json:"compression"`
 	Pid        int     `json:"broker_pid"`
 	Passes     int     `json:"passes"`
 }
@@ -77,6 +78,7 @@ func bench(kind, bootstrap string, arguments []string) {
 	flags.Float64Var(&w.LingerMs, "linger", 0, "")
 	flags.StringVar(&w.Acks, "acks", "all", "")
 	flags.StringVar(&w.Contents, "contents", "json", "json or random")
+	flags.StringVar(&w.Codec, "compression", "none", "none, gzip, snappy, lz4 or zstd")
 	flags.IntVar(&w.Pid, "pid", 0, "the broker's process")
 	flags.IntVar(&w.Passes, "passes", 1, "")
 	must(flags.Parse(arguments))
@@ -140,7 +142,7 @@ func (p payload) record(w workload, number int64, intended time.Time) *kgo.Recor
 
 func producerOptions(w workload) []kgo.Opt {
 	options := []kgo.Opt{
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), compression("none"), kgo.MaxBufferedRecords(200_000),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), compression(w.Codec), kgo.MaxBufferedRecords(200_000),
 		kgo.MaxBufferedBytes(512 << 20), kgo.ProducerLinger(time.Duration(w.LingerMs * float64(time.Millisecond))),
 	}
 	switch w.Acks {

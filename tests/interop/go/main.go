@@ -42,6 +42,8 @@ func main() {
 		dataCases(s)
 		adminCases(s)
 		groupCases(s)
+	case "drain":
+		s.run(phase, func() { drain(s, rest) })
 	case "push":
 		s.run(phase, func() { push(s, value(strconv.Atoi(rest[0]))) })
 	case "fill", "more", "again":

@@ -7,6 +7,7 @@ import sys
 
 import admin
 import data
+import drain
 import groups
 import push
 import quota
@@ -26,6 +27,8 @@ def main() -> int:
         data.run(suite)
         admin.run(suite)
         groups.run(suite)
+    elif phase == "drain":
+        suite.run(phase, lambda suite: drain.drain(suite, rest))
     elif phase == "push":
         suite.run(phase, lambda suite: push.push(suite, int(rest[0])))
     elif phase == "no-transactions":

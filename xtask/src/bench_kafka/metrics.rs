@@ -49,6 +49,30 @@ pub const METRICS: &[Metric] = &[
         None,
     ),
     metric(
+        "full_cpu_gzip",
+        "full batches, gzip: broker CPU per million records",
+        "s",
+        None,
+    ),
+    metric(
+        "full_cpu_snappy",
+        "full batches, snappy: broker CPU per million records",
+        "s",
+        None,
+    ),
+    metric(
+        "full_cpu_lz4",
+        "full batches, lz4: broker CPU per million records",
+        "s",
+        None,
+    ),
+    metric(
+        "full_cpu_zstd",
+        "full batches, zstd: broker CPU per million records",
+        "s",
+        None,
+    ),
+    metric(
         "consume_cpu",
         "consume from page cache: broker CPU per million",
         "s",

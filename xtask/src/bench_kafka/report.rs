@@ -38,7 +38,7 @@ fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)]) {
     let _ = writeln!(
         text,
         "| pairs | {}, order alternated (Kafka first in the odd ones) |\n\
-         | records | 256 B, JSON-like, no compression, no keys, 6 partitions, one idempotent producer, acks=all |\n\
+         | records | 256 B, JSON-like, no compression unless a codec is named, no keys, 6 partitions, one idempotent producer, acks=all |\n\
          | full batches | {} records as fast as acknowledgements allow, linger 5 ms, batches up to 1 MB; warm-up {} |\n\
          | tiny requests | 20,000 records/s for {} s on a schedule, linger 0; warm-up {} s |\n\
          | consume | the same {} records {} times over, after one pass to warm up; everything is in the page cache |\n\

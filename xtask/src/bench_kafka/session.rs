@@ -156,6 +156,8 @@ pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples)
         number(&result, "/generator_cpu_s") / millions,
     );
 
+    compressed(lab, plan, target, &server, samples)?;
+
     let passes = plan.consume_passes.to_string();
     generate(lab, "bench-consume", &server, "load", &["-records", &records])?;
     let result = generate(
@@ -198,6 +200,37 @@ pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples)
     server.check_alive()?;
     server.stop()?;
     site.remove();
+    Ok(())
+}
+
+/// Full batches in every codec: both brokers unfold what they are sent. The generator packs it, so it is the limit of the rate.
+fn compressed(lab: &Lab, plan: &Plan, target: Target, server: &Server, samples: &mut Samples) -> Result<()> {
+    const METRICS: [(&str, &str); 4] = [
+        ("gzip", "full_cpu_gzip"),
+        ("snappy", "full_cpu_snappy"),
+        ("lz4", "full_cpu_lz4"),
+        ("zstd", "full_cpu_zstd"),
+    ];
+    let records = plan.records.to_string();
+    let warm = (plan.warmup_seconds * 5).to_string();
+    for (codec, metric) in METRICS {
+        let topic = format!("load-{codec}");
+        generate(lab, "bench-create", server, &topic, &[])?;
+        let load = [
+            "-records",
+            &records,
+            "-linger",
+            "5",
+            "-warmup",
+            &warm,
+            "-compression",
+            codec,
+        ];
+        let result = generate(lab, "bench-saturate", server, &topic, &load)?;
+        samples.keep(target, &format!("full batches, {codec}"), &result);
+        let millions = number(&result, "/acknowledged") / MILLION;
+        samples.add(target, metric, number(&result, "/broker_cpu_s") / millions);
+    }
     Ok(())
 }
 

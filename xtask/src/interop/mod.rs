@@ -15,6 +15,7 @@ pub mod ours;
 mod own_client;
 mod perf;
 mod quotas;
+mod refusals;
 mod security;
 pub mod server;
 pub mod table;
@@ -30,7 +31,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 15] = [
     "clients",
     "tools",
     "takeover",
@@ -45,6 +46,7 @@ const PARTS: [&str; 14] = [
     "doctor",
     "client-metrics",
     "quotas",
+    "refusals",
 ];
 
 /// Parts about our clients, which need none of the foreign ones but Java's.
@@ -104,6 +106,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "client-metrics",
         "quotas",
         "directories",
+        "refusals",
     ];
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
     let programs = Programs::prepare(with_ottla)?;
@@ -177,6 +180,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
     if has("client-metrics") {
         client_metrics::run(&mut table, &programs, &clients)?;
+    }
+
+    if has("refusals") {
+        refusals::run(&mut table, &programs, &clients)?;
     }
 
     if has("quotas") {

@@ -26,14 +26,23 @@ use work_queue::WorkQueue;
 /// holding up the others.
 const SYNC_THREADS: usize = 3;
 
-/// Two threads work off what names thousands of things, one for a tenant: whoever has the other's metadata to wait for does
-/// not wait for a single tenant's seconds. More would take more of the processors from event loops.
-const LONG_ANSWERS: PoolKind = PoolKind {
-    name: "ottla-answer",
-    threads_max: 2,
-    threads_max_per_payer: 1,
-    quantum: 10_000,
-};
+/// How many threads work off what names thousands of things, or unfolds to much: half as many as there are processors, and two at
+/// least. More would take more of the processors from event loops; fewer would be where producers of large compressed
+/// batches meet.
+pub fn long_answer_threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).max(2)
+}
+
+/// A tenant leaves one to others: whoever has metadata to wait for does not wait for a single tenant's seconds.
+fn long_answers() -> PoolKind {
+    PoolKind {
+        name: "ottla-answer",
+        threads_max: long_answer_threads(),
+        threads_max_per_payer: long_answer_threads() - 1,
+        quantum: 10_000,
+    }
+}
 
 /// What waits for a thread. The core's [`Executor`].
 pub struct Queues {
@@ -57,7 +66,7 @@ impl Default for Queues {
             deadlines: Alarm::default(),
             maintenance: Alarm::default(),
             cold_reads: Arc::default(),
-            long_answers: Arc::new(FairPool::new(LONG_ANSWERS)),
+            long_answers: Arc::new(FairPool::new(long_answers())),
         }
     }
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
+pub mod gate;
 pub mod large;
 pub mod net;
 pub mod page_cache;

@@ -22,11 +22,12 @@ pub enum IsolationLevel {
 }
 
 impl IsolationLevel {
-    pub fn from_wire(level: i8) -> IsolationLevel {
-        if level == 1 {
-            IsolationLevel::ReadCommitted
-        } else {
-            IsolationLevel::ReadUncommitted
+    /// - Errors: INVALID_REQUEST for a level that is none. Apache Kafka answers UNKNOWN_SERVER_ERROR.
+    pub fn from_wire(level: i8) -> Result<IsolationLevel, ErrorCode> {
+        match level {
+            0 => Ok(IsolationLevel::ReadUncommitted),
+            1 => Ok(IsolationLevel::ReadCommitted),
+            _ => Err(ErrorCode::InvalidRequest),
         }
     }
 }
@@ -271,12 +272,7 @@ fn read_one(
         }
         Ok(Read::Empty) => {}
         Ok(Read::WouldBlock) => answer.is_cold = true,
-        Err(error) => {
-            return PartitionRead {
-                error: partition.read_failed(&error),
-                ..answer
-            };
-        }
+        Err(error) => return PartitionRead::error(partition.read_failed(&error)),
     }
     if isolation_level == IsolationLevel::ReadCommitted {
         let aborted = if answer.region.is_some() {

@@ -81,12 +81,12 @@ fn delete_one(node: &Node, topic: &str, partition_index: i32, offset: i64) -> De
 fn try_delete(node: &Node, topic: &str, partition_index: i32, offset: i64) -> Result<i64, ErrorCode> {
     let partition = node.partition_by_name(topic, partition_index)?;
     let image = node.image();
-    let config = &image
-        .topic(topic)
-        .ok_or(ErrorCode::UnknownTopicOrPartition)?
-        .config;
+    let topic = image.topic(topic).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    if topic.is_internal() {
+        return Err(ErrorCode::InvalidTopicException);
+    }
     // What only compaction may remove must not go by offset.
-    if !config.log.delete {
+    if !topic.config.log.delete {
         return Err(ErrorCode::PolicyViolation);
     }
     let high_watermark = partition.high_watermark();

@@ -1,9 +1,11 @@
 //! DescribeProducers, version 0 (KIP-664): which producers wrote to a partition lately.
 
+use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
 };
 
+use crate::controller::topics::topic_name_problem;
 use crate::node::Node;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
@@ -35,7 +37,11 @@ pub(crate) fn handle(
 }
 
 fn describe(node: &Node, topic: &str, partition_index: i32) -> PartitionResponse<'static> {
-    match node.partition_by_name(topic, partition_index) {
+    let found = match topic_name_problem(topic) {
+        Some(_) => Err(ErrorCode::InvalidTopicException),
+        None => node.partition_by_name(topic, partition_index),
+    };
+    match found {
         Ok(partition) => PartitionResponse {
             partition_index,
             active_producers: partition.with_log(|log| log.active_producers().map(state).collect()),

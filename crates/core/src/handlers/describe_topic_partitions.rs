@@ -34,9 +34,8 @@ pub(crate) fn handle(
     if let Some((topic, index)) = cursor
         && (index < 0 || (!names.is_empty() && !names.contains(topic)))
     {
-        return Handled::Close(format!(
-            "DescribeTopicPartitions from {topic}-{index}, which is not among its topics"
-        ));
+        refuse(&body, reply, request.api_version);
+        return Handled::Replied;
     }
     let from = cursor.map_or("", |(topic, _)| topic);
     let mut page = Page {
@@ -77,6 +76,23 @@ pub(crate) fn handle(
     };
     response.encode(&mut reply.bytes, request.api_version);
     Handled::Replied
+}
+
+/// The cursor is at a partition below 0, or at a topic that the request does not name.
+fn refuse(body: &DescribeTopicPartitionsRequest<'_>, reply: &mut ReplyBuffer, version: i16) {
+    let topics = body
+        .topics
+        .iter()
+        .map(|topic| DescribeTopicPartitionsResponseTopic {
+            error_code: ErrorCode::InvalidRequest.code(),
+            name: Some(topic.name),
+            ..Default::default()
+        });
+    let response = DescribeTopicPartitionsResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    };
+    response.encode(&mut reply.bytes, version);
 }
 
 struct Page<'a> {

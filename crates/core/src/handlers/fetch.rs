@@ -31,6 +31,9 @@ use crate::time::Moment;
 /// From this version on topics are named by id.
 const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 13;
 
+/// From this version on an answer may refuse the whole fetch (KIP-227).
+const FIRST_VERSION_WITH_ERROR: i16 = 7;
+
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
@@ -42,6 +45,10 @@ pub(crate) fn handle(
         session_id: body.session_id,
         session_epoch: body.session_epoch,
         uses_topic_ids,
+    };
+    let isolation_level = match IsolationLevel::from_wire(body.isolation_level) {
+        Ok(isolation_level) => isolation_level,
+        Err(error) => return refuse(error, request, reply),
     };
     let asked = body
         .topics
@@ -61,16 +68,7 @@ pub(crate) fn handle(
         .begin(session_request, asked, &forgotten, request.received)
     {
         Ok(session) => session,
-        Err(error) => {
-            reply.seen.errors.see(error);
-            FetchAnswer {
-                version: request.api_version,
-                error,
-                session_id: 0,
-            }
-            .encode(&[], reply);
-            return Handled::Replied;
-        }
+        Err(error) => return refuse(error, request, reply),
     };
     let payer = Payer::Tenant(request.connection.tenant);
     session.drop_gone(node, payer);
@@ -83,8 +81,9 @@ pub(crate) fn handle(
         version: request.api_version,
         limits: AnswerLimits {
             bytes_max,
-            isolation_level: IsolationLevel::from_wire(body.isolation_level),
+            isolation_level,
         },
+        is_follower: replica_id(&body) >= 0,
         bytes_min: u64::try_from(body.min_bytes).unwrap_or(0).min(bytes_max),
         session,
         fetcher: Fetcher {
@@ -104,6 +103,26 @@ pub(crate) fn handle(
         fetch,
     };
     pending.serve(node, request.is_elsewhere, reply)
+}
+
+/// Refuses the fetch as a whole, which versions before 7 have no word for.
+fn refuse(error: ErrorCode, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled {
+    reply.seen.errors.see(error);
+    if request.api_version < FIRST_VERSION_WITH_ERROR {
+        return Handled::Close(format!("fetch was refused: {}", error.name()));
+    }
+    FetchAnswer {
+        version: request.api_version,
+        error,
+        session_id: 0,
+    }
+    .encode(&[], reply);
+    Handled::Replied
+}
+
+/// -1 for a consumer.
+fn replica_id(body: &FetchRequest<'_>) -> i32 {
+    body.replica_id.max(body.replica_state.replica_id)
 }
 
 fn topic_ref(name: &str, id: ottla_wire::primitives::Uuid, uses_topic_ids: bool) -> TopicRef {
@@ -132,6 +151,8 @@ fn asked_partitions(topic: &FetchTopic<'_>, uses_topic_ids: bool) -> impl Iterat
 struct Fetch {
     version: i16,
     limits: AnswerLimits,
+    /// It says that it is a replica. There are none.
+    is_follower: bool,
     bytes_min: u64,
     session: SessionFetch,
     fetcher: Fetcher,
@@ -178,7 +199,11 @@ impl Fetch {
                 TopicRef::Id(id) => (image.topic_by_id(*id), ErrorCode::UnknownTopicId),
             };
             let topic = topic.ok_or(unknown)?;
-            node.partition(topic.id, asked.index)
+            let partition = node.partition(topic.id, asked.index)?;
+            if self.is_follower {
+                return Err(ErrorCode::NotLeaderOrFollower);
+            }
+            Ok(partition)
         };
         self.session
             .partitions

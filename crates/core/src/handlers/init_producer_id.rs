@@ -5,6 +5,7 @@
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+use ottla_wire::records::batch::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID};
 
 use crate::controller::service::{ControllerReply, submit};
 use crate::controller::topics::Refusal;
@@ -19,7 +20,9 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    if body.transactional_id.is_some() {
+    // KIP-360: a producer's id and epoch come together or not at all.
+    let is_half = (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH);
+    if body.transactional_id.is_some() || is_half {
         answer(Err(ErrorCode::InvalidRequest), version, reply);
         return Handled::Replied;
     }

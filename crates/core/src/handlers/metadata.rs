@@ -403,8 +403,8 @@ impl AskedTopics {
         // KIP-516: ids win over names.
         let ids: BTreeSet<Uuid> = topics
             .iter()
+            .filter(|topic| topic.name.is_none() || !topic.topic_id.is_zero())
             .map(|topic| topic.topic_id)
-            .filter(|id| !id.is_zero())
             .collect();
         if !ids.is_empty() {
             return Ok(AskedTopics::ById(ids));

@@ -19,6 +19,14 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
+    if body.group_id.is_empty() {
+        let refused = OffsetDeleteReply {
+            error: ErrorCode::InvalidGroupId,
+            topics: Vec::new(),
+        };
+        encode(&refused, version, reply);
+        return Handled::Replied;
+    }
     let image = node.image();
     let topics = body.topics.iter().map(|topic| {
         let known = image.topic(topic.name);

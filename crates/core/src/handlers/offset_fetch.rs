@@ -162,10 +162,11 @@ fn resolve<'a>(
     Some(topics.collect())
 }
 
-/// Topics found by asking for all of them carry no id yet. One that is gone cannot be named by id.
+/// Topics found by asking for all of them carry no id yet. One that is gone cannot be named by id. Who asked for an id of zeros is
+/// answered by it.
 fn with_ids(image: &MetadataImage, topics: Vec<FetchedTopic>) -> Vec<FetchedTopic> {
     let with_id = |mut topic: FetchedTopic| {
-        if topic.topic_id == Uuid::ZERO {
+        if topic.topic_id == Uuid::ZERO && !topic.name.is_empty() {
             topic.topic_id = image.topic(&topic.name)?.id;
         }
         Some(topic)

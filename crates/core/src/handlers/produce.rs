@@ -4,7 +4,9 @@
 //! `finish`: wait for the high watermark, amend the answer where that failed.
 //!
 //! - 9 (KIP-482) flexible; 8 (KIP-467) errors per record; 13 (KIP-516) topics by id.
-//! - Deviation: a produce with a transactional id is answered INVALID_TXN_STATE; transactions are not served yet.
+//! - Deviation: transactional batches are answered INVALID_TXN_STATE; transactions are not served yet.
+//! - Every batch is checked whole, compressed ones by unfolding them (wire/src/records/validate.rs). What is more than an event
+//!   loop should do goes on elsewhere (`long_answer.rs`), from the partition on where that turns out.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -15,14 +17,15 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::{
     DecodeError, put_count, put_i16, put_i32, put_i64, put_nullable_string, put_string, put_uuid,
 };
-use ottla_wire::produce::{self, ProduceRequest, ProduceTopic, TopicName};
+use ottla_wire::produce::{self, ProducePartition, ProduceRequest, ProduceTopic, TopicName};
 use ottla_wire::records::batch::TimestampType;
 use ottla_wire::records::compression::Codec;
+use ottla_wire::records::compression::unfold::UnfoldingBudget;
 use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, ValidBatch, validate};
 
 use crate::batch_times::NewBatch;
 use crate::image::topics::TopicImage;
-use crate::long_answer::{ENTRIES_MAX, handle_elsewhere};
+use crate::long_answer::{ENTRIES_MAX, handle_elsewhere, serve_elsewhere};
 use crate::node::Node;
 use crate::partition::{Appended, Failure, Partition, WaitToken};
 use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
@@ -37,8 +40,21 @@ const ACKS_NONE: i16 = 0;
 /// writes 160 MB/s, and far below the share of memory at which Linux stops writers.
 const UNSYNCED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A batch whose records must be seen (compacted topic, other codec) may unfold to this much, like a whole request.
-const UNCOMPRESSED_BYTES_MAX: usize = 100 * 1024 * 1024;
+/// What the batches of a request may unfold to on an event loop: a millisecond at most, by the slowest codec.
+const LOOP_UNFOLDED_BYTES_MAX: usize = 512 * 1024;
+
+/// Packing takes up to eight times as long as unfolding.
+const LOOP_PACKING_WEIGHT: usize = 8;
+
+/// A batch is taken elsewhere at once if it would be too much for the event loop at this ratio.
+const EXPECTED_RATIO: usize = 3;
+
+/// What the batches of a request may unfold to anywhere: as much as a request may bring by default (`socket.request.max.bytes`), and
+/// what librdkafka unfolds by default (`receive.message.max.bytes`, a little less).
+const UNFOLDED_BYTES_MAX: usize = 100 * 1024 * 1024;
+
+/// Larger requests may unfold to more: few records get smaller than a sixteenth.
+const UNFOLDED_RATIO_MAX: usize = 16;
 
 pub(crate) fn handle(
     node: &Node,
@@ -49,9 +65,23 @@ pub(crate) fn handle(
     if produce.partition_count as u64 > ENTRIES_MAX && !request.is_elsewhere {
         return Ok(handle_elsewhere(request));
     }
+    serve(node, request, produce, Begun::default(), reply)
+}
+
+/// Serves what is not begun yet, or as much of it as an event loop should.
+fn serve(
+    node: &Node,
+    request: &Request<'_>,
+    produce: ProduceRequest<'_>,
+    mut begun: Begun,
+    reply: &mut ReplyBuffer,
+) -> Result<Handled, DecodeError> {
     let acks = produce.acks;
     let timeout_ms = u64::try_from(produce.timeout_ms).unwrap_or(0);
-    let Begun { waits, refused } = begin(node, request, produce, reply)?;
+    if begin(node, request, produce, &mut begun, reply)? == Progress::Cut {
+        return Ok(serve_rest_elsewhere(request, begun, reply));
+    }
+    let Begun { waits, refused, .. } = begun;
     if acks == ACKS_NONE {
         reply.bytes.clear();
         // Without an answer the only way to tell the client is to hang up.
@@ -69,81 +99,149 @@ pub(crate) fn handle(
     })))
 }
 
+fn serve_rest_elsewhere(request: &Request<'_>, begun: Begun, reply: &mut ReplyBuffer) -> Handled {
+    let answer = std::mem::take(&mut reply.bytes);
+    serve_elsewhere(request, move |node, request, reply| {
+        reply.bytes = answer;
+        let served = ProduceRequest::decode(request.body, request.api_version)
+            .and_then(|produce| serve(node, request, produce, begun, reply));
+        served.expect("the same bytes were decoded before")
+    })
+}
+
 /// A produce that was appended as far as it can be.
+#[derive(Default)]
 struct Begun {
+    /// Topics whose answer is begun, all but the last ended, and partitions that are answered.
+    topics: usize,
+    partitions: usize,
     waits: Vec<Wait>,
     /// Why some partition took nothing.
     refused: Option<ErrorCode>,
 }
 
-/// Appends everything and writes the answer as if all of it will become durable.
+#[derive(PartialEq, Eq)]
+enum Progress {
+    Done,
+    /// The next partition, and what comes behind it, is too much for an event loop.
+    Cut,
+}
+
+/// Appends everything and writes the answer as if all of it will become durable; goes on where `begun` ends.
 fn begin(
     node: &Node,
     request: &Request<'_>,
     mut produce: ProduceRequest<'_>,
+    begun: &mut Begun,
     reply: &mut ReplyBuffer,
-) -> Result<Begun, DecodeError> {
+) -> Result<Progress, DecodeError> {
     let version = request.api_version;
     let flexible = produce::is_flexible(version);
     let image = node.image();
     let refusal = refusal_of_all(&produce);
     let acks = produce.acks;
-    reply.seen.acks = Some(acks);
-    let mut waits = Vec::new();
-    let mut refused = None;
-    put_count(&mut reply.bytes, produce.topic_count, flexible);
+    let mut budget = unfolding_budget(request);
+    let (answered_topics, answered_partitions) = (begun.topics, begun.partitions);
+    let (mut topics, mut partitions) = (0, 0);
+    if answered_topics == 0 {
+        reply.seen.acks = Some(acks);
+        put_count(&mut reply.bytes, produce.topic_count, flexible);
+    }
     while let Some(asked) = produce.next_topic()? {
         let topic = match asked.topic {
             TopicName::Name(name) => image.topic(name),
             TopicName::Id(id) => image.topic_by_id(id),
         };
-        begin_topic_answer(&asked, version, reply);
+        topics += 1;
+        if topics > answered_topics {
+            begin_topic_answer(&asked, version, reply);
+        }
         while let Some(part) = produce.next_partition()? {
+            partitions += 1;
+            if partitions <= answered_partitions {
+                continue;
+            }
             let outcome = match (&refusal, topic) {
                 (Some(refusal), _) => Err(refusal.clone()),
-                (None, Some(topic)) => append(node, request, topic, part.index, part.records, reply),
+                (None, Some(topic)) => match append(node, request, topic, part, &mut budget, reply) {
+                    Err(NotTaken::Refused(refusal)) => Err(refusal),
+                    Err(NotTaken::Unfolds) => {
+                        (begun.topics, begun.partitions) = (topics, partitions - 1);
+                        return Ok(Progress::Cut);
+                    }
+                    Ok(accepted) => Ok(accepted),
+                },
                 (None, None) => Err(Refusal::code(asked.unknown_topic())),
             };
             let position = put_partition_answer(part.index, version, &outcome, reply);
-            match outcome {
-                Ok(accepted) if acks == ACKS_ALL || accepted.is_ahead_of_the_disk() => waits.push(Wait {
-                    required: accepted.appended.last_offset + 1,
-                    position,
-                    is_asked_for: acks == ACKS_ALL,
-                    token: None,
-                    partition: accepted.partition,
-                }),
-                Ok(_) => {}
-                Err(refusal) => {
-                    reply.seen.errors.see(refusal.code);
-                    refused = Some(refusal.code);
-                }
-            }
+            begun.note(outcome, acks, position, reply);
         }
-        reply.bytes.extend(flexible.then_some(0));
+        if topics >= answered_topics {
+            reply.bytes.extend(flexible.then_some(0));
+        }
     }
     put_i32(&mut reply.bytes, 0); // throttle time
     reply.bytes.extend(flexible.then_some(0));
-    Ok(Begun { waits, refused })
+    Ok(Progress::Done)
+}
+
+impl Begun {
+    /// - `position`: where the partition's error code stands in the answer.
+    fn note(
+        &mut self,
+        outcome: Result<Accepted, Refusal>,
+        acks: i16,
+        position: usize,
+        reply: &mut ReplyBuffer,
+    ) {
+        match outcome {
+            Ok(accepted) if acks == ACKS_ALL || accepted.is_ahead_of_the_disk() => self.waits.push(Wait {
+                required: accepted.appended.last_offset + 1,
+                position,
+                is_asked_for: acks == ACKS_ALL,
+                token: None,
+                partition: accepted.partition,
+            }),
+            Ok(_) => {}
+            Err(refusal) => {
+                reply.seen.errors.see(refusal.code);
+                self.refused = Some(refusal.code);
+            }
+        }
+    }
+}
+
+/// One bound for all batches of the request: a few kilobytes can unfold to a hundred megabytes, for each of its partitions.
+fn unfolding_budget(request: &Request<'_>) -> UnfoldingBudget {
+    match request.is_elsewhere {
+        true => UnfoldingBudget::new(UNFOLDED_BYTES_MAX.max(UNFOLDED_RATIO_MAX * request.body.len())),
+        false => UnfoldingBudget::new(LOOP_UNFOLDED_BYTES_MAX).with_packing(LOOP_PACKING_WEIGHT),
+    }
+}
+
+/// Why a partition took nothing.
+enum NotTaken {
+    Refused(Refusal),
+    /// Its batch unfolds to more than an event loop should.
+    Unfolds,
+}
+
+impl From<Refusal> for NotTaken {
+    fn from(refusal: Refusal) -> NotTaken {
+        NotTaken::Refused(refusal)
+    }
 }
 
 fn append(
     node: &Node,
     request: &Request<'_>,
     topic: &TopicImage,
-    index: i32,
-    records: Option<&[u8]>,
+    part: ProducePartition<'_>,
+    budget: &mut UnfoldingBudget,
     reply: &mut ReplyBuffer,
-) -> Result<Accepted, Refusal> {
-    if topic.is_internal() {
-        let message = format!("{} is written by the broker only", topic.name);
-        return Err(Refusal::with_message(ErrorCode::InvalidTopicException, message));
-    }
-    let partition = node.partition(topic.id, index).map_err(Refusal::code)?;
-    if !node.disk_has_room() {
-        let message = "the disk is full: less than ottla.disk.reserve.bytes are free".to_string();
-        return Err(Refusal::with_message(ErrorCode::KafkaStorageError, message));
-    }
+) -> Result<Accepted, NotTaken> {
+    let records = part.records.unwrap_or_default();
+    let partition = writable_partition(node, topic, part.index)?;
     let config = &topic.config;
     let rules = ProduceRules {
         produce_version: request.api_version,
@@ -153,11 +251,9 @@ fn append(
         timestamp_after_max_ms: config.timestamp_after_max_ms,
         is_compacted: config.log.compact,
         compression: config.target_compression(),
-        uncompressed_limit_bytes: UNCOMPRESSED_BYTES_MAX,
         now_ms: node.clock.timestamp().0,
     };
-    let batch =
-        validate(records.unwrap_or_default(), &rules).map_err(|error| Refusal::from_validation(&error))?;
+    let batch = check(request, records, &rules, budget)?;
     let log_append_time = match config.timestamp_type {
         TimestampType::LogAppendTime => rules.now_ms,
         TimestampType::CreateTime => -1,
@@ -172,7 +268,7 @@ fn append(
     );
     reply.stages.append_micros += node.clock.moment().micros_since(started);
     let appended = appended.map_err(|error| Refusal::from_append(&error, &partition))?;
-    see(&mut reply.seen, records.unwrap_or_default(), &batch);
+    see(&mut reply.seen, records, &batch);
     if node.batch_times.is_on() {
         node.batch_times.appended(
             &partition,
@@ -192,12 +288,46 @@ fn append(
     })
 }
 
+fn writable_partition(node: &Node, topic: &TopicImage, index: i32) -> Result<Arc<Partition>, Refusal> {
+    if topic.is_internal() {
+        let message = format!("{} is written by the broker only", topic.name);
+        return Err(Refusal::with_message(ErrorCode::InvalidTopicException, message));
+    }
+    let partition = node.partition(topic.id, index).map_err(Refusal::code)?;
+    if !node.disk_has_room() {
+        let message = "the disk is full: less than ottla.disk.reserve.bytes are free".to_string();
+        return Err(Refusal::with_message(ErrorCode::KafkaStorageError, message));
+    }
+    Ok(partition)
+}
+
+/// That every client can read the batch, and that it may be appended.
+fn check<'a>(
+    request: &Request<'_>,
+    records: &'a [u8],
+    rules: &ProduceRules,
+    budget: &mut UnfoldingBudget,
+) -> Result<ValidBatch<'a>, NotTaken> {
+    let is_here = !request.is_elsewhere;
+    let is_packed = codec_of(records).is_some_and(|codec| codec != Codec::None);
+    if is_here && is_packed && records.len() * EXPECTED_RATIO > budget.left_bytes() {
+        return Err(NotTaken::Unfolds);
+    }
+    validate(records, rules, budget).map_err(|error| match error {
+        ProduceError::UnfoldsTooMuch { .. } if is_here => NotTaken::Unfolds,
+        error => NotTaken::Refused(Refusal::from_validation(&error)),
+    })
+}
+
+/// The codec of the low three bits of a batch's attributes, which end at byte 23.
+fn codec_of(records: &[u8]) -> Option<Codec> {
+    let bits = records.get(22)?;
+    Codec::from_id(i16::from(bits & 7))
+}
+
 /// Notes what was taken: how large, how packed, by whom.
 fn see(seen: &mut Seen, records: &[u8], batch: &ValidBatch<'_>) {
-    // The low three bits of a batch's attributes, which end at byte 23.
-    let came_as = records
-        .get(22)
-        .and_then(|bits| Codec::from_id(i16::from(bits & 7)));
+    let came_as = codec_of(records);
     seen.batches += 1;
     seen.records += u64::try_from(batch.record_count()).unwrap_or(0);
     seen.batch_bytes += records.len() as u64;
@@ -214,11 +344,28 @@ fn see(seen: &mut Seen, records: &[u8], batch: &ValidBatch<'_>) {
 
 /// What refuses every partition of a request alike.
 fn refusal_of_all(produce: &ProduceRequest<'_>) -> Option<Refusal> {
+    if let Some(refusal) = refusal_of_transaction(produce) {
+        return Some(refusal);
+    }
     if !matches!(produce.acks, ACKS_ALL..=1) {
         let message = format!("acks must be -1, 0 or 1, not {}", produce.acks);
         return Some(Refusal::with_message(ErrorCode::InvalidRequiredAcks, message));
     }
-    let id = produce.transactional_id?;
+    None
+}
+
+fn refusal_of_transaction(produce: &ProduceRequest<'_>) -> Option<Refusal> {
+    if !produce.has_transactional_batch {
+        return None;
+    }
+    // Without an id nobody could ever end the transaction, and who reads committed records only would wait for that for good.
+    let Some(id) = produce.transactional_id else {
+        let message = "transactional batches need a transactional id in their request".to_owned();
+        return Some(Refusal::with_message(
+            ErrorCode::TransactionalIdAuthorizationFailed,
+            message,
+        ));
+    };
     let message = format!("transactions are not served by this broker (transactional id {id})");
     Some(Refusal::with_message(ErrorCode::InvalidTxnState, message))
 }
@@ -265,7 +412,7 @@ impl Refusal {
         Refusal {
             code: error.error_code(),
             message: Some(error.to_string()),
-            record_faults: error.record_faults().to_vec(),
+            record_faults: error.record_faults(),
         }
     }
 

@@ -39,6 +39,8 @@ pub mod attributes {
     pub const CONTROL: i16 = 0b0010_0000;
     /// The base timestamp is the time after which tombstones of this batch may go (KIP-534).
     pub const DELETE_HORIZON: i16 = 0b0100_0000;
+    /// What a producer may set. Bits above the delete horizon mean nothing so far.
+    pub const OF_PRODUCERS: i16 = CODEC_MASK | TRANSACTIONAL;
 }
 
 /// Who decided a record's timestamp: the producer, or the broker at the time of the append.

@@ -1,26 +1,30 @@
 //! What a leader checks before it appends one partition's records of a Produce request.
 //!
-//! A batch that passes is written as `[patched header][record bytes as they came]`. Records are decoded only where a rule needs
-//! them; but uncompressed ones are always walked, because a batch with a good checksum and broken records would stop every
-//! consumer of the partition.
+//! A batch that passes can be read whole by every client, and is written as `[patched header][record bytes as they came]`.
+//! Compressed records are unfolded piece by piece and walked, as uncompressed ones are where they lie; nothing is allocated
+//! for a record. The first that breaks a rule is named.
 //!
-//! Deviations from Apache Kafka, which unfolds every compressed batch: here that happens only for compacted topics, for a limit
-//! on timestamps of the past, for recompression, and when the header's max timestamp is beyond the limit. Otherwise the
-//! codec's framing is checked, and the header's count and max timestamp are believed. Records that are seen must be numbered
-//! 0, 1, 2, … (KIP-98); Kafka does not look in uncompressed batches, and renumbers compressed ones.
+//! Deviations from Apache Kafka, which unfolds compressed batches too: records must be numbered 0, 1, 2, … (KIP-98) also where
+//! they are not compressed, a record must be as long as it says also where it is, compressed data is one stream with nothing behind
+//! it, and attributes that are the broker's, or nobody's, are refused.
+
+mod error;
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::batch::{
-    BatchError, BatchHeader, CRC_START, HEADER_BYTES, NO_TIMESTAMP, TimestampType, attributes,
+    BatchError, BatchHeader, CRC_START, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_TIMESTAMP, TimestampType,
+    attributes,
 };
 use super::builder::{BatchBuilder, BatchOptions};
-use super::compression::{Codec, Compression, CompressionError, check_framing, decompress};
+use super::compression::unfold::{UnfoldingBudget, unfold};
+use super::compression::{Codec, Compression, decompress};
 use super::crc32c;
-use super::record::{Record, RecordError, Records};
-use super::walk::{Walk, walk};
-use crate::error_code::ErrorCode;
+use super::record::Records;
+use super::walk::{Seen, Visit, walk};
+
+pub use error::{ProduceError, RecordFault};
 
 /// zstd came with version 7 (KIP-110): consumers that produce with less may not know it.
 const FIRST_PRODUCE_VERSION_WITH_ZSTD: i16 = 7;
@@ -44,8 +48,6 @@ pub struct ProduceRules {
     pub is_compacted: bool,
     /// `compression.type`; `None` is `producer`: keep what came.
     pub compression: Option<Compression>,
-    /// The most that one batch may unfold to when its records must be seen.
-    pub uncompressed_limit_bytes: usize,
     /// The wall clock, in milliseconds since 1970.
     pub now_ms: i64,
 }
@@ -80,226 +82,30 @@ impl ValidBatch<'_> {
     }
 }
 
-/// What is wrong with one record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordFault {
-    /// The record's place in the batch, counted from 0: `BatchIndex` in Produce responses from version 8 on (KIP-467).
-    pub batch_index: i32,
-    pub message: String,
-}
-
-/// Why a partition's records are refused. Nothing of the batch is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProduceError {
-    /// No batch at all.
-    Empty,
-    /// One batch per partition since version 3 (KIP-98); `trailing_bytes` follow it.
-    MoreThanOneBatch {
-        trailing_bytes: usize,
-    },
-    Batch(BatchError),
-    UnknownCodec {
-        attributes: i16,
-    },
-    ZstdTooEarly {
-        produce_version: i16,
-    },
-    TooLarge {
-        batch_bytes: usize,
-        max_message_bytes: usize,
-    },
-    BaseOffset {
-        base_offset: i64,
-    },
-    /// The header's count of records is not the number of offsets it spans, or not positive.
-    Count {
-        record_count: i32,
-        last_offset_delta: i32,
-    },
-    ControlBatch,
-    Sequence {
-        producer_id: i64,
-        base_sequence: i32,
-    },
-    Decompression(CompressionError),
-    Structure(RecordError),
-    /// A producer must not claim the broker's time.
-    LogAppendTimeFromClient,
-    /// Records at other offsets than the batch announces, or without a key where the topic needs one.
-    InvalidRecords {
-        faults: Vec<RecordFault>,
-        fault_count: usize,
-    },
-    /// Timestamps too far from the broker's clock.
-    InvalidTimestamps {
-        faults: Vec<RecordFault>,
-        fault_count: usize,
-    },
-}
-
-impl fmt::Display for ProduceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProduceError::Empty => f.write_str("there is no record batch for the partition"),
-            ProduceError::MoreThanOneBatch { trailing_bytes } => {
-                write!(
-                    f,
-                    "only one record batch per partition is allowed, but {trailing_bytes} bytes follow it"
-                )
-            }
-            ProduceError::Batch(error) => error.fmt(f),
-            ProduceError::UnknownCodec { attributes } => {
-                write!(
-                    f,
-                    "compression codec {} does not exist",
-                    attributes & attributes::CODEC_MASK
-                )
-            }
-            ProduceError::ZstdTooEarly { produce_version } => {
-                write!(
-                    f,
-                    "zstd needs Produce version {FIRST_PRODUCE_VERSION_WITH_ZSTD}, this is {produce_version}"
-                )
-            }
-            ProduceError::TooLarge {
-                batch_bytes,
-                max_message_bytes,
-            } => {
-                write!(
-                    f,
-                    "record batch of {batch_bytes} bytes exceeds max.message.bytes, {max_message_bytes}"
-                )
-            }
-            ProduceError::BaseOffset { base_offset } => {
-                write!(f, "a producer's base offset must be 0, not {base_offset}")
-            }
-            ProduceError::Count {
-                record_count,
-                last_offset_delta,
-            } => {
-                write!(
-                    f,
-                    "{record_count} records cannot have a last offset delta of {last_offset_delta}"
-                )
-            }
-            ProduceError::ControlBatch => f.write_str("clients may not write control records"),
-            ProduceError::Sequence {
-                producer_id,
-                base_sequence,
-            } => {
-                write!(f, "producer id {producer_id} comes with sequence {base_sequence}")
-            }
-            ProduceError::Decompression(error) => error.fmt(f),
-            ProduceError::Structure(error) => error.fmt(f),
-            ProduceError::LogAppendTimeFromClient => {
-                f.write_str("a producer cannot set the timestamp type to LogAppendTime")
-            }
-            ProduceError::InvalidRecords { faults, fault_count }
-            | ProduceError::InvalidTimestamps { faults, fault_count } => {
-                write!(f, "{fault_count} records are refused")?;
-                match faults.first() {
-                    Some(first) => write!(f, ", the first at index {}: {}", first.batch_index, first.message),
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-}
-
-impl std::error::Error for ProduceError {}
-
-impl From<BatchError> for ProduceError {
-    fn from(error: BatchError) -> ProduceError {
-        ProduceError::Batch(error)
-    }
-}
-
-impl From<RecordError> for ProduceError {
-    fn from(error: RecordError) -> ProduceError {
-        ProduceError::Structure(error)
-    }
-}
-
-impl From<CompressionError> for ProduceError {
-    fn from(error: CompressionError) -> ProduceError {
-        ProduceError::Decompression(error)
-    }
-}
-
-impl ProduceError {
-    /// - Shape: retriable only where a second transmission of the same records can help.
-    pub fn error_code(&self) -> ErrorCode {
-        match self {
-            // A damaged frame shows as a wrong length or checksum; sent again it may arrive whole.
-            ProduceError::Batch(BatchError::Checksum { .. } | BatchError::InvalidLength { .. }) => {
-                ErrorCode::CorruptMessage
-            }
-            ProduceError::TooLarge { .. }
-            | ProduceError::Decompression(CompressionError::LimitExceeded { .. }) => {
-                ErrorCode::MessageTooLarge
-            }
-            ProduceError::UnknownCodec { .. } | ProduceError::ZstdTooEarly { .. } => {
-                ErrorCode::UnsupportedCompressionType
-            }
-            ProduceError::LogAppendTimeFromClient | ProduceError::InvalidTimestamps { .. } => {
-                ErrorCode::InvalidTimestamp
-            }
-            ProduceError::Empty
-            | ProduceError::MoreThanOneBatch { .. }
-            | ProduceError::Batch(_)
-            | ProduceError::BaseOffset { .. }
-            | ProduceError::Count { .. }
-            | ProduceError::ControlBatch
-            | ProduceError::Sequence { .. }
-            | ProduceError::Decompression(CompressionError::Invalid { .. })
-            | ProduceError::Structure(_)
-            | ProduceError::InvalidRecords { .. } => ErrorCode::InvalidRecord,
-        }
-    }
-
-    /// The records at fault, at most [`RECORD_FAULTS_MAX`]; empty if the batch as a whole is.
-    pub fn record_faults(&self) -> &[RecordFault] {
-        match self {
-            ProduceError::InvalidRecords { faults, .. } | ProduceError::InvalidTimestamps { faults, .. } => {
-                faults
-            }
-            _ => &[],
-        }
-    }
-}
-
 /// Checks the records of one partition in a Produce request of version 3 or later.
 ///
-/// - Units: `bytes` is the partition's whole `records` field.
-/// - Shape: costs one checksum, and for uncompressed batches one walk, without allocating; more only where a rule needs it.
+/// - Units: `bytes` is the partition's whole `records` field; `budget` is what the request's batches may still unfold to.
+/// - Shape: costs one checksum and one walk, and for compressed batches unfolding them once; twice only where a record breaks a rule.
 /// - Errors: the first that applies; faults of records are collected.
-pub fn validate<'a>(bytes: &'a [u8], rules: &ProduceRules) -> Result<ValidBatch<'a>, ProduceError> {
+pub fn validate<'a>(
+    bytes: &'a [u8],
+    rules: &ProduceRules,
+    budget: &mut UnfoldingBudget,
+) -> Result<ValidBatch<'a>, ProduceError> {
     let header = check_envelope(bytes, rules)?;
     let codec = header.compression().ok_or(ProduceError::UnknownCodec {
         attributes: header.attributes,
     })?;
     check_checksum(&header, bytes)?;
     check_header(&header)?;
-
     let record_bytes = &bytes[HEADER_BYTES..];
-    let target = rules.compression.filter(|target| target.codec != codec);
-    if codec == Codec::None {
-        let walked = check_records(&header, record_bytes, rules)?;
-        return match target {
-            None => Ok(in_place(&header, record_bytes, walked.max_timestamp, rules)),
-            Some(target) => recompress(&header, record_bytes, target, rules),
-        };
-    }
-    if target.is_none() && !must_unfold(&header, rules) {
-        check_framing(codec, record_bytes)?;
-        return Ok(in_place(&header, record_bytes, header.max_timestamp, rules));
-    }
-    let mut unfolded = Vec::new();
-    decompress(codec, record_bytes, rules.uncompressed_limit_bytes, &mut unfolded)?;
-    let walked = check_records(&header, &unfolded, rules)?;
-    match target {
-        None => Ok(in_place(&header, record_bytes, walked.max_timestamp, rules)),
-        Some(target) => recompress(&header, &unfolded, target, rules),
+    let checked = check_records(&header, codec, record_bytes, rules, budget)?;
+    match rules.compression.filter(|target| target.codec != codec) {
+        None => Ok(in_place(&header, record_bytes, checked.max_timestamp, rules)),
+        Some(target) => {
+            budget.take_for_packing(checked.plain_bytes)?;
+            recompress(&header, codec, record_bytes, checked.plain_bytes, target, rules)
+        }
     }
 }
 
@@ -370,6 +176,11 @@ fn check_header(header: &BatchHeader) -> Result<(), ProduceError> {
     if header.is_control() {
         return Err(ProduceError::ControlBatch);
     }
+    if header.has_producer_id() && header.producer_epoch < NO_PRODUCER_EPOCH {
+        return Err(ProduceError::ProducerEpoch {
+            producer_epoch: header.producer_epoch,
+        });
+    }
     if header.has_producer_id() && header.base_sequence < 0 {
         let (producer_id, base_sequence) = (header.producer_id, header.base_sequence);
         return Err(ProduceError::Sequence {
@@ -380,85 +191,164 @@ fn check_header(header: &BatchHeader) -> Result<(), ProduceError> {
     if header.timestamp_type() == TimestampType::LogAppendTime {
         return Err(ProduceError::LogAppendTimeFromClient);
     }
+    if header.attributes & !attributes::OF_PRODUCERS != 0 {
+        return Err(ProduceError::Attributes {
+            attributes: header.attributes,
+        });
+    }
     Ok(())
 }
 
-/// Whether a compressed batch must be decompressed although it keeps its codec.
-fn must_unfold(header: &BatchHeader, rules: &ProduceRules) -> bool {
-    let checks_timestamps = rules.timestamp_type == TimestampType::CreateTime;
-    rules.is_compacted
-        || checks_timestamps && rules.timestamp_before_max_ms != i64::MAX
-        || checks_timestamps && is_too_late(header.max_timestamp, rules)
-}
-
 fn is_too_late(timestamp: i64, rules: &ProduceRules) -> bool {
-    timestamp.saturating_sub(rules.now_ms) > rules.timestamp_after_max_ms
+    timestamp > rules.now_ms.saturating_add(rules.timestamp_after_max_ms)
 }
 
 fn is_too_early(timestamp: i64, rules: &ProduceRules) -> bool {
-    rules.now_ms.saturating_sub(timestamp) > rules.timestamp_before_max_ms
+    timestamp < rules.now_ms.saturating_sub(rules.timestamp_before_max_ms)
 }
 
-/// Checks uncompressed records in one pass; a second pass names the faults if there are any.
+/// A record without a timestamp is never too old.
+fn has_bad_timestamp(timestamp: i64, rules: &ProduceRules) -> bool {
+    rules.timestamp_type == TimestampType::CreateTime
+        && timestamp != NO_TIMESTAMP
+        && (is_too_late(timestamp, rules) || is_too_early(timestamp, rules))
+}
+
+/// Records that follow the rules.
+struct Checked {
+    /// In milliseconds since 1970.
+    max_timestamp: i64,
+    /// Of the records before they were compressed.
+    plain_bytes: usize,
+}
+
+/// Checks the records in one walk; a second one names the faults if there are any.
 fn check_records(
     header: &BatchHeader,
-    uncompressed: &[u8],
+    codec: Codec,
+    record_bytes: &[u8],
     rules: &ProduceRules,
-) -> Result<Walk, ProduceError> {
-    let walked = walk(header, uncompressed);
-    let is_suspect = |walked: &Walk| {
-        rules.is_compacted && walked.has_null_key
-            || rules.timestamp_type == TimestampType::CreateTime
-                && (is_too_late(walked.max_timestamp, rules) || is_too_early(walked.min_timestamp, rules))
-    };
-    match walked {
-        Some(walked) if !is_suspect(&walked) => Ok(walked),
-        _ => find_faults(header, uncompressed, rules),
+    budget: &mut UnfoldingBudget,
+) -> Result<Checked, ProduceError> {
+    let mut extent = Extent::default();
+    let count = header.record_count;
+    let plain_bytes = unfold(codec, record_bytes, budget, |pieces| {
+        walk(count, pieces, &mut extent)
+    })??;
+    if let Some(max_timestamp) = extent.max_timestamp_of_sound(header, rules) {
+        return Ok(Checked {
+            max_timestamp,
+            plain_bytes,
+        });
+    }
+    let mut faults = Faults::new(header, rules);
+    let mut again = UnfoldingBudget::new(plain_bytes);
+    unfold(codec, record_bytes, &mut again, |pieces| {
+        walk(count, pieces, &mut faults)
+    })??;
+    faults.finish().map(|max_timestamp| Checked {
+        max_timestamp,
+        plain_bytes,
+    })
+}
+
+/// What all records of a batch have in common.
+struct Extent {
+    min_delta: i64,
+    max_delta: i64,
+    has_null_key: bool,
+    is_numbered: bool,
+}
+
+impl Default for Extent {
+    fn default() -> Extent {
+        Extent {
+            min_delta: i64::MAX,
+            max_delta: i64::MIN,
+            has_null_key: false,
+            is_numbered: true,
+        }
     }
 }
 
-/// The slow path: decodes records one by one to say what is wrong with each.
-fn find_faults(
-    header: &BatchHeader,
-    uncompressed: &[u8],
-    rules: &ProduceRules,
-) -> Result<Walk, ProduceError> {
-    let mut walked = Walk {
-        min_timestamp: i64::MAX,
-        max_timestamp: i64::MIN,
-        has_null_key: false,
-    };
-    let mut faults = Vec::new();
-    let mut fault_count = 0;
-    let mut has_timestamp_fault = false;
-    for (batch_index, record) in (0i32..).zip(Records::new(header, uncompressed)) {
-        let record = record?;
-        walked.min_timestamp = walked.min_timestamp.min(record.timestamp);
-        walked.max_timestamp = walked.max_timestamp.max(record.timestamp);
-        walked.has_null_key |= record.key.is_none();
-        let Some(fault) = Fault::of(&record, batch_index, rules) else {
-            continue;
+impl Visit for Extent {
+    #[inline(always)]
+    fn record(&mut self, index: i32, seen: Seen) {
+        self.min_delta = self.min_delta.min(seen.timestamp_delta);
+        self.max_delta = self.max_delta.max(seen.timestamp_delta);
+        self.has_null_key |= !seen.has_key;
+        self.is_numbered &= seen.offset_delta == index;
+    }
+}
+
+impl Extent {
+    /// The largest timestamp; `None` if some record may break a rule.
+    fn max_timestamp_of_sound(&self, header: &BatchHeader, rules: &ProduceRules) -> Option<i64> {
+        let max_timestamp = header.base_timestamp.checked_add(self.max_delta)?;
+        let min_timestamp = header.base_timestamp.checked_add(self.min_delta)?;
+        let may_be_bad = rules.timestamp_type == TimestampType::CreateTime
+            && (is_too_late(max_timestamp, rules) || is_too_early(min_timestamp, rules));
+        let is_sound = self.is_numbered && !(rules.is_compacted && self.has_null_key) && !may_be_bad;
+        is_sound.then_some(max_timestamp)
+    }
+}
+
+/// The faults of single records.
+struct Faults<'a> {
+    base_timestamp: i64,
+    max_timestamp: i64,
+    rules: &'a ProduceRules,
+    found: Vec<RecordFault>,
+    count: usize,
+    has_timestamp_fault: bool,
+}
+
+impl<'a> Faults<'a> {
+    fn new(header: &BatchHeader, rules: &'a ProduceRules) -> Faults<'a> {
+        Faults {
+            base_timestamp: header.base_timestamp,
+            max_timestamp: NO_TIMESTAMP,
+            rules,
+            found: Vec::new(),
+            count: 0,
+            has_timestamp_fault: false,
+        }
+    }
+
+    /// The largest timestamp.
+    fn finish(self) -> Result<i64, ProduceError> {
+        let (faults, fault_count) = (self.found, self.count);
+        match (fault_count, self.has_timestamp_fault) {
+            (0, _) => Ok(self.max_timestamp),
+            (_, true) => Err(ProduceError::InvalidTimestamps { faults, fault_count }),
+            (_, false) => Err(ProduceError::InvalidRecords { faults, fault_count }),
+        }
+    }
+}
+
+impl Visit for Faults<'_> {
+    fn record(&mut self, index: i32, seen: Seen) {
+        // Java adds deltas with wrap-around, too.
+        let timestamp = self.base_timestamp.wrapping_add(seen.timestamp_delta);
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        let Some(fault) = Fault::of(index, timestamp, &seen, self.rules) else {
+            return;
         };
-        has_timestamp_fault |= matches!(fault, Fault::Timestamp { .. });
-        fault_count += 1;
-        if faults.len() < RECORD_FAULTS_MAX {
-            faults.push(RecordFault {
-                batch_index,
+        self.has_timestamp_fault |= matches!(fault, Fault::Timestamp { .. });
+        self.count += 1;
+        if self.found.len() < RECORD_FAULTS_MAX {
+            self.found.push(RecordFault {
+                batch_index: index,
                 message: fault.to_string(),
             });
         }
-    }
-    match (fault_count, has_timestamp_fault) {
-        (0, _) => Ok(walked),
-        (_, true) => Err(ProduceError::InvalidTimestamps { faults, fault_count }),
-        (_, false) => Err(ProduceError::InvalidRecords { faults, fault_count }),
     }
 }
 
 enum Fault {
     OffsetDelta {
         expected: i32,
-        actual: i64,
+        actual: i32,
     },
     NoKey,
     Timestamp {
@@ -469,18 +359,17 @@ enum Fault {
 }
 
 impl Fault {
-    fn of(record: &Record<'_>, batch_index: i32, rules: &ProduceRules) -> Option<Fault> {
-        // The base offset of a producer's batch is 0, so offsets are deltas.
-        if record.offset != i64::from(batch_index) {
+    fn of(index: i32, timestamp: i64, seen: &Seen, rules: &ProduceRules) -> Option<Fault> {
+        if seen.offset_delta != index {
             Some(Fault::OffsetDelta {
-                expected: batch_index,
-                actual: record.offset,
+                expected: index,
+                actual: seen.offset_delta,
             })
-        } else if rules.is_compacted && record.key.is_none() {
+        } else if rules.is_compacted && !seen.has_key {
             Some(Fault::NoKey)
-        } else if has_bad_timestamp(record.timestamp, rules) {
+        } else if has_bad_timestamp(timestamp, rules) {
             Some(Fault::Timestamp {
-                timestamp: record.timestamp,
+                timestamp,
                 earliest: rules.now_ms.saturating_sub(rules.timestamp_before_max_ms),
                 latest: rules.now_ms.saturating_add(rules.timestamp_after_max_ms),
             })
@@ -508,13 +397,6 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A record without a timestamp is never too old.
-fn has_bad_timestamp(timestamp: i64, rules: &ProduceRules) -> bool {
-    rules.timestamp_type == TimestampType::CreateTime
-        && timestamp != NO_TIMESTAMP
-        && (is_too_late(timestamp, rules) || is_too_early(timestamp, rules))
-}
-
 /// Keeps the record bytes; changes the header, and with it the checksum, only where it must.
 fn in_place<'a>(
     header: &BatchHeader,
@@ -524,7 +406,7 @@ fn in_place<'a>(
 ) -> ValidBatch<'a> {
     let mut patched = *header;
     match rules.timestamp_type {
-        TimestampType::CreateTime => patched.max_timestamp = max_timestamp,
+        TimestampType::CreateTime => patched.max_timestamp = max_timestamp.max(NO_TIMESTAMP),
         TimestampType::LogAppendTime => {
             patched.attributes |= attributes::LOG_APPEND_TIME;
             patched.max_timestamp = rules.now_ms;
@@ -544,10 +426,23 @@ fn in_place<'a>(
 /// Packs the records again, as `compression.type` of the topic says.
 fn recompress<'a>(
     header: &BatchHeader,
-    uncompressed: &[u8],
+    codec: Codec,
+    record_bytes: &[u8],
+    plain_bytes: usize,
     target: Compression,
     rules: &ProduceRules,
 ) -> Result<ValidBatch<'a>, ProduceError> {
+    if target.codec == Codec::None {
+        check_size(HEADER_BYTES + plain_bytes, rules)?;
+    }
+    let plain = match codec {
+        Codec::None => Cow::Borrowed(record_bytes),
+        codec => {
+            let mut plain = Vec::with_capacity(plain_bytes);
+            decompress(codec, record_bytes, plain_bytes, &mut plain)?;
+            Cow::Owned(plain)
+        }
+    };
     let mut builder = BatchBuilder::new(BatchOptions {
         compression: target,
         log_append_time: match rules.timestamp_type {
@@ -560,9 +455,10 @@ fn recompress<'a>(
         is_transactional: header.is_transactional(),
         ..BatchOptions::default()
     });
-    for record in Records::new(header, uncompressed) {
+    for record in Records::new(header, &plain) {
+        let record = record.expect("the walk found the records whole");
         builder
-            .append_record(&record?)
+            .append_record(&record)
             .expect("the walk found the offsets in order");
     }
     let mut batch = builder.finish();

@@ -1,64 +1,310 @@
-//! The fast walk over uncompressed records that only answers "is it well-formed, and within what bounds".
+//! The walk over a batch's records that tells whether they are what the batch announces, and within what bounds.
 //!
-//! It looks at lengths and deltas and skips over keys and values, so a record costs a few nanoseconds however long it is. When
-//! it finds nothing wrong, [`super::record::Records`] finds nothing wrong either; when it does, that decoder has the last word.
+//! It looks at lengths and deltas and skips over keys and values, so a record costs a few nanoseconds however long it is. Records
+//! come in pieces of any size, as a codec unfolds them; none is put together. What the walk takes, [`super::record::Records`]
+//! reads whole.
 
-use super::batch::BatchHeader;
+use std::fmt;
 
-/// What all records of a batch have in common.
+use super::compression::CompressionError;
+use super::compression::unfold::Pieces;
+use super::record::RecordError;
+
+/// What a walk sees of a record, as it is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Walk {
-    /// In milliseconds since 1970, like `max_timestamp`.
-    pub min_timestamp: i64,
-    pub max_timestamp: i64,
-    pub has_null_key: bool,
+pub struct Seen {
+    pub timestamp_delta: i64,
+    pub offset_delta: i32,
+    pub has_key: bool,
 }
 
-/// Checks that `uncompressed` holds exactly the announced records, at offset deltas 0, 1, 2, ….
-///
-/// - Shape: `None` if not, or if in doubt. Timestamps are the records' own, whatever the header's timestamp type.
-pub fn walk(header: &BatchHeader, uncompressed: &[u8]) -> Option<Walk> {
-    let mut rest = uncompressed;
-    let (mut min_delta, mut max_delta) = (i64::MAX, i64::MIN);
-    let mut has_null_key = false;
-    for offset_delta in 0..header.record_count {
-        // The next record starts where this one's length says, which a processor knows before it has walked this one.
-        let mut prefix = Steps {
-            bytes: rest,
-            position: 0,
-        };
-        let record_bytes = prefix.length()?;
-        let (record, after) = rest[prefix.position..].split_at_checked(record_bytes)?;
-        rest = after;
-        // After the attributes byte, which has no meaning so far.
-        let mut steps = Steps {
-            bytes: record,
-            position: 1,
-        };
-        let timestamp_delta = steps.varlong()?;
-        if steps.varint()? != offset_delta {
-            return None;
+/// What has become of the records, in bytes and in order.
+pub trait Visit {
+    fn record(&mut self, index: i32, seen: Seen);
+}
+
+/// Why bytes are not the records that a batch announces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WalkError {
+    Codec(CompressionError),
+    /// `index` counts from 0. It is the number of records for what follows the last.
+    Record {
+        index: i32,
+        error: RecordError,
+    },
+}
+
+impl fmt::Display for WalkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WalkError::Codec(error) => error.fmt(f),
+            WalkError::Record { index, error } => write!(f, "record {index}: {error}"),
         }
-        has_null_key |= steps.skip_nullable()?;
-        steps.skip_nullable()?;
-        let header_count = steps.length()?;
-        if header_count > 0 {
-            steps.skip_headers(header_count)?;
-        }
-        if steps.position != record.len() {
-            return None;
-        }
-        min_delta = min_delta.min(timestamp_delta);
-        max_delta = max_delta.max(timestamp_delta);
     }
-    if !rest.is_empty() || header.record_count <= 0 {
+}
+
+impl std::error::Error for WalkError {}
+
+/// Checks that the pieces hold exactly `record_count` records, and nothing behind them.
+///
+/// - Shape: every record is visited once, in order, before the walk fails over a later one.
+/// - Returns how many bytes the pieces held.
+pub fn walk<V: Visit>(record_count: i32, pieces: &mut dyn Pieces, visit: &mut V) -> Result<usize, WalkError> {
+    let mut walker = Walker {
+        pieces,
+        position: 0,
+        before: 0,
+    };
+    let mut index = 0;
+    while index < record_count {
+        // A piece often ends with a record: the next is looked at whole, too.
+        walker.has_byte().map_err(WalkError::Codec)?;
+        index = walker.walk_whole(index, record_count, visit);
+        if index < record_count {
+            let seen = walker.walk_slowly().map_err(|stop| stop.at(index))?;
+            visit.record(index, seen);
+            index += 1;
+        }
+    }
+    walker.end().map_err(|stop| stop.at(index))
+}
+
+/// Why a record ends the walk.
+enum Stop {
+    Codec(CompressionError),
+    Record(RecordError),
+}
+
+impl Stop {
+    fn at(self, index: i32) -> WalkError {
+        match self {
+            Stop::Codec(error) => WalkError::Codec(error),
+            Stop::Record(error) => WalkError::Record { index, error },
+        }
+    }
+}
+
+impl From<CompressionError> for Stop {
+    fn from(error: CompressionError) -> Stop {
+        Stop::Codec(error)
+    }
+}
+
+impl From<RecordError> for Stop {
+    fn from(error: RecordError) -> Stop {
+        Stop::Record(error)
+    }
+}
+
+// The fifth byte of 32 bits, and the tenth of 64. Clients disagree about what larger ones mean.
+const VARINT_LAST_MAX: u8 = 0x0F;
+const VARLONG_LAST_MAX: u8 = 0x01;
+
+struct Walker<'a> {
+    pieces: &'a mut dyn Pieces,
+    /// In the current piece.
+    position: usize,
+    /// Bytes of all pieces before it.
+    before: usize,
+}
+
+impl Walker<'_> {
+    /// Walks the records that lie whole in the current piece; returns the index of the first that does not, or is not one.
+    fn walk_whole<V: Visit>(&mut self, first: i32, record_count: i32, visit: &mut V) -> i32 {
+        let mut rest = &self.pieces.piece()[self.position..];
+        let bytes = rest.len();
+        let mut index = first;
+        while index < record_count {
+            let Some((seen, after)) = whole_record(rest) else {
+                break;
+            };
+            visit.record(index, seen);
+            rest = after;
+            index += 1;
+        }
+        self.position += bytes - rest.len();
+        index
+    }
+
+    /// Walks one record byte by byte: it goes on in the next piece, or something is wrong with it.
+    #[cold]
+    fn walk_slowly(&mut self) -> Result<Seen, Stop> {
+        let position = self.position();
+        let mut unbounded = usize::MAX;
+        let length = self.varint(&mut unbounded)?;
+        let Ok(announced) = usize::try_from(length) else {
+            return Err(invalid_length(position, length));
+        };
+        let mut left = announced;
+        // The attributes have no meaning so far.
+        self.byte(&mut left)?;
+        let timestamp_delta = self.varlong(&mut left)?;
+        let offset_delta = self.varint(&mut left)?;
+        let has_key = self.skip_nullable(&mut left)?;
+        self.skip_nullable(&mut left)?;
+        let header_count = self.length(&mut left)?;
+        for _ in 0..header_count {
+            let key_bytes = self.length(&mut left)?;
+            self.skip(key_bytes, &mut left)?;
+            self.skip_nullable(&mut left)?;
+        }
+        if left > 0 {
+            let actual = announced - left;
+            return Err(Stop::Record(RecordError::LengthMismatch {
+                position,
+                announced,
+                actual,
+            }));
+        }
+        Ok(Seen {
+            timestamp_delta,
+            offset_delta,
+            has_key,
+        })
+    }
+
+    /// Checks that nothing follows.
+    fn end(&mut self) -> Result<usize, Stop> {
+        // Even where no byte is missing, the end of compressed data is still to be checked.
+        if self.has_byte()? {
+            return Err(Stop::Record(RecordError::TrailingBytes {
+                position: self.position(),
+                trailing: self.pieces.piece().len() - self.position,
+            }));
+        }
+        Ok(self.position())
+    }
+
+    fn position(&self) -> usize {
+        self.before + self.position
+    }
+
+    /// Takes the next piece when this one is read; false at the end.
+    fn has_byte(&mut self) -> Result<bool, CompressionError> {
+        let bytes = self.pieces.piece().len();
+        if self.position < bytes {
+            return Ok(true);
+        }
+        self.before += bytes;
+        self.position = 0;
+        self.pieces.next()
+    }
+
+    /// - `left`: bytes of the record that are not read yet.
+    fn byte(&mut self, left: &mut usize) -> Result<u8, Stop> {
+        let position = self.position();
+        if *left == 0 {
+            return Err(Stop::Record(RecordError::Truncated { position }));
+        }
+        if !self.has_byte()? {
+            return Err(Stop::Record(RecordError::Truncated { position }));
+        }
+        let byte = self.pieces.piece()[self.position];
+        self.position += 1;
+        *left -= 1;
+        Ok(byte)
+    }
+
+    fn varint(&mut self, left: &mut usize) -> Result<i32, Stop> {
+        let mut value = 0_u32;
+        for shift in [0, 7, 14, 21, 28] {
+            let byte = self.byte(left)?;
+            value |= u32::from(byte & 0x7F) << shift;
+            if byte < 0x80 && (shift < 28 || byte <= VARINT_LAST_MAX) {
+                return Ok((value >> 1) as i32 ^ -((value & 1) as i32));
+            }
+        }
+        Err(self.too_long())
+    }
+
+    fn varlong(&mut self, left: &mut usize) -> Result<i64, Stop> {
+        let mut value = 0_u64;
+        for shift in [0, 7, 14, 21, 28, 35, 42, 49, 56, 63] {
+            let byte = self.byte(left)?;
+            value |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 && (shift < 63 || byte <= VARLONG_LAST_MAX) {
+                return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
+            }
+        }
+        Err(self.too_long())
+    }
+
+    fn too_long(&self) -> Stop {
+        let position = self.position();
+        Stop::Record(RecordError::VarintTooLong { position })
+    }
+
+    /// A length that must not be negative.
+    fn length(&mut self, left: &mut usize) -> Result<usize, Stop> {
+        let length = self.varint(left)?;
+        usize::try_from(length).map_err(|_| invalid_length(self.position(), length))
+    }
+
+    /// Skips bytes that may be null, and says whether they are not.
+    fn skip_nullable(&mut self, left: &mut usize) -> Result<bool, Stop> {
+        let length = self.varint(left)?;
+        if length == -1 {
+            return Ok(false);
+        }
+        let bytes = usize::try_from(length).map_err(|_| invalid_length(self.position(), length))?;
+        self.skip(bytes, left)?;
+        Ok(true)
+    }
+
+    fn skip(&mut self, bytes: usize, left: &mut usize) -> Result<(), Stop> {
+        if bytes > *left {
+            let length = i32::try_from(bytes).expect("it was read as an i32");
+            return Err(invalid_length(self.position(), length));
+        }
+        *left -= bytes;
+        let mut missing = bytes;
+        while missing > 0 {
+            if !self.has_byte()? {
+                let position = self.position();
+                return Err(Stop::Record(RecordError::Truncated { position }));
+            }
+            let step = missing.min(self.pieces.piece().len() - self.position);
+            self.position += step;
+            missing -= step;
+        }
+        Ok(())
+    }
+}
+
+fn invalid_length(position: usize, length: i32) -> Stop {
+    let length = length.into();
+    Stop::Record(RecordError::InvalidLength { position, length })
+}
+
+/// The record at the start of `bytes` and what follows it; `None` if it is not all there, or is none.
+#[inline(always)]
+fn whole_record(bytes: &[u8]) -> Option<(Seen, &[u8])> {
+    // The next record starts where this one's length says, which a processor knows before it has walked this one.
+    let mut prefix = Steps { bytes, position: 0 };
+    let record_bytes = prefix.length()?;
+    let (record, after) = bytes[prefix.position..].split_at_checked(record_bytes)?;
+    // After the attributes byte, which has no meaning so far.
+    let mut steps = Steps {
+        bytes: record,
+        position: 1,
+    };
+    let timestamp_delta = steps.varlong()?;
+    let offset_delta = steps.varint()?;
+    let has_key = steps.skip_nullable()?;
+    steps.skip_nullable()?;
+    let header_count = steps.length()?;
+    if header_count > 0 {
+        steps.skip_headers(header_count)?;
+    }
+    if steps.position != record.len() {
         return None;
     }
-    Some(Walk {
-        min_timestamp: header.base_timestamp.checked_add(min_delta)?,
-        max_timestamp: header.base_timestamp.checked_add(max_delta)?,
-        has_null_key,
-    })
+    let seen = Seen {
+        timestamp_delta,
+        offset_delta,
+        has_key,
+    };
+    Some((seen, after))
 }
 
 struct Steps<'a> {
@@ -90,14 +336,15 @@ impl Steps<'_> {
 
     /// The rest of an integer whose first two bytes gave `value`.
     fn long_varint(&mut self, mut value: u32) -> Option<u32> {
-        for shift in [14, 21, 28] {
+        for shift in [14, 21] {
             let byte = self.byte()?;
             value |= u32::from(byte & 0x7F) << shift;
             if byte < 0x80 {
                 return Some(value);
             }
         }
-        None
+        let byte = self.byte()?;
+        (byte <= VARINT_LAST_MAX).then_some(value | u32::from(byte) << 28)
     }
 
     #[inline(always)]
@@ -116,14 +363,15 @@ impl Steps<'_> {
 
     /// The rest of an integer whose first two bytes gave `value`.
     fn long_varlong(&mut self, mut value: u64) -> Option<u64> {
-        for shift in [14, 21, 28, 35, 42, 49, 56, 63] {
+        for shift in [14, 21, 28, 35, 42, 49, 56] {
             let byte = self.byte()?;
             value |= u64::from(byte & 0x7F) << shift;
             if byte < 0x80 {
                 return Some(value);
             }
         }
-        None
+        let byte = self.byte()?;
+        (byte <= VARLONG_LAST_MAX).then_some(value | u64::from(byte) << 63)
     }
 
     /// A length that must not be negative.
@@ -139,14 +387,14 @@ impl Steps<'_> {
         Some(())
     }
 
-    /// Skips bytes that may be null, and says whether they are.
+    /// Skips bytes that may be null, and says whether they are not.
     #[inline(always)]
     fn skip_nullable(&mut self) -> Option<bool> {
         match self.varint()? {
-            -1 => Some(true),
+            -1 => Some(false),
             length => {
                 self.skip(usize::try_from(length).ok()?)?;
-                Some(false)
+                Some(true)
             }
         }
     }
@@ -158,5 +406,187 @@ impl Steps<'_> {
             self.skip_nullable()?;
         }
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::batch::BatchHeader;
+    use crate::records::builder::{BatchBuilder, BatchOptions};
+    use crate::records::record::{Header, Records};
+
+    /// Bytes in pieces of a few lengths, in turn.
+    struct Cut<'a> {
+        piece: &'a [u8],
+        rest: &'a [u8],
+        lengths: Vec<usize>,
+    }
+
+    impl Pieces for Cut<'_> {
+        fn piece(&self) -> &[u8] {
+            self.piece
+        }
+
+        fn next(&mut self) -> Result<bool, CompressionError> {
+            self.lengths.rotate_left(1);
+            (self.piece, self.rest) = self.rest.split_at(self.lengths[0].min(self.rest.len()));
+            Ok(!self.piece.is_empty())
+        }
+    }
+
+    #[derive(Debug, Default, PartialEq)]
+    struct All(Vec<Seen>);
+
+    impl Visit for All {
+        fn record(&mut self, index: i32, seen: Seen) {
+            assert_eq!(index, self.0.len() as i32);
+            self.0.push(seen);
+        }
+    }
+
+    fn walk_cut(count: i32, bytes: &[u8], lengths: &[usize]) -> (All, Result<usize, WalkError>) {
+        let mut all = All::default();
+        let mut pieces = Cut {
+            piece: &[],
+            rest: bytes,
+            lengths: lengths.to_vec(),
+        };
+        let outcome = walk(count, &mut pieces, &mut all);
+        (all, outcome)
+    }
+
+    /// Records with and without key, value and headers, some longer than a piece, and lengths of one, two and three bytes.
+    fn sample() -> (BatchHeader, Vec<u8>) {
+        let mut builder = BatchBuilder::new(BatchOptions::default());
+        let headers = [
+            Header {
+                key: b"trace",
+                value: Some(&[7; 90]),
+            },
+            Header {
+                key: b"",
+                value: None,
+            },
+        ];
+        builder.append(1_700_000_000_000, None, None, &[]);
+        builder.append(1_700_000_100_000, Some(b"key"), Some(&[1; 40]), &headers);
+        builder.append(1_600_000_000_000, Some(&[2; 70]), None, &headers[..1]);
+        builder.append(1_700_000_000_001, None, Some(&[3; 9_000]), &[]);
+        builder.append(1_700_000_000_002, Some(b""), Some(b""), &[]);
+        let bytes = builder.finish();
+        let header = BatchHeader::parse(&bytes).unwrap();
+        (header, bytes[crate::records::batch::HEADER_BYTES..].to_vec())
+    }
+
+    const LENGTHS: [&[usize]; 6] = [&[usize::MAX], &[1], &[2, 3], &[7], &[64, 1], &[300, 5]];
+
+    #[test]
+    fn however_the_bytes_are_cut_the_records_are_the_same() {
+        let (header, bytes) = sample();
+        let records: Vec<_> = Records::new(&header, &bytes).map(Result::unwrap).collect();
+        for lengths in LENGTHS {
+            let (all, outcome) = walk_cut(header.record_count, &bytes, lengths);
+            assert_eq!(outcome, Ok(bytes.len()), "{lengths:?}");
+            assert_eq!(all.0.len(), records.len());
+            for (seen, record) in all.0.iter().zip(&records) {
+                assert_eq!(header.base_timestamp + seen.timestamp_delta, record.timestamp);
+                assert_eq!(i64::from(seen.offset_delta), record.offset);
+                assert_eq!(seen.has_key, record.key.is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_does_not_depend_on_how_the_bytes_are_cut() {
+        let (header, bytes) = sample();
+        let mut refused = 0;
+        // What follows is one long value.
+        for position in 0..300 {
+            for value in [0x00, 0x01, 0x7F, 0x80, 0xFF] {
+                let mut harmed = bytes.clone();
+                harmed[position] = value;
+                let whole = walk_cut(header.record_count, &harmed, LENGTHS[0]);
+                let reads = Records::new(&header, &harmed).all(|record| record.is_ok());
+                assert!(reads || whole.1.is_err(), "byte {position} = {value}: {whole:?}");
+                refused += usize::from(whole.1.is_err());
+                for lengths in &LENGTHS[1..] {
+                    let cut = walk_cut(header.record_count, &harmed, lengths);
+                    assert_eq!(cut.0, whole.0, "byte {position} = {value}, cut {lengths:?}");
+                    assert_eq!(index_of(&cut.1), index_of(&whole.1));
+                }
+            }
+        }
+        assert!(refused > 100, "{refused}");
+    }
+
+    fn index_of(outcome: &Result<usize, WalkError>) -> Result<usize, i32> {
+        match outcome {
+            Ok(bytes) => Ok(*bytes),
+            Err(WalkError::Record { index, .. }) => Err(*index),
+            Err(WalkError::Codec(error)) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn every_cut_end_is_seen_and_the_record_named() {
+        let (header, bytes) = sample();
+        let mut boundaries = vec![];
+        let mut records = Records::new(&header, &bytes);
+        while records.next().is_some() {
+            boundaries.push(records.position());
+        }
+        for end in (0..400).chain([bytes.len() - 1]) {
+            let (_, outcome) = walk_cut(header.record_count, &bytes[..end], &[50]);
+            let index = boundaries.iter().filter(|boundary| **boundary <= end).count() as i32;
+            assert_eq!(
+                outcome,
+                Err(WalkError::Record {
+                    index,
+                    error: RecordError::Truncated { position: end }
+                }),
+                "{end}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_follows_the_last_record_is_seen_in_any_piece() {
+        let (header, mut bytes) = sample();
+        let position = bytes.len();
+        bytes.extend_from_slice(b"more");
+        for lengths in [&[usize::MAX][..], &[position], &[1]] {
+            let (_, outcome) = walk_cut(header.record_count, &bytes, lengths);
+            assert!(
+                matches!(
+                    outcome,
+                    Err(WalkError::Record {
+                        index: 5,
+                        error: RecordError::TrailingBytes { position: at, .. }
+                    }) if at == position
+                ),
+                "{outcome:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn integers_that_clients_read_differently_are_none() {
+        // A record of ten bytes, five of which are the length of its value; the last holds the upper four bits.
+        let record = |last| [20, 0, 0, 0, 1, 0x80, 0x80, 0x80, 0x80, last, 0];
+        for (last, is_sound) in [(0x00, true), (0x10, false), (0x70, false)] {
+            for lengths in [&[usize::MAX][..], &[1]] {
+                let (_, outcome) = walk_cut(1, &record(last), lengths);
+                let too_long = matches!(
+                    outcome,
+                    Err(WalkError::Record {
+                        error: RecordError::VarintTooLong { .. },
+                        ..
+                    })
+                );
+                assert_eq!(outcome.is_ok(), is_sound, "{last}: {outcome:?}");
+                assert_eq!(too_long, !is_sound);
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 mod suite;
 mod records;
+mod drain;
 mod data;
 mod admin;
 mod groups;
@@ -29,6 +30,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             admin::run(&mut suite);
             groups::run(&mut suite);
         }
+        "drain" => suite.run("drain", |suite| drain::run(suite, rest)),
         "beside-java" => java::run(&mut suite)?,
         "transactions" => java::transactions(&mut suite)?,
         "old" => data::old_broker(&mut suite),

@@ -1,9 +1,17 @@
 //! What a producer may send, and what it may not.
 
 use super::*;
+use crate::error_code::ErrorCode;
 use crate::records::batch::{self, Batch};
+use crate::records::compression::CompressionError;
+use crate::records::record::RecordError;
 
 const NOW_MS: i64 = 1_700_000_000_000;
+const LIMIT_BYTES: usize = 1 << 20;
+
+fn validate<'a>(bytes: &'a [u8], rules: &ProduceRules) -> Result<ValidBatch<'a>, ProduceError> {
+    super::validate(bytes, rules, &mut UnfoldingBudget::new(LIMIT_BYTES))
+}
 
 fn rules() -> ProduceRules {
     ProduceRules {
@@ -14,7 +22,6 @@ fn rules() -> ProduceRules {
         timestamp_after_max_ms: 3_600_000,
         is_compacted: false,
         compression: None,
-        uncompressed_limit_bytes: 1 << 20,
         now_ms: NOW_MS,
     }
 }
@@ -402,7 +409,10 @@ fn uncompressed_records_are_walked() {
     check_error(
         &fewer,
         &rules(),
-        ProduceError::Structure(RecordError::TrailingBytes { position, trailing }),
+        ProduceError::Structure {
+            index: 1,
+            error: RecordError::TrailingBytes { position, trailing },
+        },
     );
 
     let mut garbage = bytes;
@@ -410,12 +420,12 @@ fn uncompressed_records_are_walked() {
     batch::seal(&mut garbage);
     assert!(matches!(
         validate(&garbage, &rules()),
-        Err(ProduceError::Structure(_))
+        Err(ProduceError::Structure { index: 0, .. })
     ));
 }
 
 #[test]
-fn timestamps_that_overflow_are_what_consumers_see() {
+fn timestamps_that_overflow_are_judged_as_the_times_that_consumers_would_see() {
     let bytes = with_header(&two_records(Codec::None), |header| {
         header.base_timestamp = i64::MAX - 1
     });
@@ -423,8 +433,11 @@ fn timestamps_that_overflow_are_what_consumers_see() {
         timestamp_after_max_ms: i64::MAX,
         ..rules()
     };
-    // Java adds deltas with wrap-around: the second record lies at the beginning of time, the first has the maximum.
-    assert_eq!(validate(&bytes, &any).unwrap().header.max_timestamp, i64::MAX - 1);
+    // Java adds deltas with wrap-around: the second record lies at the beginning of time.
+    let error = validate(&bytes, &any).unwrap_err();
+    assert_eq!(error.error_code(), ErrorCode::InvalidTimestamp);
+    assert_eq!(error.record_faults()[0].batch_index, 1);
+    assert_eq!(error.record_faults().len(), 1);
 }
 
 #[test]
@@ -436,14 +449,8 @@ fn a_bomb_is_refused_at_the_limit() {
         });
         builder.append(NOW_MS, Some(b"k"), Some(&vec![0; 8 << 20]), &[]);
         let bytes = builder.finish();
-        let limit_bytes = 1 << 20;
-        let rules = ProduceRules {
-            is_compacted: true,
-            uncompressed_limit_bytes: limit_bytes,
-            ..rules()
-        };
-        let expected = CompressionError::LimitExceeded { codec, limit_bytes };
-        check_error(&bytes, &rules, ProduceError::Decompression(expected));
+        let limit_bytes = LIMIT_BYTES;
+        check_error(&bytes, &rules(), ProduceError::UnfoldsTooMuch { limit_bytes });
     }
 }
 

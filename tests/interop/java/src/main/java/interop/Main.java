@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|keep|check|member|transactions|push|use|facts|visit|commit-everywhere|go-on|crash-load BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|push|use|facts|visit|commit-everywhere|go-on|crash-load BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -21,6 +21,7 @@ public final class Main {
                 AdminCases.run(suite);
                 GroupCases.run(suite);
             }
+            case "drain" -> suite.run("drain", () -> Drain.run(suite, rest));
             case "transactions" -> Transactions.write(suite, rest.get(0));
             case "use" -> Directories.use(suite, rest);
             case "facts" -> Directories.facts(suite, rest.get(0), rest);

@@ -1,0 +1,169 @@
+//! An answer in words: what is compared where the bytes of two brokers differ.
+
+use std::sync::LazyLock;
+
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::frame::decode_response_header;
+use ottla_wire::messages;
+use ottla_wire::primitives::Reader;
+use regex::Regex;
+
+use super::exchange::{Ask, Outcome};
+
+/// What one broker answered.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// As it came, but for the correlation id; empty if nothing did.
+    bytes: Vec<u8>,
+    /// The names of its error codes in the order of the answer, without repetition; or `closed`, `silence`.
+    pub short: String,
+    /// All of it, but for what is each broker's own.
+    text: String,
+    /// With the brokers' own words.
+    pub verbose: String,
+}
+
+impl Said {
+    pub fn of(ask: &Ask, outcome: Outcome) -> Said {
+        match outcome {
+            Outcome::Closed => Said::only("closed"),
+            Outcome::Silence => Said::only("silence"),
+            Outcome::Hangs => Said::only("hangs"),
+            Outcome::Answer(bytes) => match decode(ask, &bytes) {
+                Ok(verbose) => Said {
+                    bytes,
+                    short: codes(&verbose),
+                    text: without_own_words(&verbose),
+                    verbose,
+                },
+                Err(error) => Said::only(&format!("unreadable: {error}: {bytes:02x?}")),
+            },
+        }
+    }
+
+    fn only(word: &str) -> Said {
+        Said {
+            bytes: Vec::new(),
+            short: word.to_owned(),
+            text: word.to_owned(),
+            verbose: word.to_owned(),
+        }
+    }
+
+    /// Whether Ottla says what Apache Kafka says: byte for byte, or in everything but words. Ottla names records at fault where
+    /// Apache Kafka names none.
+    pub fn is_like(&self, kafka: &Said) -> bool {
+        if !self.bytes.is_empty() && self.bytes == kafka.bytes {
+            return true;
+        }
+        match kafka.text.contains(NO_RECORDS) {
+            true => RECORDS.replace_all(&self.text, NO_RECORDS) == kafka.text,
+            false => self.text == kafka.text,
+        }
+    }
+}
+
+const NO_RECORDS: &str = "record_errors: []";
+
+static RECORDS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"record_errors: \[[^\]]*\]").expect("the pattern is one"));
+
+/// What two brokers may say differently: words for people, how long a request was held back, names that are made up on the way,
+/// and what is a matter of the moment.
+static OWN_WORDS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r#"(error_message|batch_index_error_message): (None|Some\("(?:[^"\\]|\\.)*"\))|"#,
+        r"(throttle_time_ms|log_append_time_ms|session_id|port): -?\d+|",
+        r#"(member_id|leader): "[^"]*"|"#,
+        // Null and empty are the same to every client.
+        r"(aborted_transactions): (None|Some\(\[\]\))|",
+        // Beside an error.
+        r"(base_offset): -1, log_append_time_ms: -1, log_start_offset: -?\d+|",
+        r"(producer_id): \d+",
+    ))
+    .expect("the pattern is one")
+});
+
+static CODES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"error_code: (-?\d+)").expect("the pattern is one"));
+
+fn without_own_words(verbose: &str) -> String {
+    let is_own = |found: &regex::Captures<'_>| {
+        let name = found[0].split(':').next().unwrap_or_default();
+        format!("{name}: _")
+    };
+    OWN_WORDS.replace_all(verbose, is_own).into_owned()
+}
+
+fn codes(verbose: &str) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for found in CODES.captures_iter(verbose) {
+        let code: i16 = found[1].parse().expect("the pattern finds numbers");
+        let name = ErrorCode::from_i16(code).map_or_else(|| code.to_string(), |code| code.name().to_owned());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        "no code".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+macro_rules! decoders {
+    ($($api:ident => $module:ident::$message:ident,)*) => {
+        fn body(ask: &Ask, reader: &mut Reader<'_>) -> Result<String, String> {
+            // KIP-511: an unknown version of ApiVersions is answered in version 0.
+            let version = match ask.api_key {
+                ApiKey::ApiVersions if !ask.api_key.known_versions().contains(ask.version) => 0,
+                _ => ask.version,
+            };
+            match ask.api_key {
+                $(ApiKey::$api => messages::$module::$message::decode(reader, version)
+                    .map(|message| format!("{message:?}"))
+                    .map_err(|error| error.to_string()),)*
+                other => Err(format!("no decoder for {other}")),
+            }
+        }
+    };
+}
+
+decoders! {
+    AlterConfigs => alter_configs::AlterConfigsResponse,
+    ApiVersions => api_versions::ApiVersionsResponse,
+    CreatePartitions => create_partitions::CreatePartitionsResponse,
+    CreateTopics => create_topics::CreateTopicsResponse,
+    DeleteGroups => delete_groups::DeleteGroupsResponse,
+    DeleteRecords => delete_records::DeleteRecordsResponse,
+    DeleteTopics => delete_topics::DeleteTopicsResponse,
+    DescribeConfigs => describe_configs::DescribeConfigsResponse,
+    DescribeGroups => describe_groups::DescribeGroupsResponse,
+    DescribeProducers => describe_producers::DescribeProducersResponse,
+    DescribeTopicPartitions => describe_topic_partitions::DescribeTopicPartitionsResponse,
+    Fetch => fetch::FetchResponse,
+    FindCoordinator => find_coordinator::FindCoordinatorResponse,
+    Heartbeat => heartbeat::HeartbeatResponse,
+    IncrementalAlterConfigs => incremental_alter_configs::IncrementalAlterConfigsResponse,
+    InitProducerId => init_producer_id::InitProducerIdResponse,
+    JoinGroup => join_group::JoinGroupResponse,
+    LeaveGroup => leave_group::LeaveGroupResponse,
+    ListGroups => list_groups::ListGroupsResponse,
+    ListOffsets => list_offsets::ListOffsetsResponse,
+    Metadata => metadata::MetadataResponse,
+    OffsetCommit => offset_commit::OffsetCommitResponse,
+    OffsetDelete => offset_delete::OffsetDeleteResponse,
+    OffsetFetch => offset_fetch::OffsetFetchResponse,
+    OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochResponse,
+    Produce => produce::ProduceResponse,
+    SyncGroup => sync_group::SyncGroupResponse,
+}
+
+fn decode(ask: &Ask, frame: &[u8]) -> Result<String, String> {
+    let mut reader = Reader::new(frame);
+    decode_response_header(&mut reader, ask.api_key, ask.version).map_err(|error| error.to_string())?;
+    let text = body(ask, &mut reader)?;
+    reader.finish().map_err(|error| error.to_string())?;
+    Ok(text)
+}

@@ -1,0 +1,116 @@
+//! One request on a connection of its own, and what came of it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::frame::RequestHeader;
+
+/// A request as it goes over the wire, without its length.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub api_key: ApiKey,
+    pub version: i16,
+    pub frame: Vec<u8>,
+}
+
+const CORRELATION_ID: i32 = 7;
+
+impl Ask {
+    pub fn new(api_key: ApiKey, version: i16, body: impl AsRef<[u8]>) -> Ask {
+        let mut frame = Vec::new();
+        let header = RequestHeader {
+            api_key,
+            api_version: version,
+            correlation_id: CORRELATION_ID,
+            client_id: Some("liar"),
+        };
+        header.encode(&mut frame);
+        frame.extend_from_slice(body.as_ref());
+        Ask {
+            api_key,
+            version,
+            frame,
+        }
+    }
+}
+
+/// What a broker did with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The response, behind its length: header and body.
+    Answer(Vec<u8>),
+    Closed,
+    /// The next request was answered, this one was not.
+    Silence,
+    /// Neither an answer nor an end, for this request and what comes behind it.
+    Hangs,
+}
+
+pub struct Wire {
+    stream: TcpStream,
+    port: u16,
+    patience: Duration,
+}
+
+impl Wire {
+    /// - `patience`: for how long a broker may think.
+    pub fn connect(port: u16, patience: Duration) -> Result<Wire> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).context("connecting")?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_nodelay(true)?;
+        Ok(Wire {
+            stream,
+            port,
+            patience,
+        })
+    }
+
+    /// Sends the request and, behind it, one that every broker answers: a request without an answer is told by the order.
+    pub fn ask(&mut self, ask: &Ask) -> Result<Outcome> {
+        let mut bytes = framed(&ask.frame);
+        bytes.extend_from_slice(&SENTINEL);
+        // The broker may have closed before it has read all of it.
+        let _ = self.stream.write_all(&bytes);
+        let outcome = match self.frame()? {
+            Outcome::Answer(frame) if frame.starts_with(&SENTINEL_ID.to_be_bytes()) => {
+                return Ok(Outcome::Silence);
+            }
+            outcome => outcome,
+        };
+        let is_open = matches!(outcome, Outcome::Answer(_)) && matches!(self.frame()?, Outcome::Answer(_));
+        if !is_open {
+            *self = Wire::connect(self.port, self.patience)?;
+        }
+        Ok(outcome)
+    }
+
+    fn frame(&mut self) -> Result<Outcome> {
+        let mut length = [0; 4];
+        match self.stream.read_exact(&mut length) {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Ok(Outcome::Hangs);
+            }
+            Err(_) => return Ok(Outcome::Closed),
+        }
+        let mut frame = vec![0; usize::try_from(i32::from_be_bytes(length))?];
+        self.stream.read_exact(&mut frame).context("a response was cut")?;
+        Ok(Outcome::Answer(frame))
+    }
+}
+
+const SENTINEL_ID: i32 = 0x00AB_CDEF;
+
+/// Length 10, then ApiVersions (18) version 0 with a null client id.
+const SENTINEL: [u8; 14] = {
+    let [a, b, c, d] = SENTINEL_ID.to_be_bytes();
+    [0, 0, 0, 10, 0, 18, 0, 0, a, b, c, d, 0xff, 0xff]
+};
+
+fn framed(frame: &[u8]) -> Vec<u8> {
+    let length = i32::try_from(frame.len()).expect("a case is shorter than 2 GiB");
+    [&length.to_be_bytes()[..], frame].concat()
+}
