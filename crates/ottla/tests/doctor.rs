@@ -416,18 +416,21 @@ fn formulas_are_listed_and_worked_out() {
     assert!(error.contains("window may be meant"), "{error}");
 }
 
+const ROWS: u16 = 24;
+const COLUMNS: u16 = 110;
+
 /// `ottla doctor --watch` on a terminal of its own.
 struct Terminal {
     child: Child,
     stdin: std::process::ChildStdin,
-    screen: Arc<Mutex<String>>,
+    screen: Arc<Mutex<vt100::Parser>>,
 }
 
 impl Terminal {
     fn open(collector: &str, directory: &Path) -> Terminal {
         let ottla = env!("CARGO_BIN_EXE_ottla");
         let watch = format!(
-            "stty rows 24 cols 110; exec {ottla} doctor --watch --interval 0.1 --collector {collector}"
+            "stty rows {ROWS} cols {COLUMNS}; exec {ottla} doctor --watch --interval 0.1 --collector {collector}"
         );
         let mut child = Command::new("script")
             .args(["-qfec", &watch, "/dev/null"])
@@ -437,15 +440,12 @@ impl Terminal {
             .stdout(Stdio::piped())
             .spawn()
             .expect("script, which comes with Debian's bsdutils");
-        let screen = Arc::new(Mutex::new(String::new()));
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
         let (mut stdout, drawn) = (child.stdout.take().unwrap(), screen.clone());
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = stdout.read(&mut bytes) {
-                drawn
-                    .lock()
-                    .unwrap()
-                    .push_str(&String::from_utf8_lossy(&bytes[..count]));
+                drawn.lock().unwrap().process(&bytes[..count]);
             }
         });
         Terminal {
@@ -455,23 +455,19 @@ impl Terminal {
         }
     }
 
-    /// Returns when this was drawn since the last call; a hang is a failure. Only cells that changed are drawn, so what is looked
-    /// for must differ everywhere from what stood there.
+    /// Returns when this is on the screen; a hang is a failure.
     fn shows(&self, text: &str) {
         for _ in 0..6_000 {
-            let mut screen = self.screen.lock().unwrap();
-            if let Some(at) = screen.find(text) {
-                screen.drain(..at + text.len());
+            if self.text().contains(text) {
                 return;
             }
-            drop(screen);
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        let screen = self.screen.lock().unwrap().clone();
-        panic!(
-            "no {text:?} in {:?}",
-            &screen[..screen.floor_char_boundary(4_000)]
-        );
+        panic!("no {text:?} in\n{}", self.text());
+    }
+
+    fn text(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
     }
 
     fn press(&mut self, keys: &str) {

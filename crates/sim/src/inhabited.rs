@@ -13,6 +13,9 @@ use ottla_wire::messages::delete_records::{
 };
 use ottla_wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use ottla_wire::messages::list_offsets::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
+};
 use ottla_wire::messages::offset_commit::{
     OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
 };
@@ -97,6 +100,9 @@ const DELETE_TOPICS_VERSION: i16 = 5;
 const DELETE_RECORDS_VERSION: i16 = 2;
 const PRODUCE_VERSION: i16 = 11;
 const FETCH_VERSION: i16 = 12;
+const LIST_OFFSETS_VERSION: i16 = 5;
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
 const OFFSET_COMMIT_VERSION: i16 = 8;
 const OFFSET_FETCH_VERSION: i16 = 8;
 
@@ -366,8 +372,16 @@ fn find_coordinator(broker: &mut impl Caller, group: &'static str) {
 /// - Errors: the broker gave out what no broker may.
 pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
     let mut found = Found::default();
-    let mut offset = 0;
-    loop {
+    let bounds =
+        offset_at(broker, place, EARLIEST).and_then(|start| Ok((start, offset_at(broker, place, LATEST)?)));
+    let (mut offset, end) = match bounds {
+        Ok(bounds) => bounds,
+        Err(error) => {
+            found.refusal = Some(error);
+            return Ok(found);
+        }
+    };
+    while offset < end {
         let partition = FetchPartition {
             partition: place.1,
             fetch_offset: offset,
@@ -392,13 +406,7 @@ pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
         let partition = &response.responses[0].partitions[0];
         match code(partition.error_code) {
             ErrorCode::None => {}
-            ErrorCode::OffsetOutOfRange if offset < partition.log_start_offset => {
-                offset = partition.log_start_offset;
-                continue;
-            }
-            error @ (ErrorCode::CorruptMessage | ErrorCode::KafkaStorageError)
-                if partition.high_watermark > offset =>
-            {
+            error @ (ErrorCode::CorruptMessage | ErrorCode::KafkaStorageError) => {
                 found.unreadable.insert(offset, error);
                 offset += 1;
                 continue;
@@ -426,12 +434,38 @@ pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
             }
             offset = batch.header.next_offset();
         }
-        if offset >= partition.high_watermark {
-            return Ok(found);
-        }
         if offset == before {
             return Err(format!("{place:?} gives out nothing at {offset}"));
         }
+    }
+    Ok(found)
+}
+
+/// What ListOffsets answers for a timestamp, or for what stands in its place.
+fn offset_at(broker: &mut impl Caller, place: Place, timestamp: i64) -> Result<i64, ErrorCode> {
+    let partition = ListOffsetsPartition {
+        partition_index: place.1,
+        timestamp,
+        ..Default::default()
+    };
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic {
+            name: place.0,
+            partitions: vec![partition],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let mut body = Vec::new();
+    request.encode(&mut body, LIST_OFFSETS_VERSION);
+    let answer = broker.answer(ApiKey::ListOffsets, LIST_OFFSETS_VERSION, &body);
+    let response =
+        ListOffsetsResponse::decode(&mut Reader::new(&answer), LIST_OFFSETS_VERSION).expect("decodes");
+    let partition = &response.topics[0].partitions[0];
+    match code(partition.error_code) {
+        ErrorCode::None => Ok(partition.offset),
+        error => Err(error),
     }
 }
 

@@ -102,7 +102,7 @@ impl MetadataLog {
         kraft_version: i16,
         now: Timestamp,
     ) -> Result<(), ControllerError> {
-        let leader_epoch = self.leader_epoch + 1;
+        let leader_epoch = self.leader_epoch.saturating_add(1);
         let state = QuorumState {
             leader_id: node_id,
             leader_epoch,

@@ -22,7 +22,7 @@ use super::activation;
 use super::bootstrap_file::Bootstrap;
 use super::directories::Directories;
 use super::metadata_log::{self, METADATA_DIRECTORY};
-use super::quorum_state::QuorumState;
+use super::quorum_state::{QUORUM_STATE_FILE, QuorumState};
 use super::salvage;
 use super::snapshot_file::{self, SnapshotId};
 use crate::config::NodeConfig;
@@ -273,7 +273,14 @@ impl Surroundings<'_> {
             let reason = "missing, although quorum-state is of kraft.version 1".to_owned();
             return Err(damaged(&SnapshotId::BOOTSTRAP.path(&self.directory), 0, reason));
         }
-        // The epoch is durable there before anything is written in it. A lone voter may go on behind whichever is larger.
+        // The epoch is durable there before anything is written in it, and no checksum covers it in a batch. A lone voter may go on
+        // behind whichever is larger.
+        if survey.leader_epoch > stored.leader_epoch {
+            let file = self.directory.join(QUORUM_STATE_FILE);
+            let (file, newest, stored) = (file.display(), survey.leader_epoch, stored.leader_epoch);
+            let detail = format!("it names leader epoch {stored}, a batch of the log epoch {newest}");
+            warn!(%file, detail, "two files contradict each other");
+        }
         survey.leader_epoch = survey.leader_epoch.max(stored.leader_epoch);
         Ok(())
     }
