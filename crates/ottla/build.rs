@@ -1,4 +1,4 @@
-//! Tells the binary which commit it was built from, for the manifests of reports; without a repository it says nothing.
+//! Tells the binary which commit it was built from, for `--version` and the manifests of reports; without a repository it says nothing.
 
 use std::process::Command;
 
@@ -10,13 +10,21 @@ fn main() {
     if let Some(head) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo:rerun-if-changed={head}");
     }
-    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
-        return;
-    };
+    let mut version = std::env::var("CARGO_PKG_VERSION").expect("cargo sets it");
+    if let Some(commit) = commit() {
+        println!("cargo:rustc-env=OTTLA_COMMIT={commit}");
+        version = format!("{version} ({commit})");
+    }
+    println!("cargo:rustc-env=OTTLA_VERSION={version}");
+}
+
+/// With `-dirty` behind it if files were changed.
+fn commit() -> Option<String> {
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let is_dirty =
         git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty());
     let suffix = if is_dirty { "-dirty" } else { "" };
-    println!("cargo:rustc-env=OTTLA_COMMIT={commit}{suffix}");
+    Some(format!("{commit}{suffix}"))
 }
 
 fn git(arguments: &[&str]) -> Option<String> {

@@ -46,6 +46,10 @@ fuzz_target!(|input: &[u8]| {
         clean_shutdown: flags & 8 != 0,
         recovery_point: i64::from(recovery_point),
         log_start_offset: i64::from(flags >> 6),
+        proven_end: 0,
+        is_start_proven: flags & 32 != 0,
+        gaps_below: 0,
+        accept_loss: flags & 16 != 0,
         now_ms: 1_000,
     };
     let opened = PartitionLog::open(disk.shared(), Path::new(DIRECTORY), config.clone(), options);
@@ -61,7 +65,7 @@ fuzz_target!(|input: &[u8]| {
     }
     log.close().expect("the disk is healthy");
     // What our own close left must open to the same.
-    let options = OpenOptions { clean_shutdown: true, ..options };
+    let options = OpenOptions { clean_shutdown: true, accept_loss: false, ..options };
     let (log, _) =
         PartitionLog::open(disk.shared(), Path::new(DIRECTORY), config, options).expect("we closed it ourselves");
     assert_eq!(log.end_offset(), before + 1);

@@ -323,3 +323,19 @@ fn a_transaction_that_is_open_in_the_directory_is_named_at_start() {
         assert!(named[0].contains(field), "{field}: {}", named[0]);
     }
 }
+
+#[test]
+fn the_version_names_the_commit() {
+    let output = Command::new(env!("CARGO_BIN_EXE_ottla"))
+        .arg("--version")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    // Sources without a repository have no commit to name.
+    let expected = match option_env!("OTTLA_COMMIT") {
+        Some(commit) => format!("ottla {version} ({commit})\n"),
+        None => format!("ottla {version}\n"),
+    };
+    assert_eq!(text, expected);
+}

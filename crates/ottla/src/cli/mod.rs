@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 
 /// Kafka for one machine: durable, fast, calm.
 #[derive(Parser)]
-#[command(name = "ottla", version, about)]
+#[command(name = "ottla", version = env!("OTTLA_VERSION"), about)]
 struct Command {
     #[command(subcommand)]
     job: Job,
@@ -30,6 +30,9 @@ enum Job {
     Demo(demo::Demo),
     Quota(quota::Quota),
 }
+
+/// The commit that the binary was built from, with `-dirty` behind it if files were changed; `None` without a repository.
+const COMMIT: Option<&str> = option_env!("OTTLA_COMMIT");
 
 /// Runs the command line of this process. Exit status: 0 good, 1 failed, 2 usage.
 pub fn run() -> ExitCode {

@@ -25,7 +25,7 @@ pub fn run() -> Result<ExitCode, Failure> {
             accesses: &clusters,
             command: arguments::command_line(),
             ottla_version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("OTTLA_COMMIT").map(str::to_owned),
+            commit: crate::cli::COMMIT.map(str::to_owned),
             data: &std::env::temp_dir(),
             stop: &stop,
             calibration,

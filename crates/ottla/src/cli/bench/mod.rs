@@ -116,7 +116,7 @@ fn run_scenario(arguments: &Run) -> Result<ExitCode, Failure> {
         accesses: clusters.accesses(),
         command: arguments::command_line(),
         ottla_version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: option_env!("OTTLA_COMMIT").map(str::to_owned),
+        commit: crate::cli::COMMIT.map(str::to_owned),
         data: clusters.data(),
         stop: &stop,
         calibration: None,
