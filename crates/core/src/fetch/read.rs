@@ -241,11 +241,15 @@ fn read_one(
         last_stable_offset: view.offsets.last_stable,
         log_start_offset: view.offsets.start,
     };
-    if let Some(diverging) = divergence(asked, partition) {
-        return PartitionRead {
-            diverging: Some(diverging),
-            ..PartitionRead::empty(sent)
-        };
+    match divergence(asked, partition) {
+        Ok(None) => {}
+        Ok(diverging) => {
+            return PartitionRead {
+                diverging,
+                ..PartitionRead::empty(sent)
+            };
+        }
+        Err(error) => return PartitionRead::error(error),
     }
     let bound = match isolation_level {
         IsolationLevel::ReadCommitted if view.offsets.last_stable < view.offsets.high_watermark => Bound {
@@ -286,11 +290,13 @@ fn read_one(
 }
 
 /// KIP-320: a client that names the epoch of its last record is told where that epoch ended if it has more of it.
-fn divergence(asked: &FetchPartition, partition: &Partition) -> Option<EpochEnd> {
+/// OFFSET_OUT_OF_RANGE for an epoch that the log does not know, as Apache Kafka answers.
+fn divergence(asked: &FetchPartition, partition: &Partition) -> Result<Option<EpochEnd>, ErrorCode> {
     if asked.last_fetched_epoch < 0 {
-        return None;
+        return Ok(None);
     }
-    let end = partition.end_of_epoch(asked.last_fetched_epoch)?;
+    let end = partition.end_of_epoch(asked.last_fetched_epoch);
+    let end = end.ok_or(ErrorCode::OffsetOutOfRange)?;
     let diverges = end.leader_epoch < asked.last_fetched_epoch || end.end_offset < asked.fetch_offset;
-    diverges.then_some(end)
+    Ok(diverges.then_some(end))
 }

@@ -183,7 +183,13 @@ impl Broker {
         }
     }
 
-    fn send(&self, api_key: ApiKey, api_version: i16, body: &[u8], reply: &mut ReplyBuffer) -> Handled {
+    pub(super) fn send(
+        &self,
+        api_key: ApiKey,
+        api_version: i16,
+        body: &[u8],
+        reply: &mut ReplyBuffer,
+    ) -> Handled {
         let request = Request {
             connection: &self.connection,
             api_key: api_key.code(),
@@ -254,7 +260,11 @@ fn waits_for(api_key: ApiKey) -> WaitKind {
     }
 }
 
-fn poll(broker: &Broker, pending: &mut Box<dyn PendingReply>, reply: &mut ReplyBuffer) -> Poll<()> {
+pub(super) fn poll(
+    broker: &Broker,
+    pending: &mut Box<dyn PendingReply>,
+    reply: &mut ReplyBuffer,
+) -> Poll<()> {
     pending.poll(&broker.node, Waker::noop(), reply)
 }
 

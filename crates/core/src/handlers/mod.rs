@@ -49,6 +49,8 @@ pub(crate) mod update_features;
 mod metadata_tests;
 #[cfg(test)]
 mod tool_tests;
+#[cfg(test)]
+mod record_tests;
 
 use crate::request::Request;
 use crate::time::Moment;

@@ -1,0 +1,331 @@
+//! Produce and Fetch through a whole node without sockets: what is answered, and what must not be given out.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use ottla_wire::messages::produce::{
+    PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
+};
+use ottla_wire::records::batch;
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+
+use super::metadata_tests::{Broker, error, poll, read};
+use crate::partition::Partition;
+use crate::reply::{Handled, PendingReply, ReplyBuffer};
+
+const PRODUCE_VERSION: i16 = 9;
+const FETCH_VERSION: i16 = 12;
+const PAGE_CACHE: [(&str, &str); 1] = [("ottla.durability", "page-cache")];
+
+fn batch_of(value_bytes: usize) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(1_790_000_000_000, None, Some(&vec![b'v'; value_bytes]), &[]);
+    builder.finish()
+}
+
+fn partition(broker: &Broker, topic: &str, index: i32) -> Arc<Partition> {
+    let topic_id = broker.node.image().topic(topic).unwrap().id;
+    broker.node.partition(topic_id, index).unwrap()
+}
+
+/// The code that is answered, or the reply that waits.
+fn produce(
+    broker: &Broker,
+    topic: &str,
+    acks: i16,
+    records: &[u8],
+) -> Result<ErrorCode, Box<dyn PendingReply>> {
+    let partition = PartitionProduceData {
+        index: 0,
+        records: Some(records),
+    };
+    let request = ProduceRequest {
+        transactional_id: None,
+        acks,
+        timeout_ms: 1_000,
+        topic_data: vec![TopicProduceData {
+            name: topic,
+            partition_data: vec![partition],
+            ..Default::default()
+        }],
+    };
+    let (mut body, mut reply) = (Vec::new(), ReplyBuffer::default());
+    request.encode(&mut body, PRODUCE_VERSION);
+    match broker.send(ApiKey::Produce, PRODUCE_VERSION, &body, &mut reply) {
+        Handled::Replied => Ok(produced(&reply)),
+        Handled::Pending(pending) => Err(pending),
+        Handled::NoReply | Handled::Close(_) => panic!("no answer"),
+    }
+}
+
+fn produced(reply: &ReplyBuffer) -> ErrorCode {
+    let response = read(&reply.bytes, |reader| {
+        ProduceResponse::decode(reader, PRODUCE_VERSION)
+    });
+    error(response.responses[0].partition_responses[0].error_code)
+}
+
+/// What a fetch answers about one partition.
+#[derive(Debug, Default, PartialEq)]
+struct Answered {
+    error: Option<ErrorCode>,
+    offsets: Vec<i64>,
+    diverging: Option<(i32, i64)>,
+    aborted: Option<Vec<(i64, i64)>>,
+}
+
+struct Fetch {
+    partitions: Vec<FetchPartition>,
+    max_bytes: i32,
+    isolation_level: i8,
+}
+
+fn from(offset: i64) -> FetchPartition {
+    FetchPartition {
+        partition: 0,
+        fetch_offset: offset,
+        partition_max_bytes: 1_000_000,
+        ..Default::default()
+    }
+}
+
+fn fetch_one(broker: &Broker, partition: FetchPartition) -> Answered {
+    let fetch = Fetch {
+        partitions: vec![partition],
+        max_bytes: 1_000_000,
+        isolation_level: 0,
+    };
+    fetch_all(broker, fetch).remove(0)
+}
+
+/// From topic `t`, without waiting.
+fn fetch_all(broker: &Broker, fetch: Fetch) -> Vec<Answered> {
+    let request = FetchRequest {
+        max_wait_ms: 0,
+        max_bytes: fetch.max_bytes,
+        isolation_level: fetch.isolation_level,
+        session_epoch: -1,
+        topics: vec![FetchTopic {
+            topic: "t",
+            partitions: fetch.partitions,
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let (mut body, mut reply) = (Vec::new(), ReplyBuffer::default());
+    request.encode(&mut body, FETCH_VERSION);
+    let handled = broker.send(ApiKey::Fetch, FETCH_VERSION, &body, &mut reply);
+    assert!(matches!(handled, Handled::Replied));
+    let bytes = with_regions(&reply);
+    let response = read(&bytes, |reader| FetchResponse::decode(reader, FETCH_VERSION));
+    let partitions = response.responses[0].partitions.iter();
+    let answered = partitions.map(|partition| Answered {
+        error: Some(error(partition.error_code)).filter(|error| *error != ErrorCode::None),
+        offsets: batch::batches(partition.records.unwrap_or_default())
+            .map(|batch| batch.unwrap().header.base_offset)
+            .collect(),
+        diverging: Some(&partition.diverging_epoch)
+            .filter(|end| end.end_offset >= 0)
+            .map(|end| (end.epoch, end.end_offset)),
+        aborted: partition.aborted_transactions.as_ref().map(|aborted| {
+            let aborted = aborted.iter();
+            aborted.map(|one| (one.producer_id, one.first_offset)).collect()
+        }),
+    });
+    answered.collect()
+}
+
+/// The reply as its client receives it.
+fn with_regions(reply: &ReplyBuffer) -> Vec<u8> {
+    let (mut whole, mut sent) = (Vec::new(), 0);
+    for inserted in &reply.regions {
+        whole.extend_from_slice(&reply.bytes[sent..inserted.at]);
+        sent = inserted.at;
+        let region = &inserted.region;
+        let mut bytes = vec![0; region.bytes as usize];
+        region.file.read_at(&mut bytes, region.position).unwrap();
+        whole.extend(bytes);
+    }
+    whole.extend_from_slice(&reply.bytes[sent..]);
+    whole
+}
+
+#[test]
+fn clients_do_not_write_internal_topics() {
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("__consumer_offsets", 1, 7);
+    let partition = partition(&broker, "__consumer_offsets", 0);
+    for acks in [1, -1] {
+        let refused = produce(&broker, "__consumer_offsets", acks, &batch_of(1)).ok();
+        assert_eq!(refused, Some(ErrorCode::InvalidTopicException));
+    }
+    assert_eq!(partition.offsets().end, 0);
+}
+
+#[test]
+fn an_answer_for_acks_1_waits_once_the_disk_is_sixteen_mebibytes_behind() {
+    let broker = Broker::new(&[]);
+    broker.create("t", 1, 7);
+    let batch = batch_of(1_000_000);
+    for _ in 0..16 {
+        assert_eq!(produce(&broker, "t", 1, &batch).ok(), Some(ErrorCode::None));
+    }
+    let Err(mut waiting) = produce(&broker, "t", 1, &batch) else {
+        panic!("answered although 17 MB are not synced");
+    };
+    let mut reply = ReplyBuffer::default();
+    assert_eq!(poll(&broker, &mut waiting, &mut reply), Poll::Pending);
+    partition(&broker, "t", 0).run_sync(&broker.node);
+    assert_eq!(poll(&broker, &mut waiting, &mut reply), Poll::Ready(()));
+    assert_eq!(produced(&reply), ErrorCode::None);
+    assert_eq!(produce(&broker, "t", 1, &batch).ok(), Some(ErrorCode::None));
+}
+
+#[test]
+fn what_is_not_synced_is_not_given_out() {
+    let broker = Broker::new(&[]);
+    broker.create("t", 1, 7);
+    assert_eq!(produce(&broker, "t", 1, &batch_of(1)).ok(), Some(ErrorCode::None));
+    assert_eq!(fetch_one(&broker, from(0)), Answered::default());
+    partition(&broker, "t", 0).run_sync(&broker.node);
+    assert_eq!(fetch_one(&broker, from(0)).offsets, [0]);
+}
+
+#[test]
+fn a_fetch_that_names_another_leader_epoch_is_refused() {
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 1, 7);
+    produce(&broker, "t", 1, &batch_of(1)).ok().unwrap();
+    let epoch = partition(&broker, "t", 0).leader_epoch();
+    let with_epoch = |current_leader_epoch| {
+        let partition = FetchPartition {
+            current_leader_epoch,
+            ..from(0)
+        };
+        fetch_one(&broker, partition)
+    };
+    for (epoch, refusal) in [
+        (-1, None),
+        (epoch, None),
+        (epoch + 1, Some(ErrorCode::UnknownLeaderEpoch)),
+    ] {
+        assert_eq!(with_epoch(epoch).error, refusal, "{epoch}");
+    }
+    let (disk, config) = (broker.disk.clone(), (*broker.node.config).clone());
+    drop(broker);
+    let broker = Broker::on(disk, config);
+    let newer = partition(&broker, "t", 0).leader_epoch();
+    assert!(newer > epoch, "a start begins a new epoch");
+    let partition = FetchPartition {
+        current_leader_epoch: epoch,
+        ..from(0)
+    };
+    assert_eq!(
+        fetch_one(&broker, partition).error,
+        Some(ErrorCode::FencedLeaderEpoch)
+    );
+}
+
+#[test]
+fn a_client_that_has_more_of_an_epoch_than_the_log_is_told_where_it_ended() {
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 1, 7);
+    for _ in 0..3 {
+        produce(&broker, "t", 1, &batch_of(1)).ok().unwrap();
+    }
+    let epoch = partition(&broker, "t", 0).leader_epoch();
+    let has_read = |last_fetched_epoch, fetch_offset| {
+        let partition = FetchPartition {
+            last_fetched_epoch,
+            ..from(fetch_offset)
+        };
+        fetch_one(&broker, partition)
+    };
+    assert_eq!(has_read(epoch, 2).offsets, [2]);
+    assert_eq!(has_read(epoch, 3), Answered::default());
+    let told = Answered {
+        diverging: Some((epoch, 3)),
+        ..Answered::default()
+    };
+    assert_eq!(has_read(epoch, 4), told);
+    // Without an epoch there is nothing to compare with, and one that is not known yet has no end.
+    for unknown in [(-1, 4), (epoch + 1, 2)] {
+        let error = has_read(unknown.0, unknown.1).error;
+        assert_eq!(error, Some(ErrorCode::OffsetOutOfRange), "{unknown:?}");
+    }
+    let (disk, config) = (broker.disk.clone(), (*broker.node.config).clone());
+    drop(broker);
+    let broker = Broker::on(disk, config);
+    let partition = FetchPartition {
+        last_fetched_epoch: epoch,
+        ..from(4)
+    };
+    assert_eq!(fetch_one(&broker, partition), told);
+}
+
+#[test]
+fn readers_of_committed_records_stop_at_the_first_open_transaction() {
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 1, 7);
+    produce(&broker, "t", 1, &batch_of(1)).ok().unwrap();
+    let mut builder = BatchBuilder::new(BatchOptions {
+        producer_id: 7,
+        producer_epoch: 0,
+        base_sequence: 0,
+        is_transactional: true,
+        ..BatchOptions::default()
+    });
+    builder.append(1_790_000_000_000, None, Some(b"open"), &[]);
+    partition(&broker, "t", 0)
+        .append_internal(&broker.node, &builder.finish())
+        .unwrap();
+    produce(&broker, "t", 1, &batch_of(1)).ok().unwrap();
+    let read_at = |isolation_level| {
+        let fetch = Fetch {
+            partitions: vec![from(0)],
+            max_bytes: 1_000_000,
+            isolation_level,
+        };
+        fetch_all(&broker, fetch).remove(0)
+    };
+    assert_eq!(read_at(0).offsets, [0, 1, 2]);
+    let committed = read_at(1);
+    assert_eq!((committed.offsets, committed.aborted), (vec![0], Some(vec![])));
+}
+
+/// KIP-74.
+#[test]
+fn the_first_batch_of_an_answer_comes_whole_however_large_and_no_other_does() {
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 2, 7);
+    for index in [0, 1] {
+        let partition = partition(&broker, "t", index);
+        for _ in 0..2 {
+            partition
+                .append_internal(&broker.node, &batch_of(10_000))
+                .unwrap();
+        }
+    }
+    let both = |partition_max_bytes, max_bytes| {
+        let partitions = [0, 1].map(|partition| FetchPartition {
+            partition,
+            partition_max_bytes,
+            ..from(0)
+        });
+        let fetch = Fetch {
+            partitions: partitions.to_vec(),
+            max_bytes,
+            isolation_level: 0,
+        };
+        let answered = fetch_all(&broker, fetch).into_iter();
+        answered.map(|answered| answered.offsets).collect::<Vec<_>>()
+    };
+    assert_eq!(both(100, 1_000_000), [vec![0], vec![]]);
+    assert_eq!(both(1_000_000, 100), [vec![0], vec![]]);
+    assert_eq!(both(0, 0), [vec![0], vec![]]);
+    assert_eq!(both(11_000, 1_000_000), [vec![0], vec![0]]);
+    assert_eq!(both(1_000_000, 1_000_000), [vec![0, 1], vec![0, 1]]);
+}
