@@ -261,6 +261,39 @@ fn a_small_map_needs_several_runs_for_the_same_result() {
     );
 }
 
+/// Above it a start reads every segment again, and a gap that compaction left would look like a loss.
+#[test]
+fn nothing_beyond_the_recovery_point_is_compacted() {
+    let mut world = World::new(1);
+    fill(&mut world, &mut Random::new(3), 100, 10);
+    world.checkpoint().expect("checkpoint");
+    let before = world.batches();
+    let checked_to = world.recovery_point;
+    fill(&mut world, &mut Random::new(4), 200, 10);
+    let job = world.log.begin_sync().expect("something to sync");
+    let result = job.run();
+    world.log.finish_sync(job, result).expect("synced");
+    assert!(world.log.durable_offset() > checked_to);
+    let appended = world.batches();
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    let after = world.batches();
+    assert!(
+        after
+            .iter()
+            .filter(|(header, _)| header.base_offset < checked_to)
+            .count()
+            < before.len()
+    );
+    let beyond = |batches: &[(BatchHeader, Vec<Record>)]| -> Vec<i64> {
+        let offsets = batches.iter().map(|(header, _)| header.base_offset);
+        offsets.filter(|offset| *offset >= checked_to).collect()
+    };
+    assert_eq!(beyond(&after), beyond(&appended));
+    world.checkpoint().expect("checkpoint");
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    assert!(beyond(&world.batches()).len() < beyond(&appended).len());
+}
+
 #[test]
 fn tombstones_outlive_their_keys_by_the_delete_retention() {
     let mut world = World::new(1);

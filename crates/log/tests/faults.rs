@@ -66,6 +66,47 @@ fn retention_makes_room_on_a_full_disk() {
     check_records(&log, start, end + 100);
 }
 
+/// Apache Kafka keeps at least `retention.bytes`: a segment goes when the others still hold that much.
+#[test]
+fn retention_by_size_takes_no_segment_that_is_needed_for_the_bytes_to_keep() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 700);
+    sync(&mut log).expect("synced");
+    let read = log.reader().read(0, 1, true, log.end(), ReadMode::Blocking);
+    let Ok(Read::Region(first)) = read else {
+        panic!("{read:?}")
+    };
+    // All records are of one length.
+    let bytes_of = |records: i64| records as u64 * first.region.bytes;
+    let mut bases: Vec<i64> = files(&disk, ".log")
+        .iter()
+        .map(|path| {
+            path.file_stem()
+                .expect("a name")
+                .to_string_lossy()
+                .parse()
+                .expect("an offset")
+        })
+        .collect();
+    bases.sort_unstable();
+    assert!(bases.len() > 4, "{bases:?}");
+    let end = log.end_offset();
+    let mut retain = |bytes: u64| {
+        log.set_config(LogConfig {
+            retention_bytes: bytes as i64,
+            ..config()
+        });
+        let removal = log.retain(START_MS, end).expect("retained");
+        let start = log.start_offset();
+        (removal.is_some(), start)
+    };
+    assert_eq!(retain(bytes_of(end - bases[1]) + 1), (false, 0));
+    assert_eq!(retain(bytes_of(end - bases[1])), (true, bases[1]));
+    assert_eq!(retain(bytes_of(end - bases[3]) + 1), (true, bases[2]));
+    assert_eq!(retain(bytes_of(end - bases[3])), (true, bases[3]));
+}
+
 #[test]
 fn a_failed_write_poisons_the_log_until_it_is_opened_again() {
     let disk = MemoryDisk::new(3);
