@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use ottla_core::executor::{ChargedJob, ColdRead, Executor, Job, LongAnswer};
 use ottla_core::node::Node;
-use ottla_core::partition::Partition;
+use ottla_core::partition::{GroupCommit, Partition};
 use ottla_log::disk::memory::Random;
 
 #[derive(Default)]
@@ -16,14 +16,22 @@ pub struct SimExecutor {
 #[derive(Default)]
 struct Lists {
     syncs: Vec<Arc<Partition>>,
+    /// Syncs that are under way: appends, checkpoints and reads fall before and behind what the disk does.
+    commits: Vec<Commit>,
     cold_reads: Vec<ChargedJob>,
     long_answers: Vec<ChargedJob>,
     /// The controller's work keeps its order.
     control: VecDeque<Job>,
 }
 
+enum Commit {
+    Begun(GroupCommit),
+    Synced(GroupCommit),
+}
+
 enum Task {
     Sync(Arc<Partition>),
+    Commit(Commit),
     Charged(ChargedJob),
     Job(Job),
 }
@@ -32,7 +40,12 @@ impl SimExecutor {
     /// Runs one piece of work; false when there is none.
     pub fn run_one(&self, node: &Node, random: &mut Random) -> bool {
         match self.pick(random) {
-            Some(Task::Sync(partition)) => partition.run_sync(node),
+            Some(Task::Sync(partition)) => self.go_on_later(Commit::Begun(partition.begin_commit())),
+            Some(Task::Commit(Commit::Begun(mut commit))) => {
+                commit.run();
+                self.go_on_later(Commit::Synced(commit));
+            }
+            Some(Task::Commit(Commit::Synced(commit))) => commit.finish(node),
             Some(Task::Charged(job)) => {
                 job(node);
             }
@@ -42,10 +55,16 @@ impl SimExecutor {
         true
     }
 
+    fn go_on_later(&self, commit: Commit) {
+        let mut lists = self.lists.lock().expect("nothing panics under this lock");
+        lists.commits.push(commit);
+    }
+
     fn pick(&self, random: &mut Random) -> Option<Task> {
         let mut lists = self.lists.lock().expect("nothing panics under this lock");
         let counts = [
             lists.syncs.len(),
+            lists.commits.len(),
             lists.cold_reads.len(),
             lists.long_answers.len(),
             usize::from(!lists.control.is_empty()),
@@ -59,10 +78,14 @@ impl SimExecutor {
         }
         chosen -= counts[0];
         if chosen < counts[1] {
-            return Some(Task::Charged(lists.cold_reads.swap_remove(chosen)));
+            return Some(Task::Commit(lists.commits.swap_remove(chosen)));
         }
         chosen -= counts[1];
         if chosen < counts[2] {
+            return Some(Task::Charged(lists.cold_reads.swap_remove(chosen)));
+        }
+        chosen -= counts[2];
+        if chosen < counts[3] {
             return Some(Task::Charged(lists.long_answers.swap_remove(chosen)));
         }
         lists.control.pop_front().map(Task::Job)

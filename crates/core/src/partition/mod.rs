@@ -5,6 +5,7 @@
 //!
 //! The lock is held for an append to the page cache, never across a sync or a disk read.
 
+mod group_commit;
 mod unreadable;
 mod waiters;
 
@@ -23,6 +24,7 @@ use tracing::warn;
 use crate::config::Durability;
 use crate::node::Node;
 
+pub use group_commit::GroupCommit;
 use unreadable::Unreadable;
 use waiters::Waiters;
 pub use waiters::{Threshold, WaitToken};
@@ -231,48 +233,9 @@ impl Partition {
     /// `Durability::PageCache` it only starts write-back, unless a checkpoint asked for a sync. May wait for the disk;
     /// called on a sync thread.
     pub fn run_sync(self: &Arc<Self>, node: &Node) {
-        let mut state = self.lock();
-        state.sync = SyncState::Running { again: false };
-        let bytes = state.appended_bytes;
-        let syncs = self.durability == Durability::Disk || state.log.wants_checkpoint();
-        let job = if syncs { state.log.begin_sync() } else { None };
-        let writeback = if syncs { None } else { state.log.begin_writeback() };
-        drop(state);
-
-        if let Some(writeback) = writeback
-            && let Err(error) = writeback.run()
-        {
-            // Only a hint failed; the next sync tells what is the matter.
-            warn!(topic = &*self.topic, partition = self.index, %error, "write-back failed");
-        }
-        let result = job.as_ref().map(|job| job.run());
-
-        let mut state = self.lock();
-        let mut woken = Vec::new();
-        if let (Some(job), Some(result)) = (job, result) {
-            match state.log.finish_sync(job, result) {
-                Ok(durable) if self.durability == Durability::Disk => {
-                    woken = self.move_high_watermark(&mut state, durable, bytes);
-                }
-                Ok(_) => {}
-                Err(_) => woken = self.fail_if_poisoned(&mut state),
-            }
-        }
-        let again = state.sync == SyncState::Running { again: true };
-        state.sync = if again {
-            SyncState::Requested
-        } else {
-            SyncState::Idle
-        };
-        drop(state);
-        if node.batch_times.is_on() {
-            node.batch_times
-                .moved(self, self.high_watermark(), node.clock.moment());
-        }
-        wake(woken);
-        if again {
-            node.executor().sync(self.clone());
-        }
+        let mut commit = self.begin_commit();
+        commit.run();
+        commit.finish(node);
     }
 
     /// Housekeeping that a checkpoint is made of; waits for the disk, but not under the lock.
