@@ -4,6 +4,7 @@
 //!
 //! Reading order: the modules below, top to bottom.
 
+pub mod text;
 pub mod primitives;
 pub mod frame;
 pub mod api_key;

@@ -118,6 +118,13 @@ pub struct Field {
     pub default: String,
 }
 
+impl Field {
+    /// Whether it says to people what went wrong, in words that may quote what they wrote.
+    pub fn is_message(&self) -> bool {
+        self.field_type == Type::String && self.name.ends_with("ErrorMessage")
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Struct {
     pub name: String,

@@ -51,16 +51,26 @@ impl Client {
 
     /// The body of the next reply, checked to be the one to `correlation_id`.
     pub fn receive(&mut self, api_key: ApiKey, api_version: i16, correlation_id: i32) -> Vec<u8> {
+        self.try_receive(api_key, api_version, correlation_id).unwrap()
+    }
+
+    /// The same; an error when the connection is closed instead, or silent for a minute.
+    pub fn try_receive(
+        &mut self,
+        api_key: ApiKey,
+        api_version: i16,
+        correlation_id: i32,
+    ) -> std::io::Result<Vec<u8>> {
         let mut length = [0; 4];
-        self.socket.read_exact(&mut length).unwrap();
+        self.socket.read_exact(&mut length)?;
         let mut frame = vec![0; u32::from_be_bytes(length) as usize];
-        self.socket.read_exact(&mut frame).unwrap();
+        self.socket.read_exact(&mut frame)?;
         let mut reader = Reader::new(&frame);
         assert_eq!(
             decode_response_header(&mut reader, api_key, api_version),
             Ok(correlation_id)
         );
-        frame[frame.len() - reader.remaining()..].to_vec()
+        Ok(frame[frame.len() - reader.remaining()..].to_vec())
     }
 
     /// Waits until the broker has closed the connection; what it sent before is returned.

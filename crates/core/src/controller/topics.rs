@@ -2,6 +2,7 @@
 //!
 //! Every function looks at an image and returns records; nothing changes until they are replayed.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use ottla_wire::metadata_records::{
     MetadataRecord, config::ConfigRecord, remove_topic::RemoveTopicRecord, topic::TopicRecord,
 };
 use ottla_wire::primitives::Uuid;
+use ottla_wire::text;
 
 use super::Decider;
 use crate::config::{TopicConfig, topic_values_error};
@@ -28,10 +30,16 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// - Shape: a `message` beyond [`text::MESSAGE_BYTES_MAX`] is cut, so that a thousand refusals keep no thousand long names.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Refusal {
+        let message = message.into();
+        let cut = match text::message(&message) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(cut) => Some(cut),
+        };
         Refusal {
             code,
-            message: message.into(),
+            message: cut.unwrap_or(message),
         }
     }
 

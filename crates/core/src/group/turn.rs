@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ottla_wire::primitives::STRING_BYTES_MAX;
+
 use crate::time::{Moment, Timestamp};
 
 use super::classic::Group;
@@ -54,6 +56,9 @@ impl Turn<'_> {
     }
 }
 
+/// A hyphen and the 36 characters of a UUID must fit behind it into the longest string of an answer.
+const PREFIX_BYTES_MAX: usize = STRING_BYTES_MAX - 37;
+
 /// Member ids in the form Apache Kafka gives them: a readable prefix and a random UUID.
 #[derive(Clone, Debug)]
 pub struct MemberIds {
@@ -67,6 +72,7 @@ impl MemberIds {
     }
 
     pub fn next(&mut self, prefix: &str) -> Arc<str> {
+        let prefix = &prefix[..prefix.floor_char_boundary(PREFIX_BYTES_MAX)];
         let (high, low) = (self.next_u64(), self.next_u64());
         // RFC 9562: version 4 in the high nibble of byte 6, variant 10 in the top bits of byte 8.
         let high = (high & !0xf000) | 0x4000;

@@ -61,10 +61,12 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let allows_creation = body.allow_auto_topic_creation && node.config.auto_create_topics;
-    let asked = match Asked::new(request, body) {
-        Ok(asked) => asked,
-        Err(problem) => return Handled::Close(problem),
-    };
+    let version = request.api_version;
+    if version < FIRST_VERSION_WITH_OPTIONAL_NAMES && names_by_id(&body) {
+        refuse(&body, version, reply);
+        return Handled::Replied;
+    }
+    let asked = Asked::new(request, &body);
     let image = node.image();
     let missing = match (&asked.topics, allows_creation) {
         (AskedTopics::ByName(names), true) => creatable(&image, names),
@@ -84,6 +86,28 @@ pub(crate) fn handle(
         deadline: request.received.after_ms(CREATION_WAIT_MS),
         stage,
     }))
+}
+
+fn names_by_id(body: &MetadataRequest<'_>) -> bool {
+    let mut topics = body.topics.iter().flatten();
+    topics.any(|topic| topic.name.is_none() || !topic.topic_id.is_zero())
+}
+
+/// As Apache Kafka answers versions that know no topics by id: every topic that was asked for has the error.
+fn refuse(body: &MetadataRequest<'_>, version: i16, reply: &mut ReplyBuffer) {
+    let topics = body.topics.iter().flatten();
+    let response = MetadataResponse {
+        topics: topics
+            .map(|topic| MetadataResponseTopic {
+                error_code: ErrorCode::InvalidRequest.code(),
+                name: Some(topic.name.unwrap_or_default()),
+                topic_id: topic.topic_id,
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    };
+    response.encode(&mut reply.bytes, version);
 }
 
 /// An answer that waits for topics to be created, or for a thread that has the time to write it.
@@ -187,18 +211,18 @@ fn create(
 }
 
 impl Asked {
-    fn new(request: &Request<'_>, body: MetadataRequest<'_>) -> Result<Asked, String> {
+    fn new(request: &Request<'_>, body: &MetadataRequest<'_>) -> Asked {
         let version = request.api_version;
-        Ok(Asked {
+        Asked {
             payer: Payer::Tenant(request.connection.tenant),
             quota: request.connection.quota.clone(),
             is_elsewhere: request.is_elsewhere,
             version,
             listener_name: request.connection.listener_name.clone(),
-            topics: AskedTopics::new(version, &body)?,
+            topics: AskedTopics::new(version, body),
             cluster_operations: body.include_cluster_authorized_operations,
             topic_operations: body.include_topic_authorized_operations,
-        })
+        }
     }
 
     /// Whether an event loop would be held up by writing the answer.
@@ -382,23 +406,13 @@ impl Asked {
 }
 
 impl AskedTopics {
-    fn new(version: i16, body: &MetadataRequest<'_>) -> Result<AskedTopics, String> {
+    fn new(version: i16, body: &MetadataRequest<'_>) -> AskedTopics {
         let Some(topics) = &body.topics else {
-            return Ok(AskedTopics::All);
+            return AskedTopics::All;
         };
         // Version 0 knows no null: an empty list means all.
         if version == 0 && topics.is_empty() {
-            return Ok(AskedTopics::All);
-        }
-        if version < FIRST_VERSION_WITH_OPTIONAL_NAMES
-            && let Some(topic) = topics
-                .iter()
-                .find(|topic| topic.name.is_none() || !topic.topic_id.is_zero())
-        {
-            return Err(format!(
-                "Metadata version {version} asks for topic id {}, which needs version 12",
-                topic.topic_id
-            ));
+            return AskedTopics::All;
         }
         // KIP-516: ids win over names.
         let ids: BTreeSet<Uuid> = topics
@@ -407,14 +421,14 @@ impl AskedTopics {
             .map(|topic| topic.topic_id)
             .collect();
         if !ids.is_empty() {
-            return Ok(AskedTopics::ById(ids));
+            return AskedTopics::ById(ids);
         }
-        Ok(AskedTopics::ByName(
+        AskedTopics::ByName(
             topics
                 .iter()
                 .filter_map(|topic| topic.name)
                 .map(str::to_owned)
                 .collect(),
-        ))
+        )
     }
 }

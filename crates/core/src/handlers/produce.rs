@@ -15,13 +15,14 @@ use ottla_log::BatchToAppend;
 use ottla_log::{AppendError, LogError};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::{
-    DecodeError, put_count, put_i16, put_i32, put_i64, put_nullable_string, put_string, put_uuid,
+    DecodeError, put_count, put_i16, put_i32, put_i64, put_nullable_message, put_string, put_uuid,
 };
 use ottla_wire::produce::{self, ProducePartition, ProduceRequest, ProduceTopic, TopicName};
 use ottla_wire::records::batch::TimestampType;
 use ottla_wire::records::compression::Codec;
 use ottla_wire::records::compression::unfold::UnfoldingBudget;
 use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, ValidBatch, validate};
+use ottla_wire::text;
 
 use crate::batch_times::NewBatch;
 use crate::image::topics::TopicImage;
@@ -403,7 +404,7 @@ impl Refusal {
     fn with_message(code: ErrorCode, message: String) -> Refusal {
         Refusal {
             code,
-            message: Some(message),
+            message: Some(text::message(&message).into_owned()),
             record_faults: Vec::new(),
         }
     }
@@ -500,10 +501,10 @@ fn put_explanation(refusal: Option<&Refusal>, flexible: bool, out: &mut Vec<u8>)
     put_count(out, faults.len(), flexible);
     for fault in faults {
         put_i32(out, fault.batch_index);
-        put_nullable_string(out, Some(&fault.message), flexible);
+        put_nullable_message(out, Some(&fault.message), flexible);
         out.extend(flexible.then_some(0));
     }
-    put_nullable_string(
+    put_nullable_message(
         out,
         refusal.and_then(|refusal| refusal.message.as_deref()),
         flexible,

@@ -229,7 +229,7 @@ impl<'a> AlterClientQuotasResponseEntryData<'a> {
     pub fn encode(&self, buffer: &mut Vec<u8>, version: i16) {
         let flexible = version == 1;
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         put_count(buffer, self.entity.len(), flexible);
         for item in &self.entity {
             item.encode(buffer, version);

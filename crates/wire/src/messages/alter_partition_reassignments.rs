@@ -164,7 +164,7 @@ impl<'a> AlterPartitionReassignmentsResponse<'a> {
             put_bool(buffer, self.allow_replication_factor_change);
         }
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         put_count(buffer, self.responses.len(), true);
         for item in &self.responses {
             item.encode(buffer, version);
@@ -232,7 +232,7 @@ impl<'a> ReassignablePartitionResponse<'a> {
     pub fn encode(&self, buffer: &mut Vec<u8>, _version: i16) {
         put_i32(buffer, self.partition_index);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         buffer.push(0);
     }
 }

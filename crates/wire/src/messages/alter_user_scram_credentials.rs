@@ -166,7 +166,7 @@ impl<'a> AlterUserScramCredentialsResult<'a> {
     pub fn encode(&self, buffer: &mut Vec<u8>, _version: i16) {
         put_string(buffer, self.user, true);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         buffer.push(0);
     }
 }

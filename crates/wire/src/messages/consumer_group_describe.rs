@@ -123,7 +123,7 @@ impl<'a> DescribedGroup<'a> {
 
     pub fn encode(&self, buffer: &mut Vec<u8>, version: i16) {
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         put_string(buffer, self.group_id, true);
         put_string(buffer, self.group_state, true);
         put_i32(buffer, self.group_epoch);

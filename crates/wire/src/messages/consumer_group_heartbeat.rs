@@ -169,7 +169,7 @@ impl<'a> ConsumerGroupHeartbeatResponse<'a> {
         debug_assert!((Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version));
         put_i32(buffer, self.throttle_time_ms);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         put_nullable_string(buffer, self.member_id, true);
         put_i32(buffer, self.member_epoch);
         put_i32(buffer, self.heartbeat_interval_ms);

@@ -148,7 +148,7 @@ impl<'a> ControllerRegistrationResponse<'a> {
         debug_assert!((Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version));
         put_i32(buffer, self.throttle_time_ms);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         buffer.push(0);
     }
 }

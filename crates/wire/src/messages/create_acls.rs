@@ -174,7 +174,7 @@ impl<'a> AclCreationResult<'a> {
     pub fn encode(&self, buffer: &mut Vec<u8>, version: i16) {
         let flexible = version >= 2;
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         if flexible {
             buffer.push(0);
         }

@@ -191,7 +191,7 @@ impl<'a> CreatePartitionsTopicResult<'a> {
         let flexible = version >= 2;
         put_string(buffer, self.name, flexible);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         if flexible {
             buffer.push(0);
         }

@@ -286,7 +286,7 @@ impl<'a> CreatableTopicResult<'a> {
             put_uuid(buffer, self.topic_id);
         }
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         if version >= 5 {
             put_i32(buffer, self.num_partitions);
         }

@@ -177,7 +177,7 @@ impl<'a> DeleteAclsFilterResult<'a> {
     pub fn encode(&self, buffer: &mut Vec<u8>, version: i16) {
         let flexible = version >= 2;
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         put_count(buffer, self.matching_acls.len(), flexible);
         for item in &self.matching_acls {
             item.encode(buffer, version);
@@ -241,7 +241,7 @@ impl<'a> DeleteAclsMatchingAcl<'a> {
     pub fn encode(&self, buffer: &mut Vec<u8>, version: i16) {
         let flexible = version >= 2;
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         put_i8(buffer, self.resource_type);
         put_string(buffer, self.resource_name, flexible);
         put_i8(buffer, self.pattern_type);

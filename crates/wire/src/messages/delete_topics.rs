@@ -219,7 +219,7 @@ impl<'a> DeletableTopicResult<'a> {
         }
         put_i16(buffer, self.error_code);
         if version >= 5 {
-            put_nullable_string(buffer, self.error_message, flexible);
+            put_nullable_message(buffer, self.error_message, flexible);
         }
         if flexible {
             buffer.push(0);

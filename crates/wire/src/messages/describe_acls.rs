@@ -118,7 +118,7 @@ impl<'a> DescribeAclsResponse<'a> {
         let flexible = version >= 2;
         put_i32(buffer, self.throttle_time_ms);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         put_count(buffer, self.resources.len(), flexible);
         for item in &self.resources {
             item.encode(buffer, version);

@@ -135,7 +135,7 @@ impl<'a> DescribeClientQuotasResponse<'a> {
         let flexible = version == 1;
         put_i32(buffer, self.throttle_time_ms);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         put_nullable_count(buffer, self.entries.as_ref().map(Vec::len), flexible);
         for item in self.entries.iter().flatten() {
             item.encode(buffer, version);

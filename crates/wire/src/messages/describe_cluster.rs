@@ -121,7 +121,7 @@ impl<'a> DescribeClusterResponse<'a> {
         debug_assert!((Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version));
         put_i32(buffer, self.throttle_time_ms);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         if version >= 1 {
             put_i8(buffer, self.endpoint_type);
         } else {

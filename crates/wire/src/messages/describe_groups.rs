@@ -154,7 +154,7 @@ impl<'a> DescribedGroup<'a> {
         let flexible = version >= 5;
         put_i16(buffer, self.error_code);
         if version == 6 {
-            put_nullable_string(buffer, self.error_message, flexible);
+            put_nullable_message(buffer, self.error_message, flexible);
         } else {
             debug_assert!(
                 self.error_message.is_none(),

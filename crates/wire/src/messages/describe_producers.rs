@@ -149,7 +149,7 @@ impl<'a> PartitionResponse<'a> {
     pub fn encode(&self, buffer: &mut Vec<u8>, version: i16) {
         put_i32(buffer, self.partition_index);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         put_count(buffer, self.active_producers.len(), true);
         for item in &self.active_producers {
             item.encode(buffer, version);

@@ -137,7 +137,7 @@ impl<'a> DescribeQuorumResponse<'a> {
         debug_assert!((Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version));
         put_i16(buffer, self.error_code);
         if version == 2 {
-            put_nullable_string(buffer, self.error_message, true);
+            put_nullable_message(buffer, self.error_message, true);
         }
         put_count(buffer, self.topics.len(), true);
         for item in &self.topics {
@@ -238,7 +238,7 @@ impl<'a> DescribeQuorumResponsePartitionData<'a> {
         put_i32(buffer, self.partition_index);
         put_i16(buffer, self.error_code);
         if version == 2 {
-            put_nullable_string(buffer, self.error_message, true);
+            put_nullable_message(buffer, self.error_message, true);
         }
         put_i32(buffer, self.leader_id);
         put_i32(buffer, self.leader_epoch);

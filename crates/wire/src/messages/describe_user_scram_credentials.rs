@@ -108,7 +108,7 @@ impl<'a> DescribeUserScramCredentialsResponse<'a> {
         debug_assert!((Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version));
         put_i32(buffer, self.throttle_time_ms);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         put_count(buffer, self.results.len(), true);
         for item in &self.results {
             item.encode(buffer, version);
@@ -152,7 +152,7 @@ impl<'a> DescribeUserScramCredentialsResult<'a> {
     pub fn encode(&self, buffer: &mut Vec<u8>, version: i16) {
         put_string(buffer, self.user, true);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         put_count(buffer, self.credential_infos.len(), true);
         for item in &self.credential_infos {
             item.encode(buffer, version);

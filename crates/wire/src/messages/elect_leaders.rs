@@ -220,7 +220,7 @@ impl<'a> PartitionResult<'a> {
         let flexible = version == 2;
         put_i32(buffer, self.partition_id);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         if flexible {
             buffer.push(0);
         }

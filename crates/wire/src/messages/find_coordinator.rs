@@ -165,7 +165,7 @@ impl<'a> FindCoordinatorResponse<'a> {
             );
         }
         if (1..=3).contains(&version) {
-            put_nullable_string(buffer, self.error_message, flexible);
+            put_nullable_message(buffer, self.error_message, flexible);
         }
         if version <= 3 {
             put_i32(buffer, self.node_id);
@@ -304,7 +304,7 @@ impl<'a> Coordinator<'a> {
             );
         }
         if version >= 4 {
-            put_nullable_string(buffer, self.error_message, flexible);
+            put_nullable_message(buffer, self.error_message, flexible);
         }
         if flexible {
             buffer.push(0);

@@ -203,7 +203,7 @@ impl<'a> AlterConfigsResourceResponse<'a> {
     pub fn encode(&self, buffer: &mut Vec<u8>, version: i16) {
         let flexible = version == 1;
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         put_i8(buffer, self.resource_type);
         put_string(buffer, self.resource_name, flexible);
         if flexible {

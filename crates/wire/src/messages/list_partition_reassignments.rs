@@ -118,7 +118,7 @@ impl<'a> ListPartitionReassignmentsResponse<'a> {
         debug_assert!((Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version));
         put_i32(buffer, self.throttle_time_ms);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         put_count(buffer, self.topics.len(), true);
         for item in &self.topics {
             item.encode(buffer, version);

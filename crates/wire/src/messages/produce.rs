@@ -324,7 +324,7 @@ impl<'a> PartitionProduceResponse<'a> {
             }
         }
         if version >= 8 {
-            put_nullable_string(buffer, self.error_message, flexible);
+            put_nullable_message(buffer, self.error_message, flexible);
         }
         debug_assert!(
             version >= 10 || self.current_leader == LeaderIdAndEpoch::default(),
@@ -382,7 +382,7 @@ impl<'a> BatchIndexAndErrorMessage<'a> {
             );
         }
         if version >= 8 {
-            put_nullable_string(buffer, self.batch_index_error_message, flexible);
+            put_nullable_message(buffer, self.batch_index_error_message, flexible);
         } else {
             debug_assert!(
                 self.batch_index_error_message.is_none(),

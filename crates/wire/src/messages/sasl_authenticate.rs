@@ -86,7 +86,7 @@ impl<'a> SaslAuthenticateResponse<'a> {
         debug_assert!((Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version));
         let flexible = version == 2;
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, flexible);
+        put_nullable_message(buffer, self.error_message, flexible);
         put_bytes(buffer, self.auth_bytes, flexible);
         if version >= 1 {
             put_i64(buffer, self.session_lifetime_ms);

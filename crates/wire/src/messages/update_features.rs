@@ -165,7 +165,7 @@ impl<'a> UpdateFeaturesResponse<'a> {
         debug_assert!((Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version));
         put_i32(buffer, self.throttle_time_ms);
         put_i16(buffer, self.error_code);
-        put_nullable_string(buffer, self.error_message, true);
+        put_nullable_message(buffer, self.error_message, true);
         if version <= 1 {
             put_count(buffer, self.results.len(), true);
             for item in &self.results {
@@ -230,7 +230,7 @@ impl<'a> UpdatableFeatureResult<'a> {
             );
         }
         if version <= 1 {
-            put_nullable_string(buffer, self.error_message, true);
+            put_nullable_message(buffer, self.error_message, true);
         } else {
             debug_assert!(
                 self.error_message == Some(""),

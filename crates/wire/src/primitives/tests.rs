@@ -222,3 +222,20 @@ fn the_size_of_a_tagged_field_goes_in_front_of_its_value() {
         assert_eq!(buffer, expected);
     }
 }
+
+#[test]
+fn words_are_cut_to_what_fits_and_end_in_a_very_long_answer() {
+    let long = "é".repeat(STRING_BYTES_MAX);
+    for flexible in [false, true] {
+        let mut buffer = Vec::new();
+        put_nullable_message(&mut buffer, Some(&long), flexible);
+        let read = Reader::new(&buffer).string(flexible).expect("it fits").to_owned();
+        assert!(read.len() <= crate::text::MESSAGE_BYTES_MAX && read.contains('…'));
+        while buffer.len() < 4 << 20 {
+            put_nullable_message(&mut buffer, Some(&long), flexible);
+        }
+        let end = buffer.len();
+        put_nullable_message(&mut buffer, Some("refused"), flexible);
+        assert_eq!(Reader::new(&buffer[end..]).nullable_string(flexible), Ok(None));
+    }
+}

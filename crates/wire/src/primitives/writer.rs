@@ -1,6 +1,7 @@
 //! Values to bytes, at the end of a buffer.
 
 use super::Uuid;
+use crate::text;
 
 pub fn put_bool(buffer: &mut Vec<u8>, value: bool) {
     buffer.push(u8::from(value));
@@ -78,6 +79,16 @@ pub fn put_nullable_string(buffer: &mut Vec<u8>, value: Option<&str>, flexible: 
 
 pub fn put_string(buffer: &mut Vec<u8>, value: &str, flexible: bool) {
     put_nullable_string(buffer, Some(value), flexible);
+}
+
+/// An answer of this size says no more in words: a request of a few bytes for each of a million things would be answered with a
+/// sentence for each. Their error codes are all there.
+const WORDS_END_BYTES: usize = 4 * 1024 * 1024;
+
+/// What an answer says in words, or null: cut to [`text::MESSAGE_BYTES_MAX`], because it may quote what a client wrote.
+pub fn put_nullable_message(buffer: &mut Vec<u8>, value: Option<&str>, flexible: bool) {
+    let value = value.filter(|_| buffer.len() < WORDS_END_BYTES);
+    put_nullable_string(buffer, value.map(text::message).as_deref(), flexible);
 }
 
 /// Bytes, or null.

@@ -136,7 +136,13 @@ impl Emitter<'_> {
             }
         }
         match &field.field_type {
-            Type::String => writeln!(statements, "put_nullable_string(buffer, {place}, {flexible});")?,
+            Type::String => {
+                let put = match field.is_message() {
+                    true => "put_nullable_message",
+                    false => "put_nullable_string",
+                };
+                writeln!(statements, "{put}(buffer, {place}, {flexible});")?;
+            }
             Type::Bytes | Type::Records => {
                 writeln!(statements, "put_nullable_bytes(buffer, {place}, {flexible});")?;
             }
