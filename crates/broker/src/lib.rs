@@ -22,3 +22,4 @@ pub use ottla_core::telemetry::receiver as telemetry;
 pub use ottla_wire::error_code::ErrorCode;
 pub use ottla_wire::properties;
 pub use ottla_wire::records::compression::Codec;
+pub use ottla_wire::text;

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use ottla_wire::text::printable;
+
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The body of the answer. A client library would be the largest dependency of this crate for this one exchange.
@@ -37,7 +39,8 @@ pub fn ask(address: &str, method: &str, target: &str, bytes_max: u64) -> io::Res
         .ok_or_else(|| invalid(format!("{address} speaks no HTTP")))?;
     let status = head.split(' ').nth(1).unwrap_or_default();
     if !status.starts_with('2') {
-        let problem = format!("{method} {target} at {address}: status {status}: {}", body.trim());
+        let (status, said) = (printable(status), printable(body.trim()));
+        let problem = format!("{method} {target} at {address}: status {status}: {said}");
         return Err(io::Error::other(problem));
     }
     Ok(body.to_owned())

@@ -34,6 +34,26 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// A JSON document whose strings have nothing unprintable in them either: JSON escapes what is below a blank, and these go the same way.
+pub fn printable_json(document: &str) -> Cow<'_, str> {
+    let is_raw = |character: char| character != '\n' && is_unprintable(character);
+    if !document.contains(is_raw) {
+        return Cow::Borrowed(document);
+    }
+    let mut escaped = String::with_capacity(document.len() + 64);
+    for character in document.chars() {
+        match is_raw(character) {
+            true => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(escaped, "\\u{unit:04x}");
+                }
+            }
+            false => escaped.push(character),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// Passes text on with control characters escaped as in Rust (`\n`, `\u{1b}`), and no more than a number of bytes of it.
 ///
 /// Backslashes stay as they are: what is escaped already is not escaped again.
@@ -98,7 +118,11 @@ fn escape(character: char, into: &mut [u8; ESCAPED_BYTES_MAX]) -> &str {
     std::str::from_utf8(&into[..end]).expect("escapes are ascii")
 }
 
-/// What moves a cursor, breaks a line, changes the direction of writing or shows as nothing.
+/// False for what moves a cursor, breaks a line, changes the direction of writing or shows as nothing.
+pub fn is_printable(character: char) -> bool {
+    !is_unprintable(character)
+}
+
 fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -150,6 +174,15 @@ mod tests {
             "\\u{202e}txt.exe\\u{2028}\\u{feff}\\u{200b}"
         );
         assert_eq!(printable("\u{e0041}"), "\\u{e0041}");
+    }
+
+    #[test]
+    fn a_document_says_the_same_without_what_controls_a_terminal() {
+        assert_eq!(printable_json("{\n  \"é\": 1\n}\n"), "{\n  \"é\": 1\n}\n");
+        assert_eq!(
+            printable_json("[\"\u{9b}2J\u{7f}\u{e0041}\"]"),
+            r#"["\u009b2J\u007f\udb40\udc41"]"#
+        );
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use ottla_wire::text;
+
 /// A page of metrics under construction. Samples of one metric must be written together.
 #[derive(Debug, Default)]
 pub struct Page {
@@ -39,12 +41,12 @@ impl Page {
     }
 }
 
+/// A label may be any text to Prometheus, but people read the page, too.
 fn escape(value: &str, into: &mut String) {
-    for character in value.chars() {
+    for character in text::printable(value).chars() {
         match character {
             '\\' => into.push_str("\\\\"),
             '"' => into.push_str("\\\""),
-            '\n' => into.push_str("\\n"),
             other => into.push(other),
         }
     }
@@ -58,11 +60,11 @@ mod tests {
     fn labels_are_escaped() {
         let mut page = Page::default();
         page.metric("m", "gauge", "What it is.");
-        page.sample("m", &[("a", "x\"y\\z\n"), ("b", "")], 1.5);
+        page.sample("m", &[("a", "x\"y\\z\n\x1b"), ("b", "")], 1.5);
         page.single("n", "counter", "Another.", 7);
         assert_eq!(
             page.finish(),
-            "# HELP m What it is.\n# TYPE m gauge\nm{a=\"x\\\"y\\\\z\\n\",b=\"\"} 1.5\n# HELP n Another.\n# TYPE n counter\nn 7\n"
+            "# HELP m What it is.\n# TYPE m gauge\nm{a=\"x\\\"y\\\\z\\\\n\\\\u{1b}\",b=\"\"} 1.5\n# HELP n Another.\n# TYPE n counter\nn 7\n"
         );
     }
 }

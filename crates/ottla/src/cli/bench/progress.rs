@@ -9,6 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ottla_lab::bench::run::Progress;
 use ottla_lab::load::{Course, Live};
 
+use crate::cli::doctor::text::clean;
+
 /// Drawn on standard error, so that standard output is the report alone.
 pub struct Bar {
     bar: ProgressBar,
@@ -165,11 +167,6 @@ fn clock(time: Duration) -> String {
     }
 }
 
-/// Names come from files: nothing in them moves the cursor.
-fn clean(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -209,7 +206,7 @@ mod tests {
         let live = Live::default();
         let line = state.tick(&course(begin), &live, begin);
         assert!(
-            line.starts_with("2 of 6  linger.ms=5[2J, Kafka, warm-up"),
+            line.starts_with("2 of 6  linger.ms=5\\u{1b}[2J, Kafka, warm-up"),
             "{line}"
         );
         live.acknowledged.store(4_000, Ordering::Relaxed);

@@ -6,6 +6,8 @@ use std::io::IsTerminal;
 use ottla_lab::bench::label;
 use ottla_lab::bench::result::{OnTarget, Point, Report, Verdict};
 
+use crate::cli::doctor::text::clean;
+
 /// For standard output; in colour where that is a terminal and `NO_COLOR` is not set.
 pub fn text(report: &Report) -> String {
     let is_coloured = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -61,12 +63,6 @@ fn word(verdict: &Verdict, is_coloured: bool) -> String {
         (true, true) => format!("\x1b[1;32m{word}\x1b[0m"),
         (true, false) => format!("\x1b[1;31m{word}\x1b[0m"),
     }
-}
-
-/// Names and errors come from files and brokers: nothing in them moves the cursor or changes colours.
-fn clean(text: &str) -> String {
-    let visible = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
-    text.chars().map(visible).collect()
 }
 
 const HEADS: [&str; 8] = [

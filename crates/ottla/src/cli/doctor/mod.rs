@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
+use ottla_broker::text::printable_json;
 
 use self::place::Place;
 
@@ -111,7 +112,7 @@ pub(in crate::cli) fn print(text: &str) -> Result<(), Failure> {
 fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     let mut text = serde_json::to_string_pretty(value).map_err(Failure::new)?;
     text.push('\n');
-    Ok(text)
+    Ok(printable_json(&text).into_owned())
 }
 
 /// Writes what an operator wants to keep, whole or not at all.

@@ -18,6 +18,8 @@ use ottla_client::metrics::sensor::Value;
 use ottla_lab::perf::MetricLine;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::cli::doctor::text::clean;
+
 /// Measure one producer or consumer, as Kafka's performance tools do
 ///
 /// Exit status: 0 when all is well, 1 when records failed, 2 for usage.
@@ -73,7 +75,7 @@ impl Perf {
                     Failure::Usage(text) => (text, 2),
                     Failure::Run(text) => (text, 1),
                 };
-                eprintln!("ottla perf {name}: {text}");
+                eprintln!("ottla perf {name}: {}", clean(&text));
                 ExitCode::from(status)
             }
         }

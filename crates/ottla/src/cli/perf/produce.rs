@@ -11,6 +11,7 @@ use ottla_lab::perf::stats::{Interval, Total};
 
 use super::java::fixed;
 use super::{Failure, Format, config, metrics_json, metrics_text, print, stop_on_signal, warn_of};
+use crate::cli::doctor::text::clean;
 
 /// Kinds of errors that are told one by one.
 const ERRORS_TOLD: usize = 10;
@@ -276,7 +277,8 @@ fn observer(format: Format, errors: &Errors) -> Observer {
         ProduceEvent::Interval(interval) => print(format, &interval_line(&interval)),
         ProduceEvent::Failed(error) => {
             let mut errors = errors.lock().unwrap_or_else(PoisonError::into_inner);
-            let text = error.to_string();
+            // It may quote what a broker said.
+            let text = clean(&error.to_string());
             let is_new = !errors.contains_key(&text) && errors.len() < ERRORS_TOLD;
             if is_new {
                 eprintln!("a record failed: {text}");

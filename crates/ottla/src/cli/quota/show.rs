@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::page::{Client, Page, Use};
 use super::{Broker, Failure};
+use crate::cli::doctor::text::clean;
 
 #[derive(Args)]
 pub struct Show {
@@ -88,7 +89,7 @@ fn row(client: &Client, key: &str, of: &Use) -> [String; HEADINGS.len()] {
         if name.is_empty() {
             String::from("-")
         } else {
-            name.escape_debug().to_string()
+            clean(name)
         }
     };
     let held_back = match of.throttles {

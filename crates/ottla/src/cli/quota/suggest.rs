@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
+use ottla_broker::text::is_printable;
 
 use super::page::{Client, Page, Use};
 use super::{Broker, Failure};
@@ -128,7 +129,7 @@ fn quoted(word: &str) -> String {
         return word.to_owned();
     }
     // A line break would end the comment or the command that it stands in.
-    let word: String = word.chars().filter(|character| !character.is_control()).collect();
+    let word: String = word.chars().filter(|letter| is_printable(*letter)).collect();
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 

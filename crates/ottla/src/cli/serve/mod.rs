@@ -1,5 +1,6 @@
 //! `ottla serve [server.properties] [--override key=value]...`
 
+mod log_line;
 mod membership;
 mod clients;
 pub(super) mod doctor;
@@ -15,9 +16,12 @@ use ottla_broker::properties::{Properties, parse, parse_override};
 use ottla_broker::{Additions, Broker, RecoveryConfig, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tracing::{info, warn};
+use tracing::{Subscriber, info, warn};
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Which log lines are written, e.g. `debug` or `info,ottla_broker=debug`.
@@ -135,11 +139,21 @@ fn start_log() {
     } else {
         filter
     };
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
+    let lines = lines(std::io::stderr, std::io::stderr().is_terminal());
     tracing_subscriber::registry().with(filter).with(lines).init();
+}
+
+/// The lines of the log: time, level, words, fields.
+fn lines<S, W>(to: W, is_coloured: bool) -> impl Layer<S>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    W: for<'writer> MakeWriter<'writer> + 'static,
+{
+    tracing_subscriber::fmt::layer()
+        .fmt_fields(log_line::Fields)
+        .with_writer(to)
+        .with_ansi(is_coloured)
+        .with_target(false)
 }
 
 /// Every connection and every segment is a descriptor; the soft limit is often 1,024.

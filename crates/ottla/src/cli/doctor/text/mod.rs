@@ -6,6 +6,7 @@ pub mod calculation;
 
 use std::io::IsTerminal;
 
+use ottla_broker::text::printable;
 pub use ottla_lab::doctor::arithmetic::figure as number;
 use ottla_lab::doctor::diagnosis::{Promise, Recommendation};
 use ottla_lab::doctor::severity::Severity;
@@ -73,12 +74,7 @@ pub fn has_colours() -> bool {
 
 /// Names and texts come from clients: nothing in them moves the cursor or changes colours.
 pub fn clean(text: &str) -> String {
-    let visible = |letter: char| match letter {
-        '\n' | '\t' => ' ',
-        letter if letter.is_control() => '\u{fffd}',
-        letter => letter,
-    };
-    text.chars().map(visible).collect()
+    printable(text).into_owned()
 }
 
 /// `9.8 ms`, `5`
@@ -92,13 +88,13 @@ pub fn quantity(value: f64, unit: &str) -> String {
 /// Words on lines of at most `width` letters; a longer word has a line of its own.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in clean(text).split_whitespace() {
+    for word in text.split_whitespace().map(clean) {
         match lines.last_mut() {
-            Some(line) if letters(line) + 1 + letters(word) <= width => {
+            Some(line) if letters(line) + 1 + letters(&word) <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(word),
         }
     }
     lines
@@ -163,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_comes_from_clients_moves_no_cursor() {
-        assert_eq!(clean("a\x1b[2J\nb"), "a\u{fffd}[2J b");
+        assert_eq!(clean("a\x1b[2J\nb"), "a\\u{1b}[2J\\nb");
     }
 
     #[test]
