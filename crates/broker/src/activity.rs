@@ -1,6 +1,6 @@
 //! What the broker saw of its clients, as a value for whoever judges them.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use ottla_core::group::overview::{Departed, Departure, GroupOverview, MemberOverview};
 use ottla_core::node::Node;
@@ -15,8 +15,7 @@ pub use crate::metrics::activity::{Activity, ApiActivity, Who};
 use crate::metrics::recorder::Records;
 pub use crate::metrics::stage::{STAGE_COUNT, Stage};
 
-/// A place from which the activity of all clients can be read.
-#[derive(Clone)]
+/// A place from which the activity of all clients can be read. Several are told the same.
 pub struct ActivityView {
     node_id: i32,
     /// It does not keep the broker alive.
@@ -24,6 +23,21 @@ pub struct ActivityView {
     records: Records,
     clock: Arc<dyn Clock>,
     quotas: Arc<Quotas>,
+    /// Of each event loop, how many closed connections this view has been told of.
+    departed: Mutex<Vec<u64>>,
+}
+
+impl Clone for ActivityView {
+    fn clone(&self) -> ActivityView {
+        ActivityView {
+            node_id: self.node_id,
+            node: self.node.clone(),
+            records: self.records.clone(),
+            clock: self.clock.clone(),
+            quotas: self.quotas.clone(),
+            departed: Mutex::new(self.departed().clone()),
+        }
+    }
 }
 
 /// All clients' activity at one moment. Two readings make a window.
@@ -47,6 +61,7 @@ impl ActivityView {
         ActivityView {
             node_id: node.config.node_id,
             node: Arc::downgrade(node),
+            departed: Mutex::new(vec![0; records.0.len()]),
             records,
             clock,
             quotas: node.quotas.clone(),
@@ -61,11 +76,13 @@ impl ActivityView {
         self.quotas.limits(user_of(principal), client_id)[kind as usize]
     }
 
-    /// Reads everything. Connections that were closed since the last reading are in it once, so one reader is enough.
+    /// Reads everything. Connections that were closed since this view's last reading, within a minute, are in it once.
     pub fn read(&self) -> Reading {
         let mut connections = Vec::new();
         let mut busy_micros = 0;
-        for records in &self.records.0 {
+        let now = self.clock.moment();
+        let mut departed = self.departed();
+        for (records, departed) in self.records.0.iter().zip(&mut *departed) {
             let lock = || records.lock().unwrap_or_else(PoisonError::into_inner);
             let mut from = Some(0);
             // A few at a time: the event loop waits for the lock.
@@ -74,13 +91,14 @@ impl ActivityView {
             }
             let mut records = lock();
             busy_micros += records.busy_micros;
-            connections.extend(records.activities.take_departed());
+            *departed = records.activities.read_departed(*departed, now, &mut connections);
         }
+        drop(departed);
         let processor = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         Reading {
             node_id: self.node_id,
             at: self.clock.timestamp(),
-            moment: self.clock.moment(),
+            moment: now,
             loop_count: self.records.0.len(),
             busy_micros,
             processor_count: std::thread::available_parallelism().map_or(1, |count| count.get()),
@@ -88,5 +106,9 @@ impl ActivityView {
             connections,
             groups: (self.node.upgrade()).map_or_else(Vec::new, |node| node.groups.overview(&node)),
         }
+    }
+
+    fn departed(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.departed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

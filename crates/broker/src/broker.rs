@@ -4,10 +4,10 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
-use ottla_core::config::{ConfigError, Listener as ListenerConfig, RecoveryConfig};
+use ottla_core::config::{ConfigError, Listener as ListenerConfig, NodeConfig, RecoveryConfig};
 use ottla_core::node::Node;
 use ottla_core::random::Seed;
 use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
@@ -20,6 +20,7 @@ use crate::activity::ActivityView;
 use crate::admin::{Admin, AdminView, Page};
 use crate::clock::SystemClock;
 use crate::executor::{Queues, Workers};
+use crate::http::guard::Names;
 use crate::metrics::accounts::Accounts;
 use crate::metrics::recorder::Records;
 use crate::metrics::tenants::TenantBooks;
@@ -172,10 +173,11 @@ impl Broker {
                     clock.clone(),
                 )),
                 records,
-                last_scrape: Arc::new(Mutex::new((clock.moment(), 0))),
                 clock,
             };
-            broker.admin = Some(Admin::start(socket, view, additions.pages).map_err(StartError::Threads)?);
+            let names = admin_names(&broker.node.config);
+            let admin = Admin::start(socket, view, additions.pages, names);
+            broker.admin = Some(admin.map_err(StartError::Threads)?);
         }
         info!(ready = %broker.ready_line(), "started");
         Ok(broker)
@@ -312,6 +314,14 @@ fn bind_admin(settings: &Settings) -> Result<Option<TcpListener>, StartError> {
             error,
         }),
     }
+}
+
+/// Under which the admin address is asked: as the operator has said, and where clients are told to go, as our own commands do.
+fn admin_names(config: &NodeConfig) -> Names {
+    let own = config.admin_listener.iter().map(|(host, _)| host.to_string());
+    let listeners = config.listeners.iter().chain(&config.advertised_listeners);
+    let of_listeners = listeners.map(|listener| listener.host.to_string());
+    Names::new(own.chain(of_listeners).chain(config.admin_hosts.iter().cloned()))
 }
 
 /// An empty host means all addresses, IPv6 and IPv4 where both exist.

@@ -12,6 +12,7 @@ pub mod executor;
 pub mod clock;
 pub mod metrics;
 pub mod activity;
+pub mod http;
 pub mod admin;
 mod rate_limit;
 

@@ -4,8 +4,7 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
 
 use ottla_broker::{Broker, StartError};
 use ottla_wire::api_key::ApiKey;
@@ -19,6 +18,7 @@ use ottla_wire::messages::produce::{
 use ottla_wire::primitives::Reader;
 use ottla_wire::records::batch::batches;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use support::http::get;
 use support::{Client, frame};
 
 const TOPIC: &str = "orders";
@@ -124,19 +124,6 @@ fn fetched(client: &mut Client, correlation_id: i32) -> Vec<i64> {
     batches(partition.records.unwrap_or_default())
         .map(|batch| batch.unwrap().header.last_offset())
         .collect()
-}
-
-fn get(broker: &Broker, path: &str) -> String {
-    let mut socket = TcpStream::connect(broker.admin_address().unwrap()).unwrap();
-    write!(
-        socket,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    answer
 }
 
 #[test]
@@ -368,8 +355,7 @@ fn the_admin_address_tells_where_the_time_went() {
         .unwrap();
     assert!((0.0..=1.0).contains(&idle), "{idle}");
     let requests = get(&broker, "/debug/requests");
-    let document: serde_json::Value =
-        serde_json::from_str(requests.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&requests).unwrap();
     let slowest = document["slowest_of_last_minute"].as_array().unwrap();
     let produce = slowest
         .iter()
@@ -394,7 +380,7 @@ fn the_admin_address_tells_who_costs_what() {
     client.send(&fetch_frame(2, 0, 0));
     fetched(&mut client, 2);
     let page = get(&broker, "/tenants");
-    let document: serde_json::Value = serde_json::from_str(page.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&page).unwrap();
     assert_eq!(document["version"], 1);
     assert_eq!(
         document["key"],

@@ -5,7 +5,6 @@
 mod support;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use ottla_broker::Broker;
@@ -199,16 +198,7 @@ impl Fixture {
     }
 
     fn page(&self, path: &str) -> String {
-        let mut socket = TcpStream::connect(self.broker.admin_address().unwrap()).unwrap();
-        write!(
-            socket,
-            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        answer
+        support::http::get(&self.broker, path)
     }
 }
 

@@ -4,10 +4,7 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
 
 use ottla_broker::{Additions, Broker, Page, PageBody};
 use ottla_core::telemetry::receiver::{ClientTelemetryReceiver, Malformed, Pushed};
@@ -25,6 +22,7 @@ use ottla_wire::messages::metadata::{MetadataRequest, MetadataResponse};
 use ottla_wire::messages::push_telemetry::{PushTelemetryRequest, PushTelemetryResponse};
 use ottla_wire::primitives::{Reader, Uuid};
 use ottla_wire::records::compression::{Codec, Compression, compress};
+use support::http::get;
 use support::{Client, frame};
 
 const CLIENT_METRICS: i8 = 16;
@@ -516,18 +514,4 @@ fn metrics_count_pushes_in_sum_and_pages_of_the_program_are_served() {
     let lines = metrics.lines().filter(|line| line.starts_with("ottla_telemetry"));
     assert!(lines.count() < 20, "telemetry is counted in sum");
     assert!(get(&fixture.broker, "/added").ends_with("{}"));
-}
-
-fn get(broker: &Broker, path: &str) -> String {
-    let mut socket = TcpStream::connect(broker.admin_address().unwrap()).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    write!(
-        socket,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    answer
 }

@@ -57,7 +57,14 @@ pub struct Given {
     pub bytes: u64,
 }
 
-/// Off until `record_until`; then off again when that moment has passed.
+/// Those who have times written down at the same time; each is shown what came since it began, and ends nobody else's.
+const READERS_MAX: usize = 16;
+
+/// Whoever has times written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReaderId(pub u64);
+
+/// On as long as somebody reads: from `begin` until its time has passed, or `end`.
 #[derive(Debug, Default)]
 pub struct BatchTimes {
     is_on: AtomicBool,
@@ -66,7 +73,9 @@ pub struct BatchTimes {
 
 #[derive(Debug)]
 struct State {
-    until: Moment,
+    /// When each began, and until when it wants more.
+    readers: BTreeMap<ReaderId, (Moment, Moment)>,
+    next_reader: u64,
     count: usize,
     /// A power of two: of so many batches one is kept.
     stride: u64,
@@ -76,7 +85,8 @@ struct State {
 impl Default for State {
     fn default() -> State {
         State {
-            until: Moment(0),
+            readers: BTreeMap::new(),
+            next_reader: 1,
             count: 0,
             stride: 1,
             partitions: BTreeMap::new(),
@@ -85,19 +95,28 @@ impl Default for State {
 }
 
 impl BatchTimes {
-    /// Forgets everything and writes down until `until`.
-    pub fn record_until(&self, until: Moment) {
-        *self.lock() = State {
-            until,
-            ..State::default()
-        };
+    /// Writes down from `now` until `until`; `None` when too many others have theirs written down.
+    pub fn begin(&self, now: Moment, until: Moment) -> Option<ReaderId> {
+        let mut state = self.lock();
+        state.readers.retain(|_, (_, until)| *until >= now);
+        state.forget_if_unread();
+        if state.readers.len() >= READERS_MAX {
+            return None;
+        }
+        let id = ReaderId(state.next_reader);
+        state.next_reader += 1;
+        state.readers.insert(id, (now, until));
         self.is_on.store(true, Ordering::Relaxed);
+        Some(id)
     }
 
-    /// Stops and forgets.
-    pub fn stop(&self) {
-        self.is_on.store(false, Ordering::Relaxed);
-        *self.lock() = State::default();
+    /// `id` reads no more; false when nothing is known of it. What nobody else reads is forgotten.
+    pub fn end(&self, id: ReaderId) -> bool {
+        let mut state = self.lock();
+        let was_known = state.readers.remove(&id).is_some();
+        state.forget_if_unread();
+        self.is_on.fetch_and(!state.readers.is_empty(), Ordering::Relaxed);
+        was_known
     }
 
     /// Whether times are taken at all: all that it costs while nobody asks.
@@ -105,10 +124,21 @@ impl BatchTimes {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// What was written down so far, and one of how many batches was kept.
-    pub fn take(&self) -> (Vec<PartitionTimes>, u64) {
+    /// What was written down since `id` began, or all there is; and one of how many batches was kept. Reading takes nothing away.
+    ///
+    /// - `None`: nothing is known of this reader.
+    pub fn read(&self, id: Option<ReaderId>) -> Option<(Vec<PartitionTimes>, u64)> {
         let state = self.lock();
-        (state.partitions.values().cloned().collect(), state.stride)
+        let began = match id {
+            Some(id) => state.readers.get(&id)?.0,
+            None => Moment(0),
+        };
+        let mut partitions: Vec<PartitionTimes> = state.partitions.values().cloned().collect();
+        for partition in &mut partitions {
+            partition.batches.retain(|batch| batch.appended >= began);
+        }
+        partitions.retain(|partition| !partition.batches.is_empty());
+        Some((partitions, state.stride))
     }
 
     /// After the append, when the high watermark may have passed the batch already.
@@ -123,7 +153,7 @@ impl BatchTimes {
         };
         {
             let mut state = self.lock();
-            if batch.appended > state.until {
+            if state.readers.values().all(|(_, until)| *until < batch.appended) {
                 self.is_on.store(false, Ordering::Relaxed);
                 return;
             }
@@ -162,6 +192,13 @@ impl BatchTimes {
 }
 
 impl State {
+    fn forget_if_unread(&mut self) {
+        if self.readers.is_empty() {
+            (self.count, self.stride) = (0, 1);
+            self.partitions.clear();
+        }
+    }
+
     fn add(&mut self, key: (Uuid, i32), topic: &Arc<str>, batch: BatchTime) {
         if !is_kept(batch.base_offset, self.stride) {
             return;
@@ -315,12 +352,40 @@ mod tests {
     fn it_is_off_until_asked_for_and_forgets_when_stopped() {
         let times = BatchTimes::default();
         assert!(!times.is_on());
-        times.record_until(Moment(10));
+        let reader = times.begin(Moment(0), Moment(10)).expect("there is room");
         times.lock().add(KEY, &Arc::from("topic"), batch(0));
         assert!(times.is_on());
-        assert_eq!(times.take().0.len(), 1);
-        times.stop();
-        assert!(!times.is_on());
-        assert!(times.take().0.is_empty());
+        for _ in 0..2 {
+            assert_eq!(times.read(Some(reader)).expect("known").0.len(), 1, "again");
+        }
+        assert!(times.end(reader) && !times.end(reader));
+        assert!(!times.is_on() && times.read(Some(reader)).is_none());
+        assert!(times.read(None).expect("all there is").0.is_empty());
+    }
+
+    #[test]
+    fn readers_do_not_disturb_each_other() {
+        let times = BatchTimes::default();
+        let offsets = |reader| -> Vec<i64> {
+            let (partitions, _) = times.read(Some(reader)).expect("known");
+            let batches = partitions.iter().flat_map(|partition| &partition.batches);
+            batches.map(|batch| batch.base_offset).collect()
+        };
+        let first = times.begin(Moment(0), Moment(100)).expect("there is room");
+        times.lock().add(KEY, &Arc::from("topic"), batch(0));
+        let second = times.begin(Moment(5), Moment(50)).expect("there is room");
+        times.lock().add(KEY, &Arc::from("topic"), batch(10));
+        assert_eq!((offsets(first), offsets(second)), (vec![0, 10], vec![10]));
+        assert!(times.end(second) && times.is_on());
+        times.lock().add(KEY, &Arc::from("topic"), batch(20));
+        assert_eq!(offsets(first), [0, 10, 20]);
+        // Who forgot to end is forgotten when another begins after its time.
+        let third = times.begin(Moment(101), Moment(200)).expect("there is room");
+        assert!(times.read(Some(first)).is_none() && offsets(third).is_empty());
+        let all: Vec<_> = (1..READERS_MAX)
+            .map(|_| times.begin(Moment(101), Moment(200)))
+            .collect();
+        assert!(all.iter().all(Option::is_some));
+        assert_eq!(times.begin(Moment(101), Moment(200)), None);
     }
 }

@@ -21,7 +21,9 @@ pub fn ask(address: &str, method: &str, target: &str, bytes_max: u64) -> io::Res
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
     // Version 1.0: the answer is not cut into chunks and ends with the connection.
-    let request = format!("{method} {target} HTTP/1.0\r\nHost: {address}\r\nContent-Length: 0\r\n\r\n");
+    let head = format!("{method} {target} HTTP/1.0\r\nHost: {address}\r\nContent-Length: 0");
+    // The header by which Ottla tells its own commands from a web page.
+    let request = format!("{head}\r\nX-Ottla-Admin: 1\r\n\r\n");
     socket.write_all(request.as_bytes())?;
     let mut answer = String::new();
     let read = socket

@@ -187,10 +187,10 @@ fn the_brokers_times_of_a_batch_lie_between_the_clients() {
     let broker = broker();
     let bootstrap = broker.address().to_string();
     Writer::connect(broker.address()).create_topic(TOPIC, 2);
-    BrokerLog::begin(&admin(&broker), Duration::from_secs(60)).unwrap();
+    let reader = BrokerLog::begin(&admin(&broker), Duration::from_secs(60)).unwrap();
     let sent = send(&producer(&bootstrap), 100);
     let received = receive(&bootstrap, &sent);
-    let log = BrokerLog::read(&admin(&broker)).unwrap();
+    let log = BrokerLog::read(&admin(&broker), reader).unwrap();
     for record in &received {
         let batch = log.batch(&record.place).expect("every batch was written down");
         // To the microsecond, in which the broker counts.
@@ -225,17 +225,25 @@ fn nothing_is_written_down_unless_asked_and_nothing_stays_when_ended() {
     let admin = admin(&broker);
     Writer::connect(broker.address()).create_topic(TOPIC, 1);
     let producer = producer(&bootstrap);
-    let has_it = |sent: &[SentRecord]| {
-        let log = BrokerLog::read(&admin).unwrap();
+    let begin = || BrokerLog::begin(&admin, Duration::from_secs(60)).unwrap();
+    let has_it = |reader, sent: &[SentRecord]| {
+        let log = BrokerLog::read(&admin, reader).unwrap();
         sent.iter().all(|sent| log.batch(&sent.place).is_some())
     };
-    assert!(!has_it(&send(&producer, 1)));
-    BrokerLog::begin(&admin, Duration::from_secs(60)).unwrap();
+    let while_off = send(&producer, 1);
+    let first = begin();
     let while_on = send(&producer, 3);
-    assert!(has_it(&while_on));
-    BrokerLog::end(&admin).unwrap();
-    assert!(!has_it(&while_on));
-    assert!(!has_it(&send(&producer, 1)));
+    assert!(has_it(first, &while_on) && has_it(first, &while_on) && !has_it(first, &while_off));
+    // Another reader takes nothing away, neither when it begins nor when it ends.
+    let second = begin();
+    let later = send(&producer, 1);
+    assert!(has_it(second, &later) && !has_it(second, &while_on));
+    BrokerLog::end(&admin, second).unwrap();
+    assert!(has_it(first, &while_on) && has_it(first, &later));
+    BrokerLog::end(&admin, first).unwrap();
+    assert!(BrokerLog::read(&admin, first).is_err());
+    let third = begin();
+    assert!(!has_it(third, &while_on) && !has_it(third, &later));
     let refused = BrokerLog::begin(&admin, Duration::from_secs(1_000_000)).unwrap_err();
     assert!(refused.to_string().contains("from 1 to 3600"), "{refused}");
 }

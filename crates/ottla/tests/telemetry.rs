@@ -77,7 +77,7 @@ impl Served {
     fn get(&self, path: &str) -> Value {
         let mut socket = TcpStream::connect(&self.admin).unwrap();
         socket.set_read_timeout(Some(NOTHING_HANGS_LONGER)).unwrap();
-        write!(socket, "GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
+        write!(socket, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
         let mut answer = String::new();
         socket.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();

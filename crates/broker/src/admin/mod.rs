@@ -2,20 +2,23 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use ottla_core::node::Node;
-use ottla_core::time::{Clock, Moment};
-use tokio::sync::oneshot;
+use ottla_core::time::Clock;
+use ottla_wire::text;
 
 use crate::executor::Queues;
+use crate::http::guard::{self, Guard, Names};
+use crate::http::server::{HttpLimits, HttpServer};
 use crate::metrics::recorder::Records;
 use crate::metrics::tenants::{LOOK_INTERVAL_MS, TenantBooks};
 use crate::net::listener::ConnectionCounts;
@@ -28,6 +31,11 @@ pub mod exposition;
 pub mod prometheus;
 pub mod quotas;
 
+const JSON: &str = "application/json";
+
+/// Nobody has anything to say in a body.
+const BODY_BYTES_MAX: u64 = 64 * 1024;
+
 /// What the admin address looks at.
 #[derive(Clone)]
 pub struct AdminView {
@@ -38,8 +46,6 @@ pub struct AdminView {
     pub memory: Arc<MemoryBudget>,
     pub tenants: Arc<TenantBooks>,
     pub clock: Arc<dyn Clock>,
-    /// When `/metrics` was last read, and how long the event loops had been busy then.
-    pub last_scrape: Arc<Mutex<(Moment, u64)>>,
 }
 
 /// What a page says.
@@ -59,54 +65,24 @@ pub struct Page {
 /// The running HTTP server. Dropping it stops it.
 pub struct Admin {
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    _server: HttpServer,
 }
 
 impl Admin {
-    pub fn start(socket: TcpListener, view: AdminView, pages: Vec<Page>) -> io::Result<Admin> {
+    /// - `names`: under which the address is asked, beside those that every machine has.
+    pub fn start(socket: TcpListener, view: AdminView, pages: Vec<Page>, names: Names) -> io::Result<Admin> {
         let address = socket.local_addr()?;
-        socket.set_nonblocking(true)?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()?;
-        let mut router = Router::new()
-            .route("/metrics", get(metrics))
-            .route("/debug/requests", get(requests))
-            .route(
-                "/debug/batches",
-                get(batches).post(begin_batches).delete(end_batches),
-            )
-            .route("/tenants", get(tenants_page))
-            .route("/quotas", get(quotas_page))
-            .route("/health", get(|| async { "ok\n" }))
-            .route("/ready", get(|| async { "ready\n" }))
-            .with_state(view.clone());
-        for page in pages {
-            let render = page.render;
-            router = router.route(page.path, get(move || added(render)));
-        }
-        let thread = std::thread::Builder::new()
-            .name("ottla-admin".into())
-            .spawn(move || {
-                runtime.block_on(async move {
-                    let Ok(socket) = tokio::net::TcpListener::from_std(socket) else {
-                        return;
-                    };
-                    let serving = axum::serve(socket, router);
-                    tokio::select! {
-                        _ = serving => {}
-                        () = look_at_tenants(&view.tenants) => {}
-                        _ = stopped => {}
-                    }
-                });
-            })?;
+        let tenants = view.tenants.clone();
+        let server = HttpServer::start(
+            "ottla-admin",
+            socket,
+            router(view, pages, names),
+            HttpLimits::default(),
+            async move { look_at_tenants(&tenants).await },
+        )?;
         Ok(Admin {
             address,
-            stop: Some(stop),
-            thread: Some(thread),
+            _server: server,
         })
     }
 
@@ -115,13 +91,29 @@ impl Admin {
     }
 }
 
-impl Drop for Admin {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+fn router(view: AdminView, pages: Vec<Page>, names: Names) -> Router {
+    let mut router = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/debug/requests", get(requests))
+        .route(
+            "/debug/batches",
+            get(batches).post(begin_batches).delete(end_batches),
+        )
+        .route("/tenants", get(tenants_page))
+        .route("/quotas", get(quotas_page))
+        .route("/health", get(|| async { "ok\n" }))
+        .route("/ready", get(|| async { "ready\n" }))
+        .with_state(view);
+    for page in pages {
+        let render = page.render;
+        router = router.route(page.path, get(move || added(render)));
     }
+    let guard = Guard {
+        names: Some(names),
+        changes_are_prepared: true,
+        body_bytes_max: BODY_BYTES_MAX,
+    };
+    router.layer(middleware::from_fn_with_state(guard, guard::check))
 }
 
 async fn metrics(State(view): State<AdminView>) -> impl IntoResponse {
@@ -131,32 +123,37 @@ async fn metrics(State(view): State<AdminView>) -> impl IntoResponse {
     )
 }
 
-async fn added(render: Arc<dyn Fn() -> PageBody + Send + Sync>) -> impl IntoResponse {
+async fn added(render: Arc<dyn Fn() -> PageBody + Send + Sync>) -> Response {
     match tokio::task::spawn_blocking(move || render()).await {
-        Ok(page) => (StatusCode::OK, [(CONTENT_TYPE, page.content_type)], page.text),
+        Ok(page) if page.content_type == JSON => json(&page.text),
+        Ok(page) => ([(CONTENT_TYPE, page.content_type)], page.text).into_response(),
         // It panicked; the panic's own line says where.
         Err(_) => (
             StatusCode::INTERNAL_SERVER_ERROR,
             [(CONTENT_TYPE, "text/plain")],
-            "a bug was hit while this page was made\n".to_owned(),
-        ),
+            "a bug was hit while this page was made\n",
+        )
+            .into_response(),
     }
 }
 
-async fn requests(State(view): State<AdminView>) -> impl IntoResponse {
-    let totals = view.records.totals(view.clock.moment());
-    let now = (view.clock.moment(), view.clock.timestamp());
+/// A document with names that clients chose, for whoever looks at it in a terminal.
+fn json(document: &str) -> Response {
     (
-        [(CONTENT_TYPE, "application/json")],
-        debug_requests::render(&totals, now),
+        [(CONTENT_TYPE, JSON)],
+        text::printable_json(document).into_owned(),
     )
+        .into_response()
 }
 
-async fn tenants_page(State(view): State<AdminView>) -> impl IntoResponse {
-    (
-        [(CONTENT_TYPE, "application/json")],
-        tenants::render(&view.tenants),
-    )
+async fn requests(State(view): State<AdminView>) -> Response {
+    let totals = view.records.totals(view.clock.moment());
+    let now = (view.clock.moment(), view.clock.timestamp());
+    json(&debug_requests::render(&totals, now))
+}
+
+async fn tenants_page(State(view): State<AdminView>) -> Response {
+    json(&tenants::render(&view.tenants))
 }
 
 /// Keeps the last hour of the tenants.
@@ -169,25 +166,25 @@ async fn look_at_tenants(books: &TenantBooks) {
     }
 }
 
-async fn quotas_page(State(view): State<AdminView>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, "application/json")], quotas::render(&view.node))
+async fn quotas_page(State(view): State<AdminView>) -> Response {
+    json(&quotas::render(&view.node))
 }
 
-async fn batches(State(view): State<AdminView>) -> impl IntoResponse {
-    (
-        [(CONTENT_TYPE, "application/json")],
-        debug_batches::render(&view.node),
-    )
+async fn batches(State(view): State<AdminView>, RawQuery(query): RawQuery) -> Response {
+    said(debug_batches::render(&view.node, query.as_deref()))
 }
 
-async fn begin_batches(State(view): State<AdminView>, RawQuery(query): RawQuery) -> impl IntoResponse {
-    match debug_batches::begin(&view.node, query.as_deref()) {
-        Ok(text) => (StatusCode::OK, text),
-        Err(text) => (StatusCode::BAD_REQUEST, text),
+async fn begin_batches(State(view): State<AdminView>, RawQuery(query): RawQuery) -> Response {
+    said(debug_batches::begin(&view.node, query.as_deref()))
+}
+
+async fn end_batches(State(view): State<AdminView>, RawQuery(query): RawQuery) -> Response {
+    said(debug_batches::end(&view.node, query.as_deref()))
+}
+
+fn said(document: Result<String, debug_batches::Refusal>) -> Response {
+    match document {
+        Ok(document) => json(&document),
+        Err((status, reason)) => (status, reason).into_response(),
     }
-}
-
-async fn end_batches(State(view): State<AdminView>) -> impl IntoResponse {
-    view.node.batch_times.stop();
-    StatusCode::NO_CONTENT
 }

@@ -1,7 +1,5 @@
 //! `GET /metrics`: names that existing Kafka dashboards query, and our own with finer stages.
 
-use std::sync::PoisonError;
-
 use ottla_wire::api_key::ApiKey;
 
 use super::AdminView;
@@ -10,7 +8,7 @@ use crate::metrics::accounts::{SUM_COUNT, Sum};
 use crate::metrics::histogram::Histogram;
 use crate::metrics::recorder::Totals;
 use crate::metrics::stage::Stage;
-use crate::metrics::tenants::TenantRow;
+use crate::metrics::tenants::{TenantReading, TenantRow};
 
 /// Partitions with metrics of their own; a scrape must not melt where there are forty thousand.
 const PARTITIONS_MAX: usize = 2_000;
@@ -30,29 +28,28 @@ const BUCKETS_MICROS: [u32; 14] = [
 
 pub fn render(view: &AdminView) -> String {
     let totals = view.records.totals(view.clock.moment());
+    let tenants = view.tenants.read();
     let mut page = Page::default();
     write_traffic(&mut page, view, &totals);
     write_request_times(&mut page, &totals);
     write_stages(&mut page, &totals);
     write_clients(&mut page, &totals);
-    write_tenants(&mut page, view);
+    write_tenants(&mut page, &tenants, view.tenants.tenants().config().metrics_max);
     write_partitions(&mut page, view);
-    write_loops(&mut page, view, &totals);
+    write_loops(&mut page, &tenants);
     write_telemetry(&mut page, view);
     super::quotas::write_metrics(&mut page, &view.node.quotas);
     write_process(&mut page, view);
     page.finish()
 }
 
-/// A request is handled on the loop that reads it, so both of Kafka's gauges are one number here.
-fn write_loops(page: &mut Page, view: &AdminView, totals: &Totals) {
-    let now = view.clock.moment();
-    let mut last = view.last_scrape.lock().unwrap_or_else(PoisonError::into_inner);
-    let (last_moment, last_busy_micros) = std::mem::replace(&mut *last, (now, totals.busy_micros));
-    let elapsed = now.micros_since(last_moment) * view.records.0.len() as u64;
-    let busy = (totals.busy_micros - last_busy_micros).min(elapsed);
-    let idle = 1.0 - busy as f64 / elapsed.max(1) as f64;
-    let help = "Share of time the event loops waited, since the last scrape.";
+/// A request is handled on the loop that reads it, so both of Kafka's gauges are one number here. Its window is the broker's, not
+/// the time since somebody looked: several look.
+fn write_loops(page: &mut Page, reading: &TenantReading) {
+    let available = reading.available_micros();
+    let busy = reading.busy_micros.min(available);
+    let idle = 1.0 - busy as f64 / available.max(1) as f64;
+    let help = "Share of time the event loops waited in the last minute.";
     page.single(
         "kafka_network_socketserver_networkprocessoravgidle_percent",
         "gauge",
@@ -65,7 +62,7 @@ fn write_loops(page: &mut Page, view: &AdminView, totals: &Totals) {
         help,
         idle,
     );
-    let busy_seconds = totals.busy_micros as f64 / 1e6;
+    let busy_seconds = reading.busy_micros_total as f64 / 1e6;
     page.single(
         "ottla_event_loops_busy_seconds_total",
         "counter",
@@ -346,15 +343,14 @@ const TENANT_METRICS: [(Sum, &str, &str, f64); SUM_COUNT] = [
 ];
 
 /// The heaviest tenants, and all others as one: names come from the network.
-fn write_tenants(page: &mut Page, view: &AdminView) {
-    let reading = view.tenants.read();
+fn write_tenants(page: &mut Page, reading: &TenantReading, shown_max: usize) {
     page.single(
         "ottla_tenants",
         "gauge",
         "Tenants that are connected or have been served.",
         reading.tenants.len(),
     );
-    let (heaviest, other) = reading.heaviest(view.tenants.tenants().config().metrics_max);
+    let (heaviest, other) = reading.heaviest(shown_max);
     for (sum, name, help, unit) in TENANT_METRICS {
         let name = format!("ottla_tenant_{name}_total");
         page.metric(&name, "counter", help);

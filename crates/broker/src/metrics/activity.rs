@@ -19,6 +19,9 @@ use super::stage::{STAGE_COUNT, Stage, StageTimes};
 /// Closed connections whose sums wait for the next reading; what closes beyond them between two readings is not reported.
 const DEPARTED_MAX: usize = 1024;
 
+/// For how long they wait: several times as long as readers rest.
+const DEPARTED_KEPT_MICROS: u64 = 60_000_000;
+
 /// Different error codes of one client that are told apart.
 const ERRORS_MAX: usize = 8;
 
@@ -258,8 +261,10 @@ pub struct ActivityIndex(usize);
 #[derive(Debug, Default)]
 pub struct Activities {
     open: Slab<Activity>,
-    /// Oldest first.
-    departed: VecDeque<Activity>,
+    /// Oldest first, with the moment of their closing.
+    departed: VecDeque<(Moment, Activity)>,
+    /// How many have departed in all.
+    departed_count: u64,
 }
 
 impl Activities {
@@ -288,13 +293,14 @@ impl Activities {
         self.open[index.0].fetched = Some((at, partitions));
     }
 
-    pub fn close(&mut self, index: ActivityIndex) {
+    pub fn close(&mut self, index: ActivityIndex, now: Moment) {
         let mut activity = self.open.remove(index.0);
         activity.is_closed = true;
         if self.departed.len() >= DEPARTED_MAX {
             self.departed.pop_front();
         }
-        self.departed.push_back(activity);
+        self.departed.push_back((now, activity));
+        self.departed_count += 1;
     }
 
     /// Copies the next few open connections from `from` on; where to go on, `None` behind the last.
@@ -305,9 +311,22 @@ impl Activities {
         (end < self.open.capacity()).then_some(end)
     }
 
-    /// Closed connections since the last call.
-    pub fn take_departed(&mut self) -> VecDeque<Activity> {
-        std::mem::take(&mut self.departed)
+    /// Copies the connections that were closed behind the first `seen`; returns how many have been seen with them.
+    pub fn read_departed(&mut self, seen: u64, now: Moment, into: &mut Vec<Activity>) -> u64 {
+        while let Some((closed, _)) = self.departed.front()
+            && now.micros_since(*closed) > DEPARTED_KEPT_MICROS
+        {
+            self.departed.pop_front();
+        }
+        let unseen = usize::try_from(self.departed_count - seen).unwrap_or(usize::MAX);
+        let skipped = self.departed.len().saturating_sub(unseen);
+        into.extend(
+            self.departed
+                .iter()
+                .skip(skipped)
+                .map(|(_, activity)| activity.clone()),
+        );
+        self.departed_count
     }
 }
 
@@ -473,12 +492,39 @@ mod tests {
         let indexes: Vec<ActivityIndex> = (0..10_000).map(|id| activities.open(who(id))).collect();
         assert_eq!(read_all(&activities).len(), 10_000);
         for index in &indexes[..5_000] {
-            activities.close(*index);
+            activities.close(*index, Moment(0));
         }
         assert_eq!(read_all(&activities).len(), 5_000);
-        let departed = activities.take_departed();
-        assert_eq!(departed.len(), DEPARTED_MAX);
+        let mut departed = Vec::new();
+        let seen = activities.read_departed(0, Moment(1), &mut departed);
+        assert_eq!((seen, departed.len()), (5_000, DEPARTED_MAX));
         assert!(departed.iter().all(|activity| activity.is_closed));
-        assert!(activities.take_departed().is_empty());
+        assert_eq!(activities.read_departed(seen, Moment(1), &mut departed), seen);
+        assert_eq!(departed.len(), DEPARTED_MAX);
+    }
+
+    #[test]
+    fn every_reader_is_told_of_a_closed_connection_within_a_minute() {
+        let mut activities = Activities::default();
+        let [first, second] = [1, 2].map(|id| activities.open(who(id)));
+        let told = |activities: &mut Activities, seen, at| {
+            let mut departed = Vec::new();
+            let now_seen = activities.read_departed(seen, Moment(at), &mut departed);
+            let ids: Vec<u64> = departed
+                .iter()
+                .map(|activity| activity.who.connection_id)
+                .collect();
+            (now_seen, ids)
+        };
+        activities.close(first, Moment(1_000_000));
+        assert_eq!(told(&mut activities, 0, 2_000_000), (1, vec![1]));
+        activities.close(second, Moment(50_000_000));
+        assert_eq!(told(&mut activities, 1, 51_000_000), (2, vec![2]));
+        assert_eq!(
+            told(&mut activities, 0, 51_000_000),
+            (2, vec![1, 2]),
+            "another reader"
+        );
+        assert_eq!(told(&mut activities, 0, 61_000_001), (2, vec![2]), "a late one");
     }
 }

@@ -195,8 +195,6 @@ pub struct Totals {
     pub clients: BTreeMap<Arc<str>, ClientRecords>,
     /// Slowest first.
     pub slowest: Vec<SlowRequest>,
-    /// How long the loops have not waited, all together.
-    pub busy_micros: u64,
 }
 
 /// All event loops' records.
@@ -233,7 +231,6 @@ impl Records {
 
 impl Totals {
     fn add(&mut self, records: &LoopRecords, now: Moment) {
-        self.busy_micros += records.busy_micros;
         for (api_key, from) in &records.apis {
             let into = self.apis.entry(*api_key).or_default();
             into.count += from.count;

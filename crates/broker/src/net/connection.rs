@@ -815,7 +815,7 @@ impl Connection {
         context.service.disconnected(&self.context);
         self.holding.leave(&context.pocket);
         if let Some(index) = self.activity {
-            context.records().activities.close(index);
+            context.records().activities.close(index, context.now());
         }
     }
 

@@ -1,7 +1,5 @@
 //! The threads for long answers, held: what is handed to them stays undone for as long as a test wants.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -52,11 +50,7 @@ impl Gate {
 
 /// A number that `/metrics` tells.
 pub fn metric(broker: &Broker, name: &str) -> f64 {
-    let mut socket = TcpStream::connect(broker.admin_address().unwrap()).unwrap();
-    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    socket.write_all(request.as_bytes()).unwrap();
-    let mut page = String::new();
-    socket.read_to_string(&mut page).unwrap();
+    let page = super::http::get(broker, "/metrics");
     let value = page
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

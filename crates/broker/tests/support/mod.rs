@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
 pub mod gate;
+pub mod http;
 pub mod large;
 pub mod net;
 pub mod page_cache;

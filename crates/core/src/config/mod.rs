@@ -160,6 +160,8 @@ pub struct NodeConfig {
     pub durability: Durability,
     /// Host and port of the admin address; `None` switches it off.
     pub admin_listener: Option<(Arc<str>, u16)>,
+    /// Further names under which it is asked.
+    pub admin_hosts: Vec<String>,
     pub partition_count_default: i32,
     pub replication_factor_default: i16,
     /// With less space left than this, writes are refused and reads go on.
@@ -271,6 +273,9 @@ impl NodeConfig {
                 _ => Durability::Disk,
             },
             admin_listener: admin_listener(properties)?,
+            admin_hosts: words(read.text("ottla.admin.hosts").unwrap_or_default())
+                .map(str::to_owned)
+                .collect(),
             partition_count_default: read.int("num.partitions")?,
             replication_factor_default: i16::try_from(read.int("default.replication.factor")?)
                 .expect("the table limits it to a short"),

@@ -38,6 +38,11 @@ pub struct BrokerLog {
 }
 
 #[derive(Deserialize)]
+struct Begun {
+    reader: u64,
+}
+
+#[derive(Deserialize)]
 struct Document {
     version: u32,
     one_of: u64,
@@ -55,29 +60,29 @@ struct PartitionDocument {
 }
 
 impl BrokerLog {
-    /// Asks the broker to write down for so long, and to forget what was before.
+    /// Asks the broker to write down for so long; the number under which it can be read.
     ///
     /// - Shape: `admin_address` is host:port.
     /// - Errors: no Ottla answers there.
-    pub fn begin(admin_address: &str, duration: Duration) -> io::Result<()> {
+    pub fn begin(admin_address: &str, duration: Duration) -> io::Result<u64> {
         let seconds = duration.as_secs_f64().ceil().max(1.0) as u64;
         let target = format!("/debug/batches?seconds={seconds}");
-        ask::ask(admin_address, "POST", &target, DOCUMENT_BYTES_MAX).map(drop)
+        let answer = ask::ask(admin_address, "POST", &target, DOCUMENT_BYTES_MAX)?;
+        let begun: Result<Begun, serde_json::Error> = serde_json::from_str(&answer);
+        let begun = begun.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(begun.reader)
     }
 
     /// What was written down since `begin`.
-    pub fn read(admin_address: &str) -> io::Result<BrokerLog> {
-        BrokerLog::parse(&ask::ask(
-            admin_address,
-            "GET",
-            "/debug/batches",
-            DOCUMENT_BYTES_MAX,
-        )?)
+    pub fn read(admin_address: &str, reader: u64) -> io::Result<BrokerLog> {
+        let target = format!("/debug/batches?reader={reader}");
+        BrokerLog::parse(&ask::ask(admin_address, "GET", &target, DOCUMENT_BYTES_MAX)?)
     }
 
-    /// Ends it: the broker forgets.
-    pub fn end(admin_address: &str) -> io::Result<()> {
-        ask::ask(admin_address, "DELETE", "/debug/batches", DOCUMENT_BYTES_MAX).map(drop)
+    /// Ends it: the broker forgets what nobody else reads.
+    pub fn end(admin_address: &str, reader: u64) -> io::Result<()> {
+        let target = format!("/debug/batches?reader={reader}");
+        ask::ask(admin_address, "DELETE", &target, DOCUMENT_BYTES_MAX).map(drop)
     }
 
     /// - Errors: `InvalidData` for a document of another form.

@@ -182,6 +182,7 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Wa
 /// An Ottla that writes down the times of batches.
 struct BrokerTimes<'a> {
     admin_address: &'a str,
+    reader: u64,
 }
 
 impl<'a> BrokerTimes<'a> {
@@ -189,14 +190,17 @@ impl<'a> BrokerTimes<'a> {
     fn begin(access: &'a Access, course: &Course, has_readers: bool) -> Option<BrokerTimes<'a>> {
         let admin_address = access.admin_address.as_deref().filter(|_| has_readers)?;
         let whole = course.warmup + course.duration + Duration::from_secs(30);
-        BrokerLog::begin(admin_address, whole).ok()?;
-        Some(BrokerTimes { admin_address })
+        let reader = BrokerLog::begin(admin_address, whole).ok()?;
+        Some(BrokerTimes {
+            admin_address,
+            reader,
+        })
     }
 
     fn end(self) -> Option<BrokerLog> {
-        let log = BrokerLog::read(self.admin_address).ok();
+        let log = BrokerLog::read(self.admin_address, self.reader).ok();
         // It ends by itself, too, at the time that `begin` gave.
-        let _ = BrokerLog::end(self.admin_address);
+        let _ = BrokerLog::end(self.admin_address, self.reader);
         log
     }
 }

@@ -21,16 +21,22 @@ const HANG: Duration = Duration::from_secs(60);
 /// One connection.
 pub struct Writer {
     socket: TcpStream,
+    client_id: &'static str,
     correlation_id: i32,
 }
 
 impl Writer {
     pub fn connect(address: SocketAddr) -> Writer {
+        Writer::connect_as("writer", address)
+    }
+
+    pub fn connect_as(client_id: &'static str, address: SocketAddr) -> Writer {
         let socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
         socket.set_nodelay(true).unwrap();
         Writer {
             socket,
+            client_id,
             correlation_id: 0,
         }
     }
@@ -43,7 +49,7 @@ impl Writer {
             api_key,
             api_version,
             correlation_id: self.correlation_id,
-            client_id: Some("writer"),
+            client_id: Some(self.client_id),
         }
         .encode(&mut bytes);
         body(&mut bytes);

@@ -254,6 +254,8 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .no_effect("one machine has one replica of everything"),
     int("offsets.topic.segment.bytes", "104857600", "The segment size of the topic of the groups.").bytes().at_least(1)
         .costs("a start reads these segments; compaction keeps them short"),
+    list("ottla.admin.hosts", "", "Under which names the admin address may be asked beside localhost, addresses, its own host and those of the listeners; under others it answers 421, because a web page can give itself any name.")
+        .unset(),
     string("ottla.admin.listener", "127.0.0.1:9644", "Where /metrics and /debug are served over HTTP, as host:port; empty switches it off.")
         .costs("whoever reaches it can read names of topics, groups and clients"),
     long("ottla.cold.read.cache.bytes", "134217728", "How much of the page cache may hold what was read from the disk for consumers that lag behind; beyond it the oldest leaves again, and what was written last stays.")

@@ -231,7 +231,7 @@ fn words_are_cut_to_what_fits_and_end_in_a_very_long_answer() {
         put_nullable_message(&mut buffer, Some(&long), flexible);
         let read = Reader::new(&buffer).string(flexible).expect("it fits").to_owned();
         assert!(read.len() <= crate::text::MESSAGE_BYTES_MAX && read.contains('…'));
-        while buffer.len() < 4 << 20 {
+        while buffer.len() < 16 << 20 {
             put_nullable_message(&mut buffer, Some(&long), flexible);
         }
         let end = buffer.len();

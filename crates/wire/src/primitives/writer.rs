@@ -83,7 +83,7 @@ pub fn put_string(buffer: &mut Vec<u8>, value: &str, flexible: bool) {
 
 /// An answer of this size says no more in words: a request of a few bytes for each of a million things would be answered with a
 /// sentence for each. Their error codes are all there.
-const WORDS_END_BYTES: usize = 4 * 1024 * 1024;
+const WORDS_END_BYTES: usize = 16 * 1024 * 1024;
 
 /// What an answer says in words, or null: cut to [`text::MESSAGE_BYTES_MAX`], because it may quote what a client wrote.
 pub fn put_nullable_message(buffer: &mut Vec<u8>, value: Option<&str>, flexible: bool) {

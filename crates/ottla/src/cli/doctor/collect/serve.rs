@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -14,8 +13,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use ottla_broker::http::guard::{self, Guard, Names};
+use ottla_broker::http::server::{HttpLimits, HttpServer, Patience};
+use ottla_broker::text::printable_json;
 use ottla_lab::doctor::history::Collector;
-use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio::sync::{Mutex, Semaphore};
 
 use super::push::{self, Refusal};
 use crate::cli::doctor::now_ms;
@@ -28,6 +30,16 @@ const REQUESTS_MAX: usize = 32;
 
 /// For the slowest sender of a whole request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Brokers keep their connections from one push to the next.
+const LIMITS: HttpLimits = HttpLimits {
+    connections_max: 256,
+    patience: Patience {
+        for_head: Duration::from_secs(90),
+        for_answer: Duration::from_secs(10),
+        answer_bytes_per_second_min: 64 * 1024,
+    },
+};
 
 const REFUSALS_TOLD_EVERY: Duration = Duration::from_secs(60);
 
@@ -48,51 +60,29 @@ struct Refusals {
 /// The running server. Dropping it stops it.
 pub struct Server {
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _server: HttpServer,
 }
 
 impl Server {
     pub fn start(socket: TcpListener, collector: Arc<Collector>) -> io::Result<Server> {
         let address = socket.local_addr()?;
-        socket.set_nonblocking(true)?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()?;
-        let router = router(collector);
-        let thread = std::thread::Builder::new()
-            .name("doctor-collect".into())
-            .spawn(move || {
-                runtime.block_on(async move {
-                    let Ok(socket) = tokio::net::TcpListener::from_std(socket) else {
-                        return;
-                    };
-                    tokio::select! {
-                        _ = async { axum::serve(socket, router).await } => {}
-                        _ = stopped => {}
-                    }
-                });
-            })?;
+        let guard = Guard {
+            // Other machines ask under names that nobody told us; of this one's we know them.
+            names: address.ip().is_loopback().then(Names::default),
+            // Brokers and exporters push as their protocols say.
+            changes_are_prepared: false,
+            body_bytes_max: BODY_BYTES_MAX as u64,
+        };
+        let router = router(collector).layer(middleware::from_fn_with_state(guard, guard::check));
+        let server = HttpServer::start("doctor-collect", socket, router, LIMITS, std::future::pending())?;
         Ok(Server {
             address,
-            stop: Some(stop),
-            thread: Some(thread),
+            _server: server,
         })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -169,12 +159,15 @@ async fn refuse(view: &View, (status, reason): Refusal) -> Response {
 }
 
 async fn examination(State(view): State<View>) -> Response {
-    as_json(view, |collector| serde_json::to_vec(&collector.examine(now_ms()))).await
+    as_json(view, |collector| {
+        serde_json::to_string(&collector.examine(now_ms()))
+    })
+    .await
 }
 
 async fn snapshots(State(view): State<View>) -> Response {
     as_json(view, |collector| {
-        serde_json::to_vec(&collector.snapshots(now_ms()))
+        serde_json::to_string(&collector.snapshots(now_ms()))
     })
     .await
 }
@@ -182,11 +175,14 @@ async fn snapshots(State(view): State<View>) -> Response {
 /// On another thread: ten thousand verdicts take as long as hundreds of pushes, which go on meanwhile.
 async fn as_json(
     view: View,
-    make: impl FnOnce(&Collector) -> serde_json::Result<Vec<u8>> + Send + 'static,
+    make: impl FnOnce(&Collector) -> serde_json::Result<String> + Send + 'static,
 ) -> Response {
     let collector = view.collector.clone();
     match tokio::task::spawn_blocking(move || make(&collector)).await {
-        Ok(Ok(text)) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
+        Ok(Ok(text)) => {
+            let text = printable_json(&text).into_owned();
+            ([(CONTENT_TYPE, "application/json")], text).into_response()
+        }
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }

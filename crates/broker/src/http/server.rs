@@ -1,0 +1,250 @@
+//! Connections of an HTTP address: few, and none for longer than it is used.
+//!
+//! A connection costs one of the process's descriptors, and its answer memory until it is taken. So there is a limit of them; who
+//! comes when all places are taken gets that of the one which has been without a request longest, and waits only while all are
+//! being answered. Whoever is slow, with a head or with taking an answer, is closed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::pulse::{Pulse, Watched};
+use crate::rate_limit::RateLimit;
+
+/// The longest head of a request, its target included.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+const HEADERS_MAX: usize = 64;
+
+/// How often it is looked who is slow.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long accepting pauses when the process is out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Pages that are made at the same time, away from the thread that serves connections.
+const PAGES_MADE_MAX: usize = 2;
+
+/// How long a peer may keep us waiting.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// From the connection, or the end of the answer before, to the last byte of a request's head.
+    pub for_head: Duration,
+    /// For an answer that the socket does not take at once, and as many bytes a second must be taken then.
+    pub for_answer: Duration,
+    pub answer_bytes_per_second_min: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            for_head: Duration::from_secs(10),
+            for_answer: Duration::from_secs(10),
+            answer_bytes_per_second_min: 64 * 1024,
+        }
+    }
+}
+
+impl Patience {
+    pub(super) fn for_sending(&self, taken_bytes: u64) -> Duration {
+        self.for_answer + Duration::from_millis(taken_bytes * 1_000 / self.answer_bytes_per_second_min)
+    }
+}
+
+/// How many connections there may be, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    pub connections_max: usize,
+    pub patience: Patience,
+}
+
+impl Default for HttpLimits {
+    fn default() -> HttpLimits {
+        HttpLimits {
+            connections_max: 32,
+            patience: Patience::default(),
+        }
+    }
+}
+
+/// A running server on a thread of its own. Dropping it stops it.
+#[derive(Debug)]
+pub struct HttpServer {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl HttpServer {
+    /// Serves until it is dropped, and does what `beside` does meanwhile.
+    pub fn start(
+        thread_name: &str,
+        socket: TcpListener,
+        router: Router,
+        limits: HttpLimits,
+        beside: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<HttpServer> {
+        socket.set_nonblocking(true)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(PAGES_MADE_MAX)
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let thread = std::thread::Builder::new()
+            .name(thread_name.to_owned())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    let Ok(socket) = tokio::net::TcpListener::from_std(socket) else {
+                        return;
+                    };
+                    tokio::select! {
+                        () = accept(socket, router, limits) => {}
+                        () = beside => {}
+                        _ = stopped => {}
+                    }
+                });
+            })?;
+        Ok(HttpServer {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The connections that there are.
+#[derive(Debug, Default)]
+struct Places {
+    taken: Mutex<Taken>,
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    next: u64,
+    pulses: BTreeMap<u64, Arc<Pulse>>,
+}
+
+impl Places {
+    /// A place, once there is one.
+    async fn take(self: &Arc<Self>, connections_max: usize) -> Place {
+        loop {
+            if let Some(place) = self.try_take(connections_max) {
+                return place;
+            }
+            self.freed.notified().await;
+        }
+    }
+
+    fn try_take(self: &Arc<Self>, connections_max: usize) -> Option<Place> {
+        let mut taken = self.lock();
+        if taken.pulses.len() >= connections_max {
+            let waiting = taken.pulses.iter();
+            let waiting = waiting.filter_map(|(number, pulse)| Some((pulse.waiting_since()?, *number)));
+            let (_, longest) = waiting.min()?;
+            let pulse = taken.pulses.remove(&longest)?;
+            pulse.evicted.notify_one();
+        }
+        let number = taken.next;
+        taken.next += 1;
+        let pulse = Arc::new(Pulse::new(Instant::now()));
+        taken.pulses.insert(number, pulse.clone());
+        Some(Place {
+            number,
+            pulse,
+            places: self.clone(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Of one connection; given back when it is dropped.
+struct Place {
+    number: u64,
+    pulse: Arc<Pulse>,
+    places: Arc<Places>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.lock().pulses.remove(&self.number);
+        self.places.freed.notify_one();
+    }
+}
+
+async fn accept(socket: tokio::net::TcpListener, router: Router, limits: HttpLimits) {
+    let places = Arc::new(Places::default());
+    let mut failures = RateLimit::per_second(1);
+    loop {
+        match socket.accept().await {
+            Ok((connection, _)) => {
+                let place = places.take(limits.connections_max).await;
+                tokio::spawn(serve(connection, place, router.clone(), limits.patience));
+                // Whoever has sent its request is at work before the next one comes, who may take its place.
+                tokio::task::yield_now().await;
+            }
+            Err(error) => {
+                if let Some(suppressed) = failures.pass() {
+                    warn!(%error, suppressed, "HTTP connections cannot be accepted");
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(socket: TcpStream, place: Place, router: Router, patience: Patience) {
+    let pulse = place.pulse.clone();
+    let pages = TowerToHyperService::new(router);
+    let of_requests = pulse.clone();
+    let service = service_fn(move |request| {
+        of_requests.answering();
+        let (pulse, answer) = (of_requests.clone(), pages.call(request));
+        async move {
+            let answer = answer.await;
+            pulse.answered(Instant::now());
+            answer
+        }
+    });
+    let connection = http1::Builder::new()
+        .half_close(false)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(Watched::new(socket, pulse.clone())), service);
+    tokio::select! {
+        // What went wrong is the peer's concern; hyper has told it if it could.
+        _ = connection => {}
+        () = pulse.evicted.notified() => {}
+        () = slow(&pulse, &patience) => {}
+    }
+    drop(place);
+}
+
+/// Returns when the peer has kept us waiting for too long.
+async fn slow(pulse: &Pulse, patience: &Patience) {
+    while !pulse.is_over(Instant::now(), patience) {
+        tokio::time::sleep(LOOK_INTERVAL.min(patience.for_head)).await;
+    }
+}
