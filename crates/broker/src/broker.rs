@@ -97,6 +97,10 @@ impl Broker {
         for warning in &settings.node.warnings {
             warn!("{warning}");
         }
+        if let Some(file) = &settings.memory.limited_by {
+            let (file, bytes) = (file.display(), settings.memory.bytes);
+            info!(bytes, %file, "memory is limited by a control group");
+        }
         let sockets = bind_all(&mut settings)?;
         let admin_socket = bind_admin(&settings)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());

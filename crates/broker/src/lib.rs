@@ -6,6 +6,7 @@
 //! Reading order: the modules below, top to bottom.
 
 pub mod broker;
+pub mod machine_memory;
 pub mod settings;
 pub mod net;
 pub mod executor;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ottla_core::config::{ConfigError, NodeConfig};
 use ottla_core::random::Seed;
 
+use crate::machine_memory::MachineMemory;
 use crate::net::event_loop::NetSettings;
 use crate::net::listener::ConnectionLimits;
 use crate::net::memory_budget::MemoryBudget;
@@ -14,6 +15,12 @@ use crate::properties::Properties;
 
 /// Beyond this, threads that only move bytes would compete with each other.
 const LOOPS_MAX: usize = 16;
+
+/// An event loop has buffers of its own, and 4 MiB of the memory of requests at least.
+const MEMORY_BYTES_PER_LOOP_MIN: u64 = 32 << 20;
+
+/// The part of the memory that what is read for laggards may have of the page cache.
+const COLD_READ_CACHE_DIVISOR: u64 = 4;
 
 /// Everything a broker is started with.
 #[derive(Debug)]
@@ -26,20 +33,34 @@ pub struct Settings {
     pub backlog: Option<i32>,
     /// `queued.max.request.bytes`: memory of requests of all connections together.
     pub request_memory_bytes_max: usize,
+    /// Of which the shares were taken.
+    pub memory: MachineMemory,
 }
 
 impl Settings {
     pub fn read(properties: &Properties, seed: Seed) -> Result<Settings, ConfigError> {
-        let node = NodeConfig::from_properties(properties, seed)?;
-        let network = &node.network;
+        Settings::read_for(MachineMemory::look(), properties, seed)
+    }
+
+    /// For a machine with so much memory.
+    fn read_for(memory: MachineMemory, properties: &Properties, seed: Seed) -> Result<Settings, ConfigError> {
+        let mut node = NodeConfig::from_properties(properties, seed)?;
         let slow_request_ms = number(properties, "ottla.slow.request.ms", 500)?;
+        let loop_count = loop_count(properties, node.network.network_threads, memory.bytes);
+        let request_memory = RequestMemory::share(&node, loop_count, &memory)?;
+        node.warnings.extend(request_memory.warning);
+        if !properties.contains_key("ottla.cold.read.cache.bytes") {
+            let cache_bytes = &mut node.storage.cold_read_cache_bytes;
+            *cache_bytes = (*cache_bytes).min(memory.bytes / COLD_READ_CACHE_DIVISOR);
+        }
+        let network = &node.network;
         // The kernel tunes buffers better than a constant does, so Kafka's default counts only when it is written down.
         let explicit = |key: &str, bytes: i32| {
             let is_given = properties.contains_key(key);
             usize::try_from(bytes).ok().filter(|_| is_given)
         };
         let net = NetSettings {
-            request_bytes_max: network.request_bytes_max,
+            request_bytes_max: request_memory.request_bytes_max,
             idle_max: u64::try_from(network.connection_idle_ms_max)
                 .ok()
                 .map(Duration::from_millis),
@@ -52,58 +73,100 @@ impl Settings {
             connections_max_per_ip: network.connections_per_ip_max as usize,
             overrides: ip_overrides(properties)?,
         };
-        let loop_count = loop_count(properties, network.network_threads);
         let backlog = properties
             .contains_key("socket.listen.backlog.size")
             .then_some(network.listen_backlog);
         Ok(Settings {
-            request_memory_bytes_max: request_memory_bytes_max(&node, loop_count)?,
+            request_memory_bytes_max: request_memory.limit_bytes,
             net,
             limits,
             loop_count,
             backlog,
+            memory,
             node,
         })
     }
 }
 
-/// `num.network.threads` when it is given, otherwise one loop per core.
-fn loop_count(properties: &Properties, network_threads: i32) -> usize {
+/// `num.network.threads` when it is given, otherwise one loop per core, if there is memory for the buffers of so many.
+fn loop_count(properties: &Properties, network_threads: i32, memory_bytes: u64) -> usize {
     if properties.contains_key("num.network.threads") {
         return network_threads.clamp(1, LOOPS_MAX as i32) as usize;
     }
+    let fitting = usize::try_from(memory_bytes / MEMORY_BYTES_PER_LOOP_MIN).unwrap_or(LOOPS_MAX);
     std::thread::available_parallelism()
         .map_or(1, |cores| cores.get())
         .min(LOOPS_MAX)
+        .min(fitting.max(1))
 }
 
-/// Without a number of the operator's an eighth of the machine's memory, but room for two of the largest requests.
-fn request_memory_bytes_max(node: &NodeConfig, loop_count: usize) -> Result<usize, ConfigError> {
-    let network = &node.network;
-    let request_bytes_max = usize::try_from(network.request_bytes_max).unwrap_or(0);
+/// What requests and answers of all connections together may take, and one request of it.
+#[derive(Debug)]
+struct RequestMemory {
+    limit_bytes: usize,
+    request_bytes_max: i32,
+    /// When the machine has too little for a request as large as configured.
+    warning: Option<String>,
+}
+
+impl RequestMemory {
+    /// Without a number of the operator's an eighth of the memory, but room for two of the largest requests; where that were more than a
+    /// quarter, the largest request is smaller.
+    fn share(
+        node: &NodeConfig,
+        loop_count: usize,
+        memory: &MachineMemory,
+    ) -> Result<RequestMemory, ConfigError> {
+        let network = &node.network;
+        let request_bytes_max = usize::try_from(network.request_bytes_max).unwrap_or(0);
+        let configured = usize::try_from(network.queued_request_bytes_max).unwrap_or(0);
+        if configured > 0 {
+            check_request_memory(configured, loop_count, request_bytes_max)?;
+            return Ok(RequestMemory {
+                limit_bytes: configured,
+                request_bytes_max: network.request_bytes_max,
+                warning: None,
+            });
+        }
+        let part = |divisor: u64| usize::try_from(memory.bytes / divisor).unwrap_or(usize::MAX);
+        let wanted = part(8).max((2 * request_bytes_max).min(part(4)));
+        let limit_bytes = wanted.max(MemoryBudget::limit_bytes_min(loop_count, 0));
+        let fitting = (limit_bytes / 2).min(request_bytes_max);
+        let limited_by =
+            (memory.limited_by.as_ref()).map_or_else(String::new, |file| format!(" ({})", file.display()));
+        let warning = (fitting < request_bytes_max).then(|| {
+            format!(
+                "socket.request.max.bytes is {request_bytes_max}, but with {} bytes of memory{limited_by} no request of more \
+                 than {fitting} bytes is taken; queued.max.request.bytes sets how much memory requests may have",
+                memory.bytes
+            )
+        });
+        Ok(RequestMemory {
+            limit_bytes,
+            request_bytes_max: i32::try_from(fitting).unwrap_or(i32::MAX),
+            warning,
+        })
+    }
+}
+
+fn check_request_memory(
+    configured: usize,
+    loop_count: usize,
+    request_bytes_max: usize,
+) -> Result<(), ConfigError> {
     let bytes_min = MemoryBudget::limit_bytes_min(loop_count, request_bytes_max);
-    let configured = usize::try_from(network.queued_request_bytes_max).unwrap_or(0);
-    if configured == 0 {
-        let eighth = usize::try_from(machine_memory_bytes() / 8).unwrap_or(usize::MAX);
-        return Ok(eighth.max(2 * request_bytes_max).max(bytes_min));
+    if configured >= bytes_min {
+        return Ok(());
     }
-    if configured < bytes_min {
-        let problem = format!(
-            "is less than {bytes_min}: the largest request (socket.request.max.bytes, {request_bytes_max}) and a \
-             megabyte for each of {loop_count} event loops, and no less than four for each"
-        );
-        return Err(error(
-            "queued.max.request.bytes",
-            &configured.to_string(),
-            &problem,
-        ));
-    }
-    Ok(configured)
-}
-
-fn machine_memory_bytes() -> u64 {
-    let system = rustix::system::sysinfo();
-    system.totalram.saturating_mul(u64::from(system.mem_unit))
+    let problem = format!(
+        "is less than {bytes_min}: the largest request (socket.request.max.bytes, {request_bytes_max}) and a \
+         megabyte for each of {loop_count} event loops, and no less than four for each"
+    );
+    Err(error(
+        "queued.max.request.bytes",
+        &configured.to_string(),
+        &problem,
+    ))
 }
 
 fn number(properties: &Properties, key: &str, default: i64) -> Result<i64, ConfigError> {
@@ -149,7 +212,11 @@ mod tests {
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect();
-        Settings::read(&properties, [1, 2, 3, 4])
+        let memory = MachineMemory {
+            bytes: 24 << 30,
+            limited_by: None,
+        };
+        Settings::read_for(memory, &properties, [1, 2, 3, 4])
     }
 
     #[test]
@@ -208,6 +275,66 @@ mod tests {
                 && words.contains("socket.request.max.bytes"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn a_control_group_is_the_machine_of_which_shares_are_taken() {
+        let within = |mib: u64, more: &[(&str, &str)]| {
+            let memory = MachineMemory {
+                bytes: mib << 20,
+                limited_by: Some("/sys/fs/cgroup/memory.max".into()),
+            };
+            let pairs = [&[("num.network.threads", "2")], more].concat();
+            let properties = pairs
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            Settings::read_for(memory, &properties.collect(), [1, 2, 3, 4]).unwrap()
+        };
+        let mib = |settings: &Settings| {
+            let net = &settings.net;
+            (
+                settings.request_memory_bytes_max >> 20,
+                net.request_bytes_max >> 20,
+            )
+        };
+        assert_eq!(mib(&within(24 << 10, &[])), (3 << 10, 100));
+        assert_eq!(mib(&within(1 << 10, &[])), (200, 100));
+        assert!(within(1 << 10, &[]).node.warnings.is_empty());
+        let small = within(256, &[]);
+        assert_eq!(mib(&small), (64, 32));
+        assert_eq!(small.node.storage.cold_read_cache_bytes, 64 << 20);
+        let warning = &small.node.warnings[0];
+        assert!(
+            warning.contains("socket.request.max.bytes is 104857600")
+                && warning.contains("268435456 bytes of memory (/sys/fs/cgroup/memory.max)")
+                && warning.contains("33554432"),
+            "{warning}"
+        );
+        assert_eq!(
+            mib(&within(256, &[("socket.request.max.bytes", "1048576")])),
+            (32, 1)
+        );
+        // What an operator says holds.
+        let said = within(
+            256,
+            &[
+                ("queued.max.request.bytes", "150000000"),
+                ("ottla.cold.read.cache.bytes", "134217728"),
+            ],
+        );
+        assert_eq!(mib(&said), (143, 100));
+        assert_eq!(said.node.storage.cold_read_cache_bytes, 128 << 20);
+        // However little there is, loops can work.
+        assert_eq!(mib(&within(1, &[])), (8, 4));
+    }
+
+    #[test]
+    fn a_loop_needs_memory() {
+        let count = |mib: u64| loop_count(&Properties::new(), 3, mib << 20);
+        assert_eq!((count(1), count(32)), (1, 1));
+        assert!(count(64) <= 2 && count(1 << 20) >= count(64));
+        let given = Properties::from([("num.network.threads".to_owned(), "7".to_owned())]);
+        assert_eq!(loop_count(&given, 7, 1 << 20), 7);
     }
 
     #[test]

@@ -29,14 +29,15 @@ const PROCESSORS_FOR_TWO: u32 = 8;
 ///   written into it and removed.
 /// - `broker`: `None` probes the loopback. A loopback address is probed by one byte there and back through an echo of our own, any
 ///   other by the time of `connect`, which is one round trip: a broker would not echo a byte.
+/// - `memory_bytes`: what this process may use; a control group may say so, and a broker beside us asks the same.
 /// - Shape: a probe that could not be made has a `count` of 0.
-pub fn describe(directory: &Path, broker: Option<SocketAddr>) -> Machine {
+pub fn describe(directory: &Path, broker: Option<SocketAddr>, memory_bytes: u64) -> Machine {
     let busy_before = busy_over(BUSY_BEFORE);
     Machine {
         kernel: kernel(),
         processor: processor_name(&read("/proc/cpuinfo")),
         processors: available_parallelism().map_or(0, |count| count.get() as u32),
-        memory_bytes: memory_bytes(&read("/proc/meminfo")),
+        memory_bytes,
         governor: governor(),
         load_average: load_average(&read("/proc/loadavg")),
         busy_before,
@@ -113,12 +114,6 @@ fn field<'t>(text: &'t str, key: &str) -> Option<&'t str> {
         .map(|(_, value)| value.trim())
 }
 
-fn memory_bytes(meminfo: &str) -> u64 {
-    let kib =
-        field(meminfo, "MemTotal").and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
-    kib.and_then(|kib| kib.checked_mul(1_024)).unwrap_or(0)
-}
-
 fn governor() -> Option<String> {
     let text = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
     let name = text.trim();
@@ -181,19 +176,12 @@ mod tests {
     #[test]
     fn reads_what_linux_says() {
         assert_eq!(processor_name(CPUINFO), "Intel(R) Xeon(R) Processor");
-        assert_eq!(
-            memory_bytes("MemTotal:       49368168 kB\nMemFree: 1 kB\n"),
-            49_368_168 * 1_024
-        );
         assert_eq!(load_average("1.88 2.25 2.16 5/108 865"), [1.88, 2.25, 2.16]);
     }
 
     #[test]
     fn text_that_is_damaged_gives_nothing() {
         assert_eq!(processor_name("\0:\n::::"), std::env::consts::ARCH);
-        assert_eq!(memory_bytes("MemTotal: 99999999999999999999 kB"), 0);
-        assert_eq!(memory_bytes("MemTotal: 18446744073709551615 kB"), 0);
-        assert_eq!(memory_bytes("MemTotal:"), 0);
         assert_eq!(load_average("NaN inf x"), [0.0; 3]);
         assert_eq!(load_average(""), [0.0; 3]);
     }
@@ -248,9 +236,8 @@ mod tests {
 
     #[test]
     fn this_machine_is_described() {
-        let machine = describe(&std::env::temp_dir(), None);
+        let machine = describe(&std::env::temp_dir(), None, 1);
         assert!(machine.processors >= 1);
-        assert!(machine.memory_bytes > 0, "{machine:?}");
         assert!(machine.kernel.starts_with("Linux"), "{machine:?}");
         assert_eq!(machine.sync_micros.count, 100);
         assert!(machine.network_round_trip_micros.count > 0);

@@ -32,6 +32,8 @@ pub struct Order<'a> {
     pub commit: Option<String>,
     /// Where an embedded broker keeps its data; its disk is probed.
     pub data: &'a Path,
+    /// What this process may use of the machine's memory.
+    pub memory_bytes: u64,
     pub stop: &'a Arc<AtomicBool>,
     /// Of a run just before this one; `None` measures what the generator can do.
     pub calibration: Option<Vec<Calibration>>,
@@ -137,7 +139,7 @@ fn manifest(order: &Order<'_>) -> Result<Manifest, BenchError> {
         started_at: started.map_or(0, |since| since.as_secs()),
         ottla_version: order.ottla_version.clone(),
         commit: order.commit.clone(),
-        machine: machine::describe(order.data, broker),
+        machine: machine::describe(order.data, broker, order.memory_bytes),
         targets,
         scenario_text: crate::scenario::parse::render(order.scenario),
     })

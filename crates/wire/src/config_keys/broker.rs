@@ -292,7 +292,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("producer.id.expiration.check.interval.ms", "600000", "How often it is checked whether producers can be forgotten.").ms().at_least(1),
     int("producer.id.expiration.ms", "86400000", "How long a partition remembers an idempotent producer that is silent.").ms().at_least(1).cluster_wide()
         .costs("memory: some hundred bytes for each producer and partition"),
-    long("queued.max.request.bytes", "-1", "How much memory requests of all connections together may take that have not arrived whole or are not served; beyond it connections wait, tenants in turn, and are not read. -1 is an eighth of the machine's memory, and no less than two of the largest requests.")
+    long("queued.max.request.bytes", "-1", "How much memory requests of all connections together may take that have not arrived whole or are not served, and answers that were not taken; beyond it connections wait, tenants in turn, and are not read. -1 is an eighth of the machine's memory, or of its control group's, and up to a quarter where two of the largest requests need it; a request may have half.")
         .bytes()
         .costs("memory, up to this"),
     int("queued.max.requests", "500", "How many requests wait for a thread at most.").at_least(1).no_effect(ONE_PASS),

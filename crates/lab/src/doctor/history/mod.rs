@@ -28,6 +28,17 @@ use super::{otlp, rules};
 /// As many as one Apache Kafka broker keeps.
 pub const INSTANCES_MAX: usize = 16_384;
 
+/// The most that one of them takes.
+pub const INSTANCE_BYTES_MAX: u64 = 64 * 1024;
+
+/// How many fit into a sixteenth of the memory that there is.
+pub fn instances_within(memory_bytes: u64) -> usize {
+    let fitting = memory_bytes / 16 / INSTANCE_BYTES_MAX;
+    usize::try_from(fitting)
+        .unwrap_or(INSTANCES_MAX)
+        .clamp(1, INSTANCES_MAX)
+}
+
 /// A verdict for all holds one of them at a time, so that pushes hardly wait.
 const SHARDS: usize = 16;
 

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ottla_broker::machine_memory::MachineMemory;
 use ottla_lab::bench::result::Report;
 use ottla_lab::bench::run::{self, Order};
 use ottla_lab::scenario::catalog;
@@ -27,6 +28,7 @@ pub fn run() -> Result<ExitCode, Failure> {
             ottla_version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: crate::cli::COMMIT.map(str::to_owned),
             data: &std::env::temp_dir(),
+            memory_bytes: MachineMemory::look().bytes,
             stop: &stop,
             calibration,
         };

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Subcommand};
+use ottla_broker::machine_memory::MachineMemory;
 use ottla_lab::bench::result::Report;
 use ottla_lab::bench::run::{self, Order};
 use ottla_lab::bench::{compare, html};
@@ -118,6 +119,7 @@ fn run_scenario(arguments: &Run) -> Result<ExitCode, Failure> {
         ottla_version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: crate::cli::COMMIT.map(str::to_owned),
         data: clusters.data(),
+        memory_bytes: MachineMemory::look().bytes,
         stop: &stop,
         calibration: None,
     };

@@ -6,9 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ottla_broker::activity::{ActivityView, QuotaKind};
+use ottla_broker::machine_memory::MachineMemory;
 use ottla_broker::telemetry::{ClientTelemetryReceiver, Malformed, Pushed};
 use ottla_broker::{Additions, Page, PageBody};
-use ottla_lab::doctor::history::{Collector, Observed, PushedFrom};
+use ottla_lab::doctor::history::{Collector, Observed, PushedFrom, instances_within};
 use ottla_lab::doctor::snapshot::Role;
 
 use super::clients::Windows;
@@ -26,7 +27,7 @@ pub struct Doctor {
 impl Doctor {
     pub fn new() -> Doctor {
         Doctor {
-            collector: Arc::default(),
+            collector: Arc::new(Collector::new(instances_within(MachineMemory::look().bytes))),
             stop: None,
             reader: None,
         }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use ottla_broker::machine_memory::MachineMemory;
 use ottla_lab::doctor::history;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -20,9 +21,10 @@ pub struct Collect {
     #[arg(long, value_name = "ADDRESS", default_value = place::COLLECTOR_ADDRESS)]
     listen: String,
 
-    /// Client instances that are kept; when one more comes, the one that has been silent longest goes. Each takes at most 64 KiB.
-    #[arg(long, value_name = "COUNT", default_value_t = history::INSTANCES_MAX as u32, value_parser = clap::value_parser!(u32).range(1..))]
-    instances: u32,
+    /// Client instances that are kept; when one more comes, the one that has been silent longest goes. Each takes at most 64 KiB
+    /// [default: 16384, or what fits into a sixteenth of the memory].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    instances: Option<u32>,
 }
 
 impl Collect {
@@ -32,7 +34,11 @@ impl Collect {
             .map_err(|error| Failure(format!("cannot handle signals: {error}")))?;
         let socket =
             TcpListener::bind(&self.listen).map_err(|error| Failure(format!("{}: {error}", self.listen)))?;
-        let collector = Arc::new(history::Collector::new(self.instances as usize));
+        let instances = match self.instances {
+            Some(instances) => instances as usize,
+            None => history::instances_within(MachineMemory::look().bytes),
+        };
+        let collector = Arc::new(history::Collector::new(instances));
         let server = serve::Server::start(socket, collector).map_err(Failure::new)?;
         print(&format!(
             "ottla doctor collect ready http://{}\n",
