@@ -104,10 +104,11 @@ pub struct LongAnswer {
 enum Stage {
     /// It waits for its first step, or to be woken for the next.
     Resting(Box<dyn PendingReply>, Option<Arc<Woken>>),
-    /// A step is being done, or about to be.
+    /// A step is being done, or about to be; of the work as it was before.
     Working {
         result: Arc<Slot<Worked>>,
         is_alone: bool,
+        kept_bytes: usize,
     },
     Over,
 }
@@ -159,6 +160,7 @@ impl LongAnswer {
         self.stage = Stage::Working {
             result: result.clone(),
             is_alone: work.is_alone(),
+            kept_bytes: work.kept_bytes(),
         };
         let step = Step {
             work,
@@ -221,6 +223,14 @@ impl PendingReply for LongAnswer {
             Stage::Resting(work, _) => work.is_alone(),
             Stage::Working { is_alone, .. } => *is_alone,
             Stage::Over => false,
+        }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Resting(work, _) => work.kept_bytes(),
+            Stage::Working { kept_bytes, .. } => *kept_bytes,
+            Stage::Over => 0,
         }
     }
 }
@@ -411,6 +421,11 @@ impl PendingReply for UnreadRequest {
 
     fn is_alone(&self) -> bool {
         self.handled.is_none()
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let of_handler = self.handled.as_ref().map_or(0, |pending| pending.kept_bytes());
+        self.body.len() + of_handler
     }
 }
 

@@ -83,6 +83,11 @@ pub trait PendingReply: Send {
     fn is_alone(&self) -> bool {
         false
     }
+
+    /// About how much memory it keeps while it waits, if that is more than a small request explains.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// The stage a pending reply's waiting time is booked to.

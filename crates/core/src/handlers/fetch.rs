@@ -322,6 +322,9 @@ struct Look {
     pass: ReadPass,
 }
 
+/// Of a fetch that waits: the partition as it was asked for, twice, and its place among those who wait for records.
+const KEPT_BYTES_PER_PARTITION: usize = 256;
+
 /// A fetch that waits for data or for the device.
 struct PendingFetch {
     fetch: Fetch,
@@ -451,6 +454,10 @@ impl PendingReply for PendingFetch {
             Wait::ForCold(_) | Wait::Cold(_) => None,
             _ => Some(self.deadline),
         }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.fetch.session.partitions.len() * KEPT_BYTES_PER_PARTITION
     }
 
     fn is_alone(&self) -> bool {
