@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 use tracing::warn;
 
 use super::mailbox::{Mailbox, NewConnection};
+use super::unsent::limit_unsent;
 use crate::rate_limit::RateLimit;
 
 /// How long accepting pauses when the process is out of file descriptors or memory.
@@ -290,7 +292,7 @@ fn prepare(socket: &TcpListener) -> io::Result<()> {
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
-    Ok(())
+    limit_unsent(socket.as_fd())
 }
 
 /// How often connections are looked for: at once while few come, once in [`STORM_INTERVAL`] while many do.

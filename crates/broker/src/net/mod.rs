@@ -16,5 +16,6 @@ pub mod memory_budget;
 pub mod memory_shares;
 pub mod output;
 pub mod cold_region;
+pub mod unsent;
 pub mod round_trip;
 pub mod refusal;
