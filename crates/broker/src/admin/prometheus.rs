@@ -40,6 +40,7 @@ pub fn render(view: &AdminView) -> String {
     write_telemetry(&mut page, view);
     super::quotas::write_metrics(&mut page, &view.node.quotas);
     write_process(&mut page, view);
+    write_closed(&mut page, &totals);
     page.finish()
 }
 
@@ -481,6 +482,18 @@ fn write_memory(page: &mut Page, view: &AdminView) {
         "How often a connection has waited for it.",
         memory.waits(),
     );
+}
+
+fn write_closed(page: &mut Page, totals: &Totals) {
+    const NAME: &str = "ottla_connections_closed_total";
+    page.metric(
+        NAME,
+        "counter",
+        "Connections that ended, by the reason; gone: the client closed.",
+    );
+    for (reason, count) in &totals.closed {
+        page.sample(NAME, &[("reason", reason)], count);
+    }
 }
 
 fn write_process(page: &mut Page, view: &AdminView) {

@@ -86,6 +86,8 @@ pub struct LoopRecords {
     windows: [Window; WINDOW_COUNT],
     /// How long the loop has not waited in all.
     pub busy_micros: u64,
+    /// Connections that ended, by the reason.
+    closed: BTreeMap<&'static str, u64>,
     /// What the clients of its connections do.
     pub activities: Activities,
 }
@@ -99,6 +101,7 @@ impl Default for LoopRecords {
             clients: vec![ClientRecords::default()],
             windows: Default::default(),
             busy_micros: 0,
+            closed: BTreeMap::new(),
             activities: Activities::default(),
         }
     }
@@ -124,6 +127,11 @@ impl LoopRecords {
         self.clients.push(ClientRecords::default());
         self.client_indexes.insert(name, index);
         index
+    }
+
+    /// A connection ended, and why.
+    pub fn closed(&mut self, reason: &'static str) {
+        *self.closed.entry(reason).or_default() += 1;
     }
 
     pub fn client_name(&self, client: ClientIndex) -> &Arc<str> {
@@ -195,6 +203,8 @@ pub struct Totals {
     pub clients: BTreeMap<Arc<str>, ClientRecords>,
     /// Slowest first.
     pub slowest: Vec<SlowRequest>,
+    /// Connections that ended, by the reason.
+    pub closed: BTreeMap<&'static str, u64>,
 }
 
 /// All event loops' records.
@@ -258,6 +268,9 @@ impl Totals {
                     .zip(from.stage_micros)
                     .for_each(|(into, from)| *into += from);
             }
+        }
+        for (reason, count) in &records.closed {
+            *self.closed.entry(reason).or_default() += count;
         }
         let newest = now.0 / WINDOW_MICROS;
         let recent = records

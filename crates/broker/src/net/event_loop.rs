@@ -556,6 +556,7 @@ impl Looper {
         if let Some(armed) = connection.armed {
             self.deadlines.remove(&(armed, token));
         }
+        self.context.records().closed(refusal.name());
         let peer = connection.peer();
         if matches!(refusal, Refusal::Panicked { .. }) {
             error!(%peer, reason = %refusal, "connection closed");

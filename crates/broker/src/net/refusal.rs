@@ -124,6 +124,23 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
+    /// A word for it: the label of the counter.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Refusal::Gone => "gone",
+            Refusal::FrameTooLarge { .. } | Refusal::NegativeLength { .. } => "frame-length",
+            Refusal::Header(_) => "header",
+            Refusal::UnsupportedApi { .. } | Refusal::UnsupportedVersion { .. } => "unsupported",
+            Refusal::Handler(_) => "request",
+            Refusal::Panicked { .. } => "bug",
+            Refusal::Idle(_) => "idle",
+            Refusal::RequestTooSlow(_) => "request-too-slow",
+            Refusal::RequestInTheWay(_) => "request-in-the-way",
+            Refusal::ReaderTooSlow(_) => "reader-too-slow",
+            Refusal::ReplyUnreadable(_) => "log-unreadable",
+        }
+    }
+
     /// Whether somebody should read about it.
     pub fn is_worth_a_line(&self) -> bool {
         !matches!(self, Refusal::Gone | Refusal::Idle(_))
