@@ -139,6 +139,8 @@ fn number(seed: u64) -> i64 {
             "MaxWaitMs" | "TimeoutMs" | "SessionTimeoutMs" | "RebalanceTimeoutMs" => 1,
             "MaxBytes" | "PartitionMaxBytes" => 1 << 20,
             "Acks" => -1,
+            // Another ends the connection of a fetch before version 7, as with Apache Kafka.
+            "IsolationLevel" => making.recipe.number & 1,
             _ => making.recipe.number,
         }
     })

@@ -97,6 +97,24 @@ fn a_window_is_a_minute_and_the_heaviest_comes_first() {
     assert_eq!(other.loop_micros(), 48_000_000 + 12_000_000);
 }
 
+/// The idle gauges told of the time since anybody had looked: two scrapers halved each other's window.
+#[test]
+fn whoever_reads_often_leaves_the_window_of_others_as_it_is() {
+    let mut shop = Shop::open(100);
+    shop.pass(600, &[]);
+    for _ in 0..4 {
+        shop.books.records.0[0].lock().unwrap().busy_micros += 3_000_000;
+        shop.pass(15, &[]);
+        shop.books.read();
+    }
+    let reading = shop.books.read();
+    assert_eq!(
+        (reading.busy_micros, reading.available_micros()),
+        (12_000_000, 120_000_000)
+    );
+    assert_eq!(shop.books.read(), reading);
+}
+
 #[test]
 fn an_hour_is_remembered_minute_by_minute() {
     let mut shop = Shop::open(100);
