@@ -26,7 +26,7 @@ pub mod telemetry;
 mod open_transactions;
 pub mod node;
 mod dispatch;
-mod long_answer;
+pub mod long_answer;
 mod handlers;
 pub mod fetch;
 pub mod group;

@@ -461,7 +461,7 @@ fn write_memory(page: &mut Page, view: &AdminView) {
     page.single(
         "ottla_request_memory_bytes",
         "gauge",
-        "Memory kept for requests that have not arrived whole or are not served.",
+        "Memory kept for requests that have not arrived whole or are not served, and for answers that were not taken.",
         memory.used_bytes(),
     );
     page.single(

@@ -13,6 +13,10 @@ use crate::executor::cold_reads::ColdReads;
 /// How much is loaded before sending goes on. As much again is loaded behind it while that is sent.
 pub const COLD_READ_BYTES: u64 = 512 * 1024;
 
+/// How much is copied at once. A socket that is written to takes about as much (`unsent.rs`), so little of it stays with us when
+/// the client does not read.
+const COPIED_BYTES: u64 = 64 * 1024;
+
 /// How the bytes get to the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColdPath {
@@ -35,6 +39,7 @@ pub enum Loaded {
 #[derive(Debug)]
 pub struct ColdRegion {
     region: FileRegion,
+    path: ColdPath,
     slot: Arc<Slot<io::Result<Option<Vec<u8>>>>>,
     waker: Waker,
 }
@@ -72,7 +77,20 @@ impl ColdRegion {
             loaded + cache.load(&part(&job_region, first.bytes)).unwrap_or(0)
         };
         reads.run(payer, 2 * COLD_READ_BYTES, Box::new(work));
-        ColdRegion { region, slot, waker }
+        ColdRegion {
+            region,
+            path,
+            slot,
+            waker,
+        }
+    }
+
+    /// What is about to be read into our memory.
+    pub fn memory_bytes(&self) -> usize {
+        match self.path {
+            ColdPath::Load => 0,
+            ColdPath::Copy => self.region.bytes.min(COPIED_BYTES) as usize,
+        }
     }
 
     /// What was read; `None` while it is on its way.
@@ -106,7 +124,7 @@ fn behind(region: &FileRegion, bytes: u64) -> FileRegion {
 }
 
 fn read(region: &FileRegion) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; region.bytes.min(COLD_READ_BYTES) as usize];
+    let mut bytes = vec![0; region.bytes.min(COPIED_BYTES) as usize];
     let read = region.file.read_at(&mut bytes, region.position)?;
     if read == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());

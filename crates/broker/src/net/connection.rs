@@ -3,8 +3,8 @@
 //! One client's connection: requests are served as they come and answered in their order.
 //!
 //! A connection makes turns: serve what was read, read more, let the first waiting reply go on, send. A turn ends when none
-//! of these is possible, or when its time is over: others wait. It stops reading while too many replies wait, the client
-//! does not take them, or there is no memory for its request (`memory_budget.rs`).
+//! of these is possible, or when its time is over: others wait. It stops reading while too many replies wait, while the client
+//! does not take them, or when there is no memory for its request (`memory_budget.rs`).
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use ottla_core::executor::Payer;
-use ottla_core::reply::{Ending, Handled, PendingReply, ReplyBuffer};
+use ottla_core::reply::{Ending, Handled, PendingReply, ReplyBuffer, WaitKind};
 use ottla_core::request::{ConnectionContext, Request};
 use ottla_core::seen::{Fetched, FetchedPartition, Position, Seen};
 use ottla_core::tenant::{TenantClaim, TenantId};
@@ -29,11 +29,11 @@ use ottla_wire::throttle_time;
 use super::cold_region::{COLD_READ_BYTES, ColdPath, ColdRegion};
 use super::event_loop::LoopContext;
 use super::frame::{Cut, LENGTH_BYTES, cut};
-use super::holding::Holding;
+use super::holding::{Holding, next_look};
 use super::input::Input;
 use super::listener::ConnectionPermit;
 use super::mailbox::{ConnectionWaker, Mailbox, NewConnection, Token};
-use super::output::{Flushed, Output, OutputError};
+use super::output::{COPIED_BYTES_MAX, Flushed, Output, OutputError};
 use super::refusal::Refusal;
 use super::round_trip::round_trip_micros;
 use super::tenancy::Tenancy;
@@ -47,8 +47,15 @@ mod reading;
 /// Requests of one connection that may be unanswered before it is no longer read.
 const UNANSWERED_MAX: usize = 1024;
 
-/// Reply bytes in memory before a connection is no longer read.
+/// What replies may take of memory before a connection is no longer read; and where memory is tight, which sends them one by one.
 const REPLY_BYTES_MAX: usize = 1024 * 1024;
+const REPLY_BYTES_MAX_TIGHT: usize = 16 * 1024;
+
+/// What a handler keeps of a small request while it waits, for each of its bytes: names and numbers as values of their own.
+const KEPT_PER_REQUEST_BYTE: usize = 4;
+
+/// Larger ones are read by other threads, as they came.
+const UNREAD_BODY_BYTES_MIN: usize = 16 * 1024;
 
 /// How often a connection reads before others have their turn.
 const READS_PER_TURN: usize = 4;
@@ -86,12 +93,22 @@ struct Asked {
     gap: Gap,
     /// For how long the answer says that the client is held back.
     throttle_ms: u32,
+    /// Another thread makes the answer.
+    is_of_thread: bool,
 }
 
 impl Asked {
     fn moves_records(&self) -> bool {
         matches!(self.api_key, ApiKey::Produce | ApiKey::Fetch)
     }
+}
+
+/// A reply that waits: for its turn, or for something else.
+struct Reply {
+    asked: Asked,
+    answer: Answer,
+    /// About how much memory it takes.
+    kept_bytes: usize,
 }
 
 enum Answer {
@@ -123,7 +140,8 @@ pub struct Connection {
     arrived: Moment,
     received: Moment,
 
-    replies: VecDeque<(Asked, Answer)>,
+    replies: VecDeque<Reply>,
+    /// Of all of them.
     reply_bytes: usize,
     /// The last of them is still to be begun by another thread, and what comes behind it must not be before it.
     is_held: bool,
@@ -133,6 +151,8 @@ pub struct Connection {
 
     output: Output,
     is_writable: bool,
+    /// The socket did not take all of it: since when, and where in the stream. Until it has, nothing more is read.
+    stuck: Option<(Moment, u64)>,
     /// Sending stopped because the turn was over.
     is_output_cut: bool,
     /// Requests whose reply is in `output`, and the stream position where it ends.
@@ -206,6 +226,7 @@ impl Connection {
             reply_deadline: None,
             output: Output::default(),
             is_writable: true,
+            stuck: None,
             is_output_cut: false,
             unsent: VecDeque::new(),
             progress: now,
@@ -275,7 +296,7 @@ impl Connection {
                 Stage::Synced | Stage::Controller
             ),
         };
-        self.output.is_empty() && !self.replies.iter().any(|(_, answer)| is_due(answer))
+        self.output.is_empty() && !self.replies.iter().any(|reply| is_due(&reply.answer))
     }
 
     /// Does what can be done until the turn's time is over. An error closes the connection.
@@ -283,11 +304,13 @@ impl Connection {
         let arrived = self.queued.take().unwrap_or(context.now());
         self.unmute_if_due(context);
         self.look_for_memory(context)?;
+        // What a client has not taken goes before what it asks for next.
+        self.flush(context)?;
         for _ in 0..READS_PER_TURN {
             let served = self.serve_input(context).and_then(|()| {
                 // What comes first now may be a request that nothing was asked for yet.
                 self.settle_memory(context);
-                if self.is_readable && self.may_serve_next() && !context.turn.is_over() {
+                if self.is_readable && self.may_serve_next(context) && !context.turn.is_over() {
                     self.read(context, shared, arrived)
                 } else {
                     Ok(())
@@ -297,6 +320,7 @@ impl Connection {
             // What came before a broken request is still answered.
             self.advance(context)?;
             self.flush(context)?;
+            self.settle_answers(context);
             served?;
             if !self.can_go_on(context) {
                 return Ok(Turn::Wait);
@@ -310,35 +334,50 @@ impl Connection {
 
     /// Whether there is more to do without anything happening first.
     fn can_go_on(&self, context: &LoopContext) -> bool {
-        let can_read = self.is_readable && self.may_serve_next();
-        let can_serve = self.may_serve_next() && self.has_whole_request(context);
+        let can_read = self.is_readable && self.may_serve_next(context);
+        let can_serve = self.may_serve_next(context) && self.has_whole_request(context);
         can_read || can_serve || self.is_output_cut || self.can_advance()
     }
 
     fn can_advance(&self) -> bool {
         match self.replies.front() {
-            Some((_, Answer::Ready(_))) => true,
-            Some((_, Answer::Pending(_))) => !self.is_first_polled,
+            Some(Reply {
+                answer: Answer::Ready(_),
+                ..
+            }) => true,
+            Some(_) => !self.is_first_polled,
             None => false,
         }
     }
 
-    fn is_full(&self) -> bool {
+    fn is_full(&self, context: &LoopContext) -> bool {
+        let reply_bytes_max = match context.memory.is_tight() {
+            true => REPLY_BYTES_MAX_TIGHT,
+            false => REPLY_BYTES_MAX,
+        };
         self.is_stopping
             || self.is_held
+            || self.stuck.is_some()
             || self.muted_until.is_some()
             || self.replies.len() + self.unsent.len() >= UNANSWERED_MAX
-            || self.reply_bytes + self.output.memory_bytes() >= REPLY_BYTES_MAX
+            || self.answer_bytes() >= reply_bytes_max
     }
 
-    /// Whoever was given memory that others may wait for finishes that request, whatever else holds him back: his client might take
+    /// About how much memory its replies take, from the request that is not answered to the byte that is not taken.
+    fn answer_bytes(&self) -> usize {
+        let waiting =
+            self.replies.len() * size_of::<Reply>() + self.unsent.len() * size_of::<(u64, u64, Asked)>();
+        waiting + self.reply_bytes + self.output.memory_bytes()
+    }
+
+    /// Whoever was given memory that others may wait for finishes that request, whatever else holds it back: its client might take
     /// its replies only after those of somebody who waits.
-    fn may_serve_next(&self) -> bool {
+    fn may_serve_next(&self, context: &LoopContext) -> bool {
         let must_not = self.is_stopping || self.is_held;
         if self.holding.is_waiting() {
             return false;
         }
-        !self.is_full() || (self.holding.is_entitled() && !must_not)
+        !self.is_full(context) || (self.holding.is_entitled() && !must_not)
     }
 
     fn has_whole_request(&self, context: &LoopContext) -> bool {
@@ -351,7 +390,7 @@ impl Connection {
 
     /// Serves what was left over when the connection was full.
     fn serve_input(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
-        if self.input.is_empty() || !self.may_serve_next() {
+        if self.input.is_empty() || !self.may_serve_next(context) {
             return Ok(());
         }
         let mut input = self.input.take();
@@ -366,7 +405,7 @@ impl Connection {
     fn serve(&mut self, context: &mut LoopContext, bytes: &[u8]) -> Result<usize, Refusal> {
         let mut served = 0;
         self.missing = 0;
-        while self.may_serve_next() && context.turn.may_serve() {
+        while self.may_serve_next(context) && context.turn.may_serve() {
             match cut(&bytes[served..], context.settings.request_bytes_max)? {
                 Cut::Missing(missing) => {
                     self.missing = missing;
@@ -374,7 +413,7 @@ impl Connection {
                 }
                 Cut::Whole(length) => {
                     let start = served + LENGTH_BYTES;
-                    if !self.may_be_kept(context, length) {
+                    if !self.may_be_kept(context, &bytes[start..start + length]) {
                         break;
                     }
                     self.serve_request(context, &bytes[start..start + length])?;
@@ -435,6 +474,7 @@ impl Connection {
             seen: context.reply.seen,
             gap,
             throttle_ms: 0,
+            is_of_thread: false,
         };
         self.note_positions(context, now);
         self.book_service(&mut asked.times, start, now, context.reply.stages.append_micros);
@@ -449,22 +489,31 @@ impl Connection {
             Handled::NoReply => self.finish(context, asked, 0, now),
             Handled::Replied if self.replies.is_empty() => self.enqueue(context, asked)?,
             Handled::Replied => {
-                let reply = std::mem::take(&mut context.reply);
-                self.reply_bytes += reply.bytes.len();
-                self.replies.push_back((asked, Answer::Ready(reply)));
+                let mut reply = std::mem::take(&mut context.reply);
+                // The buffer may have had a larger answer in it before.
+                reply.bytes.shrink_to_fit();
+                let kept_bytes = reply.bytes.len() + size_of_val(&*reply.regions);
+                self.push_reply(asked, Answer::Ready(reply), kept_bytes);
             }
             Handled::Pending(pending) => {
                 if self.replies.is_empty() {
                     self.is_first_polled = false;
                 }
                 self.is_held = pending.is_alone();
-                if self.is_held {
-                    self.holding.hold(&context.pocket, frame.len());
-                }
-                self.replies.push_back((asked, Answer::Pending(pending)));
+                let kept_bytes = kept_until_ready(context, &mut asked, &*pending);
+                self.push_reply(asked, Answer::Pending(pending), kept_bytes);
             }
         }
         Ok(())
+    }
+
+    fn push_reply(&mut self, asked: Asked, answer: Answer, kept_bytes: usize) {
+        self.reply_bytes += kept_bytes;
+        self.replies.push_back(Reply {
+            asked,
+            answer,
+            kept_bytes,
+        });
     }
 
     /// Mutes the connection from `now` on; the answer will say so.
@@ -507,7 +556,7 @@ impl Connection {
 
     /// From the last answer to the first byte of the request that is about to be served.
     fn gap(&self) -> Gap {
-        let mut unanswered = self.replies.iter().map(|(asked, _)| asked);
+        let mut unanswered = self.replies.iter().map(|reply| &reply.asked);
         let mut unsent = self.unsent.iter().map(|(_, _, asked)| asked);
         if unanswered.any(Asked::moves_records) || unsent.any(Asked::moves_records) {
             return Gap::Overlap;
@@ -567,16 +616,16 @@ impl Connection {
     /// Lets the replies at the front go out as far as they are ready.
     fn advance(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
         context.turn.allow_one();
-        while let Some((asked, answer)) = self.replies.front_mut() {
+        while let Some(first) = self.replies.front_mut() {
             if !context.turn.may_serve() {
                 return Ok(());
             }
-            match answer {
+            let asked = &mut first.asked;
+            match &mut first.answer {
                 Answer::Ready(reply) => {
                     let now = context.tick();
                     asked.times.add(Stage::Behind, now.micros_since(asked.booked));
                     asked.booked = now;
-                    self.reply_bytes -= reply.bytes.len();
                     context.reply = std::mem::take(reply);
                 }
                 Answer::Pending(pending) => {
@@ -602,9 +651,12 @@ impl Connection {
                         Ok(Poll::Pending) => {
                             self.is_first_polled = true;
                             self.reply_deadline = pending.deadline();
+                            let kept_bytes = kept_until_ready(context, asked, &**pending);
+                            self.reply_bytes = self.reply_bytes + kept_bytes - first.kept_bytes;
+                            first.kept_bytes = kept_bytes;
                             let is_alone = pending.is_alone();
                             // Behind one that holds others back there is none.
-                            self.hold_on(is_alone || self.replies.len() > 1, context);
+                            self.is_held &= is_alone || self.replies.len() > 1;
                             return Ok(());
                         }
                         Ok(Poll::Ready(())) => {}
@@ -622,11 +674,11 @@ impl Connection {
             }
             self.is_first_polled = false;
             self.reply_deadline = None;
-            let (asked, _) = self
-                .replies
-                .pop_front()
-                .expect("the loop looks at the first reply");
-            self.hold_on(!self.replies.is_empty(), context);
+            let first = self.replies.pop_front();
+            let first = first.expect("the loop looks at the first reply");
+            self.reply_bytes -= first.kept_bytes;
+            let asked = first.asked;
+            self.is_held &= !self.replies.is_empty();
             match std::mem::take(&mut context.reply.ending) {
                 Ending::Reply => self.enqueue(context, asked)?,
                 Ending::NoReply => self.finish(context, asked, 0, context.now()),
@@ -635,14 +687,6 @@ impl Connection {
             context.turn.has_served();
         }
         Ok(())
-    }
-
-    /// Whether what is held stays so. Its request counts as long.
-    fn hold_on(&mut self, stays: bool, context: &LoopContext) {
-        if self.is_held && !stays {
-            self.is_held = false;
-            self.holding.release_held(&context.pocket);
-        }
     }
 
     /// Puts the reply in `context.reply` behind the others.
@@ -660,9 +704,19 @@ impl Connection {
         if self.output.is_empty() {
             self.progress = asked.booked;
         }
-        self.output
-            .push(&context.header, &mut context.reply, &mut context.spare)
-            .map_err(|error| refusal_of(&error))?;
+        let is_tight = context.memory.is_tight();
+        let copied_bytes_max = match is_tight {
+            true => REPLY_BYTES_MAX_TIGHT,
+            false => COPIED_BYTES_MAX,
+        };
+        let (header, spare) = (&context.header, &mut context.spare);
+        let pushed = self
+            .output
+            .push(header, &mut context.reply, copied_bytes_max, spare);
+        let kept_bytes = pushed.map_err(|error| refusal_of(&error))?;
+        context
+            .expected
+            .answered(asked.api_key, asked.is_of_thread, kept_bytes, is_tight);
         let end = self.output.enqueued();
         self.unsent.push_back((end, end - before, asked));
         Ok(())
@@ -707,6 +761,11 @@ impl Connection {
         self.is_writable = flushed != Flushed::SocketFull;
         self.is_output_cut = flushed == Flushed::Cut;
         let now = context.tick();
+        self.stuck = match flushed {
+            Flushed::All => None,
+            Flushed::SocketFull => self.stuck.or(Some((now, self.output.sent()))),
+            Flushed::Cold | Flushed::Cut => self.stuck,
+        };
         context.turn.sending_micros += now.micros_since(began);
         if self.output.sent() != before {
             if let Some(quota) = &self.context.quota {
@@ -829,11 +888,19 @@ impl Connection {
             let next = context.now().after(MUTED_LOOK_INTERVAL);
             until.min(next)
         });
-        let memory_look = self.holding.next_look(self.input.bytes().len(), context.now());
+        let of_request = self.holding.stalls_at(self.input.bytes().len());
+        let stalls_at = of_request.into_iter().chain(self.reader_stalls_at()).min();
+        let memory_look = stalls_at.map(|stalls_at| next_look(stalls_at, context.now()));
         [self.reply_deadline, limit, look, memory_look]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// By when it must have taken more of its answers if others wait for their memory.
+    fn reader_stalls_at(&self) -> Option<Moment> {
+        let (stuck, sent) = self.stuck?;
+        self.holding.reader_stalls_at(stuck, self.output.sent() - sent)
     }
 
     /// Since when the client owes us something: bytes of its request, taking its replies, or any sign of life.
@@ -849,10 +916,15 @@ impl Connection {
 
     /// Closes connections whose client owes us something for too long (`connections.max.idle.ms`).
     pub fn check_limits(&self, context: &LoopContext, now: Moment) -> Result<(), Refusal> {
-        let arrived_bytes = self.input.bytes().len();
-        let stalls_at = self.holding.stalls_at(arrived_bytes);
-        if stalls_at.is_some_and(|stalls_at| stalls_at <= now) && context.memory.waiting() > 0 {
-            return Err(Refusal::RequestInTheWay(arrived_bytes + self.missing));
+        if context.memory.waiting() > 0 {
+            let is_over = |stalls_at: Option<Moment>| stalls_at.is_some_and(|stalls_at| stalls_at <= now);
+            let arrived_bytes = self.input.bytes().len();
+            if is_over(self.holding.stalls_at(arrived_bytes)) {
+                return Err(Refusal::RequestInTheWay(arrived_bytes + self.missing));
+            }
+            if is_over(self.reader_stalls_at()) {
+                return Err(Refusal::ReaderInTheWay(self.answer_bytes()));
+            }
         }
         let (Some(since), Some(limit)) = (self.limits_since(), context.settings.idle_max) else {
             return Ok(());
@@ -885,6 +957,22 @@ fn own_waker<'a>(
         (own.clone(), Waker::from(own))
     });
     waker
+}
+
+/// About how much memory a reply takes until it is ready, and its answer then if another thread makes it.
+fn kept_until_ready(context: &LoopContext, asked: &mut Asked, pending: &dyn PendingReply) -> usize {
+    asked.is_of_thread |= pending.waits_for() == WaitKind::Reading;
+    let of_answer = match asked.is_of_thread {
+        true => context.expected.of_threads(asked.api_key),
+        false => 0,
+    };
+    let of_request = match asked.request_bytes as usize {
+        // Larger ones say themselves what they keep; of a produce the records are in the log.
+        UNREAD_BODY_BYTES_MIN.. => 0,
+        _ if asked.api_key == ApiKey::Produce => 0,
+        request_bytes => KEPT_PER_REQUEST_BYTE * request_bytes,
+    };
+    of_answer + of_request + pending.kept_bytes()
 }
 
 fn refusal_of(error: &OutputError) -> Refusal {

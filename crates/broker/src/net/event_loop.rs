@@ -16,6 +16,7 @@ use slab::Slab;
 use tracing::{debug, error, warn};
 
 use super::connection::{Connection, Turn};
+use super::expected_answers::ExpectedAnswers;
 use super::input::{BufferPool, SHARED_READ_BYTES};
 use super::mailbox::{Mail, Mailbox, NewConnection, Token};
 use super::memory_budget::{MemoryBudget, Pocket};
@@ -120,6 +121,7 @@ pub struct LoopContext {
     pub pool: BufferPool,
     pub spare: SparePages,
     pub reply: ReplyBuffer,
+    pub expected: ExpectedAnswers,
     pub header: Vec<u8>,
     pub tenants: Arc<Tenants>,
     pub accounts: AccountBook,
@@ -246,11 +248,12 @@ impl EventLoop {
                 mailbox: mailbox.clone(),
                 cold_reads: parts.cold_reads,
                 quotas: parts.quotas,
+                pool: BufferPool::new(parts.memory.pocket(index).limit_bytes()),
                 pocket: parts.memory.pocket(index),
                 memory: parts.memory,
-                pool: BufferPool::default(),
                 spare: SparePages::default(),
                 reply: ReplyBuffer::default(),
+                expected: ExpectedAnswers::default(),
                 header: Vec::new(),
                 tenants: parts.tenants,
                 accounts: AccountBook::new(parts.accounts),

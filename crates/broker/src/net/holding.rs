@@ -1,4 +1,4 @@
-//! The memory that one connection holds for what it has read and not served.
+//! The memory that one connection holds: for what it has read and not served, and for answers that its client has not taken.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -9,13 +9,16 @@ use ottla_core::time::Moment;
 
 use super::memory_budget::{Claim, MemoryBudget, Pocket};
 
-/// Whoever holds memory that others wait for gets this long, and his bytes must come this fast then. Half a megabit per second is
-/// slower than any line that carries requests of this size.
+/// Whoever holds memory that others wait for gets this long, and its bytes must come, or go, this fast then. Half a megabit per second
+/// is slower than any line that carries requests and answers of this size.
 const STALL_GRACE: Duration = Duration::from_secs(10);
-const ARRIVAL_BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
+const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
-/// What another thread may keep of a connection's request although there is no room: no more than a connection costs by itself.
+/// What serving a connection's request may leave behind although there is no room: no more than a connection costs by itself.
 const UNASKED_BYTES_MAX: usize = 4 * 1024;
+
+/// Answers that shrink by less keep what they have: each change takes a lock.
+const ANSWERS_STEP_BYTES: usize = 64 * 1024;
 
 /// How often it is looked whether others wait.
 const STALL_LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -38,14 +41,9 @@ pub struct Holding {
     /// Since when `claim` is more than a place among those who wait.
     given: Option<Moment>,
     is_served: bool,
-    held: Option<Held>,
-}
-
-/// Where the memory of a request comes from that was handed to another thread and not begun by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
-    Pocket(usize),
-    Claim,
+    /// For answers: what is not in `answers` is in the pocket.
+    answers_in_pocket: usize,
+    answers: Option<Claim>,
 }
 
 impl Holding {
@@ -56,7 +54,7 @@ impl Holding {
 
     /// It holds what others may wait for, until one request is served: nothing must keep it from reading and serving that one.
     pub fn is_entitled(&self) -> bool {
-        self.given.is_some() && !self.is_served && !self.holds_claim()
+        self.given.is_some() && !self.is_served
     }
 
     /// Whether the memory that it waited for was given since the last look. It is for what the connection's buffer has, or for a
@@ -73,40 +71,43 @@ impl Holding {
     }
 
     pub fn request_served(&mut self) {
-        self.is_served = self.given.is_some() && !self.holds_claim();
+        self.is_served = self.given.is_some();
     }
 
-    /// The request that is being served outlives its buffer: its `bytes` count until [`Holding::release_held`].
-    pub fn hold(&mut self, pocket: &Pocket, bytes: usize) {
-        // What the request before it had.
-        self.release_served();
-        self.held = Some(if self.given.is_some() {
-            Held::Claim
-        } else {
-            // There is room: see `must_ask_before_serving`. Who is small enough not to be asked may exceed it.
-            pocket.exchange(0, bytes);
-            Held::Pocket(bytes)
-        });
-    }
-
-    /// Whether a request of so many bytes must get memory of the common part before it is served, because another thread may keep it.
+    /// Whether a request of which serving may leave so much behind, in the hands of another thread or as its answer, must get
+    /// memory of the common part before: what is left behind goes there if it does not fit into the pocket.
     pub fn must_ask_before_serving(&self, pocket: &Pocket, bytes: usize) -> bool {
-        bytes > UNASKED_BYTES_MAX && !self.is_entitled() && !pocket.has_room(bytes)
+        bytes > UNASKED_BYTES_MAX && !self.is_entitled() && !fits_as_answer(pocket, bytes, bytes)
     }
 
-    pub fn release_held(&mut self, pocket: &Pocket) {
-        match self.held.take() {
-            Some(Held::Pocket(bytes)) => pocket.exchange(bytes, 0),
-            Some(Held::Claim) => (self.claim, self.given) = (None, None),
-            None => {}
+    /// The connection's answers, and what it keeps until they are ready, take so much now.
+    pub fn keep_answers(
+        &mut self,
+        bytes: usize,
+        (budget, pocket): (&Arc<MemoryBudget>, &Pocket),
+        tenant: TenantId,
+    ) {
+        let more_bytes = bytes.saturating_sub(self.answers_in_pocket);
+        let is_small = fits_as_answer(pocket, bytes, more_bytes);
+        let in_pocket = if is_small { bytes } else { 0 };
+        if in_pocket != self.answers_in_pocket {
+            pocket.exchange(self.answers_in_pocket, in_pocket);
+            self.answers_in_pocket = in_pocket;
+        }
+        let in_common = bytes - in_pocket;
+        let held_bytes = self.answers.as_ref().map_or(0, Claim::bytes);
+        let is_near = in_common > 0
+            && held_bytes
+                .checked_sub(in_common)
+                .is_some_and(|less| less < ANSWERS_STEP_BYTES);
+        if in_common != held_bytes && !is_near {
+            // The new before the old is given back, so that nobody is given what is in use.
+            let claim = (in_common > 0).then(|| budget.take_unasked(tenant, in_common));
+            self.answers = claim;
         }
     }
 
-    fn holds_claim(&self) -> bool {
-        self.held == Some(Held::Claim)
-    }
-
-    /// Nothing is left over; who waits, or was given memory and has read nothing yet, keeps his place.
+    /// Nothing is left over; who waits, or was given memory and has read nothing yet, keeps the place.
     pub fn keep_nothing(&mut self, pocket: &Pocket) {
         self.release_served();
         if self.pocket_bytes > 0 {
@@ -126,10 +127,6 @@ impl Holding {
         if self.is_entitled() {
             return;
         }
-        if self.holds_claim() {
-            self.keep_in_pocket(pocket, need.buffer_bytes);
-            return;
-        }
         let more_bytes = need.request_bytes.saturating_sub(self.pocket_bytes);
         if need.request_bytes <= need.buffer_bytes || self.is_waiting() {
             self.keep_in_pocket(pocket, need.buffer_bytes);
@@ -145,16 +142,16 @@ impl Holding {
         }
     }
 
-    /// Asks the common part for a request of so many bytes that is whole and not served.
+    /// Asks the common part for so many bytes, for a request that is whole and not served.
     pub fn ask(
         &mut self,
-        request_bytes: usize,
+        bytes: usize,
         budget: &Arc<MemoryBudget>,
         who: (TenantId, Moment),
         waker: impl FnOnce() -> Waker,
     ) {
         self.release_served();
-        self.claim(budget, who, request_bytes, waker);
+        self.claim(budget, who, bytes, waker);
     }
 
     fn claim(
@@ -169,26 +166,20 @@ impl Holding {
         self.claim = Some(claim);
     }
 
-    /// The connection is gone. The claim goes with it.
+    /// The connection is gone. The claims go with it.
     pub fn leave(&self, pocket: &Pocket) {
-        let held = match self.held {
-            Some(Held::Pocket(bytes)) => bytes,
-            _ => 0,
-        };
-        pocket.exchange(self.pocket_bytes + held, 0);
+        pocket.exchange(self.pocket_bytes + self.answers_in_pocket, 0);
     }
 
     /// By when a request of which so much has arrived must have come further if others wait for its memory.
     pub fn stalls_at(&self, arrived_bytes: usize) -> Option<Moment> {
-        let given = self.given.filter(|_| !self.is_served && self.held.is_none())?;
-        let earned_ms = arrived_bytes as u64 * 1_000 / ARRIVAL_BYTES_PER_SECOND_MIN;
-        Some(given.after(STALL_GRACE).after_ms(earned_ms))
+        let given = self.given.filter(|_| !self.is_served)?;
+        Some(stalls_at(given, arrived_bytes as u64))
     }
 
-    /// When to look whether it is in the way of others.
-    pub fn next_look(&self, arrived_bytes: usize, now: Moment) -> Option<Moment> {
-        let stalls_at = self.stalls_at(arrived_bytes)?;
-        Some(stalls_at.max(now.after(STALL_LOOK_INTERVAL)))
+    /// By when a client that takes no more since `stuck`, but has taken so much since, must have taken more if others wait.
+    pub fn reader_stalls_at(&self, stuck: Moment, taken_bytes: u64) -> Option<Moment> {
+        self.answers.as_ref().map(|_| stalls_at(stuck, taken_bytes))
     }
 
     fn keep_in_pocket(&mut self, pocket: &Pocket, bytes: usize) {
@@ -201,6 +192,21 @@ impl Holding {
             (self.claim, self.given) = (None, None);
         }
     }
+}
+
+/// Whether what stays until a client reads it fits into the pocket; `more_bytes` of it are not there yet.
+fn fits_as_answer(pocket: &Pocket, bytes: usize, more_bytes: usize) -> bool {
+    bytes <= pocket.request_bytes_max() && (more_bytes == 0 || pocket.has_room_for_answers(more_bytes))
+}
+
+fn stalls_at(since: Moment, moved_bytes: u64) -> Moment {
+    let earned_ms = moved_bytes * 1_000 / BYTES_PER_SECOND_MIN;
+    since.after(STALL_GRACE).after_ms(earned_ms)
+}
+
+/// When to look whether somebody who stalls at `stalls_at` is in the way of others.
+pub fn next_look(stalls_at: Moment, now: Moment) -> Moment {
+    stalls_at.max(now.after(STALL_LOOK_INTERVAL))
 }
 
 #[cfg(test)]
@@ -292,53 +298,82 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_on_counts_until_it_is_begun() {
+    fn a_request_asks_for_what_serving_it_may_leave_behind_when_the_pocket_is_full() {
         let fixture = fixture();
-        let mut large = Holding::default();
-        fixture.keep(&mut large, 4_096, 4 * MIB);
-        large.hold(&fixture.pocket, 4 * MIB);
-        large.request_served();
-        large.keep_nothing(&fixture.pocket);
-        fixture.keep(&mut large, 131_072, 262_144);
-        assert_eq!(fixture.budget.used_bytes(), 4 * MIB + 131_072);
-        assert!(!large.is_entitled() && !large.is_waiting() && large.stalls_at(0).is_none());
-        large.release_held(&fixture.pocket);
-        assert_eq!(fixture.budget.used_bytes(), 131_072);
-        large.keep_nothing(&fixture.pocket);
-        assert_eq!(fixture.budget.used_bytes(), 0);
-
-        let mut small = Holding::default();
-        small.hold(&fixture.pocket, 50_000);
-        small.request_served();
-        small.keep_nothing(&fixture.pocket);
-        assert_eq!(fixture.pocket.used_bytes(), 50_000);
-        small.release_held(&fixture.pocket);
-        small.hold(&fixture.pocket, 60_000);
-        small.leave(&fixture.pocket);
-        assert_eq!(fixture.pocket.used_bytes(), 0);
+        let mut holding = Holding::default();
+        let must_ask = |holding: &Holding, bytes| holding.must_ask_before_serving(&fixture.pocket, bytes);
+        assert!(!must_ask(&holding, 65_536));
+        assert!(must_ask(&holding, 65_537), "what is none for a pocket");
+        fixture.pocket.exchange(0, MIB / 2 - 50_000);
+        assert!(!must_ask(&holding, 50_000) && must_ask(&holding, 50_001));
+        fixture.pocket.exchange(0, 50_000);
+        assert!(must_ask(&holding, 4_097), "the other half is for requests");
+        assert!(!must_ask(&holding, 4_096), "it costs less than its connection");
+        fixture.keep(&mut holding, 0, 4 * MIB);
+        assert!(!must_ask(&holding, 50_000), "it has");
+        holding.request_served();
+        assert!(must_ask(&holding, 50_000), "the next has not");
     }
 
     #[test]
-    fn what_may_be_handed_on_asks_when_the_pocket_is_full() {
+    fn answers_count_until_they_are_taken_wherever_they_fit() {
         let fixture = fixture();
-        let mut holding = Holding::default();
-        assert!(!holding.must_ask_before_serving(&fixture.pocket, 200_000));
-        fixture.pocket.exchange(0, MIB - 100_000);
-        assert!(holding.must_ask_before_serving(&fixture.pocket, 200_000));
-        assert!(
-            !holding.must_ask_before_serving(&fixture.pocket, 4_096),
-            "it costs less than its connection"
+        let keep = |holding: &mut Holding, bytes| {
+            let memory = (&fixture.budget, &*fixture.pocket);
+            holding.keep_answers(bytes, memory, TenantId(1));
+        };
+        let common_bytes = || fixture.budget.used_bytes() - fixture.pocket.used_bytes();
+        let [mut small, mut large] = [(); 2].map(|()| Holding::default());
+        keep(&mut small, 60_000);
+        keep(&mut large, 70_000);
+        assert_eq!((fixture.pocket.used_bytes(), common_bytes()), (60_000, 70_000));
+        assert_eq!(small.reader_stalls_at(Moment(0), 0), None, "in nobody's way");
+        assert_eq!(large.reader_stalls_at(Moment(0), 0), Some(Moment(10_000_000)));
+        assert_eq!(
+            large.reader_stalls_at(Moment(0), MIB as u64),
+            Some(Moment(26_000_000))
         );
-        fixture.keep(&mut holding, 0, 262_144);
-        assert!(
-            !holding.must_ask_before_serving(&fixture.pocket, 200_000),
-            "it has"
+        // It grows out of the pocket, and back into it.
+        keep(&mut small, 5 * MIB);
+        assert_eq!(
+            (fixture.pocket.used_bytes(), common_bytes()),
+            (0, 70_000 + 5 * MIB)
         );
-        holding.request_served();
-        assert!(
-            holding.must_ask_before_serving(&fixture.pocket, 200_000),
-            "the next has not"
-        );
+        keep(&mut small, 60_000);
+        assert_eq!((fixture.pocket.used_bytes(), common_bytes()), (60_000, 70_000));
+        // A little less is not worth a lock, much less is.
+        keep(&mut large, 69_000);
+        assert_eq!(common_bytes(), 70_000);
+        keep(&mut large, 3 * MIB);
+        keep(&mut large, 2 * MIB);
+        assert_eq!(common_bytes(), 2 * MIB);
+        // Half of the pocket is for requests.
+        fixture.pocket.exchange(0, MIB / 2 - 70_000);
+        let mut other = Holding::default();
+        keep(&mut other, 20_000);
+        assert_eq!(common_bytes(), 2 * MIB + 20_000);
+        keep(&mut small, 50_000);
+        assert_eq!(common_bytes(), 2 * MIB + 20_000, "who is in stays in");
+        fixture.pocket.exchange(MIB / 2 - 70_000, 0);
+        for mut holding in [small, large, other] {
+            keep(&mut holding, 7_000);
+            holding.leave(&fixture.pocket);
+        }
+        assert_eq!(fixture.budget.used_bytes(), 0);
+    }
+
+    #[test]
+    fn answers_never_wait_but_requests_wait_for_what_they_take() {
+        let fixture = fixture();
+        let (mut answers, mut request) = (Holding::default(), Holding::default());
+        let memory = || (&fixture.budget, &*fixture.pocket);
+        answers.keep_answers(20 * MIB, memory(), TenantId(1));
+        assert_eq!(fixture.budget.used_bytes(), 20 * MIB, "more than there is");
+        assert!(fixture.budget.is_tight());
+        fixture.keep(&mut request, 4_096, 4 * MIB);
+        assert!(request.is_waiting());
+        answers.keep_answers(0, memory(), TenantId(1));
+        assert!(request.look(&fixture.pocket, Moment(1), true));
     }
 
     #[test]
@@ -349,7 +384,10 @@ mod tests {
         fixture.keep(&mut holding, 4_096, 4 * MIB);
         assert_eq!(holding.stalls_at(0), Some(Moment(10_000_000)));
         assert_eq!(holding.stalls_at(MIB), Some(Moment(26_000_000)));
-        assert_eq!(holding.next_look(0, Moment(0)), Some(Moment(10_000_000)));
-        assert_eq!(holding.next_look(0, Moment(60_000_000)), Some(Moment(61_000_000)));
+        assert_eq!(next_look(Moment(10_000_000), Moment(0)), Moment(10_000_000));
+        assert_eq!(
+            next_look(Moment(10_000_000), Moment(60_000_000)),
+            Moment(61_000_000)
+        );
     }
 }

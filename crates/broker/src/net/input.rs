@@ -14,7 +14,7 @@ const PARTIAL_BYTES_MIN: usize = 4 * 1024;
 /// untouched zero pages: a client that announces much and sends little occupies addresses, not memory.
 const WHOLE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Most bytes of free buffers an event loop keeps for the next large requests.
+/// Most bytes of free buffers an event loop keeps for the next large requests, if it has as much memory for them.
 const POOL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The buffer that a request of so many bytes gets.
@@ -29,14 +29,31 @@ pub fn buffer_bytes(request_bytes: usize) -> usize {
 }
 
 /// Buffers between uses. All their bytes are initialised, so that taking one costs no clearing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct BufferPool {
+    bytes_max: usize,
     free: Vec<Vec<u8>>,
     free_bytes: usize,
     taken_since_trim: bool,
 }
 
+impl Default for BufferPool {
+    fn default() -> BufferPool {
+        BufferPool::new(POOL_BYTES_MAX)
+    }
+}
+
 impl BufferPool {
+    /// - `bytes_max`: what free buffers may take here, at most what they may take anywhere.
+    pub fn new(bytes_max: usize) -> BufferPool {
+        BufferPool {
+            bytes_max: bytes_max.min(POOL_BYTES_MAX),
+            free: Vec::new(),
+            free_bytes: 0,
+            taken_since_trim: false,
+        }
+    }
+
     /// A buffer of at least `bytes_min` bytes, the smallest that fits.
     fn take(&mut self, bytes_min: usize) -> Vec<u8> {
         self.taken_since_trim = true;
@@ -55,7 +72,7 @@ impl BufferPool {
     }
 
     fn put(&mut self, buffer: Vec<u8>) {
-        if !buffer.is_empty() && self.free_bytes + buffer.len() <= POOL_BYTES_MAX {
+        if !buffer.is_empty() && self.free_bytes + buffer.len() <= self.bytes_max {
             self.free_bytes += buffer.len();
             self.free.push(buffer);
         }

@@ -1,15 +1,18 @@
-//! The memory that requests of all connections together may take before they are served (`queued.max.request.bytes`).
+//! The memory that all connections together may take for requests that are not served and answers that are not taken
+//! (`queued.max.request.bytes`).
 //!
-//! Most requests never ask for any: they arrive whole in the buffer that an event loop shares between its connections. What is left
-//! of one that has not arrived whole, or is not served yet, takes memory from one of two parts:
+//! Most need none: a request arrives whole in the buffer that an event loop shares between its connections, and its answer goes to
+//! the socket in the same turn. What is left over of either takes memory from one of two parts:
 //!
-//! - **The pocket of the event loop**, for requests of up to a sixteenth of it: a quarter of the limit, shared out among the loops.
-//!   Only that loop writes to it, so that a usual request touches nothing that another thread does. Nobody ever waits for a pocket:
-//!   when it is full, the loop reads no more than it can serve, and asks for the common part.
-//! - **The common part** for the rest, by whole requests, tenants in turn (`memory_shares.rs`, which says why nobody waits for ever).
-//!   Whoever waits is not read: the bytes stay in the socket, and in the end with the sender.
+//! - **The pocket of the event loop**, for what takes up to a sixteenth of it: a quarter of the limit, shared out among the loops.
+//!   Only that loop writes to it, so that what is usual touches nothing that another thread does. Nobody ever waits for a pocket:
+//!   when it is full, the loop reads no more than it can serve, and asks for the common part. Answers fill half of it at most.
+//! - **The common part** for the rest, tenants in turn (`memory_shares.rs`, which says why nobody waits for ever). A request asks
+//!   before it is read, and one that will have a large answer before it is served; whoever waits is not read: the bytes stay in
+//!   the socket, and in the end with the sender.
 //!
-//! The sum is never above the limit.
+//! Requests are never above the limit. An answer is as large as it is: each event loop, and each thread for long answers, may pass the
+//! limit by the one that it is at.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,9 +42,18 @@ impl Pocket {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
+    pub fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
     /// Whether so much would fit.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.used_bytes() + bytes <= self.limit_bytes
+    }
+
+    /// Whether so much more would fit that stays until a client reads it: the other half is for requests.
+    pub fn has_room_for_answers(&self, bytes: usize) -> bool {
+        self.used_bytes() + bytes <= self.limit_bytes / 2
     }
 
     /// The most that one request that has not arrived may take.
@@ -69,6 +81,7 @@ struct Waiter {
 pub struct MemoryBudget {
     limit_bytes: usize,
     pockets: Box<[Arc<Pocket>]>,
+    common_limit_bytes: usize,
     shares: Mutex<Shares<Waiter>>,
     /// Of `shares`, for those who only look.
     common_bytes: AtomicUsize,
@@ -91,10 +104,12 @@ impl MemoryBudget {
             limit_bytes: pocket_bytes,
             used_bytes: AtomicUsize::new(0),
         };
+        let common_limit_bytes = limit_bytes - pocket_bytes * loops;
         MemoryBudget {
             limit_bytes,
             pockets: (0..loops).map(|_| Arc::new(pocket())).collect(),
-            shares: Mutex::new(Shares::new(limit_bytes - pocket_bytes * loops)),
+            common_limit_bytes,
+            shares: Mutex::new(Shares::new(common_limit_bytes)),
             common_bytes: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             waits: AtomicU64::new(0),
@@ -146,6 +161,24 @@ impl MemoryBudget {
         }
     }
 
+    /// Takes memory of the common part that is in use already.
+    pub fn take_unasked(self: &Arc<Self>, tenant: TenantId, bytes: usize) -> Claim {
+        let mut shares = self.lock();
+        shares.take_unasked(tenant, bytes);
+        self.publish(&shares);
+        Claim {
+            budget: self.clone(),
+            tenant,
+            bytes,
+            place: None,
+        }
+    }
+
+    /// More than half of the common part is in use: whoever comes next should find some.
+    pub fn is_tight(&self) -> bool {
+        self.common_bytes.load(Ordering::Relaxed) > self.common_limit_bytes / 2
+    }
+
     /// Lets the counters follow, and tells those whom something was given.
     fn settle(&self, shares: MutexGuard<'_, Shares<Waiter>>, given: Vec<Waiter>) {
         for waiter in &given {
@@ -166,7 +199,8 @@ impl MemoryBudget {
     }
 }
 
-/// Memory of the common part, for one request, or the place of those who wait for it. Given back when it is dropped.
+/// Memory of the common part, for one request or a connection's answers, or the place of those who wait for it. Given back when it is
+/// dropped.
 #[derive(Debug)]
 pub struct Claim {
     budget: Arc<MemoryBudget>,
@@ -181,6 +215,10 @@ impl Claim {
         self.place
             .as_ref()
             .is_none_or(|(_, is_given)| is_given.load(Ordering::Acquire))
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 

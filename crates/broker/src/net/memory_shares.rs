@@ -1,10 +1,11 @@
 //! Who gets memory for a large request, and who waits for it: decisions only, without threads, sockets or time.
 //!
-//! **Nobody can wait for ever, by construction.** Memory is given for a whole request or not at all, so whoever waits holds
-//! nothing of it, and whoever holds some needs no more of it: his request becomes whole by bytes of his own sender, or its
-//! connection is closed; if it is handed to another thread, that comes to it after the connection's earlier answers, which have
-//! deadlines. So there is no circle of those who wait for each other. While anybody waits, somebody holds: what is given back
-//! last makes room for the first one, because no request is larger than the limit.
+//! **Nobody can wait for ever.** Memory is given for a whole request or not at all, so whoever waits holds nothing of it, and
+//! whoever holds some needs no more of it: a request becomes whole by bytes of its own sender, or its connection is closed. An
+//! answer is there before it is asked who pays for it, so it takes its memory without waiting, from what the tenant may
+//! have next: it leaves when the client reads it, or its connection is closed; one that another thread writes comes after the
+//! connection's earlier ones, which have deadlines. So there is no circle of those who wait for each other. While anybody
+//! waits, somebody holds: what is given back last makes room for the first one, because no request is larger than the limit.
 //!
 //! **Who is next.** Tenants take turns; within a tenant the order of arrival holds. A tenant that holds something may have as
 //! much as is left then (as switches share their buffers, "dynamic thresholds"): one alone comes to half of the limit, two to
@@ -118,7 +119,13 @@ impl<W> Shares<W> {
         Some(ticket)
     }
 
-    /// Memory of a request that is served, or whose connection is gone. Who gets it is added to `given`.
+    /// Memory that is in use already: others wait for as long as that is more than the limit leaves.
+    pub fn take_unasked(&mut self, id: TenantId, bytes: usize) {
+        self.tenants.entry(id).or_default().held_bytes += bytes;
+        self.used_bytes += bytes;
+    }
+
+    /// Memory of a request that is served or an answer that was sent, or whose connection is gone. Who gets it is added to `given`.
     pub fn give_back(&mut self, id: TenantId, bytes: usize, given: &mut Vec<W>) {
         self.used_bytes -= bytes;
         if let Some(tenant) = self.tenants.get_mut(&id) {
@@ -128,7 +135,7 @@ impl<W> Shares<W> {
         self.admit(given);
     }
 
-    /// Whoever has this ticket waits no longer; false when memory was given to him before.
+    /// Whoever has this ticket waits no longer; false when memory was given before.
     pub fn withdraw(&mut self, id: TenantId, ticket: Ticket, given: &mut Vec<W>) -> bool {
         let Some(tenant) = self.tenants.get_mut(&id) else {
             return false;

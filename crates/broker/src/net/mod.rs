@@ -12,6 +12,7 @@ pub mod tenancy;
 pub mod frame;
 pub mod input;
 pub mod holding;
+pub mod expected_answers;
 pub mod memory_budget;
 pub mod memory_shares;
 pub mod output;

@@ -16,6 +16,12 @@ use super::cold_region::{ColdPath, ColdRegion, Loaded};
 /// Up to this size a range of a file is read into the reply: one more copy is cheaper than one more system call.
 const REGION_COPIED_BYTES_MAX: u64 = 32 * 1024;
 
+/// What replies may take of memory before ranges are left in their files after all: an answer may have 256 of them.
+pub const COPIED_BYTES_MAX: usize = 512 * 1024;
+
+/// What stays until a client reads is cut to what is in it if it has so much to spare.
+const SPARE_BYTES_MAX: usize = 1024;
+
 /// Replies up to this size are gathered in one buffer; larger ones keep their own.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
@@ -23,6 +29,9 @@ const GATHERED_BYTES_MAX: usize = 16 * 1024;
 const REGION_STEP_BYTES: u64 = 1024 * 1024;
 
 const SLICES_MAX: usize = 32;
+
+/// What the buffer in which replies are made keeps for the next one.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 /// Free gathering buffers of an event loop.
 #[derive(Debug, Default)]
@@ -54,6 +63,18 @@ enum Segment {
     Cold(ColdRegion),
 }
 
+impl Segment {
+    /// With what another thread is about to read for it.
+    fn memory_bytes(&self) -> usize {
+        let of_content = match self {
+            Segment::Bytes(bytes) => bytes.capacity(),
+            Segment::Region(_) => 0,
+            Segment::Cold(cold) => cold.memory_bytes(),
+        };
+        size_of::<Segment>() + of_content
+    }
+}
+
 /// How far a flush came.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Flushed {
@@ -81,7 +102,7 @@ pub struct Output {
     segments: VecDeque<Segment>,
     /// Bytes of the first segment that are already with the socket.
     front_sent: usize,
-    /// Bytes that occupy memory.
+    /// What all segments take.
     memory_bytes: usize,
     /// The stream position of a leading region that was loaded and of which nothing was sent yet.
     loaded_at: Option<u64>,
@@ -109,13 +130,15 @@ impl Output {
         self.sent
     }
 
-    /// Enqueues one framed reply: `header` behind the length, then the reply.
+    /// Enqueues one framed reply: `header` behind the length, then the reply. Returns what it takes of memory if all its ranges are
+    /// left in their files, as they are from `copied_bytes_max` on.
     pub fn push(
         &mut self,
         header: &[u8],
         reply: &mut ReplyBuffer,
+        copied_bytes_max: usize,
         spare: &mut SparePages,
-    ) -> Result<(), OutputError> {
+    ) -> Result<usize, OutputError> {
         let region_bytes: u64 = reply.regions.iter().map(|inserted| inserted.region.bytes).sum();
         let length = header.len() as u64 + reply.bytes.len() as u64 + region_bytes;
         let length = i32::try_from(length).map_err(|_| {
@@ -126,25 +149,54 @@ impl Output {
         })?;
         self.push_bytes(&length.to_be_bytes(), spare);
         self.push_bytes(header, spare);
+        let memory_bytes = header.len() + reply.bytes.len() + reply.regions.len() * size_of::<Segment>();
         if reply.regions.is_empty() && reply.bytes.len() > GATHERED_BYTES_MAX {
             self.push_vec(std::mem::take(&mut reply.bytes));
-            return Ok(());
+            return Ok(memory_bytes);
         }
         let mut copied = 0;
         for inserted in reply.regions.drain(..) {
             self.push_bytes(&reply.bytes[copied..inserted.at], spare);
             copied = inserted.at;
-            self.push_region(inserted.region, spare);
+            let may_be_copied = self.memory_bytes < copied_bytes_max;
+            self.push_region(inserted.region, may_be_copied, spare);
         }
         self.push_bytes(&reply.bytes[copied..], spare);
-        Ok(())
+        if reply.bytes.capacity() > KEPT_BYTES_MAX {
+            reply.bytes = Vec::new();
+        }
+        Ok(memory_bytes)
     }
 
     /// Enqueues a reply that was framed before, behind the others.
     fn push_vec(&mut self, bytes: Vec<u8>) {
         self.enqueued += bytes.len() as u64;
-        self.memory_bytes += bytes.len();
-        self.segments.push_back(Segment::Bytes(bytes));
+        self.push_segment(Segment::Bytes(bytes));
+    }
+
+    fn push_segment(&mut self, segment: Segment) {
+        self.memory_bytes += segment.memory_bytes();
+        self.segments.push_back(segment);
+    }
+
+    /// Puts `segment` in the place of the first one.
+    fn replace_first(&mut self, segment: Segment) {
+        self.memory_bytes += segment.memory_bytes();
+        let before = std::mem::replace(&mut self.segments[0], segment);
+        self.memory_bytes -= before.memory_bytes();
+    }
+
+    /// Lets what stays until the client reads take no more than it needs.
+    pub fn shrink(&mut self) {
+        for segment in &mut self.segments {
+            if let Segment::Bytes(bytes) = segment
+                && bytes.capacity() - bytes.len() > SPARE_BYTES_MAX.max(bytes.len() / 4)
+            {
+                self.memory_bytes -= bytes.capacity();
+                bytes.shrink_to_fit();
+                self.memory_bytes += bytes.capacity();
+            }
+        }
     }
 
     fn push_bytes(&mut self, bytes: &[u8], spare: &mut SparePages) {
@@ -152,8 +204,11 @@ impl Output {
             return;
         }
         self.enqueued += bytes.len() as u64;
-        self.memory_bytes += bytes.len();
-        self.gathering_page(bytes.len(), spare).extend_from_slice(bytes);
+        let page = self.gathering_page(bytes.len(), spare);
+        let before = page.capacity();
+        page.extend_from_slice(bytes);
+        let grown = page.capacity() - before;
+        self.memory_bytes += grown;
     }
 
     /// The last segment when it has room for `bytes` more, or else a new one.
@@ -161,7 +216,7 @@ impl Output {
         let has_room = matches!(self.segments.back(),
             Some(Segment::Bytes(page)) if page.capacity() - page.len() >= bytes);
         if !has_room {
-            self.segments.push_back(Segment::Bytes(spare.take()));
+            self.push_segment(Segment::Bytes(spare.take()));
         }
         match self.segments.back_mut() {
             Some(Segment::Bytes(page)) => page,
@@ -169,30 +224,31 @@ impl Output {
         }
     }
 
-    fn push_region(&mut self, region: FileRegion, spare: &mut SparePages) {
+    fn push_region(&mut self, region: FileRegion, may_be_copied: bool, spare: &mut SparePages) {
         if region.bytes == 0 {
             return;
         }
-        if region.bytes <= REGION_COPIED_BYTES_MAX && self.copy_resident(&region, spare) {
+        if may_be_copied && region.bytes <= REGION_COPIED_BYTES_MAX && self.copy_resident(&region, spare) {
             return;
         }
         self.enqueued += region.bytes;
-        self.segments.push_back(Segment::Region(region));
+        self.push_segment(Segment::Region(region));
     }
 
     /// Copies a small region behind the last bytes; false when it is not resident.
     fn copy_resident(&mut self, region: &FileRegion, spare: &mut SparePages) -> bool {
         let bytes = region.bytes as usize;
         let page = self.gathering_page(bytes, spare);
-        let start = page.len();
+        let (start, before) = (page.len(), page.capacity());
         page.resize(start + bytes, 0);
+        let grown = page.capacity() - before;
         let is_complete = matches!(region.file.read_at_resident(&mut page[start..], region.position), Ok(read) if read == bytes);
         if is_complete {
             self.enqueued += region.bytes;
-            self.memory_bytes += bytes;
         } else {
             page.truncate(start);
         }
+        self.memory_bytes += grown;
         is_complete
     }
 
@@ -224,7 +280,7 @@ impl Output {
                             ColdPath::Load
                         };
                         let cold = fetch_cold(region.clone(), path);
-                        self.segments[0] = Segment::Cold(cold);
+                        self.replace_first(Segment::Cold(cold));
                         continue;
                     }
                 }
@@ -233,11 +289,10 @@ impl Output {
                     Some(Err(error)) => return Err(OutputError::File(error)),
                     Some(Ok(Loaded::Resident(region))) => {
                         self.loaded_at = Some(self.sent);
-                        self.segments[0] = Segment::Region(region);
+                        self.replace_first(Segment::Region(region));
                         continue;
                     }
                     Some(Ok(Loaded::Bytes(bytes, rest))) => {
-                        self.memory_bytes += bytes.len();
                         self.replace_cold(bytes, rest);
                         continue;
                     }
@@ -252,9 +307,11 @@ impl Output {
     }
 
     fn replace_cold(&mut self, bytes: Vec<u8>, rest: FileRegion) {
-        self.segments[0] = Segment::Bytes(bytes);
+        self.replace_first(Segment::Bytes(bytes));
         if rest.bytes > 0 {
-            self.segments.insert(1, Segment::Region(rest));
+            let rest = Segment::Region(rest);
+            self.memory_bytes += rest.memory_bytes();
+            self.segments.insert(1, rest);
         }
     }
 
@@ -326,15 +383,17 @@ impl Output {
     fn drop_sent(&mut self, spare: &mut SparePages) {
         while let Some(segment) = self.segments.front_mut() {
             match segment {
-                Segment::Bytes(bytes) if bytes.len() <= self.front_sent => {
-                    self.front_sent -= bytes.len();
-                    self.memory_bytes -= bytes.len();
-                    spare.put(std::mem::take(bytes));
-                }
+                Segment::Bytes(bytes) if bytes.len() <= self.front_sent => self.front_sent -= bytes.len(),
                 Segment::Region(region) if region.bytes == 0 => {}
                 _ => return,
             }
-            self.segments.pop_front();
+            let Some(sent) = self.segments.pop_front() else {
+                return;
+            };
+            self.memory_bytes -= sent.memory_bytes();
+            if let Segment::Bytes(page) = sent {
+                spare.put(page);
+            }
         }
         // An idle connection keeps no memory for a burst it once had.
         if self.segments.capacity() > 64 {

@@ -55,6 +55,8 @@ pub enum Refusal {
     /// Others wait for the memory that was kept for a request of so many bytes.
     RequestInTheWay(usize),
     ReaderTooSlow(Duration),
+    /// Others wait for the memory that answers of so many bytes take.
+    ReaderInTheWay(usize),
     ReplyUnreadable(String),
 }
 
@@ -118,6 +120,12 @@ impl fmt::Display for Refusal {
             Refusal::ReaderTooSlow(limit) => {
                 write!(f, "took no byte of its replies for {} ms", limit.as_millis())
             }
+            Refusal::ReaderInTheWay(bytes) => {
+                write!(
+                    f,
+                    "answers of {bytes} bytes are read too slowly while others wait for memory (queued.max.request.bytes)"
+                )
+            }
             Refusal::ReplyUnreadable(reason) => write!(f, "reply could not be read from the log: {reason}"),
         }
     }
@@ -137,6 +145,7 @@ impl Refusal {
             Refusal::RequestTooSlow(_) => "request-too-slow",
             Refusal::RequestInTheWay(_) => "request-in-the-way",
             Refusal::ReaderTooSlow(_) => "reader-too-slow",
+            Refusal::ReaderInTheWay(_) => "reader-in-the-way",
             Refusal::ReplyUnreadable(_) => "log-unreadable",
         }
     }

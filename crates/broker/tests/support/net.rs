@@ -33,6 +33,8 @@ pub struct Echo {
     pub promises: Mutex<Promises>,
     /// Requests answered to [`SLOW`].
     pub slow: AtomicUsize,
+    /// Requests answered to [`OF_BYTES`].
+    pub large: AtomicUsize,
     /// How many event loops are held by [`HOLD`], and whether they may go on.
     held: Mutex<(usize, bool)>,
     let_go: Condvar,
@@ -94,6 +96,15 @@ pub const SLOW: &[u8] = b"slow";
 pub const HOLD: &[u8] = b"hold";
 pub const LARGE: &[u8] = b"large";
 pub const LARGE_BYTES: usize = 10_000_000;
+/// What begins so is answered with its length.
+pub const COUNT: &[u8] = b"count";
+/// What begins so is answered with as many bytes as the number behind it says.
+pub const OF_BYTES: &[u8] = b"of bytes ";
+
+/// A request for an answer of so many bytes.
+pub fn of_bytes(bytes: usize) -> Vec<u8> {
+    [OF_BYTES, bytes.to_string().as_bytes()].concat()
+}
 
 struct Promise {
     echo: Arc<EchoService>,
@@ -156,6 +167,14 @@ impl Service for EchoService {
                 reply.bytes.extend_from_slice(HOLD);
             }
             LARGE => reply.bytes.resize(LARGE_BYTES, 7),
+            body if body.starts_with(COUNT) => {
+                reply.bytes.extend_from_slice(body.len().to_string().as_bytes())
+            }
+            body if body.starts_with(OF_BYTES) => {
+                let bytes = std::str::from_utf8(&body[OF_BYTES.len()..]).unwrap();
+                reply.bytes.resize(bytes.parse().unwrap(), 7);
+                self.0.large.fetch_add(1, Ordering::SeqCst);
+            }
             body => reply.bytes.extend_from_slice(body),
         }
         Handled::Replied

@@ -1,6 +1,7 @@
 //! How a connection reads: no more than there is memory for.
 
 use ottla_core::time::Moment;
+use ottla_wire::api_key::ApiKey;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
@@ -9,7 +10,7 @@ use super::super::frame::LENGTH_BYTES;
 use super::super::holding::Need;
 use super::super::input::{SHARED_READ_BYTES, buffer_bytes};
 use super::super::refusal::Refusal;
-use super::{Connection, own_waker};
+use super::{Connection, Reply, own_waker};
 
 impl Connection {
     pub(super) fn read(
@@ -23,7 +24,7 @@ impl Connection {
             return self.read_sparingly(context, shared, arrived);
         }
         // How much of what follows is the request's own is known only with its length.
-        let may_follow = has_room && !self.is_full() && self.input.bytes().len() >= LENGTH_BYTES;
+        let may_follow = has_room && !self.is_full(context) && self.input.bytes().len() >= LENGTH_BYTES;
         let (read, own_bytes, wanted) = self.read_socket(context, shared, may_follow);
         let Some(read) = self.bytes_read(read)? else {
             return Ok(());
@@ -161,12 +162,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves what is left over in the shared buffer into one of the connection's own, which has none.
+    /// Moves what is left over in the shared buffer into one of the connection's own, which usually has none.
     fn keep(&mut self, context: &mut LoopContext, rest: &[u8]) {
-        debug_assert!(
-            self.input.is_empty(),
-            "what follows a request is kept when that is served"
-        );
+        if !self.input.is_empty() {
+            // What is before it is whole, and waits for memory after all.
+            self.input.extend(rest, 0, &mut context.pool);
+            return;
+        }
         let need = self.need(buffer_bytes(rest.len()), rest.len());
         self.keep_memory(context, need);
         // Room for the rest of it comes with the memory.
@@ -189,8 +191,10 @@ impl Connection {
         }
     }
 
-    /// Lets the memory that the connection holds follow what is left over.
+    /// Lets the memory that the connection holds follow what is left over. What was kept for a request passes to its answer before
+    /// anybody else is given it.
     pub(super) fn settle_memory(&mut self, context: &mut LoopContext) {
+        self.settle_answers(context);
         if self.input.is_empty() {
             self.holding.keep_nothing(&context.pocket);
             return;
@@ -210,21 +214,38 @@ impl Connection {
         );
     }
 
-    /// Whether there is memory for a whole request of so many bytes, should it be handed to another thread: most are not, but
-    /// that is known only once they are. Asked only where pockets are full; when there is none, it waits like one that is not whole.
-    pub(super) fn may_be_kept(&mut self, context: &mut LoopContext, length: usize) -> bool {
-        if !self.holding.must_ask_before_serving(&context.pocket, length) {
+    /// Lets the memory that the connection holds follow what its client has not taken.
+    pub(super) fn settle_answers(&mut self, context: &mut LoopContext) {
+        if self.stuck.is_some() {
+            self.output.shrink();
+        }
+        let memory = (&context.memory, &*context.pocket);
+        self.holding
+            .keep_answers(self.answer_bytes(), memory, self.context.tenant);
+    }
+
+    /// Whether there is memory for what serving a whole request may leave behind: the request, should it be handed to another thread
+    /// (most are not, but that is known only once they are), and an answer like those that this API has had. When there is none, it
+    /// waits like one that is not whole.
+    pub(super) fn may_be_kept(&mut self, context: &mut LoopContext, frame: &[u8]) -> bool {
+        let api_key = frame
+            .first_chunk()
+            .and_then(|code| ApiKey::from_i16(i16::from_be_bytes(*code)));
+        let answer_bytes = api_key.map_or(0, |api_key| context.expected.to_request(api_key, frame.len()));
+        let bytes = size_of::<Reply>() + frame.len() + answer_bytes;
+        if !self.holding.must_ask_before_serving(&context.pocket, bytes) {
             return true;
         }
+        self.settle_answers(context);
         let waker = &mut self.waker;
         let (mailbox, token) = (&context.mailbox, self.token);
         let who = (self.context.tenant, context.now());
-        self.holding.ask(length, &context.memory, who, || {
+        self.holding.ask(bytes, &context.memory, who, || {
             own_waker(waker, mailbox, token).clone()
         });
         let is_waiting = self.holding.is_waiting();
         if is_waiting {
-            self.missing = LENGTH_BYTES + length;
+            self.missing = LENGTH_BYTES + frame.len();
         }
         !is_waiting
     }

@@ -1,0 +1,260 @@
+//! Answers that nobody takes: they count to the memory of all connections, they stop their own connection, and nobody else.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+mod support;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ottla_wire::api_key::ApiKey;
+use support::net::{LARGE_BYTES, Net, check_answer, echo, echo_of, of_bytes, until};
+use support::{Client, frame_of};
+
+const MIB: usize = 1 << 20;
+
+/// Two event loops have a pocket of 4 MiB each, 24 are for what is large.
+const LIMIT_BYTES: usize = 32 * MIB;
+const REQUEST_BYTES_MAX: usize = 8 * MIB;
+const COMMON_BYTES: usize = 24 * MIB;
+
+/// No socket takes that much of an answer that is not read.
+const ANSWER_BYTES: usize = 8 * MIB;
+
+/// What may come on top: the answer that each event loop is at.
+const PASSED_BYTES_MAX: usize = 2 * (ANSWER_BYTES + MIB);
+
+fn start() -> Net {
+    Net::start_within(
+        (LIMIT_BYTES, REQUEST_BYTES_MAX),
+        Duration::from_secs(600),
+        usize::MAX,
+    )
+}
+
+/// A small request of an API that has small answers.
+fn small(client_id: &str, id: i32) -> Vec<u8> {
+    frame_of(client_id, ApiKey::Heartbeat, 0, id, |bytes| {
+        bytes.extend_from_slice(b"a small one")
+    })
+}
+
+fn check_served(client: &mut Client, client_id: &str, count: i32) {
+    for id in 0..count {
+        client.send(&small(client_id, id));
+        assert_eq!(client.receive(ApiKey::Heartbeat, 0, id), b"a small one");
+    }
+}
+
+fn named(net: &Net, client_id: &str) -> Client {
+    let mut client = net.client();
+    check_served(&mut client, client_id, 1);
+    client
+}
+
+/// A connection of `client_id` that asks for a large answer, again and again, and takes none.
+fn greedy(net: &Net, client_id: &str) -> Client {
+    let mut client = named(net, client_id);
+    let request = of_bytes(ANSWER_BYTES);
+    for id in 1..4 {
+        client.send(&echo_of(client_id, id, &request));
+    }
+    client
+}
+
+#[test]
+fn a_connection_is_not_read_while_its_client_takes_no_answer() {
+    let net = start();
+    let mut greedy = greedy(&net, "greedy");
+    until("an answer is in the way", || {
+        net.memory.used_bytes() >= ANSWER_BYTES / 2
+    });
+    let mut neighbour = named(&net, "neighbour");
+    check_served(&mut neighbour, "neighbour", 50);
+    assert_eq!(
+        net.echo.large.load(Ordering::SeqCst),
+        1,
+        "one was served, three were sent"
+    );
+    // Whoever reads late gets everything, in order.
+    for id in 1..4 {
+        check_answer(&mut greedy, id, &vec![7; ANSWER_BYTES]);
+    }
+    until("everything is given back", || net.memory.used_bytes() == 0);
+}
+
+#[test]
+fn unread_answers_of_a_crowd_stay_within_the_memory_of_all() {
+    let net = start();
+    // The loops learn how large these answers are.
+    let mut first: Vec<Client> = (0..2).map(|_| greedy(&net, "greedy")).collect();
+    until("both are in the way", || net.memory.used_bytes() >= ANSWER_BYTES);
+    let mut crowd: Vec<Client> = (0..200).map(|_| greedy(&net, "greedy")).collect();
+    until("the others wait", || net.memory.waiting() >= crowd.len() - 4);
+    let most = || net.memory.used_bytes() <= COMMON_BYTES + PASSED_BYTES_MAX;
+    assert!(most(), "{}", net.memory.used_bytes());
+    // Neither strangers nor those of the same name wait for what they do not need.
+    for name in ["neighbour", "greedy"] {
+        let mut neighbour = named(&net, name);
+        check_served(&mut neighbour, name, 100);
+    }
+    // And a stranger's large request and large answer find room.
+    let mut stranger = named(&net, "stranger");
+    let request = echo_of("stranger", 1, &vec![1; 2 * MIB]);
+    stranger.send(&request);
+    check_answer(&mut stranger, 1, &vec![1; 2 * MIB]);
+    assert!(most(), "{}", net.memory.used_bytes());
+    // As some read, others have their turn, until all had what they asked for.
+    std::thread::scope(|scope| {
+        for client in first.iter_mut().chain(&mut crowd) {
+            scope.spawn(move || {
+                for id in 1..4 {
+                    check_answer(client, id, &vec![7; ANSWER_BYTES]);
+                }
+            });
+        }
+        while net.echo.large.load(Ordering::SeqCst) < 3 * 202 {
+            assert!(most(), "{}", net.memory.used_bytes());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    until("everything is given back", || net.memory.used_bytes() == 0);
+    assert_eq!(net.memory.waiting(), 0);
+}
+
+#[test]
+fn small_answers_of_many_requests_at_once_are_bounded_too() {
+    let net = start();
+    // Small requests with answers of 3 KB: none of them asks for memory.
+    let request = of_bytes(3_000);
+    let row: Vec<u8> = (1..3_000)
+        .flat_map(|id| echo_of("greedy", id, &request))
+        .collect();
+    let mut crowd: Vec<Client> = (0..200).map(|_| named(&net, "greedy")).collect();
+    for client in &mut crowd {
+        client.socket.set_nonblocking(true).unwrap();
+        // What is taken of it.
+        let _ = std::io::Write::write(&mut &client.socket, &row);
+        client.socket.set_nonblocking(false).unwrap();
+    }
+    let mut neighbour = named(&net, "neighbour");
+    // Until nobody is served any more.
+    let served = || net.echo.large.load(Ordering::SeqCst);
+    until("the crowd is stuck", || {
+        let before = served();
+        std::thread::sleep(Duration::from_millis(100));
+        served() == before && before > crowd.len()
+    });
+    let served = served();
+    check_served(&mut neighbour, "neighbour", 100);
+    let used_bytes = net.memory.used_bytes();
+    assert!(used_bytes <= LIMIT_BYTES, "{used_bytes}");
+    assert!(
+        served < 200 * 2_000,
+        "{served} of {} were served unread",
+        200 * 3_000
+    );
+}
+
+#[test]
+fn who_takes_no_answers_while_others_wait_for_their_memory_is_closed_and_only_then() {
+    let net = start();
+    // Of two tenants, or the second would wait for the first.
+    let mut holders: Vec<Client> = ["one", "two"].map(|name| greedy(&net, name)).into();
+    until("they hold", || {
+        net.memory.used_bytes() >= 2 * (ANSWER_BYTES - 2 * MIB)
+    });
+    let mut bystanders: Vec<Client> = (0..4).map(|_| named(&net, "bystander")).collect();
+    let mut look = || {
+        for bystander in &mut bystanders {
+            check_served(bystander, "bystander", 1);
+        }
+    };
+    net.clock.jump(60_000_000);
+    look();
+    let closed = net.records.totals(ottla_core::time::Moment(0)).closed;
+    assert_eq!(
+        net.counts.open(),
+        6,
+        "nobody waits, so they may take their time: {closed:?} {:?}",
+        net.memory
+    );
+    // Others want what is left and more.
+    let giant = echo(1, &vec![1; 7_900_000]);
+    let mut waiting: Vec<Client> = (0..4).map(|_| net.client()).collect();
+    for client in &mut waiting {
+        client.send(&giant[..4_000_000]);
+    }
+    until("some wait", || net.memory.waiting() > 0);
+    net.clock.jump(2_000_000);
+    look();
+    net.wait_for_open(8);
+    for holder in &mut holders {
+        let taken = holder.closed();
+        assert!(taken.len() < ANSWER_BYTES, "cut short: {}", taken.len());
+    }
+    let closed = net.records.totals(ottla_core::time::Moment(0)).closed;
+    assert_eq!(closed.get("reader-in-the-way"), Some(&2), "{closed:?}");
+    // Together: who of them is first in the queue is not ours to know.
+    std::thread::scope(|scope| {
+        for client in &mut waiting {
+            let rest = &giant[4_000_000..];
+            scope.spawn(move || {
+                client.send(rest);
+                check_answer(client, 1, &vec![1; 7_900_000]);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_slow_reader_is_not_closed_while_it_reads() {
+    let net = start();
+    let mut slow = greedy(&net, "slow");
+    until("it holds", || net.memory.used_bytes() >= ANSWER_BYTES / 2);
+    let mut giants: Vec<Client> = (0..4).map(|_| named(&net, "giant")).collect();
+    for giant in &mut giants {
+        giant.send(&echo_of("giant", 1, &vec![1; 7_900_000])[..4_000_000]);
+    }
+    until("some wait", || net.memory.waiting() > 0);
+    let mut bystanders: Vec<Client> = (0..4).map(|_| named(&net, "bystander")).collect();
+    // A megabyte buys sixteen seconds; it takes one in each of eight.
+    let mut taken = 0;
+    let mut part = vec![0; MIB];
+    while taken < 6 * MIB {
+        std::io::Read::read_exact(&mut slow.socket, &mut part).unwrap();
+        taken += part.len();
+        net.clock.jump(8_000_000);
+        for bystander in &mut bystanders {
+            check_served(bystander, "bystander", 1);
+        }
+    }
+    let mut rest = vec![0; 3 * (ANSWER_BYTES + 8) - taken];
+    std::io::Read::read_exact(&mut slow.socket, &mut rest).unwrap();
+    let closed = net.records.totals(ottla_core::time::Moment(0)).closed;
+    assert_eq!(closed.get("reader-in-the-way"), None, "{closed:?}");
+}
+
+#[test]
+fn memory_that_is_counted_is_about_the_memory_that_is_used() {
+    let net = Net::start_within((1 << 30, 100 * MIB), Duration::from_secs(600), usize::MAX);
+    let mut clients: Vec<Client> = (0..40).map(|_| named(&net, "greedy")).collect();
+    let before = support::resident_bytes() as usize;
+    for client in &mut clients {
+        client.send(&echo(1, b"large"));
+    }
+    until("all are stuck", || {
+        net.memory.used_bytes() >= 40 * (LARGE_BYTES - 5 * MIB)
+    });
+    let (grown, counted) = (
+        support::resident_bytes() as usize - before,
+        net.memory.used_bytes(),
+    );
+    assert!(
+        grown < counted + counted / 4 + 16 * MIB,
+        "grew by {grown}, counted {counted}"
+    );
+    drop(clients);
+    net.wait_for_open(0);
+    until("everything is given back", || net.memory.used_bytes() == 0);
+}
