@@ -11,6 +11,7 @@ mod doctor_rules;
 mod golden;
 mod interop;
 mod kafka;
+mod memory_pressure;
 mod source_experiments;
 mod tenant_experiments;
 mod tidy;
@@ -32,6 +33,8 @@ tasks:
                       kill -9 under load, then count what was acknowledged
   damage [--seeds N] [--from N] [--written-by ottla|kafka]
                       damage any file of directories that Ottla and Apache Kafka wrote, then start, read, write, kill, read
+  memory-pressure [--limit-mib N] [--half N] [--unread N] [--kinds fetch,metadata,versions,polls] [--seconds N] [--override KEY=VALUE]
+                      a broker in a small control group before peers that send half a request and peers that read nothing
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
                       Ottla and Apache Kafka side by side; writes docs/benchmarks.md
   bench-report [FILE...]
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         "interop" => interop::run(rest),
         "crash" => crash::run(rest),
         "damage" => damage::run(rest),
+        "memory-pressure" => memory_pressure::run(rest),
         "bench-client" => bench_client::run(rest),
         "bench-kafka" => bench_kafka::run(rest),
         "source-experiments" => source_experiments::run(rest),
