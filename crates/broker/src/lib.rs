@@ -13,6 +13,7 @@ pub mod clock;
 pub mod metrics;
 pub mod activity;
 pub mod admin;
+pub mod growth;
 mod rate_limit;
 
 pub use admin::{Page, PageBody};
