@@ -167,6 +167,13 @@ impl Kafka {
         command.args(["--cluster-id", "b3R0bGEtaW50ZXJvcC10ZQ", "--config"]);
         run_quietly(command.arg(properties).args(more)).context("kafka-storage format")
     }
+
+    /// Writes the identity of a node that joins a cluster.
+    pub fn format_member(&self, properties: &Path, cluster_id: &str) -> Result<()> {
+        let mut command = self.tool("kafka.tools.StorageTool");
+        command.args(["format", "--cluster-id", cluster_id, "--config"]);
+        run_quietly(command.arg(properties)).context("kafka-storage format")
+    }
 }
 
 /// The jars of one version, by the build file in `tests/interop/<source>`, unless an earlier run fetched them.

@@ -25,8 +25,8 @@ tasks:
   docs [--check]      write the pages of docs/ that follow from tables in the code
   golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)
   tidy                the rules of the house that a compiler does not know
-  interop [--target ottla|kafka] [--only records,clients,tools,takeover,security,telemetry,admin,groups,client,perf,doctor,
-                      client-metrics,quotas,refusals]
+  interop [--target ottla|kafka] [--only records,clients,tools,takeover,directories,grow,security,telemetry,admin,groups,client,
+                      perf,doctor,client-metrics,quotas,refusals]
                       foreign clients and Kafka's tools against a broker; takeover by Apache Kafka and back; our client
                       against Ottla, Apache Kafka 4.3 and 2.1, and one with TLS and SASL
   crash [--rounds N] [--target ottla|kafka] [--seed N]

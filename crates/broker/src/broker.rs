@@ -273,7 +273,7 @@ impl Drop for Broker {
     }
 }
 
-fn seed() -> Seed {
+pub(crate) fn seed() -> Seed {
     let mut seed = Seed::default();
     for word in &mut seed {
         let mut bytes = [0; 8];

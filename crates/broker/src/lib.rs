@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod activity;
 pub mod http;
 pub mod admin;
+pub mod growth;
 mod rate_limit;
 
 pub use admin::{Page, PageBody};

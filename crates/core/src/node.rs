@@ -412,7 +412,11 @@ impl Node {
     }
 }
 
-fn lock_directories(disk: &dyn Disk, config: &NodeConfig) -> Result<Vec<Box<dyn DirectoryLock>>, StartError> {
+/// Makes sure that nobody else uses the directories.
+pub(crate) fn lock_directories(
+    disk: &dyn Disk,
+    config: &NodeConfig,
+) -> Result<Vec<Box<dyn DirectoryLock>>, StartError> {
     let mut paths: Vec<&Path> = config.log_directories.iter().map(|path| &**path).collect();
     if !paths.contains(&&*config.metadata_directory) {
         paths.push(&config.metadata_directory);

@@ -158,6 +158,16 @@ impl PartitionLog {
         crate::recovery::open(disk, directory, config, options)
     }
 
+    /// What `open` would find in a directory that is there, and its errors. Nothing is changed. Waits for the device.
+    pub fn check(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        config: LogConfig,
+        options: OpenOptions,
+    ) -> Result<RecoveryReport, LogError> {
+        crate::recovery::check(disk, directory, config, options)
+    }
+
     /// Makes the directory of a new partition: first `partition.metadata`, which tells whose it is, then an empty log that
     /// begins at `start_offset`. Waits for the device.
     pub fn create(

@@ -121,7 +121,7 @@ impl Clients {
 }
 
 /// Reads the lines `CASE<tab>name<tab>ok|fail<tab>detail`.
-fn parse(text: &str) -> BTreeMap<String, Outcome> {
+pub(super) fn parse(text: &str) -> BTreeMap<String, Outcome> {
     let mut cases = BTreeMap::new();
     for line in text.lines() {
         let mut fields = line.splitn(4, '\t');

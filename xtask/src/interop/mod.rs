@@ -10,6 +10,7 @@ pub mod clients;
 mod directories;
 mod doctor;
 mod groups;
+mod grow;
 mod old_kafka;
 pub mod ours;
 mod own_client;
@@ -36,6 +37,7 @@ const PARTS: [&str; 15] = [
     "tools",
     "takeover",
     "directories",
+    "grow",
     "records",
     "security",
     "telemetry",
@@ -50,7 +52,15 @@ const PARTS: [&str; 15] = [
 ];
 
 /// Parts about our clients, which need none of the foreign ones but Java's.
-const OWN_PARTS: [&str; 6] = ["security", "telemetry", "admin", "groups", "perf", "doctor"];
+const OWN_PARTS: [&str; 7] = [
+    "security",
+    "telemetry",
+    "admin",
+    "groups",
+    "grow",
+    "perf",
+    "doctor",
+];
 
 struct Options {
     target: Target,
@@ -107,6 +117,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "quotas",
         "directories",
         "refusals",
+        "grow",
     ];
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
     let programs = Programs::prepare(with_ottla)?;
@@ -131,6 +142,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // Both sides' tools on one Apache Kafka, whatever the target.
     if has("perf") {
         perf::run(&mut table, &programs)?;
+    }
+    // From Ottla to Apache Kafka, whatever the target.
+    if has("grow") {
+        grow::run(&mut table, &programs)?;
     }
     // The plug-in is for Apache Kafka, whatever the target.
     if has("doctor") {

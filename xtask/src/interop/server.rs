@@ -114,7 +114,19 @@ impl Site {
         Ok(copy)
     }
 
-    fn home(&self) -> &Path {
+    /// Another node whose files lie beside this one's, by its own `properties`.
+    pub fn beside(&self, name: &str, directory: &Path, port: u16, properties: &str) -> Result<Site> {
+        let site = Site {
+            directory: directory.to_owned(),
+            port,
+            properties: self.home().join(format!("{name}.properties")),
+            log: self.home().join(format!("{name}.log")),
+        };
+        fs::write(&site.properties, properties)?;
+        Ok(site)
+    }
+
+    pub fn home(&self) -> &Path {
         self.directory
             .parent()
             .expect("the logs lie in the site's folder")

@@ -35,7 +35,7 @@ fn append_levels(controller: &mut Controller, wanted: &[(&str, i16)]) {
 }
 
 /// A directory that `kafka-storage format` of Apache Kafka 4.3.0 made, with a user in it.
-fn formatted(name: &str) -> World {
+pub(super) fn formatted(name: &str) -> World {
     let world = World::new(name);
     let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/formatted-4.3.0");
     let snapshot = SnapshotId::BOOTSTRAP.path(std::path::Path::new(METADATA_DIRECTORY));
@@ -47,7 +47,7 @@ fn formatted(name: &str) -> World {
 }
 
 /// The same with other levels, and like one for `controller.quorum.voters`: without voters.
-fn formatted_for(name: &str, wanted: &[(&str, i16)]) -> World {
+pub(super) fn formatted_for(name: &str, wanted: &[(&str, i16)]) -> World {
     let world = formatted(name);
     let directory = world.path().join(METADATA_DIRECTORY);
     let written = SnapshotId::BOOTSTRAP;

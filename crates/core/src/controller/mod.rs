@@ -23,9 +23,12 @@ pub mod survey;
 mod salvage;
 mod quorum_state;
 mod snapshot_file;
+pub mod growth;
 
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod growth_tests;
 #[cfg(test)]
 mod level_tests;
 #[cfg(test)]

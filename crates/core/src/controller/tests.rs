@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    fn config(&self) -> Arc<NodeConfig> {
+    pub(super) fn config(&self) -> Arc<NodeConfig> {
         let mut properties = std::collections::BTreeMap::from([(
             "log.dirs".to_owned(),
             self.directory.path().join("data").display().to_string(),

@@ -15,7 +15,7 @@ use ottla_log::directory::{
     remove_partition_directory, stray_directory_name,
 };
 use ottla_log::disk::{Disk, EntryKind};
-use ottla_log::{LogConfig, LogError, OpenOptions, PartitionLog};
+use ottla_log::{Finding, LogConfig, LogError, OpenOptions, PartitionLog};
 use ottla_wire::primitives::Uuid;
 use tracing::{error, info, warn};
 
@@ -59,6 +59,12 @@ impl LogDirectory {
     pub fn take_over(&mut self, last_broker_epoch: i64) -> Result<(), LogError> {
         self.evidence.hold_against(last_broker_epoch);
         remove_clean_shutdown(&*self.disk, &self.path)
+    }
+
+    /// Whether the broker that was registered last stopped cleanly.
+    pub fn was_stopped_cleanly(&mut self, last_broker_epoch: i64) -> bool {
+        self.evidence.hold_against(last_broker_epoch);
+        self.evidence.was_stopped_cleanly()
     }
 
     /// The last owner said that it stopped cleanly; whether that holds, `take_over` finds out.
@@ -123,6 +129,22 @@ impl LogDirectory {
             gaps_below: gaps_below.min(log.end_offset()),
             log,
         })
+    }
+
+    /// What opening a partition's log would find, and why it would be refused. Nothing is changed.
+    pub fn check_log(
+        &self,
+        identity: &Identity,
+        config: LogConfig,
+        now: Timestamp,
+    ) -> Result<Vec<Finding>, LogError> {
+        if !self.look(identity, true, &BTreeSet::new())? {
+            return Ok(Vec::new());
+        }
+        let directory = partition_directory(&self.path, &identity.topic, identity.index);
+        let options = self.evidence.options(identity, now);
+        let report = PartitionLog::check(self.disk.clone(), &directory, config, options)?;
+        Ok(report.findings)
     }
 
     /// Says why a partition is not served.

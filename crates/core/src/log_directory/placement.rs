@@ -65,7 +65,12 @@ impl LogDirectory {
     /// Whether the partition's directory is there.
     ///
     /// - Errors: `Corrupt` when it should be and is not, or is somebody else's.
-    fn look(&self, identity: &Identity, is_start: bool, removed: &BTreeSet<Uuid>) -> Result<bool, LogError> {
+    pub(super) fn look(
+        &self,
+        identity: &Identity,
+        is_start: bool,
+        removed: &BTreeSet<Uuid>,
+    ) -> Result<bool, LogError> {
         let path = partition_directory(&self.path, &identity.topic, identity.index);
         if !self.disk.exists(&path) {
             return match is_start {

@@ -121,21 +121,21 @@ pub(crate) fn open(
                 .map_err(|source| LogError::io("sync", parent, source))?;
         }
     }
-    let (files, repairs) = DirectoryFiles::survey(&*disk, directory, options.accept_loss)?;
-    let mut opening = Opening {
-        files,
-        disk,
-        directory: directory.into(),
-        config,
-        options,
-        report: RecoveryReport::default(),
-        leader_epochs: None,
-        resealed: Vec::new(),
-        aborts_lost_from: i64::MAX,
-        repairs,
-    };
+    let mut opening = Opening::begin(disk, directory, config, options)?;
     let log = opening.run()?;
     Ok((log, opening.report))
+}
+
+/// What opening a directory that is there would find, found without changing anything.
+pub(crate) fn check(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    config: LogConfig,
+    options: OpenOptions,
+) -> Result<RecoveryReport, LogError> {
+    let mut opening = Opening::begin(disk, directory, config, options)?;
+    opening.look()?;
+    Ok(opening.report)
 }
 
 struct Opening {
@@ -169,15 +169,40 @@ enum Continuation {
 }
 
 impl Opening {
-    fn run(&mut self) -> Result<PartitionLog, LogError> {
-        self.leader_epochs = self.load_leader_epochs()?;
-        let mut segments = self.load_segments()?;
-        let log_is_new = segments.is_empty();
-        let recovery_point = if self.options.clean_shutdown {
+    fn begin(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        config: LogConfig,
+        options: OpenOptions,
+    ) -> Result<Opening, LogError> {
+        let (files, repairs) = DirectoryFiles::survey(&*disk, directory, options.accept_loss)?;
+        Ok(Opening {
+            files,
+            disk,
+            directory: directory.into(),
+            config,
+            options,
+            report: RecoveryReport::default(),
+            leader_epochs: None,
+            resealed: Vec::new(),
+            aborts_lost_from: i64::MAX,
+            repairs,
+        })
+    }
+
+    fn recovery_point(&self) -> i64 {
+        if self.options.clean_shutdown {
             i64::MAX
         } else {
             self.options.recovery_point
-        };
+        }
+    }
+
+    /// Reads and judges; what is to be changed is noted in `repairs`.
+    fn look(&mut self) -> Result<(Vec<Arc<Segment>>, Continuation), LogError> {
+        self.leader_epochs = self.load_leader_epochs()?;
+        let mut segments = self.load_segments()?;
+        let recovery_point = self.recovery_point();
         self.doubt_log_start();
         self.check_first_segment(&segments)?;
         if let Some(epochs) = &mut self.leader_epochs {
@@ -186,6 +211,13 @@ impl Opening {
         }
         let tail = self.examine(&mut segments, recovery_point)?;
         let continuation = self.judge(&segments, tail)?;
+        Ok((segments, continuation))
+    }
+
+    fn run(&mut self) -> Result<PartitionLog, LogError> {
+        let (mut segments, continuation) = self.look()?;
+        let recovery_point = self.recovery_point();
+        let log_is_new = self.report.segment_count == 0;
         self.repair()?;
         let tail = self.go_on(&mut segments, continuation)?;
         let start_offset = self.options.log_start_offset.max(segments[0].base_offset);

@@ -1,6 +1,8 @@
 //! The command line: what there is, and which file does it.
 
+mod server_properties;
 mod serve;
+mod grow;
 mod perf;
 mod bench;
 mod doctor;
@@ -23,6 +25,7 @@ struct Command {
 #[derive(Subcommand)]
 enum Job {
     Serve(serve::Serve),
+    Grow(grow::Grow),
     Perf(perf::Perf),
     Bench(bench::Bench),
     Doctor(doctor::Doctor),
@@ -38,6 +41,7 @@ const COMMIT: Option<&str> = option_env!("OTTLA_COMMIT");
 pub fn run() -> ExitCode {
     match Command::parse().job {
         Job::Serve(serve) => serve.run(),
+        Job::Grow(grow) => grow.run(),
         Job::Perf(perf) => perf.run(),
         Job::Bench(bench) => bench.run(),
         Job::Doctor(doctor) => doctor.run(),

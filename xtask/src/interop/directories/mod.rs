@@ -397,7 +397,7 @@ impl<'a> Journey<'a> {
 }
 
 /// Every file below a directory with its contents; what comes and goes with a process that holds it is left out.
-fn contents(directory: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
+pub(super) fn contents(directory: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();

@@ -6,13 +6,11 @@ mod clients;
 pub(super) mod doctor;
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 
 use clap::Args;
 use doctor::Doctor;
-use ottla_broker::properties::{Properties, parse, parse_override};
 use ottla_broker::{Additions, Broker, RecoveryConfig, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -24,6 +22,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::server_properties::ServerProperties;
+
 /// Which log lines are written, e.g. `debug` or `info,ottla_broker=debug`.
 const LOG_VARIABLE: &str = "OTTLA_LOG";
 
@@ -32,13 +32,8 @@ const LOG_VARIABLE: &str = "OTTLA_LOG";
 /// Reads the same file as Apache Kafka's start script. Without a file it serves 127.0.0.1:9092 from ./ottla-data.
 #[derive(Args)]
 pub struct Serve {
-    /// Kafka's configuration file.
-    #[arg(value_name = "server.properties")]
-    file: Option<PathBuf>,
-
-    /// One key on top of the file; may be repeated.
-    #[arg(long = "override", value_name = "key=value", value_parser = parse_pair)]
-    overrides: Vec<(String, String)>,
+    #[command(flatten)]
+    properties: ServerProperties,
 
     /// Serve a partition (topic-0) without the records that are lost of it; may be repeated. Their offsets are not given again.
     #[arg(long, value_name = "PARTITION")]
@@ -49,14 +44,10 @@ pub struct Serve {
     recover_metadata: bool,
 }
 
-fn parse_pair(text: &str) -> Result<(String, String), String> {
-    parse_override(text).ok_or_else(|| "must be key=value".to_owned())
-}
-
 impl Serve {
     pub fn run(self) -> ExitCode {
         start_log();
-        let properties = match self.properties() {
+        let properties = match self.properties.read() {
             Ok(properties) => properties,
             Err(problem) => return fail(&problem, 2),
         };
@@ -90,20 +81,6 @@ impl Serve {
         }
         stop(broker, signals)
     }
-
-    fn properties(&self) -> Result<Properties, String> {
-        let mut properties = match &self.file {
-            Some(path) => read(path)?,
-            None => Properties::new(),
-        };
-        properties.extend(self.overrides.iter().cloned());
-        Ok(properties)
-    }
-}
-
-fn read(path: &Path) -> Result<Properties, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    parse(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Stops cleanly; at once when a second signal comes.
@@ -131,7 +108,7 @@ fn fail(problem: &str, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-fn start_log() {
+pub(super) fn start_log() {
     let wanted = std::env::var(LOG_VARIABLE).unwrap_or_default();
     let filter: Targets = wanted.parse().unwrap_or_default();
     let filter = if wanted.is_empty() {

@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|push|use|facts|visit|commit-everywhere|go-on|crash-load BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|push|use|facts|visit|commit-everywhere|go-on|crash-load|leave|resume|follow|verify BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -33,6 +33,10 @@ public final class Main {
             case "check" -> Takeover.check(suite, rest.get(0));
             case "member" -> GroupMember.run(suite, rest);
             case "crash-load" -> Crash.load(suite, rest.get(0), Integer.parseInt(rest.get(1)), rest.get(2));
+            case "leave" -> Growth.leave(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
+            case "resume" -> Growth.resume(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
+            case "follow" -> Growth.follow(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
+            case "verify" -> Growth.verify(suite, rest.get(0), Integer.parseInt(rest.get(1)), rest.get(2));
             default -> throw new IllegalArgumentException("unknown phase " + args[0]);
         }
         System.out.flush();

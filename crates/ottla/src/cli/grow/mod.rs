@@ -1,0 +1,120 @@
+//! `ottla grow`: a stopped node's metadata for Apache Kafka controllers of their own.
+
+mod address;
+mod text;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use ottla_broker::StartError;
+use ottla_broker::growth;
+
+use self::address::ControllerAddress;
+use super::serve::start_log;
+use super::server_properties::ServerProperties;
+
+/// Prepare a stopped broker's directory for separate Apache Kafka controllers, and say every next step
+///
+/// Writes the metadata into a new directory that a controller of Apache Kafka 4.x is started on. The broker's own
+/// directory is read and not changed: until Apache Kafka was started on it, ottla serve can go on with it as before.
+#[derive(Args)]
+pub struct Grow {
+    #[command(flatten)]
+    properties: ServerProperties,
+
+    /// The stopped broker's log directory, in place of the file's log.dirs
+    #[arg(long, value_name = "DIR")]
+    log_dirs: Option<PathBuf>,
+
+    /// The controller to be: an id that no node has, and the address at which brokers and other controllers reach it
+    #[arg(long, value_name = "ID@HOST:PORT")]
+    controller: ControllerAddress,
+
+    /// The controller's log directory to be; made, or empty
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// Check everything, say what would be written, and write nothing
+    #[arg(long)]
+    check: bool,
+}
+
+/// Why nothing was prepared, and the exit status.
+struct Failure(String, u8);
+
+impl Grow {
+    /// Exit status: 0 prepared, or fit to be; 1 not fit; 2 usage.
+    pub fn run(self) -> ExitCode {
+        start_log();
+        match self.grow() {
+            Ok(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(Failure(problem, status)) => {
+                eprintln!("ottla grow: {problem}");
+                ExitCode::from(status)
+            }
+        }
+    }
+
+    fn grow(self) -> Result<String, Failure> {
+        let mut properties = self.properties.read().map_err(|problem| Failure(problem, 2))?;
+        if let Some(path) = &self.log_dirs {
+            properties.remove("log.dir");
+            properties.insert("log.dirs".to_owned(), path.display().to_string());
+        }
+        let controller = &self.controller;
+        let (growth, random) =
+            growth::read(&properties, controller.id, &controller.host, controller.port).map_err(failure)?;
+        check_apart(&self.out, growth.log_directories())?;
+        growth.check_out(&self.out).map_err(refused)?;
+        if self.check {
+            return Ok(text::of_check(&growth, &self.out));
+        }
+        growth.write(&self.out, &random).map_err(refused)?;
+        Ok(text::of_growth(&growth, &self.out))
+    }
+}
+
+fn failure(error: StartError) -> Failure {
+    match error {
+        StartError::Config(_) => Failure(error.to_string(), 2),
+        StartError::Node(growth::NodeError::Lock { .. }) => {
+            Failure(format!("{error}; stop the broker with SIGTERM first"), 1)
+        }
+        _ => Failure(error.to_string(), 1),
+    }
+}
+
+fn refused(error: growth::NodeError) -> Failure {
+    Failure(error.to_string(), 1)
+}
+
+/// Nothing but logs may lie in a log directory.
+fn check_apart<'a>(out: &Path, log_directories: impl Iterator<Item = &'a Path>) -> Result<(), Failure> {
+    let out_place = place(out);
+    for directory in log_directories {
+        if out_place.starts_with(place(directory)) {
+            let (out, directory) = (out.display(), directory.display());
+            return Err(Failure(
+                format!("--out {out} lies in the broker's log directory {directory}: name one beside it"),
+                1,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The absolute path, links followed as far as it is there.
+fn place(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let known = absolute
+        .ancestors()
+        .find_map(|part| Some((part, part.canonicalize().ok()?)));
+    match known {
+        Some((part, real)) => real.join(absolute.strip_prefix(part).unwrap_or(Path::new(""))),
+        None => absolute,
+    }
+}

@@ -1,0 +1,182 @@
+package interop;
+
+import static interop.Suite.check;
+import static interop.Suite.get;
+import static interop.Suite.same;
+
+import java.io.BufferedReader;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
+import org.apache.kafka.common.errors.RetriableException;
+
+/** Groups and records of a node that grows: the processes here run on while brokers below them come and go. */
+final class Growth {
+    /** Leaves a group without members behind, with offset 10 + p committed in every partition p. */
+    static void leave(Suite suite, String topic, String group, int partitions) {
+        suite.run("leave", () -> {
+            try (KafkaConsumer<String, String> consumer = suite.consumer("group.id", group)) {
+                Set<TopicPartition> all = partitions(topic, partitions);
+                consumer.assign(all);
+                consumer.commitSync(left(all));
+            }
+        });
+    }
+
+    /** The group that was left goes on where it was. */
+    static void resume(Suite suite, String topic, String group, int partitions) {
+        Set<TopicPartition> all = partitions(topic, partitions);
+        suite.run("an empty group has the offsets it had", () -> same(left(all),
+                get(suite.admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()), "offsets"));
+        suite.run("its next member begins there", () -> {
+            try (KafkaConsumer<String, String> consumer = suite.consumer("group.id", group)) {
+                consumer.subscribe(List.of(topic));
+                Map<TopicPartition, Long> first = new HashMap<>();
+                Suite.eventually("a record of every partition", () -> {
+                    for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
+                        first.putIfAbsent(new TopicPartition(topic, record.partition()), record.offset());
+                    }
+                    return first.size() == partitions;
+                });
+                left(all).forEach((partition, offset) ->
+                        same(offset.offset(), first.get(partition), "first offset of " + partition));
+            }
+        });
+    }
+
+    private static Map<TopicPartition, OffsetAndMetadata> left(Set<TopicPartition> partitions) {
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        partitions.forEach(partition ->
+                offsets.put(partition, new OffsetAndMetadata(10 + partition.partition(), "left")));
+        return offsets;
+    }
+
+    private static Set<TopicPartition> partitions(String topic, int count) {
+        Set<TopicPartition> all = new java.util.HashSet<>();
+        for (int index = 0; index < count; index++) {
+            all.add(Suite.partition(topic, index));
+        }
+        return all;
+    }
+
+    /**
+     * One member reads and commits until standard input is closed, then up to the end: no offset is skipped, and none is read
+     * again that was committed.
+     */
+    static void follow(Suite suite, String topic, String group, int partitions) {
+        AtomicBoolean stop = new AtomicBoolean();
+        Thread input = new Thread(() -> {
+            try {
+                System.in.transferTo(java.io.OutputStream.nullOutputStream());
+            } catch (java.io.IOException closed) {
+                // The same as its end.
+            }
+            stop.set(true);
+        });
+        input.setDaemon(true);
+        input.start();
+        suite.run("a group reads on across every change, skips nothing and repeats nothing that it has committed", () -> {
+            Map<TopicPartition, Long> next = new HashMap<>();
+            Map<TopicPartition, Long> committed = new HashMap<>();
+            try (KafkaConsumer<String, String> consumer = suite.consumer("group.id", group, "max.poll.records", "500",
+                    "session.timeout.ms", "10000", "heartbeat.interval.ms", "1000", "default.api.timeout.ms", "60000")) {
+                consumer.subscribe(List.of(topic));
+                while (!stop.get()) {
+                    step(consumer, next, committed);
+                }
+                Set<TopicPartition> all = partitions(topic, partitions);
+                Map<TopicPartition, OffsetSpec> latest = new HashMap<>();
+                all.forEach(partition -> latest.put(partition, OffsetSpec.latest()));
+                var ends = get(suite.admin.listOffsets(latest).all());
+                long giveUp = System.nanoTime() + TimeUnit.SECONDS.toNanos(90);
+                while (!all.stream().allMatch(at -> committed.getOrDefault(at, 0L) >= ends.get(at).offset())) {
+                    step(consumer, next, committed);
+                    check(System.nanoTime() < giveUp, "stuck at " + committed + " of " + ends);
+                }
+            }
+            System.err.println("read up to " + committed);
+        });
+    }
+
+    private static void step(KafkaConsumer<String, String> consumer, Map<TopicPartition, Long> next,
+            Map<TopicPartition, Long> committed) {
+        Map<TopicPartition, OffsetAndMetadata> read = new HashMap<>();
+        for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100))) {
+            TopicPartition at = new TopicPartition(record.topic(), record.partition());
+            long due = next.getOrDefault(at, 0L);
+            check(record.offset() <= due, at + " goes on at " + record.offset() + ", due was " + due);
+            long safe = committed.getOrDefault(at, 0L);
+            check(record.offset() >= safe, at + " goes back to " + record.offset() + ", committed was " + safe);
+            next.put(at, record.offset() + 1);
+            read.put(at, new OffsetAndMetadata(record.offset() + 1));
+        }
+        if (read.isEmpty()) {
+            return;
+        }
+        try {
+            consumer.commitSync(read);
+            read.forEach((at, offset) -> committed.put(at, offset.offset()));
+        } catch (RetriableException | RebalanceInProgressException | org.apache.kafka.clients.consumer.CommitFailedException
+                unknown) {
+            // Whether it was stored is open: what was read is read again, or not.
+            System.err.println("not committed: " + unknown);
+        }
+    }
+
+    /**
+     * Every record on the list of acknowledgements (see Crash) lies where it was acknowledged. What was appended and not
+     * acknowledged before a stop may be there twice: a producer snapshot knows one batch per producer, up to five are on their way.
+     */
+    static void verify(Suite suite, String topic, int partitions, String list) {
+        suite.run("no acknowledged record is lost", () -> {
+            // As numbers: there may be a million of them.
+            Map<Long, Long> names = new HashMap<>();
+            try (KafkaConsumer<String, String> consumer = suite.consumer()) {
+                Set<TopicPartition> all = partitions(topic, partitions);
+                consumer.assign(all);
+                consumer.seekToBeginning(all);
+                Map<TopicPartition, Long> ends = consumer.endOffsets(all);
+                long giveUp = System.nanoTime() + TimeUnit.SECONDS.toNanos(150);
+                while (!all.stream().allMatch(at -> consumer.position(at) >= ends.get(at))) {
+                    for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
+                        names.put(place(record.partition(), record.offset()), name(record.value()));
+                    }
+                    check(System.nanoTime() < giveUp, "only " + names.size() + " records could be read up to " + ends);
+                }
+            }
+            long acknowledged = 0;
+            try (BufferedReader lines = Files.newBufferedReader(Path.of(list))) {
+                for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                    String[] words = line.split(" ");
+                    Long place = place(Integer.parseInt(words[0]), Long.parseLong(words[1]));
+                    same(name(words[2]), names.get(place), "the record acknowledged as " + line);
+                    acknowledged++;
+                }
+            }
+            check(acknowledged > 1000, "only " + acknowledged + " records were acknowledged");
+            System.err.println(acknowledged + " acknowledged records, " + names.size() + " found");
+        });
+    }
+
+    /** `k<key>:<number>`, and what may follow behind another colon. */
+    private static long name(String text) {
+        String[] words = text.substring(1).split(":");
+        return Long.parseLong(words[0]) << 40 | Long.parseLong(words[1]);
+    }
+
+    private static long place(int partition, long offset) {
+        return (long) partition << 40 | offset;
+    }
+}
