@@ -32,7 +32,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 16] = [
     "clients",
     "tools",
     "takeover",
