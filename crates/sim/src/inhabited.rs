@@ -453,7 +453,6 @@ fn offset_at(broker: &mut impl Caller, place: Place, timestamp: i64) -> Result<i
         topics: vec![ListOffsetsTopic {
             name: place.0,
             partitions: vec![partition],
-            ..Default::default()
         }],
         ..Default::default()
     };
