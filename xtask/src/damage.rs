@@ -164,7 +164,7 @@ impl Base {
 fn damage(directory: &Path, seed: u64) -> Result<(PathBuf, String)> {
     let damage = Damage::choose(&OsDisk, directory, seed)?;
     // What is no regular file may also be something that nobody ever writes to.
-    if damage.kind == DamageKind::Directory && seed % 2 == 0 {
+    if damage.kind == DamageKind::Directory && seed.is_multiple_of(2) {
         fs::remove_file(&damage.path)?;
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &damage.path, rustix::fs::FileType::Fifo, mode, 0)?;

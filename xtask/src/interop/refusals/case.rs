@@ -35,9 +35,12 @@ pub const fn differ(kafka: &'static str, ottla: &'static str, why: &'static Devi
     Expected::Differ { kafka, ottla, why }
 }
 
+/// What a case sends, in order, where it plays.
+type Script = dyn Fn(&Scene) -> Vec<Ask>;
+
 pub struct Case {
     pub name: String,
-    pub ask: Box<dyn Fn(&Scene) -> Vec<Ask>>,
+    pub ask: Box<Script>,
     pub expected: Expected,
 }
 

@@ -31,7 +31,9 @@ use super::table::Table;
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// What the cases are about, and whether each of them has a partition of its own.
-const GROUPS: [(&str, fn() -> Vec<Case>, bool); 7] = [
+type Group = (&'static str, fn() -> Vec<Case>, bool);
+
+const GROUPS: [Group; 7] = [
     ("batches", batch_cases::cases, true),
     ("compressed batches", codec_cases::cases, true),
     ("transactional batches", transaction_cases::cases, true),
