@@ -1,5 +1,7 @@
 //! What must hold for any records and any bytes.
 
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
 use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, TimestampType, batches, seal};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::compression::unfold::UnfoldingBudget;
