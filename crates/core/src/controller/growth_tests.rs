@@ -72,7 +72,10 @@ impl Stopped {
     /// Refused with all of these words, and nothing was changed.
     fn check_refused(&self, words: &[&str]) {
         let before = contents(&self.world.path());
-        let problem = self.read(3001).err().expect("it is refused").to_string();
+        let Err(problem) = self.read(3001) else {
+            panic!("it is not refused")
+        };
+        let problem = problem.to_string();
         for word in words {
             assert!(problem.contains(word), "no '{word}' in: {problem}");
         }
