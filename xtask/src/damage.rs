@@ -162,7 +162,7 @@ impl Base {
 
 /// Damages some file below `directory`, and says which and how.
 fn damage(directory: &Path, seed: u64) -> Result<(PathBuf, String)> {
-    let damage = Damage::choose(&OsDisk, directory, seed)?;
+    let damage = Damage::choose(&OsDisk::default(), directory, seed)?;
     // What is no regular file may also be something that nobody ever writes to.
     if damage.kind == DamageKind::Directory && seed.is_multiple_of(2) {
         fs::remove_file(&damage.path)?;
@@ -171,7 +171,7 @@ fn damage(directory: &Path, seed: u64) -> Result<(PathBuf, String)> {
         let text = format!("{}: a pipe", damage.path.display());
         return Ok((damage.path, text));
     }
-    damage.apply(&OsDisk)?;
+    damage.apply(&OsDisk::default())?;
     Ok((damage.path.clone(), damage.to_string()))
 }
 
@@ -288,7 +288,7 @@ impl Machine for Process<'_> {
     }
 
     fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let files = files_below(&OsDisk, &self.site.directory).unwrap_or_default();
+        let files = files_below(&OsDisk::default(), &self.site.directory).unwrap_or_default();
         let read = |path: PathBuf| {
             let is_file = fs::metadata(&path).is_ok_and(|metadata| metadata.is_file());
             let bytes = if is_file {

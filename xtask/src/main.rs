@@ -12,6 +12,7 @@ mod golden;
 mod interop;
 mod kafka;
 mod memory_pressure;
+mod partitions;
 mod source_experiments;
 mod tenant_experiments;
 mod tidy;
@@ -31,6 +32,8 @@ tasks:
                       against Ottla, Apache Kafka 4.3 and 2.1, and one with TLS and SASL
   crash [--rounds N] [--target ottla|kafka] [--seed N]
                       kill -9 under load, then count what was acknowledged
+  partitions [--partitions N] [--per-topic N] [--descriptors N] [--durability disk|page-cache]
+                      many partitions under a limit of open files: creation, records, kill -9, stops; times and memory
   damage [--seeds N] [--from N] [--written-by ottla|kafka]
                       damage any file of directories that Ottla and Apache Kafka wrote, then start, read, write, kill, read
   memory-pressure [--limit-mib N] [--half N] [--unread N] [--kinds fetch,metadata,versions,polls] [--seconds N] [--override KEY=VALUE]
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         "interop-client" => interop::ours::run(rest),
         "interop" => interop::run(rest),
         "crash" => crash::run(rest),
+        "partitions" => partitions::run(rest),
         "damage" => damage::run(rest),
         "memory-pressure" => memory_pressure::run(rest),
         "bench-client" => bench_client::run(rest),

@@ -13,12 +13,13 @@ use ottla_core::random::Seed;
 use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
 use ottla_core::time::Clock;
 use ottla_log::disk::Disk;
-use ottla_log::disk::os::OsDisk;
+use ottla_log::disk::os::{Descriptors, OsDisk};
 use tracing::{error, info, warn};
 
 use crate::activity::ActivityView;
 use crate::admin::{Admin, AdminView, Page};
 use crate::clock::SystemClock;
+use crate::executor::crew::ThreadCrew;
 use crate::executor::{Queues, Workers};
 use crate::http::guard::Names;
 use crate::metrics::accounts::Accounts;
@@ -104,8 +105,12 @@ impl Broker {
         let sockets = bind_all(&mut settings)?;
         let admin_socket = bind_admin(&settings)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        // Before the first file is opened, and with the limit as it is now.
+        let descriptors = Descriptors::of_process();
         let disk = additions.disk.unwrap_or_else(OsDisk::shared);
-        let node = Node::open(settings.node.clone(), disk, clock.clone()).map_err(StartError::Node)?;
+        let crew = Arc::new(ThreadCrew::new(settings.recovery_threads));
+        let node =
+            Node::open_with(settings.node.clone(), disk, clock.clone(), crew).map_err(StartError::Node)?;
         if let Some(receiver) = additions.telemetry {
             node.telemetry.set_receiver(receiver);
         }
@@ -119,7 +124,8 @@ impl Broker {
         let accounts: Vec<Arc<Accounts>> = (records.0.iter())
             .map(|_| Accounts::new(node.tenants.id_limit()))
             .collect();
-        let counts = ConnectionCounts::new(settings.limits).with_quotas(node.quotas.clone(), clock.clone());
+        let counts = ConnectionCounts::new(settings.limits, descriptors)
+            .with_quotas(node.quotas.clone(), clock.clone());
         let counts = Arc::new(counts);
         let net = Arc::new(settings.net);
         let request_bytes_max = usize::try_from(net.request_bytes_max).unwrap_or(0);
@@ -261,6 +267,7 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
+        self.node.begin_stop();
         self.admin = None;
         self.listeners.clear();
         // All at once, then one by one.

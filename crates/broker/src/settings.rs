@@ -29,6 +29,8 @@ pub struct Settings {
     pub net: NetSettings,
     pub limits: ConnectionLimits,
     pub loop_count: usize,
+    /// For opening and closing logs.
+    pub recovery_threads: usize,
     /// `None`: the operating system's default.
     pub backlog: Option<i32>,
     /// `queued.max.request.bytes`: memory of requests of all connections together.
@@ -81,6 +83,7 @@ impl Settings {
             net,
             limits,
             loop_count,
+            recovery_threads: recovery_threads(properties)?,
             backlog,
             memory,
             node,
@@ -94,10 +97,21 @@ fn loop_count(properties: &Properties, network_threads: i32, memory_bytes: u64) 
         return network_threads.clamp(1, LOOPS_MAX as i32) as usize;
     }
     let fitting = usize::try_from(memory_bytes / MEMORY_BYTES_PER_LOOP_MIN).unwrap_or(LOOPS_MAX);
-    std::thread::available_parallelism()
-        .map_or(1, |cores| cores.get())
-        .min(LOOPS_MAX)
-        .min(fitting.max(1))
+    processors().min(LOOPS_MAX).min(fitting.max(1))
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
+/// `num.recovery.threads.per.data.dir` when it is given, otherwise one thread per processor.
+fn recovery_threads(properties: &Properties) -> Result<usize, ConfigError> {
+    const KEY: &str = "num.recovery.threads.per.data.dir";
+    if properties.contains_key(KEY) {
+        let threads = number(properties, KEY, 1)?;
+        return Ok(usize::try_from(threads).unwrap_or(1).clamp(1, LOOPS_MAX));
+    }
+    Ok(processors().min(LOOPS_MAX))
 }
 
 /// What requests and answers of all connections together may take, and one request of it.

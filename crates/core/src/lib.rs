@@ -6,6 +6,7 @@
 //! Reading order: the modules below, top to bottom.
 
 pub mod time;
+pub mod rate_limit;
 pub mod tenant;
 pub mod request;
 pub mod seen;
@@ -22,6 +23,7 @@ pub mod batch_times;
 mod start;
 pub mod log_directory;
 pub mod partitions;
+mod stopping;
 pub mod telemetry;
 mod open_transactions;
 pub mod node;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ottla_log::{LogError, SegmentRemoval};
+use ottla_log::crew::Alone;
+use ottla_log::{CheckpointJob, LogError, SegmentRemoval};
 use tracing::warn;
 
 use crate::node::Node;
@@ -26,35 +27,31 @@ const TAIL_INTERVAL_MS: i64 = 10_000;
 /// After a crash about this many bytes of a partition are read again at most.
 const RECOVERY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// So many checkpoints are made durable together, and kept in memory until they are.
+const CHECKPOINTS_TOGETHER_MAX: usize = 1_024;
+
 impl Maintenance {
     pub(crate) fn run(&mut self, node: &Node) {
         let (now, timestamp) = (node.clock.moment(), node.clock.timestamp());
         let storage = &node.config.storage;
         node.look_at_disk();
         let partitions = node.partitions.all();
+        if is_due(&mut self.tails, now, TAIL_INTERVAL_MS) {
+            while_running(node, &partitions, keep_tail);
+        }
         let all_are_due = is_due(
             &mut self.checkpoint,
             now,
             storage.recovery_point_checkpoint_interval_ms,
         );
-        if is_due(&mut self.tails, now, TAIL_INTERVAL_MS) {
-            partitions.iter().for_each(|partition| keep_tail(partition));
-        }
-        let mut moved = false;
-        for partition in &partitions {
-            let behind = partition.with_log(|log| log.bytes_behind_recovery_point());
-            if behind > RECOVERY_BYTES_MAX || (all_are_due && behind > 0) {
-                moved |= partition.run_checkpoint(node);
-            }
-        }
-        if moved && let Err(error) = node.write_checkpoints() {
-            warn!(%error, "cannot write the offset checkpoints");
-        }
-        if is_due(
-            &mut self.producers,
-            now,
-            i64::from(storage.producer_id_expiration_check_interval_ms),
-        ) {
+        write_checkpoints(node, &partitions, |partition| {
+            partition.with_log(|log| {
+                let behind = log.bytes_behind_recovery_point();
+                behind > RECOVERY_BYTES_MAX || (all_are_due && behind > 0) || log.has_checkpoint_ready()
+            })
+        });
+        let producers_ms = i64::from(storage.producer_id_expiration_check_interval_ms);
+        if is_due(&mut self.producers, now, producers_ms) {
             for partition in &partitions {
                 partition.with_log(|log| log.expire_producers(timestamp.0));
             }
@@ -62,28 +59,21 @@ impl Maintenance {
         if is_due(&mut self.retention, now, storage.retention_check_interval_ms) {
             self.retain(node, &partitions, timestamp);
         }
-        if storage.cleaner_enabled && is_due(&mut self.cleaning, now, storage.cleaner_backoff_ms) {
-            let map_bytes_max = usize::try_from(storage.cleaner_dedupe_buffer_bytes).unwrap_or(usize::MAX);
-            for partition in &partitions {
-                if let Err(error) = compact(partition, timestamp, map_bytes_max) {
-                    let (topic, index) = (&*partition.topic, partition.index);
-                    warn!(topic, partition = index, %error, "compaction failed");
-                }
-            }
+        if storage.cleaner_enabled
+            && is_due(&mut self.cleaning, now, storage.cleaner_backoff_ms)
+            && clean(node, &partitions, timestamp)
+        {
+            // What the map of keys had no room for need not wait.
+            self.cleaning = Moment::default();
         }
-        self.removals.retain(|removal| {
-            let is_due = timestamp.0 >= removal.purge_at_ms;
-            if is_due && let Err(error) = removal.purge() {
-                warn!(%error, "cannot remove the files of old segments");
-            }
-            !is_due
-        });
+        self.remove_segments(timestamp);
         node.partitions.remove_deleted(&*node.disk, timestamp);
     }
 
+    /// Forgets old segments; `remove_segments` takes their names away.
     fn retain(&mut self, node: &Node, partitions: &[Arc<Partition>], now: Timestamp) {
         let mut planned = Vec::new();
-        for partition in partitions {
+        while_running(node, partitions, |partition| {
             match forget_old_segments(partition, now) {
                 Ok(removal) => planned.extend(removal),
                 Err(error) => {
@@ -91,7 +81,7 @@ impl Maintenance {
                     warn!(topic, partition = index, %error, "cannot remove old segments");
                 }
             }
-        }
+        });
         if planned.is_empty() {
             return;
         }
@@ -102,23 +92,80 @@ impl Maintenance {
                 return warn!(%error, "old segments stay until the next start");
             }
         }
-        for mut removal in planned {
-            match removal.rename() {
-                Ok(()) => self.removals.push(removal),
-                Err(error) => warn!(%error, "cannot remove old segments"),
+        self.removals.extend(planned);
+    }
+
+    /// Takes the names of old segments away, and their files when `file.delete.delay.ms` have passed.
+    fn remove_segments(&mut self, now: Timestamp) {
+        self.removals.retain_mut(|removal| {
+            if !removal.is_renamed() {
+                let renamed = removal.rename();
+                if let Err(error) = &renamed {
+                    warn!(%error, "cannot rename old segments");
+                }
+                // Descriptors come back; whatever else is in the way is left to the next start.
+                return !renamed.is_err_and(|error| !error.is_shortage());
             }
+            let is_due = now.0 >= removal.purge_at_ms;
+            if is_due && let Err(error) = removal.purge() {
+                warn!(%error, "cannot remove the files of old segments");
+            }
+            !is_due
+        });
+    }
+}
+
+/// A stop does not wait for housekeeping.
+fn while_running(node: &Node, partitions: &[Arc<Partition>], mut work: impl FnMut(&Arc<Partition>)) {
+    for partition in partitions {
+        if node.is_stopping() {
+            return;
         }
+        work(partition);
     }
 }
 
 /// Keeps the half-filled page at the end of a log in the page cache. Where it is missing, the kernel reads it back from the
 /// device in the middle of the next append, and with it waits the event loop that appends.
-fn keep_tail(partition: &Partition) {
+fn keep_tail(partition: &Arc<Partition>) {
     if let Some(page) = partition.with_log(|log| log.unfilled_page())
-        && let Err(error) = page.file.read_at(&mut [0], page.position)
+        && let Err(error) = page.file.keep_resident(page.position)
     {
         warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot read the end of a log");
     }
+}
+
+/// Moves the recovery points of those that are due.
+fn write_checkpoints(node: &Node, partitions: &[Arc<Partition>], is_due: impl Fn(&Partition) -> bool) {
+    let mut moved = false;
+    let mut begun: Vec<(&Partition, CheckpointJob)> = Vec::new();
+    for partition in partitions {
+        if node.is_stopping() {
+            break;
+        }
+        if is_due(partition)
+            && let Some(job) = partition.begin_checkpoint(node)
+        {
+            begun.push((partition, job));
+        }
+        if begun.len() == CHECKPOINTS_TOGETHER_MAX {
+            moved |= finish_checkpoints(node, std::mem::take(&mut begun));
+        }
+    }
+    moved |= finish_checkpoints(node, begun);
+    if moved && let Err(error) = node.write_checkpoints() {
+        warn!(%error, "cannot write the offset checkpoints");
+    }
+}
+
+fn finish_checkpoints(node: &Node, begun: Vec<(&Partition, CheckpointJob)>) -> bool {
+    let (partitions, jobs): (Vec<&Partition>, Vec<CheckpointJob>) = begun.into_iter().unzip();
+    let results = CheckpointJob::run_all(&*node.disk, &jobs, &Alone);
+    let mut moved = false;
+    for ((partition, job), result) in partitions.iter().zip(jobs).zip(results) {
+        moved |= partition.finish_checkpoint(job, result);
+    }
+    moved
 }
 
 fn forget_old_segments(partition: &Partition, now: Timestamp) -> Result<Option<SegmentRemoval>, LogError> {
@@ -130,19 +177,54 @@ fn forget_old_segments(partition: &Partition, now: Timestamp) -> Result<Option<S
     partition.with_log(|log| log.retain(now.0, view.offsets.high_watermark))
 }
 
-/// One round of compaction, if it is due: see `ottla_log::CompactionJob`.
-fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Result<(), LogError> {
-    if !partition.with_log(|log| log.config().compact) {
-        return Ok(());
+/// One round of compaction of all logs that are due. Returns whether there was any.
+fn clean(node: &Node, partitions: &[Arc<Partition>], now: Timestamp) -> bool {
+    let compacted: Vec<Arc<Partition>> = partitions
+        .iter()
+        .filter(|partition| partition.with_log(|log| log.config().compact))
+        .cloned()
+        .collect();
+    for partition in &compacted {
+        prepare_compaction(partition, now);
     }
-    let view = partition.view();
-    if let Err(error) = view.reader.load_timestamps() {
+    // Only what lies below the recovery point is compacted, and that is up to a minute behind.
+    write_checkpoints(node, &compacted, |partition| {
+        let (first_dirty, high_watermark) = (partition.first_dirty_offset(), partition.high_watermark());
+        partition.with_log(|log| log.must_move_recovery_point(now.0, first_dirty, high_watermark))
+    });
+    let map_bytes_max =
+        usize::try_from(node.config.storage.cleaner_dedupe_buffer_bytes).unwrap_or(usize::MAX);
+    let mut was_any = false;
+    while_running(node, &compacted, |partition| {
+        match compact(partition, now, map_bytes_max) {
+            Ok(was_due) => was_any |= was_due,
+            Err(error) => {
+                let (topic, index) = (&*partition.topic, partition.index);
+                warn!(topic, partition = index, %error, "compaction failed");
+                partition.end_if_poisoned(node);
+            }
+        }
+    });
+    was_any
+}
+
+/// Closes a segment that has waited too long, and reads the times by which compaction is due.
+fn prepare_compaction(partition: &Partition, now: Timestamp) {
+    if let Err(error) = partition.with_log(|log| log.roll_if_overdue(now.0)) {
+        warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot begin a segment");
+    }
+    let first_dirty = partition.first_dirty_offset();
+    if let Err(error) = partition.view().reader.load_compaction_times(first_dirty) {
         warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot read timestamps for compaction");
     }
-    let (first_dirty, high_watermark) = (partition.first_dirty_offset(), view.offsets.high_watermark);
+}
+
+/// One round of compaction, if it is due: see `ottla_log::CompactionJob`. Returns whether it was.
+fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Result<bool, LogError> {
+    let (first_dirty, high_watermark) = (partition.first_dirty_offset(), partition.high_watermark());
     let Some(mut job) = partition.with_log(|log| log.plan_compaction(now.0, first_dirty, high_watermark))
     else {
-        return Ok(());
+        return Ok(false);
     };
     let outcome = job.run(map_bytes_max).and_then(|()| {
         let is_installed = partition.with_log(|log| log.install_compaction(&job));
@@ -156,7 +238,7 @@ fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Resul
     if outcome.is_ok() {
         partition.set_first_dirty_offset(next_dirty);
     }
-    outcome
+    outcome.map(|()| true)
 }
 
 /// True when `interval_ms` have passed; then the next turn counts from now.

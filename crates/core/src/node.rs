@@ -1,5 +1,6 @@
 //! Everything a running broker is made of, minus threads and sockets.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,13 +8,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use ottla_log::LogError;
+use ottla_log::crew::{Alone, Crew};
 use ottla_log::directory::{LOCK_FILE, write_clean_shutdown};
 use ottla_log::disk::cold_cache::ColdCache;
 use ottla_log::disk::{DirectoryLock, Disk};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::batch_times::BatchTimes;
 use crate::config::NodeConfig;
@@ -36,9 +38,11 @@ use crate::partition::Partition;
 use crate::partitions::{self, Partitions};
 use crate::quota::{self, QuotaConfig, Quotas};
 use crate::random::Random;
+use crate::rate_limit::RateLimit;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::{ConnectionContext, Request};
 use crate::start::{self, TakenOver};
+use crate::stopping;
 use crate::telemetry::Telemetry;
 use crate::tenant::{TenantKind, Tenants};
 use crate::time::{Clock, Moment};
@@ -79,6 +83,14 @@ impl From<LogError> for StartError {
     }
 }
 
+/// What is told a few times a second at most, however often it happens.
+pub(crate) struct Complaints {
+    /// Logs that cannot be written, opened or closed.
+    pub failures: RateLimit,
+    /// What is tried again when there is space, or a descriptor.
+    pub lacks: RateLimit,
+}
+
 /// The broker as a value.
 pub struct Node {
     pub config: Arc<NodeConfig>,
@@ -86,6 +98,8 @@ pub struct Node {
     pub disk: Arc<dyn Disk>,
     pub log_directory: LogDirectory,
     pub partitions: Partitions,
+    pub(crate) complaints: Complaints,
+    pub(crate) crew: Arc<dyn Crew>,
     pub fetch_sessions: FetchSessions,
     /// Shared with the shell, which loads what an answer turns out to need while it is sent.
     pub cold_cache: Arc<ColdCache>,
@@ -108,6 +122,9 @@ pub struct Node {
     maintenance: Mutex<Maintenance>,
     /// Less than `ottla.disk.reserve.bytes` were free at the last look.
     disk_is_low: AtomicBool,
+    is_stopping: AtomicBool,
+    /// Topics that were deleted before the start, as far back as the metadata log tells.
+    pub(crate) removed_topics: BTreeSet<Uuid>,
     _locks: Mutex<Vec<Box<dyn DirectoryLock>>>,
 }
 
@@ -120,6 +137,16 @@ impl Node {
         config: impl Into<Arc<NodeConfig>>,
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
+    ) -> Result<Node, StartError> {
+        Node::open_with(config, disk, clock, Arc::new(Alone))
+    }
+
+    /// The same with hands for what is done to all logs at once, at the start and at the stop.
+    pub fn open_with(
+        config: impl Into<Arc<NodeConfig>>,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        crew: Arc<dyn Crew>,
     ) -> Result<Node, StartError> {
         let config = config.into();
         let random = Arc::new(Random::new(config.seed));
@@ -150,6 +177,11 @@ impl Node {
             disk,
             log_directory,
             partitions: Partitions::default(),
+            complaints: Complaints {
+                failures: RateLimit::per_second(10),
+                lacks: RateLimit::per_second(1),
+            },
+            crew,
             fetch_sessions: FetchSessions::new(fetch_sessions),
             cold_cache,
             read_ahead: ReadAhead::default(),
@@ -167,9 +199,11 @@ impl Node {
             executor: OnceLock::new(),
             maintenance: Mutex::default(),
             disk_is_low: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            removed_topics,
             _locks: Mutex::new(locks),
         };
-        partitions::open_all(&node, &image, &removed_topics)?;
+        partitions::open_all(&node, &image)?;
         node.sign_checkpoints()?;
         open_transactions::report(&node);
         Ok(node)
@@ -187,22 +221,29 @@ impl Node {
     /// disk; called once, when no request is served any more.
     pub fn close(&self) -> Result<(), StartError> {
         let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all_closed = true;
-        for partition in self.partitions.all() {
-            if let Err(error) = partition.with_log(|log| log.close()) {
-                error!(topic = &*partition.topic, partition = partition.index, %error, "cannot close a log");
-                all_closed = false;
-            }
-        }
+        let all_closed = stopping::close_logs(self);
         controller.close(self.clock.timestamp())?;
         // The checkpoints name the end of the metadata log, too.
         self.image.store(controller.image().clone());
-        self.write_checkpoints()?;
-        // Without the mark the next start checks every log that may need it.
-        if all_closed {
-            write_clean_shutdown(&*self.disk, self.log_directory.path(), controller.broker_epoch())?;
-        }
+        let path = self.log_directory.path();
+        stopping::outlast_shortage(&*self.disk, LogError::is_shortage, || {
+            self.write_checkpoints()?;
+            // Without the mark the next start checks every log that may need it.
+            match all_closed {
+                true => write_clean_shutdown(&*self.disk, path, controller.broker_epoch()),
+                false => Ok(()),
+            }
+        })?;
         Ok(())
+    }
+
+    /// Housekeeping ends soon: `close` is about to be called.
+    pub fn begin_stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
     }
 
     pub fn cluster_id(&self) -> &str {
@@ -357,7 +398,7 @@ impl Node {
     }
 
     fn write_checkpoint_files(&self, files: &[CheckpointFile]) -> Result<(), LogError> {
-        let refused = self.partitions.all_refused();
+        let refused = self.partitions.all_unserved();
         self.log_directory
             .write_checkpoints(files, &refused, || self.checkpoint_offsets())
     }
@@ -399,9 +440,10 @@ impl Node {
 
     /// Housekeeping; call about once a second where waiting for the disk is allowed.
     pub fn maintain(&self) {
-        if self.partitions.take_lack_of_space() {
+        if self.partitions.take_lack_of_logs() {
             self.executor().control(Box::new(partitions::open_missing));
         }
+        self.partitions.sync_unsynced(self);
         self.maintenance
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use ottla_log::LogError;
@@ -27,12 +27,16 @@ type TopicPartitions = Arc<[Option<Arc<Partition>>]>;
 #[derive(Debug, Default)]
 pub struct Partitions {
     by_topic: ArcSwap<BTreeMap<Uuid, TopicPartitions>>,
-    /// Some log could not be created for lack of space.
-    lacks_space: AtomicBool,
+    /// Some log could not be opened for lack of space or descriptors.
+    lacks_logs: AtomicBool,
+    /// What could not be synced for lack of descriptors.
+    unsynced: Mutex<Vec<Weak<Partition>>>,
     /// Directories of deleted logs that still hold files.
     deleted: Mutex<Vec<DeletedDirectory>>,
     /// Partitions whose logs are damaged and were left alone, until the next start.
     refused: Mutex<Vec<Identity>>,
+    /// Topic names of partitions that could not be opened at the start, and will be when there is space or a descriptor.
+    postponed: Mutex<BTreeMap<(Uuid, i32), Arc<str>>>,
 }
 
 /// A renamed directory, whose files stay for those who are still reading them.
@@ -69,8 +73,10 @@ impl Partitions {
     /// Makes partitions known, in addition to those of the same topic that are known already.
     pub fn insert(&self, partitions: Vec<Arc<Partition>>) {
         let mut by_topic = BTreeMap::clone(&self.by_topic.load());
+        let mut postponed = self.postponed();
         let mut grown: BTreeMap<Uuid, Vec<Option<Arc<Partition>>>> = BTreeMap::new();
         for partition in partitions {
+            postponed.remove(&(partition.topic_id, partition.index));
             let topic = grown.entry(partition.topic_id).or_insert_with(|| {
                 by_topic
                     .get(&partition.topic_id)
@@ -87,7 +93,22 @@ impl Partitions {
     }
 
     fn refuse(&self, identity: Identity) {
+        self.postponed().remove(&(identity.topic_id, identity.index));
         self.refused().push(identity);
+    }
+
+    fn postpone(&self, identity: Identity) {
+        self.postponed()
+            .insert((identity.topic_id, identity.index), identity.topic);
+    }
+
+    fn is_postponed(&self, identity: &Identity) -> bool {
+        self.postponed()
+            .contains_key(&(identity.topic_id, identity.index))
+    }
+
+    fn postponed(&self) -> MutexGuard<'_, BTreeMap<(Uuid, i32), Arc<str>>> {
+        self.postponed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn is_refused(&self, topic_id: Uuid, index: i32) -> bool {
@@ -97,17 +118,28 @@ impl Partitions {
             .any(|identity| identity.topic_id == topic_id && identity.index == index)
     }
 
-    /// Topic and number of each partition that is not served because its log is damaged.
-    pub fn all_refused(&self) -> Vec<(String, i32)> {
+    /// Topic and number of each partition that is not served because its log is damaged, or could not be opened yet.
+    pub fn all_unserved(&self) -> Vec<(String, i32)> {
         let name = |identity: &Identity| (identity.topic.to_string(), identity.index);
-        self.refused().iter().map(name).collect()
+        let mut unserved: Vec<(String, i32)> = self.refused().iter().map(name).collect();
+        let postponed = self.postponed();
+        unserved.extend(
+            postponed
+                .iter()
+                .map(|((_, index), topic)| (topic.to_string(), *index)),
+        );
+        unserved
     }
 
-    /// Takes the numbers of a topic's refused partitions out.
-    fn forget_refused(&self, topic_id: Uuid) -> Vec<i32> {
+    /// Takes the numbers of a topic's partitions out that are not served.
+    fn forget_unserved(&self, topic_id: Uuid) -> Vec<i32> {
         let mut refused = self.refused();
         let of_topic = refused.extract_if(.., |identity| identity.topic_id == topic_id);
-        of_topic.map(|identity| identity.index).collect()
+        let mut indexes: Vec<i32> = of_topic.map(|identity| identity.index).collect();
+        let mut postponed = self.postponed();
+        let of_topic = postponed.extract_if((topic_id, 0)..=(topic_id, i32::MAX), |_, _| true);
+        indexes.extend(of_topic.map(|((_, index), _)| index));
+        indexes
     }
 
     fn refused(&self) -> MutexGuard<'_, Vec<Identity>> {
@@ -115,14 +147,35 @@ impl Partitions {
     }
 
     fn note_failure(&self, error: &LogError) {
-        if matches!(error, LogError::NoSpace { .. }) {
-            self.lacks_space.store(true, Ordering::Relaxed);
+        if error.is_lack() {
+            self.lacks_logs.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether there may be logs to create that did not fit onto the disk; asking takes the note back.
-    pub(crate) fn take_lack_of_space(&self) -> bool {
-        self.lacks_space.swap(false, Ordering::Relaxed)
+    /// Whether there may be logs to open that there were no space or descriptors for; asking takes the note back.
+    pub(crate) fn take_lack_of_logs(&self) -> bool {
+        self.lacks_logs.swap(false, Ordering::Relaxed)
+    }
+
+    /// A sync found no descriptor: what it should have made durable waits for the next one.
+    pub(crate) fn note_unsynced(&self, partition: &Arc<Partition>, node: &Node, error: &LogError) {
+        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        unsynced.push(Arc::downgrade(partition));
+        drop(unsynced);
+        if let Some(suppressed) = node.complaints.lacks.pass(node.clock.moment()) {
+            let (topic, partition) = (&*partition.topic, partition.index);
+            warn!(topic, partition, %error, suppressed, "sync put off");
+        }
+    }
+
+    /// Asks for the syncs that were put off.
+    pub(crate) fn sync_unsynced(&self, node: &Node) {
+        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        let partitions = std::mem::take(&mut *unsynced);
+        drop(unsynced);
+        for partition in partitions.iter().filter_map(Weak::upgrade) {
+            partition.request_sync(node);
+        }
     }
 
     /// Removes the files of logs whose `file.delete.delay.ms` has passed since they were deleted. Waits for the disk.
@@ -151,20 +204,16 @@ impl Partitions {
 
 /// Settles what the image does not know and opens what it does. Waits for the disk; called once, at start.
 ///
-/// - `removed`: topics that were deleted, as far back as the metadata log tells.
 /// - Errors: the directory itself cannot be listed or renamed in. A partition whose log cannot be opened is reported
 ///   and stays unavailable; the others are served.
-pub(crate) fn open_all(node: &Node, image: &MetadataImage, removed: &BTreeSet<Uuid>) -> Result<(), LogError> {
+pub(crate) fn open_all(node: &Node, image: &MetadataImage) -> Result<(), LogError> {
     node.log_directory
-        .settle_unknown(&known_directories(image), removed)?;
-    for topic in image.topics.iter() {
-        open_partitions(
-            node,
-            topic,
-            0..topic.partitions.len(),
-            Occasion::Start { removed },
-        );
-    }
+        .settle_unknown(&known_directories(image), &node.removed_topics)?;
+    let all = image
+        .topics
+        .iter()
+        .map(|topic| (topic, 0..topic.partitions.len()));
+    open_partitions(node, &identities(all), image, Occasion::Start);
     Ok(())
 }
 
@@ -190,13 +239,17 @@ pub(crate) fn follow(node: &Node, old: &MetadataImage, new: &MetadataImage) {
     {
         delete(node, topic);
     }
+    let partitions_before = |topic: &TopicImage| {
+        let before = old.topic_by_id(topic.id);
+        before.map_or(0, |before| before.partitions.len())
+    };
+    let added = new
+        .topics
+        .iter()
+        .map(|topic| (topic, partitions_before(topic)..topic.partitions.len()));
+    open_partitions(node, &identities(added), new, Occasion::Change);
     for topic in new.topics.iter() {
         let before = old.topic_by_id(topic.id);
-        let partitions_before = before.map_or(0, |before| before.partitions.len());
-        if topic.partitions.len() > partitions_before {
-            let new = partitions_before..topic.partitions.len();
-            open_partitions(node, topic, new, Occasion::Change);
-        }
         if before.is_some_and(|before| before.config.log != topic.config.log) {
             for partition in node.partitions.of_topic(topic.id) {
                 partition.with_log(|log| log.set_config(topic.config.log.clone()));
@@ -205,91 +258,123 @@ pub(crate) fn follow(node: &Node, old: &MetadataImage, new: &MetadataImage) {
     }
 }
 
-/// Opens what did not fit onto the disk when its topic was created. On the controller thread, like every such change.
+/// Opens what could not be opened for lack of space or descriptors. On the controller thread, like every such change.
 pub(crate) fn open_missing(node: &Node) {
     let image = node.image();
-    for topic in image.topics.iter() {
-        let is_missing = |index: &usize| {
-            let index = *index as i32;
-            node.partitions.get(topic.id, index).is_none() && !node.partitions.is_refused(topic.id, index)
+    let all = image
+        .topics
+        .iter()
+        .map(|topic| (topic, 0..topic.partitions.len()));
+    let mut missing = identities(all);
+    missing.retain(|identity| {
+        let (topic_id, index) = (identity.topic_id, identity.index);
+        node.partitions.get(topic_id, index).is_none() && !node.partitions.is_refused(topic_id, index)
+    });
+    let (old, new): (Vec<Identity>, Vec<Identity>) = missing
+        .into_iter()
+        .partition(|identity| node.partitions.is_postponed(identity));
+    open_partitions(node, &old, &image, Occasion::Start);
+    open_partitions(node, &new, &image, Occasion::Change);
+}
+
+fn identities<'a>(
+    topics: impl Iterator<Item = (&'a Arc<TopicImage>, std::ops::Range<usize>)>,
+) -> Vec<Identity> {
+    let of_topic = |(topic, indexes): (&Arc<TopicImage>, std::ops::Range<usize>)| {
+        let identity = |index| Identity {
+            topic_id: topic.id,
+            topic: topic.name.clone(),
+            index: i32::try_from(index).expect("partition numbers are i32"),
         };
-        let missing: Vec<usize> = (0..topic.partitions.len()).filter(is_missing).collect();
-        if !missing.is_empty() {
-            open_partitions(node, topic, missing.into_iter(), Occasion::Change);
-        }
-    }
+        indexes.map(identity).collect::<Vec<Identity>>()
+    };
+    topics.flat_map(of_topic).collect()
 }
 
 /// When partitions are opened.
-#[derive(Clone, Copy)]
-enum Occasion<'a> {
-    /// They may have been there before.
-    Start { removed: &'a BTreeSet<Uuid> },
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// They may have been there before; also when that could only be seen to later.
+    Start,
     /// They are new.
     Change,
 }
 
-fn open_partitions(
-    node: &Node,
-    topic: &TopicImage,
-    indexes: impl Iterator<Item = usize>,
-    occasion: Occasion<'_>,
-) {
-    let identities: Vec<Identity> = indexes
-        .map(|index| Identity {
-            topic_id: topic.id,
-            topic: topic.name.clone(),
-            index: i32::try_from(index).expect("partition numbers are i32"),
-        })
-        .collect();
-    let nothing = BTreeSet::new();
-    let (is_start, removed) = match occasion {
-        Occasion::Start { removed } => (true, removed),
-        Occasion::Change => (false, &nothing),
-    };
-    let placements = match node.log_directory.place(&identities, is_start, removed) {
-        Ok(placements) => placements,
-        Err(error) => {
-            node.partitions.note_failure(&error);
-            return error!(topic = &*topic.name, %error, "cannot create logs");
-        }
-    };
-    let mut opened = Vec::new();
-    for (identity, placement) in identities.into_iter().zip(placements) {
-        match open_partition(node, topic, &identity, placement) {
-            Ok(partition) => opened.push(Arc::new(partition)),
-            Err(error @ LogError::Corrupt { .. }) => {
-                node.log_directory.report_refusal(&identity, &error);
-                node.partitions.refuse(identity);
+/// So many directories are created, and made durable, together.
+const CREATED_TOGETHER_MAX: usize = 1_024;
+
+/// Creates what is missing of these logs and opens them, with as many hands as there are. What cannot be opened is
+/// reported; the others are served.
+fn open_partitions(node: &Node, identities: &[Identity], image: &MetadataImage, occasion: Occasion) {
+    for some in identities.chunks(CREATED_TOGETHER_MAX) {
+        let placements = place(node, some, occasion);
+        let opened: Vec<OnceLock<Arc<Partition>>> = some.iter().map(|_| OnceLock::new()).collect();
+        node.crew.for_each(some.len(), &|number| {
+            let identity = &some[number];
+            match open_partition(node, identity, image, &placements[number]) {
+                Ok(partition) => drop(opened[number].set(Arc::new(partition))),
+                Err(error) => tell_of_failure(node, identity, &error, occasion),
             }
-            Err(error) => {
-                node.partitions.note_failure(&error);
-                error!(topic = &*topic.name, partition = identity.index, %error, "cannot open a log");
-            }
-        }
+        });
+        let opened = opened.into_iter().filter_map(OnceLock::into_inner);
+        node.partitions.insert(opened.collect());
     }
-    node.partitions.insert(opened);
+}
+
+fn place(node: &Node, identities: &[Identity], occasion: Occasion) -> Vec<Result<Placement, LogError>> {
+    let is_start = occasion == Occasion::Start;
+    match node
+        .log_directory
+        .place(identities, is_start, &node.removed_topics)
+    {
+        Ok(placements) => placements.into_iter().map(Ok).collect(),
+        Err(error) if identities.len() == 1 => vec![Err(error)],
+        // One of them is at fault; the others need not suffer for it.
+        Err(_) => identities
+            .iter()
+            .flat_map(|identity| place(node, std::slice::from_ref(identity), occasion))
+            .collect(),
+    }
 }
 
 fn open_partition(
     node: &Node,
-    topic: &TopicImage,
     identity: &Identity,
-    placement: Placement,
+    image: &MetadataImage,
+    placement: &Result<Placement, LogError>,
 ) -> Result<Partition, LogError> {
-    if let Placement::Refused(error) = placement {
-        return Err(error);
-    }
+    let placement = match placement {
+        Ok(Placement::Refused(error)) | Err(error) => return Err(error.clone()),
+        Ok(placement) => placement,
+    };
+    let topic = image
+        .topic_by_id(identity.topic_id)
+        .expect("only topics of the image are opened");
     let partition = topic
         .partition(identity.index)
         .expect("only partitions of the topic are opened");
     let config = topic.config.log.clone();
     let now = node.clock.timestamp();
-    let opened = node.log_directory.open_log(identity, config, &placement, now)?;
+    let opened = node.log_directory.open_log(identity, config, placement, now)?;
     let durability = node.config.durability;
     let leads = Partition::new(identity.clone(), partition.leader_epoch, durability, opened.log);
     leads.set_first_dirty_offset(opened.gaps_below);
     Ok(leads)
+}
+
+fn tell_of_failure(node: &Node, identity: &Identity, error: &LogError, occasion: Occasion) {
+    if let LogError::Corrupt { .. } = error {
+        node.log_directory.report_refusal(identity, error);
+        return node.partitions.refuse(identity.clone());
+    }
+    node.partitions.note_failure(error);
+    if occasion == Occasion::Start {
+        node.partitions.postpone(identity.clone());
+    }
+    if let Some(suppressed) = node.complaints.failures.pass(node.clock.moment()) {
+        let (topic, partition) = (&*identity.topic, identity.index);
+        error!(topic, partition, %error, suppressed, "cannot open a log");
+    }
 }
 
 fn delete(node: &Node, topic: &TopicImage) {
@@ -297,8 +382,8 @@ fn delete(node: &Node, topic: &TopicImage) {
     let remove_at = Timestamp(node.clock.timestamp().0.saturating_add(delay_ms));
     let open = node.partitions.remove(topic.id);
     open.iter().for_each(|partition| partition.delete());
-    // Those that were refused have files, too.
-    let indexes = node.partitions.forget_refused(topic.id).into_iter();
+    // Those that are not served have files, too.
+    let indexes = node.partitions.forget_unserved(topic.id).into_iter();
     let mut directories = Vec::new();
     for index in indexes.chain(open.iter().map(|partition| partition.index)) {
         match node.log_directory.mark_deleted(&topic.name, index, topic.id) {

@@ -44,13 +44,15 @@ fn look_at_all(directory: &Path) {
     for bytes in [4 * KIB, 64 * KIB, MIB, 128 * MIB] {
         look(&*looked_at, bytes);
     }
-    OsDisk.remove_file(&directory.join("looked-at")).expect("removed");
+    OsDisk::default()
+        .remove_file(&directory.join("looked-at"))
+        .expect("removed");
     look_ahead_of_the_kernel(directory);
 }
 
 /// A file that is written, synced and resident.
 fn file(directory: &Path, name: &str, bytes: u64) -> Arc<dyn DiskFile> {
-    let file = OsDisk
+    let file = OsDisk::default()
         .open(&directory.join(name), OpenMode::Create)
         .expect("created");
     let block = vec![b'x'; MIB as usize];
@@ -124,7 +126,9 @@ fn look_ahead_of_the_kernel(directory: &Path) {
         "64 KiB ahead of a reader: {looks} looks, cachestat {counted} times resident, of these {on_their_way} with pages that \
          preadv2 would wait for"
     );
-    OsDisk.remove_file(&directory.join("ahead")).expect("removed");
+    OsDisk::default()
+        .remove_file(&directory.join("ahead"))
+        .expect("removed");
 }
 
 fn time(work: impl FnOnce()) -> Duration {
@@ -179,7 +183,9 @@ fn catch_up(directory: &Path, way: Way) {
         (device_bytes() - before) / MIB
     );
     for name in ["cold", "hot"] {
-        OsDisk.remove_file(&directory.join(name)).expect("removed");
+        OsDisk::default()
+            .remove_file(&directory.join(name))
+            .expect("removed");
     }
 }
 

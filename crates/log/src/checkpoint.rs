@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ottla_wire::records::crc32c;
 
-use crate::disk::{Disk, OpenMode};
+use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{LogError, is_full};
 
 /// The offsets of one of the `*-offset-checkpoint` files, by topic and partition.
@@ -154,31 +155,45 @@ pub fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, LogErr
 
 /// Replaces a file so that after a power cut either the old or the new bytes are there.
 pub fn write_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), LogError> {
-    write_file_unnamed(disk, path, bytes)?;
+    let file = write_temporary(disk, path, bytes)?;
+    file.sync()
+        .and_then(|()| disk.rename(&temporary_path(path), path))
+        .map_err(|source| write_error(path, bytes, source))?;
     let directory = path.parent().expect("a file lies in a directory");
     disk.sync_directory(directory)
         .map_err(|source| LogError::io("sync", directory, source))
 }
 
-/// As [`write_file`], but the new name may still be lost until the directory is synced.
-pub(crate) fn write_file_unnamed(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), LogError> {
-    let mut temporary = path.as_os_str().to_os_string();
-    temporary.push(".tmp");
-    let temporary = Path::new(&temporary);
-    let write = || -> io::Result<()> {
-        let file = disk.open(temporary, OpenMode::Create)?;
+/// Writes what `path` shall be under a temporary name. When the file is synced, it may be renamed.
+pub(crate) fn write_temporary(
+    disk: &dyn Disk,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Arc<dyn DiskFile>, LogError> {
+    let write = || -> io::Result<Arc<dyn DiskFile>> {
+        let file = disk.open(&temporary_path(path), OpenMode::Create)?;
         file.set_bytes(0)?;
         file.write_at(&[io::IoSlice::new(bytes)], 0)?;
-        file.sync()?;
-        disk.rename(temporary, path)
+        Ok(file)
     };
-    write().map_err(|source| match source.kind() {
-        _ if is_full(&source) => LogError::NoSpace {
+    write().map_err(|source| write_error(path, bytes, source))
+}
+
+/// The name under which `write_temporary` writes.
+pub(crate) fn temporary_path(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_os_string();
+    temporary.push(".tmp");
+    PathBuf::from(temporary)
+}
+
+fn write_error(path: &Path, bytes: &[u8], source: io::Error) -> LogError {
+    if is_full(&source) {
+        return LogError::NoSpace {
             path: path.to_path_buf(),
             needed_bytes: bytes.len() as u64,
-        },
-        _ => LogError::io("write", path, source),
-    })
+        };
+    }
+    LogError::io("write", path, source)
 }
 
 #[cfg(test)]

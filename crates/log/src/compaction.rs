@@ -17,7 +17,7 @@ use ottla_wire::records::builder::BatchBuilder;
 use ottla_wire::records::record::Record;
 
 use crate::batch_scanner::{BatchScanner, Scanned, Trust};
-use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::disk::{Disk, DiskFile, OpenMode, outlast_shortage};
 use crate::error::LogError;
 use crate::marker::marker_in;
 use crate::offset_map::OffsetMap;
@@ -82,24 +82,80 @@ struct Replacement {
     new: Arc<Segment>,
 }
 
+/// What a compaction now would read.
+struct Dirty {
+    /// Closed segments below the uncleanable part, oldest first.
+    segments: Vec<Arc<Segment>>,
+    first_dirty_offset: i64,
+    uncleanable_offset: i64,
+}
+
 impl PartitionLog {
     /// Decides whether compaction is due, and of what. While a job is under way `retain` removes nothing.
     ///
     /// - Units: `first_dirty_offset` is what `finish_compaction` returned last (`cleaner-offset-checkpoint`), 0 at first.
     ///   `high_watermark`: records from there on are not touched.
-    /// - Shape: `LogReader::load_timestamps` comes before, because the compaction lags compare segments' times.
+    /// - Shape: `LogReader::load_compaction_times` comes before, because the compaction lags compare segments' times.
     pub fn plan_compaction(
         &mut self,
         now_ms: i64,
         first_dirty_offset: i64,
         high_watermark: i64,
     ) -> Option<CompactionJob> {
+        // Only what needs no recovery any more: there a gap between segments would look like a loss.
+        let bound = self.last_stable_offset(high_watermark).min(self.recovery_point);
+        let dirty = self.dirty(now_ms, first_dirty_offset, bound)?;
+        self.compacting = true;
+        Some(CompactionJob {
+            disk: Arc::clone(&self.disk),
+            directory: Arc::clone(&self.directory),
+            segment_bytes: u64::from(self.config.segment_bytes),
+            index_interval_bytes: self.config.index_interval_bytes,
+            delete_retention_ms: self.config.delete_retention_ms,
+            now_ms,
+            truncations: self.truncations,
+            segments: dirty.segments,
+            first_dirty_offset: dirty.first_dirty_offset,
+            uncleanable_offset: dirty.uncleanable_offset,
+            producers: self.last_of_producers(),
+            // All of them: the marker of a transaction may lie behind the segments that hold its data.
+            aborted: self.reader.aborted_transactions(0, dirty.uncleanable_offset),
+            replacements: Vec::new(),
+            next_dirty_offset: dirty.first_dirty_offset,
+            files_are_mixed: false,
+            statistics: CompactionStatistics::default(),
+        })
+    }
+
+    /// Whether more would be compacted now if a checkpoint came first. Arguments as for `plan_compaction`.
+    pub fn must_move_recovery_point(
+        &self,
+        now_ms: i64,
+        first_dirty_offset: i64,
+        high_watermark: i64,
+    ) -> bool {
+        let bound = self.last_stable_offset(high_watermark);
+        self.dirty(now_ms, first_dirty_offset, bound)
+            .is_some_and(|dirty| dirty.uncleanable_offset > self.recovery_point)
+    }
+
+    /// Closes the growing segment when its first record has waited for `max.compaction.lag.ms`: what grows is not compacted.
+    ///
+    /// - Errors: the log is unchanged.
+    pub fn roll_if_overdue(&mut self, now_ms: i64) -> Result<(), LogError> {
+        let first = self.active.first_timestamp.unwrap_or(UNKNOWN_TIMESTAMP);
+        let may_roll = self.config.compact && self.active.position > 0 && self.poison.is_none();
+        if may_roll && first >= 0 && now_ms.saturating_sub(first) > self.config.max_compaction_lag_ms {
+            return self.roll(now_ms);
+        }
+        Ok(())
+    }
+
+    fn dirty(&self, now_ms: i64, first_dirty_offset: i64, bound: i64) -> Option<Dirty> {
         if !self.config.compact || self.compacting || self.poison.is_some() {
             return None;
         }
         let all = Arc::clone(&self.reader.state().segments);
-        // Only what needs no recovery any more: there a gap between segments would look like a loss.
-        let bound = self.last_stable_offset(high_watermark).min(self.recovery_point);
         let old_enough = |segment: &Segment| {
             let largest = segment.largest_timestamp();
             self.config.min_compaction_lag_ms <= 0
@@ -127,36 +183,21 @@ impl PartitionLog {
         let ratio = dirty_bytes as f64 / bytes_of(segments).max(1) as f64;
         let is_due = ratio > self.config.min_cleanable_dirty_ratio
             || dirty.iter().any(|segment| self.is_overdue(segment, now_ms));
-        if dirty_bytes == 0 || first_dirty_offset >= uncleanable_offset || !is_due {
-            return None;
-        }
-        self.compacting = true;
-        Some(CompactionJob {
-            disk: Arc::clone(&self.disk),
-            directory: Arc::clone(&self.directory),
-            segment_bytes: u64::from(self.config.segment_bytes),
-            index_interval_bytes: self.config.index_interval_bytes,
-            delete_retention_ms: self.config.delete_retention_ms,
-            now_ms,
-            truncations: self.truncations,
+        (dirty_bytes > 0 && first_dirty_offset < uncleanable_offset && is_due).then(|| Dirty {
             segments: segments.to_vec(),
             first_dirty_offset,
             uncleanable_offset,
-            producers: self.last_of_producers(),
-            // All of them: the marker of a transaction may lie behind the segments that hold its data.
-            aborted: self.reader.aborted_transactions(0, uncleanable_offset),
-            replacements: Vec::new(),
-            next_dirty_offset: first_dirty_offset,
-            files_are_mixed: false,
-            statistics: CompactionStatistics::default(),
         })
     }
 
-    /// KIP-354: a record must not stay uncompacted longer than `max.compaction.lag.ms`. A segment's largest time stands for
-    /// its first one, which makes this late by at most one segment.
+    /// KIP-354: a record must not stay uncompacted longer than `max.compaction.lag.ms`. The first batch of a segment stands
+    /// for all of it.
     fn is_overdue(&self, segment: &Segment, now_ms: i64) -> bool {
-        let largest = segment.largest_timestamp();
-        largest >= 0 && now_ms.saturating_sub(largest) > self.config.max_compaction_lag_ms
+        let first = match segment.first_timestamp() {
+            UNKNOWN_TIMESTAMP => segment.largest_timestamp(),
+            first => first,
+        };
+        first >= 0 && now_ms.saturating_sub(first) > self.config.max_compaction_lag_ms
     }
 
     fn last_of_producers(&self) -> BTreeMap<i64, LastOfProducer> {
@@ -463,13 +504,14 @@ impl CompactionJob {
     /// Gives the files their final names and removes the old ones. Call after `install_compaction`. Waits for the device.
     ///
     /// - Errors: what is left undone is done when the log is opened next. Until then `finish_compaction` poisons it, because
-    ///   new files would mix with old ones; reads go on.
+    ///   new files would mix with old ones; reads go on. A shortage is waited for.
     pub fn replace_files(&mut self) -> Result<(), LogError> {
         self.files_are_mixed = true;
         for replacement in &self.replacements {
             self.replace(replacement)?;
         }
-        self.sync_directory()?;
+        outlast_shortage(&*self.disk, || self.disk.sync_directory(&self.directory))
+            .map_err(|source| LogError::io("sync", &self.directory, source))?;
         self.files_are_mixed = false;
         for replacement in &self.replacements {
             // Without these files readers use what is in memory, and the next start makes them anew.
@@ -482,7 +524,7 @@ impl CompactionJob {
 
     fn replace(&self, replacement: &Replacement) -> Result<(), LogError> {
         let base_offset = replacement.new.base_offset;
-        let remove = |path: &Path| match self.disk.remove_file(path) {
+        let remove = |path: &Path| match outlast_shortage(&*self.disk, || self.disk.remove_file(path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LogError::io("remove", path, error)),
             _ => Ok(()),
         };
@@ -497,8 +539,7 @@ impl CompactionJob {
         }
         let swap = self.temporary(base_offset, ".swap");
         let path = replacement.new.path(FileKind::Log);
-        self.disk
-            .rename(&swap, &path)
+        outlast_shortage(&*self.disk, || self.disk.rename(&swap, &path))
             .map_err(|source| LogError::io("rename", &swap, source))
     }
 

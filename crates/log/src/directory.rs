@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ottla_wire::primitives::Uuid;
 
-use crate::checkpoint::{read_file, write_file};
+use crate::checkpoint::{read_file, temporary_path, write_file, write_temporary};
 use crate::disk::{Disk, OpenMode};
 use crate::error::{LogError, is_full};
 use crate::leader_epoch::LeaderEpochs;
@@ -176,12 +176,11 @@ fn partition_metadata_text(topic_id: Uuid) -> String {
     format!("version: 0\ntopic_id: {topic_id}")
 }
 
-/// Creates the directories of new partitions, each with its `partition.metadata` and an empty segment. All of it is
-/// durable when this returns.
+/// Creates the directories of new partitions, each with its `partition.metadata` and the files of an empty segment. All of
+/// it is durable when this returns.
 ///
-/// Each kind of sync is done for all of them in a row: a journaling file system then answers most from one commit, where
-/// a sync after every step would wait for a commit each (the fifty partitions of the offsets topic:
-/// 73 ms instead of 210).
+/// Everything of one kind is made durable together: a sync after every step would wait for a commit of the file system's
+/// journal each.
 pub fn create_partition_directories(
     disk: &dyn Disk,
     log_directory: &Path,
@@ -189,34 +188,29 @@ pub fn create_partition_directories(
 ) -> Result<(), LogError> {
     let mut metadata_files = Vec::with_capacity(partitions.len());
     for partition in partitions {
-        let create = || {
-            disk.create_directories(&partition.path)?;
-            let file = disk.open(&partition.temporary_metadata(), OpenMode::Create)?;
-            let text = partition_metadata_text(partition.topic_id);
-            file.set_bytes(0)?;
-            file.write_at(&[io::IoSlice::new(text.as_bytes())], 0)?;
-            Ok(file)
-        };
-        metadata_files.push(create().map_err(|source| creation_error(&partition.path, source))?);
+        disk.create_directories(&partition.path)
+            .map_err(|source| creation_error(&partition.path, source))?;
+        let text = partition_metadata_text(partition.topic_id);
+        metadata_files.push(write_temporary(disk, &partition.metadata(), text.as_bytes())?);
     }
-    for (file, partition) in metadata_files.iter().zip(partitions) {
+    disk.sync_all(&metadata_files, &[])
+        .map_err(|source| creation_error(log_directory, source))?;
+    drop(metadata_files);
+    for partition in partitions {
         let finish = || {
-            file.sync()?;
-            disk.rename(
-                &partition.temporary_metadata(),
-                &partition.path.join(PARTITION_METADATA_FILE),
-            )?;
-            disk.open(&file_path(&partition.path, 0, FileKind::Log), OpenMode::Create)?;
+            disk.rename(&temporary_path(&partition.metadata()), &partition.metadata())?;
+            // Kafka calls a segment without its index files damaged.
+            for kind in [FileKind::Log, FileKind::OffsetIndex, FileKind::TimeIndex] {
+                disk.open(&file_path(&partition.path, 0, kind), OpenMode::Create)?;
+            }
             Ok(())
         };
         finish().map_err(|source| creation_error(&partition.path, source))?;
     }
     let directories = partitions.iter().map(|partition| &*partition.path);
-    for directory in directories.chain([log_directory]) {
-        disk.sync_directory(directory)
-            .map_err(|source| LogError::io("sync", directory, source))?;
-    }
-    Ok(())
+    let directories: Vec<&Path> = directories.chain([log_directory]).collect();
+    disk.sync_all(&[], &directories)
+        .map_err(|source| LogError::io("sync", log_directory, source))
 }
 
 /// A partition whose directory is to be created.
@@ -227,8 +221,8 @@ pub struct NewPartitionDirectory {
 }
 
 impl NewPartitionDirectory {
-    fn temporary_metadata(&self) -> PathBuf {
-        self.path.join(format!("{PARTITION_METADATA_FILE}.tmp"))
+    fn metadata(&self) -> PathBuf {
+        self.path.join(PARTITION_METADATA_FILE)
     }
 }
 

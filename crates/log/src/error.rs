@@ -5,10 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::disk::{is_shortage, shortage};
+
 /// The disk or the bytes on it failed.
 #[derive(Clone, Debug)]
 pub enum LogError {
-    /// An operation on a file failed.
+    /// An operation on a file failed, or was not begun for lack of a descriptor (`is_shortage`).
     Io {
         doing: &'static str,
         path: PathBuf,
@@ -32,6 +34,23 @@ impl LogError {
             doing,
             path: path.to_path_buf(),
             source: Arc::new(source),
+        }
+    }
+
+    /// There was no descriptor for it. Nothing was done, and it may be tried again.
+    pub fn is_shortage(&self) -> bool {
+        matches!(self, LogError::Io { source, .. } if is_shortage(source))
+    }
+
+    /// It failed for lack of something that may be there later: descriptors or space.
+    pub fn is_lack(&self) -> bool {
+        self.is_shortage() || matches!(self, LogError::NoSpace { .. })
+    }
+
+    pub(crate) fn as_io(&self) -> io::Error {
+        match self.is_shortage() {
+            true => shortage(self.to_string()),
+            false => io::Error::other(self.to_string()),
         }
     }
 

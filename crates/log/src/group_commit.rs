@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::disk::is_shortage;
 use crate::error::LogError;
+use crate::leader_epoch::LeaderEpochs;
 use crate::partition_log::PartitionLog;
 use crate::reader::Bound;
 use crate::sync::{CheckpointJob, IndexWrite, SyncJob, WritebackJob};
@@ -18,27 +20,41 @@ impl PartitionLog {
         if self.unsynced.in_flight || self.poison.is_some() || self.durable.offset == self.end_offset {
             return None;
         }
+        let checkpoint = self.capture_checkpoint();
+        Some(self.begin_sync_with(checkpoint))
+    }
+
+    pub(crate) fn begin_sync_with(&mut self, checkpoint: Option<Box<CheckpointJob>>) -> SyncJob {
         self.unsynced.in_flight = true;
         let directory = std::mem::take(&mut self.unsynced.directory)
             .then(|| (Arc::clone(&self.disk), Arc::clone(&self.directory)));
-        Some(SyncJob {
+        SyncJob {
             active: Arc::clone(&self.active.segment.file),
             sealed: std::mem::take(&mut self.unsynced.sealed),
             directory,
             end: self.end(),
-            checkpoint: self.capture_checkpoint(),
+            checkpoint,
             truncations: self.truncations,
-        })
+        }
     }
 
     /// Takes the outcome of a sync: on success everything it covered is durable, on failure the log is poisoned.
+    ///
+    /// - Errors: after a shortage the log is as it was before the sync began, and wants another one.
     pub fn finish_sync(&mut self, job: SyncJob, result: io::Result<()>) -> Result<Bound, LogError> {
         if job.truncations != self.truncations {
             return Ok(self.durable);
         }
         self.unsynced.in_flight = false;
-        if let Err(error) = result {
-            return Err(self.poison_with(format!("sync of {} failed: {error}", self.directory.display())));
+        match result {
+            Ok(()) => {}
+            Err(error) if is_shortage(&error) => {
+                self.put_back_sync(job);
+                return Err(LogError::io("sync", &self.directory, error));
+            }
+            Err(error) => {
+                return Err(self.poison_with(format!("sync of {} failed: {error}", self.directory.display())));
+            }
         }
         if let Some(reason) = &self.poison {
             return Err(LogError::Poisoned {
@@ -54,6 +70,16 @@ impl PartitionLog {
             self.checkpoints.ready = Some(checkpoint);
         }
         Ok(self.durable)
+    }
+
+    /// The next sync does what this one could not even begin. A part of it may be synced twice.
+    fn put_back_sync(&mut self, job: SyncJob) {
+        self.unsynced.sealed.splice(0..0, job.sealed);
+        self.unsynced.directory |= job.directory.is_some();
+        if let Some(checkpoint) = job.checkpoint {
+            self.put_back_checkpoint(*checkpoint);
+            self.checkpoints.wanted = true;
+        }
     }
 
     /// Bytes that a recovery after a crash now would have to read again.
@@ -74,7 +100,7 @@ impl PartitionLog {
         }
     }
 
-    fn capture_checkpoint(&mut self) -> Option<Box<CheckpointJob>> {
+    pub(crate) fn capture_checkpoint(&mut self) -> Option<Box<CheckpointJob>> {
         if !self.checkpoints.wanted || self.checkpoints.in_flight || self.checkpoints.ready.is_some() {
             return None;
         }
@@ -87,10 +113,14 @@ impl PartitionLog {
             .collect();
         segments.push(IndexWrite::of(&self.active.segment, false));
         let mut snapshots = std::mem::take(&mut self.checkpoints.snapshots);
-        if snapshots
+        // One that was put back may be there a second time, taken when a segment was closed at the same offset.
+        snapshots.sort_by_key(|(offset, _)| *offset);
+        snapshots.dedup_by_key(|(offset, _)| *offset);
+        let has_snapshot = snapshots
             .last()
-            .is_none_or(|(offset, _)| *offset != self.end_offset)
-        {
+            .is_some_and(|(offset, _)| *offset == self.end_offset)
+            || self.checkpoints.last_snapshot == Some(self.end_offset);
+        if !has_snapshot {
             snapshots.push((self.end_offset, self.producers.encode_snapshot()));
         }
         let mut stale_snapshots = std::mem::take(&mut self.checkpoints.stale_snapshots);
@@ -106,11 +136,22 @@ impl PartitionLog {
             segments,
             snapshots,
             stale_snapshots,
-            leader_epochs: std::mem::take(&mut self.leader_epochs_dirty).then(|| self.leader_epochs.encode()),
+            leader_epochs: self.has_new_epochs().then(|| self.leader_epochs.clone()),
             recovery_point: self.end_offset,
             appended_bytes: self.appended_bytes,
             truncations: self.truncations,
         }))
+    }
+
+    /// Whether the file of leader epochs lacks one that has records. One that has none yet is not worth a write: whoever
+    /// opens the log next leads in an epoch of its own.
+    pub(crate) fn has_new_epochs(&self) -> bool {
+        let with_records = |epochs: &LeaderEpochs| {
+            let entries = epochs.entries();
+            let count = entries.partition_point(|entry| entry.start_offset < self.end_offset);
+            entries[..count].to_vec()
+        };
+        with_records(&self.leader_epochs) != with_records(&self.stored_epochs)
     }
 
     fn is_segment_base(&self, offset: i64) -> bool {
@@ -139,24 +180,39 @@ impl PartitionLog {
         }
         self.checkpoints.in_flight = false;
         if let Err(error) = result {
-            // The next checkpoint writes the same entries again; only memory and recovery time were lost.
-            self.checkpoints.sealed.extend(
-                job.segments
-                    .into_iter()
-                    .filter(|write| write.sealed_bytes.is_some())
-                    .map(|write| write.segment),
-            );
-            self.checkpoints.snapshots.splice(0..0, job.snapshots);
-            self.checkpoints.stale_snapshots.extend(job.stale_snapshots);
-            self.leader_epochs_dirty |= job.leader_epochs.is_some();
+            self.put_back_checkpoint(job);
             return Err(error);
         }
         job.segments.iter().for_each(IndexWrite::finish);
+        if let Some(epochs) = job.leader_epochs {
+            self.stored_epochs = epochs;
+        }
         if job.recovery_point >= self.recovery_point {
             self.recovery_point = job.recovery_point;
             self.recovery_point_bytes = job.appended_bytes;
         }
         Ok(self.recovery_point)
+    }
+
+    /// The next checkpoint writes the same entries again; only memory and recovery time were lost.
+    pub(crate) fn put_back_checkpoint(&mut self, job: CheckpointJob) {
+        let sealed = job
+            .segments
+            .into_iter()
+            .filter(|write| write.sealed_bytes.is_some());
+        let active_base = self.active.segment.base_offset;
+        self.checkpoints.sealed.extend(
+            sealed
+                .map(|write| write.segment)
+                .filter(|segment| segment.base_offset != active_base),
+        );
+        self.checkpoints.snapshots.splice(0..0, job.snapshots);
+        self.checkpoints.stale_snapshots.extend(job.stale_snapshots);
+    }
+
+    /// `take_checkpoint` would give one.
+    pub fn has_checkpoint_ready(&self) -> bool {
+        self.checkpoints.ready.is_some()
     }
 
     /// A checkpoint was asked for and waits for a sync.
@@ -182,32 +238,5 @@ impl PartitionLog {
             position,
             bytes: full_pages - position,
         })
-    }
-
-    /// Makes everything durable and leaves a directory that opens without recovery. Waits for the device.
-    pub fn close(&mut self) -> Result<i64, LogError> {
-        if let Some(job) = self.begin_sync() {
-            let result = job.run();
-            self.finish_sync(job, result)?;
-        }
-        if let Some(reason) = &self.poison {
-            return Err(LogError::Poisoned {
-                reason: Arc::clone(reason),
-            });
-        }
-        if let Some(job) = self.take_checkpoint() {
-            let result = job.run();
-            self.finish_checkpoint(job, result)?;
-        }
-        self.active.progress.finish(&self.active.segment);
-        self.checkpoints.wanted = true;
-        let mut job = self
-            .capture_checkpoint()
-            .expect("none is in flight and one is wanted");
-        for write in &mut job.segments {
-            write.sealed_bytes = Some(write.segment.bytes());
-        }
-        let result = job.run();
-        self.finish_checkpoint(*job, result)
     }
 }

@@ -106,6 +106,10 @@ impl<E: IndexEntry> SparseIndex<E> {
         }
     }
 
+    pub fn is_written(&self) -> bool {
+        self.tail.is_empty()
+    }
+
     /// The entries that the file lacks, and where in it they belong.
     pub fn unwritten(&self) -> (u64, Vec<u8>) {
         let mut bytes = Vec::with_capacity(self.tail.len() * E::BYTES);

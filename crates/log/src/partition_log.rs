@@ -11,7 +11,7 @@ use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, MAGIC};
 
 use crate::config::LogConfig;
 use crate::directory::write_partition_metadata;
-use crate::disk::{Disk, FileRegion, OpenMode};
+use crate::disk::{Disk, FileRegion, OpenMode, is_shortage};
 use crate::error::{AppendError, LogError, is_full};
 use crate::group_commit::PAGE_BYTES;
 use crate::leader_epoch::LeaderEpochs;
@@ -62,6 +62,8 @@ pub(crate) struct ActiveSegment {
     pub position: u64,
     /// Space is reserved up to here; below `position` it means nothing.
     pub reserved: u64,
+    /// No space behind the end is reserved in the file, by nobody before us either.
+    pub is_trimmed: bool,
     pub progress: IndexProgress,
     /// Largest timestamp of the segment's first batch: `segment.ms` counts from it.
     pub first_timestamp: Option<i64>,
@@ -88,7 +90,8 @@ pub struct PartitionLog {
     pub(crate) recovery_point_bytes: u64,
     pub(crate) producers: ProducerState,
     pub(crate) leader_epochs: LeaderEpochs,
-    pub(crate) leader_epochs_dirty: bool,
+    /// What their file says.
+    pub(crate) stored_epochs: LeaderEpochs,
     pub(crate) poison: Option<Arc<str>>,
     pub(crate) unsynced: Unsynced,
     pub(crate) checkpoints: Checkpoints,
@@ -134,6 +137,7 @@ pub(crate) struct OpenedLog {
     pub end: Bound,
     pub producers: ProducerState,
     pub leader_epochs: LeaderEpochs,
+    pub stored_epochs: LeaderEpochs,
     /// Closed segments whose index files lack entries.
     pub resealed: Vec<Arc<Segment>>,
 }
@@ -209,8 +213,7 @@ impl PartitionLog {
             recovery_point_bytes: 0,
             producers: opened.producers,
             leader_epochs: opened.leader_epochs,
-            // Cheap to write once more, and recovery may have changed them.
-            leader_epochs_dirty: true,
+            stored_epochs: opened.stored_epochs,
             poison: None,
             unsynced: Unsynced::default(),
             checkpoints: Checkpoints {
@@ -320,8 +323,8 @@ impl PartitionLog {
     /// Appends batches at the end of the log as its leader: assigns offsets and stamps `leader_epoch`.
     ///
     /// - Shape: validated v2 batches. Batches of idempotent producers come one per call.
-    /// - Errors: `AppendError::Log`: `NoSpace` leaves the log as it was, anything else poisons it. The others leave the log
-    ///   as it was.
+    /// - Errors: `AppendError::Log`: what `is_lack` leaves the log as it was, anything else poisons it. The others leave the
+    ///   log as it was.
     /// - Source: KIP-98 for sequences, epochs and duplicates.
     pub fn append(
         &mut self,
@@ -431,9 +434,17 @@ impl PartitionLog {
                 || indexes.times.count() + 1 >= self.config.segment_index_bytes / 12
         };
         active.position + plan.bytes > u64::from(self.config.segment_bytes)
-            || age_ms > self.config.segment_ms.saturating_sub(self.jitter_ms())
+            || age_ms > self.segment_ms().saturating_sub(self.jitter_ms())
             || plan.last_offset - active.segment.base_offset > i64::from(i32::MAX)
             || index_full()
+    }
+
+    /// KIP-354: a segment that is to be compacted soon must be closed soon.
+    fn segment_ms(&self) -> i64 {
+        match self.config.compact {
+            true => self.config.segment_ms.min(self.config.max_compaction_lag_ms),
+            false => self.config.segment_ms,
+        }
     }
 
     /// The same for a log at every start, different between logs.
@@ -443,7 +454,7 @@ impl PartitionLog {
         }
         let name = self.directory.file_name().unwrap_or_default();
         let hash = ottla_wire::records::crc32c::checksum(name.as_encoded_bytes());
-        i64::from(hash) % self.config.segment_jitter_ms
+        i64::from(hash) % self.config.segment_jitter_ms.min(self.segment_ms().max(1))
     }
 
     fn reserve(&mut self, bytes: u64) -> Result<(), LogError> {
@@ -463,12 +474,18 @@ impl PartitionLog {
         match reserved {
             Ok(reserved) => {
                 self.active.reserved = reserved;
+                self.active.is_trimmed = false;
                 Ok(())
             }
             Err(error) if is_full(&error) => Err(LogError::NoSpace {
                 path: self.active.segment.path(FileKind::Log),
                 needed_bytes: bytes,
             }),
+            Err(error) if is_shortage(&error) => Err(LogError::io(
+                "extend",
+                &self.active.segment.path(FileKind::Log),
+                error,
+            )),
             // Nothing was written, but a file that cannot be extended is not one to go on with.
             Err(error) => Err(self.poison_with(format!(
                 "reserving space in {} failed: {error}",
@@ -505,9 +522,12 @@ impl PartitionLog {
         written.map_err(|error| self.write_failed(position, error))
     }
 
-    /// Only a lack of space that leaves no trace is forgiven.
+    /// Only a lack of descriptors or space that leaves no trace is forgiven.
     fn write_failed(&mut self, position: u64, error: io::Error) -> LogError {
         let path = self.active.segment.path(FileKind::Log);
+        if is_shortage(&error) {
+            return LogError::io("write", &path, error);
+        }
         if is_full(&error) && self.active.segment.file.set_bytes(position).is_ok() {
             self.active.reserved = position;
             return LogError::NoSpace {
@@ -519,9 +539,7 @@ impl PartitionLog {
     }
 
     fn note_appended(&mut self, batches: &[BatchToAppend<'_>], leader_epoch: i32, marker: Option<Marker>) {
-        if self.leader_epochs.assign(leader_epoch, self.end_offset) {
-            self.leader_epochs_dirty = true;
-        }
+        self.leader_epochs.assign(leader_epoch, self.end_offset);
         let interval_bytes = self.config.index_interval_bytes;
         let reader = self.reader.clone();
         for batch in batches {
@@ -571,6 +589,7 @@ impl PartitionLog {
         let sealed = Arc::clone(&self.active.segment);
         self.active.progress.finish(&sealed);
         sealed.set_largest_timestamp(self.active.progress.largest_timestamp);
+        sealed.set_first_timestamp(self.active.first_timestamp.unwrap_or(UNKNOWN_TIMESTAMP));
         self.unsynced.sealed.push(Arc::clone(&sealed.file));
         self.unsynced.directory = true;
         self.checkpoints
@@ -582,9 +601,7 @@ impl PartitionLog {
 
     /// Takes note that this broker leads in `leader_epoch` from the log's end on.
     pub fn assign_leader_epoch(&mut self, leader_epoch: i32) {
-        if self.leader_epochs.assign(leader_epoch, self.end_offset) {
-            self.leader_epochs_dirty = true;
-        }
+        self.leader_epochs.assign(leader_epoch, self.end_offset);
     }
 
     /// Forgets producers that have been silent for `producer.id.expiration.ms`; returns how many.
@@ -600,6 +617,7 @@ impl ActiveSegment {
             segment,
             position: 0,
             reserved: 0,
+            is_trimmed: true,
             progress: IndexProgress::default(),
             first_timestamp: None,
             created_ms: now_ms,

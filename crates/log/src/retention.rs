@@ -17,6 +17,7 @@ pub struct SegmentRemoval {
     directory: Arc<Path>,
     base_offsets: Vec<i64>,
     renamed: Vec<PathBuf>,
+    is_renamed: bool,
     /// When `purge` is due, wall clock.
     pub purge_at_ms: i64,
 }
@@ -26,7 +27,8 @@ impl SegmentRemoval {
         self.base_offsets.len()
     }
 
-    /// Renames the files to `.deleted`, oldest segment first, so that an interruption leaves no gap.
+    /// Renames the files to `.deleted`, oldest segment first, so that an interruption leaves no gap. May be called again
+    /// after an error.
     pub fn rename(&mut self) -> Result<(), LogError> {
         for base_offset in &self.base_offsets {
             for kind in FileKind::ALL {
@@ -43,7 +45,14 @@ impl SegmentRemoval {
         }
         self.disk
             .sync_directory(&self.directory)
-            .map_err(|source| LogError::io("sync", &self.directory, source))
+            .map_err(|source| LogError::io("sync", &self.directory, source))?;
+        self.is_renamed = true;
+        Ok(())
+    }
+
+    /// `rename` has succeeded.
+    pub fn is_renamed(&self) -> bool {
+        self.is_renamed
     }
 
     /// Removes the files; what is gone already (the topic was deleted) is no error. Freeing a large file may take a while.
@@ -99,6 +108,7 @@ impl PartitionLog {
                 .map(|segment| segment.base_offset)
                 .collect(),
             renamed: Vec::new(),
+            is_renamed: false,
             purge_at_ms: now_ms.saturating_add(self.config.file_delete_delay_ms),
         }))
     }
@@ -160,8 +170,6 @@ impl PartitionLog {
         }
         self.start_offset = offset;
         self.reader.state().start_offset = offset;
-        if self.leader_epochs.truncate_from_start(offset) {
-            self.leader_epochs_dirty = true;
-        }
+        self.leader_epochs.truncate_from_start(offset);
     }
 }

@@ -110,6 +110,11 @@ impl SegmentIndexes {
             aborted_in_file: 0,
         }
     }
+
+    /// The files hold every entry.
+    pub fn are_written(&self) -> bool {
+        self.offsets.is_written() && self.times.is_written() && self.aborted_in_file == self.aborted.len()
+    }
 }
 
 /// Where the indexes of a growing segment stand.
@@ -182,6 +187,8 @@ pub(crate) struct Segment {
     /// Readable bytes. Readers of the active segment take the end from `ReaderState` instead, together with the offset.
     bytes: AtomicU64,
     largest_timestamp: AtomicI64,
+    /// Of the first batch.
+    first_timestamp: AtomicI64,
     /// Compaction may have left gaps below this offset.
     gaps_below: AtomicI64,
     indexes: Mutex<SegmentIndexes>,
@@ -225,6 +232,7 @@ impl Segment {
             directory,
             bytes: AtomicU64::new(bytes),
             largest_timestamp: AtomicI64::new(UNKNOWN_TIMESTAMP),
+            first_timestamp: AtomicI64::new(UNKNOWN_TIMESTAMP),
             gaps_below: AtomicI64::new(base_offset),
             indexes: Mutex::new(indexes),
             unchecked_below: AtomicU64::new(0),
@@ -254,6 +262,15 @@ impl Segment {
 
     pub fn set_largest_timestamp(&self, timestamp: i64) {
         self.largest_timestamp.store(timestamp, Ordering::Relaxed);
+    }
+
+    /// `UNKNOWN_TIMESTAMP` until it was read.
+    pub fn first_timestamp(&self) -> i64 {
+        self.first_timestamp.load(Ordering::Relaxed)
+    }
+
+    pub fn set_first_timestamp(&self, timestamp: i64) {
+        self.first_timestamp.store(timestamp, Ordering::Relaxed);
     }
 
     /// Recovery cut the file; what is appended from here on is ours.

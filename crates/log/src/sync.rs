@@ -1,13 +1,16 @@
 //! Work that waits for the device, cut out of the log so that it runs without the partition's lock: begin under the lock,
 //! run without it, finish under the lock.
 
+use std::borrow::Cow;
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::checkpoint::write_file_unnamed;
+use crate::checkpoint::{temporary_path, write_temporary};
+use crate::crew::Crew;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::LogError;
+use crate::leader_epoch::LeaderEpochs;
 use crate::read_mode::ReadMode;
 use crate::reader::Bound;
 use crate::segment::{FileKind, Segment, file_path};
@@ -27,7 +30,7 @@ pub struct SyncJob {
 }
 
 impl SyncJob {
-    /// Waits for the device. An error poisons the log when it is handed to `finish_sync`.
+    /// Waits for the device. An error poisons the log when it is handed to `finish_sync`, unless it is a shortage.
     pub fn run(&self) -> io::Result<()> {
         for file in &self.sealed {
             file.sync()?;
@@ -55,7 +58,8 @@ pub struct CheckpointJob {
     pub(crate) snapshots: Vec<(i64, Vec<u8>)>,
     /// Offsets of snapshots that nobody needs once the new ones are there.
     pub(crate) stale_snapshots: Vec<i64>,
-    pub(crate) leader_epochs: Option<Vec<u8>>,
+    /// Unless the file says so already.
+    pub(crate) leader_epochs: Option<LeaderEpochs>,
     pub(crate) recovery_point: i64,
     pub(crate) appended_bytes: u64,
     pub(crate) truncations: u64,
@@ -88,12 +92,19 @@ impl IndexWrite {
     }
 
     pub fn run(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        let mut files = Vec::new();
+        self.write(disk, &mut files)?;
+        sync_files(disk, &files, &self.segment.path(FileKind::Log))
+    }
+
+    /// Writes the entries and says which files must be synced for them.
+    fn write(&self, disk: &dyn Disk, files: &mut Vec<Arc<dyn DiskFile>>) -> Result<(), LogError> {
         if self.segment.is_retired() {
             return Ok(());
         }
-        self.write_index(FileKind::OffsetIndex, &self.offsets)?;
-        self.write_index(FileKind::TimeIndex, &self.times)?;
-        self.write_aborted(disk)?;
+        self.write_index(FileKind::OffsetIndex, &self.offsets, files)?;
+        self.write_index(FileKind::TimeIndex, &self.times, files)?;
+        self.write_aborted(disk, files)?;
         match self.sealed_bytes {
             Some(bytes) => self
                 .segment
@@ -104,20 +115,28 @@ impl IndexWrite {
         }
     }
 
-    fn write_index(&self, kind: FileKind, (position, bytes): &(u64, Vec<u8>)) -> Result<(), LogError> {
+    fn write_index(
+        &self,
+        kind: FileKind,
+        (position, bytes): &(u64, Vec<u8>),
+        files: &mut Vec<Arc<dyn DiskFile>>,
+    ) -> Result<(), LogError> {
         // Kafka expects both index files of every segment to exist, empty ones too.
-        let write = || -> io::Result<()> {
+        let write = || -> io::Result<Arc<dyn DiskFile>> {
             let file = self.segment.index_file(kind, ReadMode::Blocking)?;
             if !bytes.is_empty() {
                 file.write_at(&[io::IoSlice::new(bytes)], *position)?;
-                file.sync()?;
             }
-            Ok(())
+            Ok(file)
         };
-        write().map_err(|source| LogError::io("write", &self.segment.path(kind), source))
+        let file = write().map_err(|source| LogError::io("write", &self.segment.path(kind), source))?;
+        if !bytes.is_empty() {
+            files.push(file);
+        }
+        Ok(())
     }
 
-    fn write_aborted(&self, disk: &dyn Disk) -> Result<(), LogError> {
+    fn write_aborted(&self, disk: &dyn Disk, files: &mut Vec<Arc<dyn DiskFile>>) -> Result<(), LogError> {
         let (in_file, aborted) = &self.aborted;
         if aborted.is_empty() {
             return Ok(());
@@ -125,15 +144,16 @@ impl IndexWrite {
         let mut bytes = Vec::with_capacity(aborted.len() * AbortedTransaction::BYTES);
         aborted.iter().for_each(|aborted| aborted.encode(&mut bytes));
         let path = self.segment.path(FileKind::TransactionIndex);
-        let write = || -> io::Result<()> {
+        let write = || -> io::Result<Arc<dyn DiskFile>> {
             let file = disk.open(&path, OpenMode::Create)?;
             file.write_at(
                 &[io::IoSlice::new(&bytes)],
                 (in_file * AbortedTransaction::BYTES) as u64,
             )?;
-            file.sync()
+            Ok(file)
         };
-        write().map_err(|source| LogError::io("write", &path, source))
+        files.push(write().map_err(|source| LogError::io("write", &path, source))?);
+        Ok(())
     }
 
     /// Tells the segment that its files have caught up.
@@ -150,19 +170,49 @@ impl IndexWrite {
 impl CheckpointJob {
     /// Waits for the device. An error does not harm the log: the next recovery is longer, that is all.
     pub fn run(&self) -> Result<(), LogError> {
-        for segment in &self.segments {
-            segment.run(&*self.disk)?;
-        }
-        for (offset, bytes) in &self.snapshots {
-            let path = file_path(&self.directory, *offset, FileKind::Snapshot);
-            write_file_unnamed(&*self.disk, &path, bytes)?;
-        }
-        if let Some(bytes) = &self.leader_epochs {
-            write_file_unnamed(&*self.disk, &self.directory.join(crate::LEADER_EPOCH_FILE), bytes)?;
-        }
+        let mut files = Vec::new();
+        self.write(&mut files)?;
+        sync_files(&*self.disk, &files, &self.directory)?;
+        self.name_files()?;
         self.disk
             .sync_directory(&self.directory)
             .map_err(|source| LogError::io("sync", &self.directory, source))?;
+        self.remove_stale()
+    }
+
+    /// The same for many logs: what must be synced is synced together. Each has an outcome of its own.
+    pub fn run_all(disk: &dyn Disk, jobs: &[CheckpointJob], crew: &dyn Crew) -> Vec<Result<(), LogError>> {
+        let all: Vec<&CheckpointJob> = jobs.iter().collect();
+        match run_together(disk, &all, &[], crew) {
+            Ok(()) => jobs.iter().map(|_| Ok(())).collect(),
+            // One of them is at fault; the others need not suffer for it.
+            Err(_) => jobs.iter().map(CheckpointJob::run).collect(),
+        }
+    }
+
+    /// First step: writes everything, what replaces a file under another name, and says what must be synced for it.
+    pub(crate) fn write(&self, files: &mut Vec<Arc<dyn DiskFile>>) -> Result<(), LogError> {
+        for segment in &self.segments {
+            segment.write(&*self.disk, files)?;
+        }
+        for (path, bytes) in self.small_files() {
+            files.push(write_temporary(&*self.disk, &path, &bytes)?);
+        }
+        Ok(())
+    }
+
+    /// Second step, when all of that is synced: gives the files their names. The directory must be synced for them.
+    pub(crate) fn name_files(&self) -> Result<(), LogError> {
+        for (path, _) in self.small_files() {
+            self.disk
+                .rename(&temporary_path(&path), &path)
+                .map_err(|source| LogError::io("rename", &path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Third step, when the names are synced.
+    pub(crate) fn remove_stale(&self) -> Result<(), LogError> {
         for offset in &self.stale_snapshots {
             let path = file_path(&self.directory, *offset, FileKind::Snapshot);
             if let Err(source) = self.disk.remove_file(&path)
@@ -173,6 +223,78 @@ impl CheckpointJob {
         }
         Ok(())
     }
+
+    /// What is replaced as a whole.
+    fn small_files(&self) -> impl Iterator<Item = (PathBuf, Cow<'_, [u8]>)> {
+        let snapshots = self.snapshots.iter().map(|(offset, bytes)| {
+            let path = file_path(&self.directory, *offset, FileKind::Snapshot);
+            (path, bytes.as_slice().into())
+        });
+        let leader_epochs = self.leader_epochs.iter().map(|epochs| {
+            let path = self.directory.join(crate::LEADER_EPOCH_FILE);
+            (path, epochs.encode().into())
+        });
+        snapshots.chain(leader_epochs)
+    }
+}
+
+/// Does all of these at once: one `sync_all` for what was written, one for its names. Waits for the device.
+///
+/// - Errors: of any of them. None is done then, and each may be run again on its own, except a sync that was not prevented
+///   by a shortage.
+pub(crate) fn run_together(
+    disk: &dyn Disk,
+    checkpoints: &[&CheckpointJob],
+    syncs: &[&SyncJob],
+    crew: &dyn Crew,
+) -> Result<(), LogError> {
+    let written: Mutex<Vec<Arc<dyn DiskFile>>> = Mutex::default();
+    try_for_each(crew, checkpoints, |job| {
+        let mut files = Vec::new();
+        let outcome = job.write(&mut files);
+        written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(files);
+        outcome
+    })?;
+    // Batches first, then what points to them.
+    let batches = syncs
+        .iter()
+        .flat_map(|sync| sync.sealed.iter().chain([&sync.active]));
+    let mut files: Vec<Arc<dyn DiskFile>> = batches.cloned().collect();
+    files.extend(written.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let directories: Vec<&Path> = checkpoints.iter().map(|job| &*job.directory).collect();
+    let Some(some_directory) = directories.first() else {
+        return Ok(());
+    };
+    sync_files(disk, &files, some_directory)?;
+    try_for_each(crew, checkpoints, CheckpointJob::name_files)?;
+    disk.sync_all(&[], &directories)
+        .map_err(|source| LogError::io("sync", some_directory, source))?;
+    try_for_each(crew, checkpoints, CheckpointJob::remove_stale)
+}
+
+/// The first error, if any; the work goes on for the others.
+fn try_for_each(
+    crew: &dyn Crew,
+    jobs: &[&CheckpointJob],
+    work: impl Fn(&CheckpointJob) -> Result<(), LogError> + Sync,
+) -> Result<(), LogError> {
+    let failed: Mutex<Option<LogError>> = Mutex::default();
+    crew.for_each(jobs.len(), &|index| {
+        if let Err(error) = work(jobs[index]) {
+            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get_or_insert(error);
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.map_or(Ok(()), Err)
+}
+
+fn sync_files(disk: &dyn Disk, files: &[Arc<dyn DiskFile>], path: &Path) -> Result<(), LogError> {
+    disk.sync_all(files, &[])
+        .map_err(|source| LogError::io("sync", path, source))
 }
 
 /// Hands dirty pages to the device early, so that the kernel never has a flood of them to write at once.

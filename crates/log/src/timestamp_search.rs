@@ -1,11 +1,12 @@
 //! Offsets by time: what ListOffsets asks for.
 
 use std::io;
+use std::sync::Arc;
 
-use crate::error::ReadError;
+use crate::error::{LogError, ReadError};
 use crate::read_mode::ReadMode;
-use crate::reader::{Bound, LogReader, View};
-use crate::segment::{BatchPlace, Segment, UNKNOWN_TIMESTAMP};
+use crate::reader::{Bound, LogReader, View, segment_index};
+use crate::segment::{BatchPlace, FileKind, Segment, UNKNOWN_TIMESTAMP};
 use crate::stored_batch::StoredBatch;
 
 /// A record's place in time and in the log.
@@ -45,15 +46,34 @@ impl LogReader {
 
     /// Reads what is missing of the segments' largest timestamps. Waits for the device; retention by time needs it.
     pub fn load_timestamps(&self) -> Result<(), ReadError> {
-        let segments = std::sync::Arc::clone(&self.state().segments);
+        let segments = Arc::clone(&self.state().segments);
         let sealed = segments.len() - 1;
         for segment in &segments[..sealed] {
-            largest_timestamp(segment, ReadMode::Blocking).map_err(|error| {
-                crate::LogError::io("read", &segment.path(crate::segment::FileKind::TimeIndex), error)
-            })?;
+            largest_timestamp(segment, ReadMode::Blocking)
+                .map_err(|error| LogError::io("read", &segment.path(FileKind::TimeIndex), error))?;
         }
         Ok(())
     }
+
+    /// As `load_timestamps`, and the times at which the closed segments from `first_dirty_offset` on begin.
+    pub fn load_compaction_times(&self, first_dirty_offset: i64) -> Result<(), ReadError> {
+        self.load_timestamps()?;
+        let segments = Arc::clone(&self.state().segments);
+        let sealed = segments.len() - 1;
+        for segment in &segments[segment_index(&segments, first_dirty_offset).min(sealed)..sealed] {
+            load_first_timestamp(segment)
+                .map_err(|error| LogError::io("read", &segment.path(FileKind::Log), error))?;
+        }
+        Ok(())
+    }
+}
+
+fn load_first_timestamp(segment: &Segment) -> io::Result<()> {
+    if segment.first_timestamp() == UNKNOWN_TIMESTAMP {
+        let first = segment.find_batch(i64::MIN, 0, segment.bytes(), ReadMode::Blocking)?;
+        segment.set_first_timestamp(first.map_or(-1, |place| place.max_timestamp));
+    }
+    Ok(())
 }
 
 fn finish(view: &View, found: io::Result<Option<TimestampOffset>>) -> Result<Lookup, ReadError> {

@@ -54,8 +54,10 @@ struct World {
     leader_epoch: i32,
     producers: BTreeMap<i64, Producer>,
     crashes: u32,
-    /// Appends that a full disk refused.
+    /// Appends that were refused because the disk was full or descriptors were short.
     refused: u32,
+    /// Syncs that found no descriptor and were tried again.
+    retried: u32,
 }
 
 impl World {
@@ -86,6 +88,7 @@ impl World {
             producers: BTreeMap::new(),
             crashes: 0,
             refused: 0,
+            retried: 0,
         };
         let log = PartitionLog::create(
             world.disk.shared(),
@@ -181,9 +184,11 @@ impl World {
             let used = self.disk.used_bytes();
             self.disk.set_capacity(Some(used + self.random.below(3) * 4096));
         }
+        self.begin_shortage();
         let appended = self.append_bytes(&bytes);
         self.disk.set_capacity(None);
-        if let Err(LogError::NoSpace { .. }) = appended {
+        self.disk.end_shortage();
+        if appended.as_ref().is_err_and(LogError::is_lack) {
             self.records.split_off(&first);
             self.producers = producers_before;
             self.refused += 1;
@@ -232,6 +237,13 @@ impl World {
         Ok(())
     }
 
+    /// Now and then the next operations find no descriptor.
+    fn begin_shortage(&mut self) {
+        if self.random.one_in(8) {
+            self.disk.begin_shortage(0, 1 + self.random.below(3));
+        }
+    }
+
     fn sync(&mut self) -> Result<(), LogError> {
         let Some(job) = self.log().begin_sync() else {
             return Ok(());
@@ -241,8 +253,15 @@ impl World {
             self.append()?;
         }
         let covered = job.end().offset;
+        self.begin_shortage();
         let result = job.run();
-        let durable = self.log().finish_sync(job, result)?;
+        self.disk.end_shortage();
+        let finished = self.log().finish_sync(job, result);
+        if finished.as_ref().is_err_and(LogError::is_shortage) {
+            self.retried += 1;
+            return self.sync();
+        }
+        let durable = finished?;
         assert_eq!(durable.offset, covered);
         self.durable_offset = self.durable_offset.max(covered);
         Ok(())
@@ -257,8 +276,15 @@ impl World {
         if self.random.one_in(3) {
             self.append()?;
         }
+        self.begin_shortage();
         let result = job.run();
-        let recovery_point = self.log().finish_checkpoint(job, result)?;
+        self.disk.end_shortage();
+        let finished = self.log().finish_checkpoint(job, result);
+        if finished.as_ref().is_err_and(LogError::is_shortage) {
+            // The next checkpoint does it all.
+            return Ok(());
+        }
+        let recovery_point = finished?;
         // The broker writes its checkpoint file a little later, or crashes before.
         if !self.random.one_in(5) {
             self.recovery_point = recovery_point;
@@ -274,7 +300,13 @@ impl World {
         let start_offset = self.log().start_offset();
         assert!(start_offset <= self.durable_offset, "seed {}", self.seed);
         self.forget_before(start_offset);
-        removal.rename()?;
+        self.begin_shortage();
+        let mut renamed = removal.rename();
+        while renamed.as_ref().is_err_and(LogError::is_shortage) {
+            renamed = removal.rename();
+        }
+        self.disk.end_shortage();
+        renamed?;
         removal.purge()
     }
 
@@ -326,8 +358,18 @@ impl World {
     }
 
     fn restart_cleanly(&mut self) -> Result<(), LogError> {
-        let recovery_point = self.log().close()?;
+        self.begin_shortage();
+        let mut closed = self.log().close();
+        while closed.as_ref().is_err_and(LogError::is_shortage) {
+            closed = self.log().close();
+        }
+        self.disk.end_shortage();
+        let recovery_point = closed?;
         assert_eq!(recovery_point, self.end_offset());
+        // What is closed has nothing left to close.
+        let operations = self.disk.operations();
+        assert_eq!(self.log().close()?, recovery_point);
+        assert_eq!(self.disk.operations(), operations, "seed {}", self.seed);
         self.durable_offset = self.end_offset();
         self.recovery_point = recovery_point;
         self.log = None;
@@ -519,16 +561,17 @@ fn seeds(default: Range<u64>) -> Range<u64> {
 
 #[test]
 fn no_acknowledged_record_is_lost_in_a_thousand_lives_with_crashes() {
-    let (mut crashes, mut refused) = (0, 0);
+    let (mut crashes, mut refused, mut retried) = (0, 0, 0);
     for seed in seeds(0..1_000) {
         let world = live(seed, 120, 60);
         crashes += world.crashes;
         refused += world.refused;
+        retried += world.retried;
     }
     let chosen = std::env::var("OTTLA_CRASH_SEEDS").is_ok();
     assert!(
-        chosen || crashes > 1_000 && refused > 300,
-        "only {crashes} crashes, {refused} refusals"
+        chosen || crashes > 1_000 && refused > 300 && retried > 300,
+        "only {crashes} crashes, {refused} refusals, {retried} syncs tried again"
     );
 }
 

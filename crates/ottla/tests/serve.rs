@@ -11,6 +11,7 @@ use std::time::Duration;
 use ottla_broker::Broker;
 use ottla_client::admin::{Admin, NewTopic};
 use ottla_client::config::Config;
+use ottla_client::producer::{Producer, Record};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -71,9 +72,16 @@ fn refused(mut command: Command, status: i32) -> String {
 }
 
 #[test]
-fn the_ready_line_names_what_was_bound_and_sigterm_stops_cleanly() {
+fn the_ready_line_names_what_was_bound_and_signals_stop_cleanly() {
     let directory = Directory::new("ready");
-    for stop in [Signal::TERM, Signal::INT] {
+    // Two at once are one stop: a supervisor may signal a process and its group.
+    let stops = [
+        vec![Signal::TERM],
+        vec![Signal::INT],
+        vec![Signal::HUP],
+        vec![Signal::TERM, Signal::HUP],
+    ];
+    for stop in stops {
         let mut child = serve(&directory.0, &[]).spawn().unwrap();
         let line = ready_line(&mut child);
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -86,12 +94,52 @@ fn the_ready_line_names_what_was_bound_and_sigterm_stops_cleanly() {
         );
         assert_eq!(words[4], format!("log.dirs={}", directory.0.display()));
         assert!(words[5].starts_with("admin=http://127.0.0.1:"), "{line}");
-        signal(&child, stop);
+        stop.iter().for_each(|each| signal(&child, *each));
         let status = child.wait().unwrap();
         let mut log = String::new();
         child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
         assert_eq!(status.code(), Some(0), "{log}");
         assert!(directory.0.join(".kafka_cleanshutdown").exists(), "{log}");
+    }
+}
+
+/// Three files for each of a hundred partitions, and a third as many descriptors.
+#[test]
+fn a_process_with_few_descriptors_serves_more_files_than_it_may_open_and_starts_again() {
+    const PARTITIONS: i32 = 100;
+    let directory = Directory::new("few");
+    for stop in [Signal::KILL, Signal::TERM] {
+        let serve = serve(&directory.0, &[]);
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", "ulimit -n 100 && exec \"$@\"", "sh"])
+            .arg(serve.get_program())
+            .args(serve.get_args());
+        limited.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = limited.spawn().unwrap();
+        let line = ready_line(&mut child);
+        let address = line.split("PLAINTEXT://").nth(1).expect("it starts");
+        let config = Config::new().set("bootstrap.servers", address.split_whitespace().next().unwrap());
+        if stop == Signal::KILL {
+            let many = NewTopic::new("many").partitions(PARTITIONS).replicas(1);
+            let admin = Admin::new(&config).unwrap();
+            let created = admin.create_topics(vec![many]).wait().unwrap();
+            created["many"].as_ref().unwrap();
+        }
+        let producer = Producer::new(&config).unwrap();
+        let send = |partition| {
+            let record = Record::new("many").partition(partition).value("x");
+            producer.send(&record).unwrap()
+        };
+        let sent: Vec<_> = (0..PARTITIONS).map(send).collect();
+        producer.flush().unwrap();
+        // What was acknowledged before the kill is there after it.
+        let expected = i64::from(stop == Signal::TERM);
+        for (partition, sent) in (0..).zip(sent) {
+            assert_eq!(sent.wait().unwrap().offset, expected, "partition {partition}");
+        }
+        signal(&child, stop);
+        assert_eq!(child.wait().unwrap().code(), (stop == Signal::TERM).then_some(0));
     }
 }
 
@@ -214,7 +262,7 @@ fn a_slow_request_gets_a_line_with_its_stages() {
 }
 
 #[test]
-fn without_free_descriptors_the_open_connections_are_served_and_later_ones_wait() {
+fn connections_beyond_the_descriptors_for_them_are_refused_and_the_others_are_served() {
     let directory = Directory::new("descriptors");
     let wanted = serve(&directory.0, &[]);
     let mut command = Command::new("sh");
@@ -237,21 +285,30 @@ fn without_free_descriptors_the_open_connections_are_served_and_later_ones_wait(
         .unwrap();
     // More than the broker may have open; the system accepts for it.
     let mut sockets: Vec<TcpStream> = (0..150).map(|_| TcpStream::connect(address).unwrap()).collect();
-    let mut last = sockets.pop().unwrap();
+    let mut refused = sockets.pop().unwrap();
     for _ in 0..20 {
         check_api_versions(&mut sockets[0]);
     }
+    let end = refused.read(&mut [0]);
+    assert!(matches!(end, Ok(0) | Err(_)), "it is closed at once");
     drop(sockets);
-    check_api_versions(&mut last);
+    // Their descriptors come back as soon as the broker has seen the end of each.
+    while !is_served(&mut TcpStream::connect(address).unwrap()) {}
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let mut log = String::new();
     child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     let complaints = log
         .lines()
-        .filter(|line| line.contains("connections cannot be accepted"))
+        .filter(|line| line.contains("descriptors for connections are used up"))
         .count();
     assert!(complaints > 0, "the limit was not reached: {log}");
+}
+
+/// Whether the broker keeps the connection and answers on it.
+fn is_served(socket: &mut TcpStream) -> bool {
+    let asked = socket.write_all(&[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff]);
+    asked.is_ok() && socket.read_exact(&mut [0; 4]).is_ok()
 }
 
 /// Asks for version 0 of ApiVersions and waits for the answer.

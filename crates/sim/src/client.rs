@@ -32,6 +32,15 @@ const IN_FLIGHT_MAX: usize = 5;
 
 /// Creates the topic if it is not there; false when the broker went down meanwhile.
 pub fn create_topic(world: &mut World, partition_count: i32) -> bool {
+    match try_to_create_topic(world, partition_count) {
+        Some(ErrorCode::None | ErrorCode::TopicAlreadyExists) => true,
+        Some(code) if world.disk.has_power() => panic!("seed {}: CreateTopics answered {code:?}", world.seed),
+        _ => false,
+    }
+}
+
+/// What CreateTopics answers; `None` when the broker went down meanwhile.
+pub fn try_to_create_topic(world: &mut World, partition_count: i32) -> Option<ErrorCode> {
     // Segments far smaller than users may ask for, so that a short run closes many.
     let segment_bytes = CreatableTopicConfig {
         name: "internal.segment.bytes",
@@ -52,18 +61,11 @@ pub fn create_topic(world: &mut World, partition_count: i32) -> bool {
     let mut body = Vec::new();
     request.encode(&mut body, CREATE_TOPICS_VERSION);
     let Outcome::Answer(answer) = world.complete(ApiKey::CreateTopics, CREATE_TOPICS_VERSION, &body) else {
-        return false;
+        return None;
     };
     let response =
         CreateTopicsResponse::decode(&mut Reader::new(&answer), CREATE_TOPICS_VERSION).expect("decodes");
-    let code = response.topics[0].error_code;
-    let is_there = [ErrorCode::None.code(), ErrorCode::TopicAlreadyExists.code()].contains(&code);
-    assert!(
-        is_there || !world.disk.has_power(),
-        "seed {}: CreateTopics answered {code}",
-        world.seed
-    );
-    is_there
+    ErrorCode::from_i16(response.topics[0].error_code)
 }
 
 /// An idempotent producer (KIP-98) that retries until it is told that a batch is stored.

@@ -513,9 +513,10 @@ fn write_process(page: &mut Page, view: &AdminView) {
     page.single(
         "ottla_connections_refused_total",
         "counter",
-        "Connections refused by max.connections.per.ip.",
+        "Connections refused by max.connections.per.ip, or because there was no descriptor for them.",
         view.connections.refused(),
     );
+    write_descriptors(page, view);
     page.single(
         "ottla_cold_reads_queued",
         "gauge",
@@ -544,6 +545,29 @@ fn write_process(page: &mut Page, view: &AdminView) {
         "counter",
         "CPU time of the process.",
         cpu_seconds,
+    );
+}
+
+fn write_descriptors(page: &mut Page, view: &AdminView) {
+    let now = view.connections.descriptors().now();
+    const NAME: &str = "ottla_descriptors";
+    page.metric(
+        NAME,
+        "gauge",
+        "Descriptors that files of logs and connections have, and those that the process may have.",
+    );
+    for (holder, count) in [
+        ("files", now.files),
+        ("connections", now.connections),
+        ("limit", now.limit),
+    ] {
+        page.sample(NAME, &[("holder", holder)], count);
+    }
+    page.single(
+        "ottla_files_reopened_total",
+        "counter",
+        "Files of logs that were opened again after their descriptor was given to another one.",
+        now.reopened,
     );
 }
 

@@ -16,6 +16,7 @@ pub mod fair_queue;
 pub mod fair_pool;
 pub mod cold_reads;
 pub mod alarm;
+pub mod crew;
 
 use alarm::Alarm;
 use cold_reads::ColdReads;
@@ -43,6 +44,9 @@ fn long_answers() -> PoolKind {
         quantum: 10_000,
     }
 }
+
+/// Housekeeping comes once a second, or more often if `log.cleaner.backoff.ms` is shorter, but not more often than this.
+const MAINTENANCE_MS_MIN: u64 = 100;
 
 /// What waits for a thread. The core's [`Executor`].
 pub struct Queues {
@@ -124,7 +128,8 @@ impl Executor for Queues {
     }
 }
 
-/// The running threads. Dropping it finishes what is queued and joins them.
+/// The running threads. Dropping it finishes what is queued, but for syncs, and joins them: nobody waits for a sync any more,
+/// and the node makes all logs durable when it is closed.
 pub struct Workers {
     queues: Arc<Queues>,
     threads: Vec<JoinHandle<()>>,
@@ -160,7 +165,11 @@ impl Workers {
             run_deadlines(node, queues, &*clock)
         })?;
         workers.spawn("ottla-maintain", node, |node, queues| {
-            while queues.maintenance.wait(Some(Duration::from_secs(1))) {
+            let backoff_ms = node.config.storage.cleaner_backoff_ms;
+            let interval_ms = u64::try_from(backoff_ms)
+                .unwrap_or(0)
+                .clamp(MAINTENANCE_MS_MIN, 1_000);
+            while queues.maintenance.wait(Some(Duration::from_millis(interval_ms))) {
                 contain("maintenance", || node.maintain());
             }
         })?;
@@ -188,7 +197,7 @@ impl Drop for Workers {
         self.queues.deadlines.stop();
         self.queues.control.stop();
         self.queues.telemetry.stop();
-        self.queues.syncs.stop();
+        self.queues.syncs.discard();
         self.queues.cold_reads.stop();
         self.queues.long_answers.stop();
         for thread in self.threads.drain(..) {

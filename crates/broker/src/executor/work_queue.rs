@@ -89,6 +89,16 @@ impl<T> WorkQueue<T> {
         self.arrived.notify_all();
     }
 
+    /// What is queued is forgotten, and nothing is handed out any more.
+    pub fn discard(&self) {
+        let mut inner = self.lock();
+        inner.is_stopped = true;
+        let forgotten = std::mem::take(&mut inner.work);
+        drop(inner);
+        self.arrived.notify_all();
+        drop(forgotten);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,6 +116,14 @@ mod tests {
         queue.push(2);
         queue.stop();
         assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(1), Some(2), None));
+    }
+
+    #[test]
+    fn discarded_work_is_not_handed_out() {
+        let queue = WorkQueue::default();
+        queue.push(1);
+        queue.discard();
+        assert_eq!(queue.pop(), None);
     }
 
     #[test]

@@ -196,7 +196,7 @@ impl Drop for Place {
 
 async fn accept(socket: tokio::net::TcpListener, router: Router, limits: HttpLimits) {
     let places = Arc::new(Places::default());
-    let mut failures = RateLimit::per_second(1);
+    let failures = RateLimit::per_second(1);
     loop {
         match socket.accept().await {
             Ok((connection, _)) => {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use ottla_core::quota::Quotas;
 use ottla_core::time::{Clock, Moment};
+use ottla_log::disk::os::{ConnectionDescriptor, Descriptors};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
@@ -57,6 +58,7 @@ pub struct ConnectionLimits {
 #[derive(Debug)]
 pub struct ConnectionCounts {
     limits: ConnectionLimits,
+    descriptors: Arc<Descriptors>,
     /// `connection_creation_rate`
     quotas: Option<(Arc<Quotas>, Arc<dyn Clock>)>,
     counts: Mutex<Counts>,
@@ -88,6 +90,7 @@ pub struct ConnectionPermit {
     counts: Arc<ConnectionCounts>,
     address: IpAddr,
     is_opened: bool,
+    _descriptor: ConnectionDescriptor,
 }
 
 impl ConnectionPermit {
@@ -123,9 +126,10 @@ impl Drop for ConnectionPermit {
 }
 
 impl ConnectionCounts {
-    pub fn new(limits: ConnectionLimits) -> ConnectionCounts {
+    pub fn new(limits: ConnectionLimits, descriptors: Arc<Descriptors>) -> ConnectionCounts {
         ConnectionCounts {
             limits,
+            descriptors,
             quotas: None,
             counts: Mutex::default(),
             freed: Condvar::new(),
@@ -174,8 +178,25 @@ impl ConnectionCounts {
         self.refused.load(Ordering::Relaxed)
     }
 
+    pub fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
+    }
+
+    /// A descriptor for one more connection; `None` when all that are for connections are in use.
+    fn descriptor(&self) -> Option<ConnectionDescriptor> {
+        let admitted = self.descriptors.admit();
+        if admitted.is_none() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        admitted
+    }
+
     /// `None` when the address has as many connections as it may.
-    fn permit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
+    fn permit(
+        self: &Arc<Self>,
+        address: IpAddr,
+        descriptor: ConnectionDescriptor,
+    ) -> Option<ConnectionPermit> {
         let mut counts = self.lock();
         let limit = self
             .limits
@@ -198,6 +219,7 @@ impl ConnectionCounts {
             counts: self.clone(),
             address,
             is_opened: false,
+            _descriptor: descriptor,
         })
     }
 
@@ -334,7 +356,7 @@ struct Acceptor {
     batch: Vec<Vec<NewConnection>>,
     pace: Pace,
     /// Over their address's rate, with the moment at which each is closed: a client that is refused at once comes back at once.
-    throttled: VecDeque<(Moment, TcpStream)>,
+    throttled: VecDeque<(Moment, TcpStream, ConnectionDescriptor)>,
     refusals: RateLimit,
 }
 
@@ -363,10 +385,10 @@ impl Acceptor {
     /// Returns when there is something to accept, or the next throttled one was to be closed.
     fn wait_for_connections(&mut self) {
         let now = self.counts.now();
-        while self.throttled.front().is_some_and(|(until, _)| *until <= now) {
+        while self.throttled.front().is_some_and(|(until, ..)| *until <= now) {
             self.throttled.pop_front();
         }
-        let timeout = self.throttled.front().map(|(until, _)| {
+        let timeout = self.throttled.front().map(|(until, ..)| {
             let wait_micros = until.micros_since(now);
             Timespec {
                 tv_sec: (wait_micros / 1_000_000) as i64,
@@ -404,15 +426,25 @@ impl Acceptor {
     fn hand_out(&mut self, socket: TcpStream, peer: SocketAddr) {
         // A socket for both families shows IPv4 peers as ::ffff:a.b.c.d.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let Some(descriptor) = self.counts.descriptor() else {
+            if let Some(suppressed) = self.refusals.pass() {
+                let (connections, descriptors) = (
+                    self.counts.descriptors.connections_max(),
+                    self.counts.descriptors.now().limit,
+                );
+                warn!(%peer, connections, descriptors, suppressed, "connection refused: descriptors for connections are used up");
+            }
+            return;
+        };
         if let Some(until) = self.counts.throttled_until(peer.ip()) {
             if self.throttled.len() < THROTTLED_MAX {
                 // Addresses have rates of their own, so what comes later may be due earlier.
-                let at = self.throttled.partition_point(|(other, _)| *other <= until);
-                self.throttled.insert(at, (until, socket));
+                let at = self.throttled.partition_point(|(other, ..)| *other <= until);
+                self.throttled.insert(at, (until, socket, descriptor));
             }
             return;
         }
-        let Some(permit) = self.counts.permit(peer.ip()) else {
+        let Some(permit) = self.counts.permit(peer.ip(), descriptor) else {
             if let Some(suppressed) = self.refusals.pass() {
                 warn!(%peer, suppressed, "connection refused: max.connections.per.ip reached");
             }
@@ -430,6 +462,10 @@ impl Acceptor {
     }
 
     fn pause_after(&mut self, error: Errno) {
+        // Somebody else in this process, or in the system, has more than was thought: files of logs give way first.
+        if matches!(error, Errno::MFILE | Errno::NFILE) && self.counts.descriptors.close_idle_file() {
+            return;
+        }
         if let Some(suppressed) = self.refusals.pass() {
             warn!(%error, suppressed, "connections cannot be accepted");
         }
@@ -492,8 +528,11 @@ mod tests {
             connections_max_per_ip: usize::MAX,
             overrides: HashMap::new(),
         };
-        let counts = Arc::new(ConnectionCounts::new(limits));
-        let permit = || counts.permit(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let counts = Arc::new(ConnectionCounts::new(limits, Descriptors::with_limit(10_000)));
+        let permit = || {
+            let descriptor = counts.descriptor().unwrap();
+            counts.permit(Ipv4Addr::LOCALHOST.into(), descriptor).unwrap()
+        };
         let mut waiting: Vec<ConnectionPermit> = (0..UNOPENED_MAX).map(|_| permit()).collect();
         assert!(!counts.has_room(&counts.lock()));
         assert!(waiting[0].opened() && !waiting[0].opened());

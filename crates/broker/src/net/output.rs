@@ -274,10 +274,10 @@ impl Output {
                     if step > 0 {
                         self.send_file(socket, step)
                     } else {
-                        let path = if region.file.raw_fd().is_none() || self.loaded_at == Some(self.sent) {
-                            ColdPath::Copy
-                        } else {
-                            ColdPath::Load
+                        let is_sendable = region.file.descriptor().is_some();
+                        let path = match is_sendable && self.loaded_at != Some(self.sent) {
+                            true => ColdPath::Load,
+                            false => ColdPath::Copy,
                         };
                         let cold = fetch_cold(region.clone(), path);
                         self.replace_first(Segment::Cold(cold));
@@ -360,12 +360,14 @@ impl Output {
         let Some(Segment::Region(region)) = self.segments.front_mut() else {
             unreachable!("called for a leading region");
         };
-        let raw_fd = region.file.raw_fd().expect("checked by the caller");
-        // SAFETY: `region.file` keeps the descriptor open, and it outlives this borrow.
-        #[expect(unsafe_code, reason = "sendfile needs the descriptor behind the disk's file")]
-        let file = unsafe { BorrowedFd::borrow_raw(raw_fd) };
+        // Without one the file was closed behind the look at it: the next look has it read elsewhere.
+        let Some(file) = region.file.descriptor() else {
+            return Ok(true);
+        };
         let mut position = region.position;
-        match rustix::fs::sendfile(socket.as_fd(), file, Some(&mut position), step as usize) {
+        let sent = rustix::fs::sendfile(socket.as_fd(), &file, Some(&mut position), step as usize);
+        drop(file);
+        match sent {
             Ok(0) => Err(OutputError::File(io::ErrorKind::UnexpectedEof.into())),
             Ok(sent) => {
                 region.position += sent as u64;
@@ -404,7 +406,7 @@ impl Output {
 
 /// How much of the region can be sent now without waiting for the device.
 fn sendable_bytes(region: &FileRegion) -> u64 {
-    match region.file.raw_fd() {
+    match region.file.descriptor() {
         Some(_) => region.resident_bytes(REGION_STEP_BYTES),
         None => 0,
     }

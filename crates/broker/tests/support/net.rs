@@ -22,6 +22,7 @@ use ottla_core::request::Request;
 use ottla_core::tenant::Tenants;
 use ottla_core::time::{Clock, Moment, Timestamp};
 use ottla_log::disk::memory::MemoryDisk;
+use ottla_log::disk::os::Descriptors;
 use ottla_log::disk::{Disk, FileRegion, OpenMode};
 use ottla_wire::api_key::ApiKey;
 
@@ -306,7 +307,7 @@ impl Net {
             connections_max_per_ip,
             overrides: Default::default(),
         };
-        let counts = Arc::new(ConnectionCounts::new(limits));
+        let counts = Arc::new(ConnectionCounts::new(limits, Descriptors::of_process()));
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&socket, 4096).unwrap();
         let mailboxes = loops

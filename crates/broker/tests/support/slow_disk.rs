@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::HANG;
-use ottla_log::disk::os::OsDisk;
+use ottla_log::disk::os::{Descriptor, OsDisk};
 use ottla_log::disk::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode, Space};
 
 const PAGE_BYTES: u64 = 4096;
@@ -51,7 +50,7 @@ impl SlowDisk {
     pub fn new(delay: Duration) -> SlowDisk {
         SlowDisk {
             shared: Arc::new(Shared {
-                inner: OsDisk,
+                inner: OsDisk::default(),
                 delay,
                 state: Mutex::default(),
                 changed: Condvar::new(),
@@ -265,7 +264,7 @@ impl DiskFile for SlowFile {
         state.cold.entry(self.path.clone()).or_default().extend(forgotten);
     }
 
-    fn raw_fd(&self) -> Option<RawFd> {
-        self.inner.raw_fd()
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        self.inner.descriptor()
     }
 }

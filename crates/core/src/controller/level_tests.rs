@@ -51,7 +51,15 @@ pub(super) fn formatted_for(name: &str, wanted: &[(&str, i16)]) -> World {
     let world = formatted(name);
     let directory = world.path().join(METADATA_DIRECTORY);
     let written = SnapshotId::BOOTSTRAP;
-    snapshot_file::write(&OsDisk, &world.path(), written, None, &levels(wanted), 0).unwrap();
+    snapshot_file::write(
+        &OsDisk::default(),
+        &world.path(),
+        written,
+        None,
+        &levels(wanted),
+        0,
+    )
+    .unwrap();
     let bootstrap = world.path().join(BOOTSTRAP_FILE);
     std::fs::rename(written.path(&world.path()), bootstrap).unwrap();
     std::fs::remove_dir_all(directory).unwrap();

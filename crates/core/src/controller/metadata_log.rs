@@ -10,6 +10,7 @@ use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::Batch;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::control::{ControlRecord, control_batch};
+use tracing::warn;
 
 use super::ControllerError;
 use super::bootstrap_file::BOOTSTRAP_FILE;
@@ -175,15 +176,24 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Everything appended is durable when this returns.
+    /// Everything appended is durable when this returns. A shortage of descriptors is waited for: what is in the log cannot
+    /// be refused any more.
     pub fn sync(&mut self) -> Result<(), ControllerError> {
-        if let Some(job) = self.log.begin_sync() {
+        while let Some(job) = self.log.begin_sync() {
             let result = job.run();
-            self.log.finish_sync(job, result)?;
+            match self.log.finish_sync(job, result) {
+                Err(error) if error.is_shortage() => self.disk.pause(),
+                finished => {
+                    finished?;
+                    break;
+                }
+            }
         }
         if let Some(job) = self.log.take_checkpoint() {
             let result = job.run();
-            self.log.finish_checkpoint(job, result)?;
+            if let Err(error) = self.log.finish_checkpoint(job, result) {
+                warn!(%error, "cannot write the indexes of the metadata log; the next start reads more of it");
+            }
         }
         Ok(())
     }

@@ -54,6 +54,7 @@ use crate::image::replay::Replay;
 use crate::image::{MetadataImage, Provenance};
 use crate::quota::mutation::MutationQuota;
 use crate::random::Random;
+use crate::stopping::outlast_shortage;
 use crate::time::Timestamp;
 use bootstrap_file::Bootstrap;
 use client_quotas::QuotaAlteration;
@@ -87,6 +88,12 @@ pub enum ControllerError {
         path: PathBuf,
         problem: String,
     },
+}
+
+impl ControllerError {
+    fn is_shortage(&self) -> bool {
+        matches!(self, ControllerError::Log(error) if error.is_shortage())
+    }
 }
 
 impl From<LogError> for ControllerError {
@@ -470,8 +477,11 @@ impl Controller {
     /// Gives up leadership and registration, and leaves a log that opens without recovery. Nothing can be written after.
     pub fn close(&mut self, now: Timestamp) -> Result<(), ControllerError> {
         let records = self.decider().deactivate(self.broker_epoch);
-        self.write(&records, Atomicity::EachBatch, now)?;
-        self.log.close()
+        let disk = Arc::clone(&self.disk);
+        outlast_shortage(&*disk, ControllerError::is_shortage, || {
+            self.write(&records, Atomicity::EachBatch, now)
+        })?;
+        outlast_shortage(&*disk, ControllerError::is_shortage, || self.log.close())
     }
 
     /// The disk that the directories are on.

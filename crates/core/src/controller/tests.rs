@@ -57,7 +57,7 @@ impl World {
     pub(super) fn try_start(&mut self) -> Result<Controller, ControllerError> {
         self.starts += 1;
         let config = self.config();
-        let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+        let disk: Arc<dyn Disk> = OsDisk::shared();
         let random = Arc::new(Random::new(config.seed));
         start::take_over(&disk, &config, &random, NOW).map(|taken| taken.controller)
     }
@@ -690,6 +690,9 @@ fn configurations_are_set_appended_and_refused_as_in_kafka() {
 fn the_mark_of_a_clean_stop_names_the_registration() {
     let mut world = World::new("mark");
     let controller = world.start();
-    write_clean_shutdown(&OsDisk, &world.path(), controller.broker_epoch()).unwrap();
-    assert_eq!(read_clean_shutdown(&OsDisk, &world.path()).unwrap(), Some(1));
+    write_clean_shutdown(&OsDisk::default(), &world.path(), controller.broker_epoch()).unwrap();
+    assert_eq!(
+        read_clean_shutdown(&OsDisk::default(), &world.path()).unwrap(),
+        Some(1)
+    );
 }

@@ -40,6 +40,7 @@ use ottla_wire::messages::incremental_alter_configs::{
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::messages::list_config_resources::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 use ottla_wire::messages::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+use ottla_wire::messages::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
 use ottla_wire::primitives::{Reader, Uuid};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
@@ -1146,4 +1147,48 @@ fn the_page_that_the_next_append_begins_in_is_kept_resident() {
         "it was read back off the hot path"
     );
     assert!(!page.file.is_resident(0, 4_096), "and nothing else was");
+}
+
+/// Each of its steps registered for news under a name of its own, and partitions that were waited for from the first step
+/// on went on calling that one: nobody heard of the last of them.
+#[test]
+fn a_produce_that_names_a_thousand_partitions_hears_of_each_in_whichever_step_it_waits() {
+    const MANY: i32 = 1_001;
+    let broker = Broker::new(&[]);
+    broker.create("many", MANY, 7);
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(1_000, None, Some(b"value"), &[]);
+    let records = builder.finish();
+    let partition = |index| PartitionProduceData {
+        index,
+        records: Some(&records),
+    };
+    let request = ProduceRequest {
+        acks: -1,
+        timeout_ms: 1_000,
+        topic_data: vec![TopicProduceData {
+            name: "many",
+            partition_data: (0..MANY).map(partition).collect(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let mut body = Vec::new();
+    request.encode(&mut body, 9);
+    let mut reply = ReplyBuffer::default();
+    let Handled::Pending(mut pending) = broker.send(ApiKey::Produce, 9, &body, &mut reply) else {
+        panic!("it is no event loop's work")
+    };
+    let sync = |indexes: std::ops::Range<i32>| {
+        for index in indexes {
+            let partition = broker.node.partition_by_name("many", index).unwrap();
+            partition.run_sync(&broker.node);
+        }
+    };
+    for synced in [0..0, 0..1, 1..MANY] {
+        sync(synced);
+        assert_eq!(poll(&broker, &mut pending, &mut reply), Poll::Pending);
+        broker.settle();
+    }
+    assert_eq!(poll(&broker, &mut pending, &mut reply), Poll::Ready(()));
 }

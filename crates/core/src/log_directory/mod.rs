@@ -58,6 +58,9 @@ impl LogDirectory {
     /// - `last_broker_epoch`: of the last registration in the metadata log, which the marks must agree with.
     pub fn take_over(&mut self, last_broker_epoch: i64) -> Result<(), LogError> {
         self.evidence.hold_against(last_broker_epoch);
+        if !self.evidence.was_stopped_cleanly() {
+            self.disk.settle(&self.path);
+        }
         remove_clean_shutdown(&*self.disk, &self.path)
     }
 

@@ -45,7 +45,9 @@ impl LogDirectory {
             let placement = match self.look(identity, is_start, removed) {
                 Err(error @ LogError::Corrupt { .. }) => Placement::Refused(error),
                 Err(error) => return Err(error),
-                Ok(true) => Placement::Found,
+                Ok(true) if is_start => Placement::Found,
+                // An earlier attempt made it and could not open it.
+                Ok(true) => Placement::Created,
                 Ok(false) => {
                     missing.push(NewPartitionDirectory {
                         path: partition_directory(&self.path, &identity.topic, identity.index),

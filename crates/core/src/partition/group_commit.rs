@@ -45,7 +45,8 @@ impl GroupCommit {
                     woken = partition.move_high_watermark(&mut state, durable, self.appended_bytes);
                 }
                 Ok(_) => {}
-                Err(_) => woken = partition.fail_if_poisoned(&mut state),
+                Err(error) if error.is_shortage() => node.partitions.note_unsynced(&partition, node, &error),
+                Err(_) => woken = partition.fail_if_poisoned(node, &mut state),
             }
         }
         let again = state.sync == SyncState::Running { again: true };

@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
-use ottla_log::{AppendError, LogError};
+use ottla_log::{AppendError, CheckpointJob, LogError};
 use ottla_log::{BatchToAppend, PartitionLog};
 use ottla_log::{Bound, LogReader};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch;
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::config::Durability;
 use crate::node::Node;
@@ -202,7 +202,10 @@ impl Partition {
                 }
             }
             Ok(_) => {}
-            Err(_) => woken = self.fail_if_poisoned(&mut state),
+            Err(error) => {
+                woken = self.fail_if_poisoned(node, &mut state);
+                self.tell_of_lack(node, error);
+            }
         }
         let unsynced_bytes = state.appended_bytes.saturating_sub(state.visible_bytes);
         drop(state);
@@ -238,10 +241,16 @@ impl Partition {
         commit.finish(node);
     }
 
-    /// Housekeeping that a checkpoint is made of; waits for the disk, but not under the lock.
-    ///
-    /// - Returns whether the recovery point moved.
-    pub fn run_checkpoint(self: &Arc<Self>, node: &Node) -> bool {
+    /// Calls for a sync, unless one is under way.
+    pub(crate) fn request_sync(self: &Arc<Self>, node: &Node) {
+        if self.lock().sync.request() {
+            node.executor().sync(self.clone());
+        }
+    }
+
+    /// The first step of a checkpoint; `None` if there is nothing to write, or not before the next sync. To be run where
+    /// waiting for the disk is allowed.
+    pub(crate) fn begin_checkpoint(self: &Arc<Self>, node: &Node) -> Option<CheckpointJob> {
         let mut state = self.lock();
         state.log.request_checkpoint();
         let job = state.log.take_checkpoint();
@@ -250,8 +259,11 @@ impl Partition {
         if wants_sync {
             node.executor().sync(self.clone());
         }
-        let Some(job) = job else { return false };
-        let result = job.run();
+        job
+    }
+
+    /// The last step. Returns whether the recovery point moved.
+    pub(crate) fn finish_checkpoint(&self, job: CheckpointJob, result: Result<(), LogError>) -> bool {
         let finished = self.with_log(|log| log.finish_checkpoint(job, result));
         if let Err(error) = &finished {
             warn!(topic = &*self.topic, partition = self.index, %error, "checkpoint failed");
@@ -394,13 +406,36 @@ impl Partition {
         state.waiters.take_reached(bound.offset, visible_bytes)
     }
 
-    fn fail_if_poisoned(&self, state: &mut State) -> Vec<Waker> {
+    /// Ends the partition if its log was poisoned by work that no request waits for.
+    pub(crate) fn end_if_poisoned(&self, node: &Node) {
+        let woken = self.fail_if_poisoned(node, &mut self.lock());
+        wake(woken);
+    }
+
+    fn fail_if_poisoned(&self, node: &Node, state: &mut State) -> Vec<Waker> {
         match state.log.poison() {
             Some(reason) if state.failure.is_none() => {
-                let failure = Failure::Storage(reason.into());
-                self.end(state, failure)
+                let reason: Arc<str> = reason.into();
+                if let Some(suppressed) = node.complaints.failures.pass(node.clock.moment()) {
+                    let (topic, partition) = (&*self.topic, self.index);
+                    error!(
+                        topic,
+                        partition, %reason, suppressed, "storage failed: the partition refuses writes until a restart"
+                    );
+                }
+                self.end(state, Failure::Storage(reason))
             }
             _ => Vec::new(),
+        }
+    }
+
+    fn tell_of_lack(&self, node: &Node, error: &AppendError) {
+        if let AppendError::Log(error) = error
+            && error.is_lack()
+            && let Some(suppressed) = node.complaints.lacks.pass(node.clock.moment())
+        {
+            let (topic, partition) = (&*self.topic, self.index);
+            warn!(topic, partition, %error, suppressed, "write refused, may be tried again");
         }
     }
 

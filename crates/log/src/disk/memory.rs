@@ -6,15 +6,16 @@
 //! - Names change in the cache too. A power cut keeps any prefix of a directory's changes since its last sync; syncing a
 //!   file does not keep its name.
 //! - A failed sync leaves its pages marked clean but not written, as Linux does: a second sync succeeds and lies.
+//! - In a shortage of descriptors every open file counts as closed, so that whatever is done with it must open it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, EntryKind, OpenMode, Space};
+use super::os::Descriptor;
+use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, EntryKind, OpenMode, Space, shortage};
 
 const SECTOR_BYTES: u64 = 512;
 const PAGE_BYTES: u64 = 4096;
@@ -47,6 +48,9 @@ struct State {
     fail_next_sync: bool,
     short_reads: bool,
     ignores_reservations: bool,
+    /// So many operations still find a descriptor, and so many after them find none.
+    grants: u64,
+    refusals: u64,
     locked: BTreeSet<u64>,
 }
 
@@ -154,6 +158,8 @@ impl MemoryDisk {
             fail_next_sync: false,
             short_reads: false,
             ignores_reservations: false,
+            grants: 0,
+            refusals: 0,
             locked: BTreeSet::new(),
         };
         MemoryDisk {
@@ -236,6 +242,18 @@ impl MemoryDisk {
         self.state().ignores_reservations = ignores;
     }
 
+    /// After `grants` more operations that need a descriptor there are none: the next `refusals` fail, also those on open
+    /// files, which were closed meanwhile.
+    pub fn begin_shortage(&self, grants: u64, refusals: u64) {
+        let mut state = self.state();
+        (state.grants, state.refusals) = (grants, refusals);
+    }
+
+    /// Returns how many operations were still to be refused.
+    pub fn end_shortage(&self) -> u64 {
+        std::mem::take(&mut self.state().refusals)
+    }
+
     /// Takes all clean pages out of the page cache: reading them must wait for the device.
     pub fn evict(&self) {
         for node in self.state().nodes.values_mut() {
@@ -312,7 +330,24 @@ impl State {
         self.nodes.retain(|node, _| recoverable.contains(node));
         self.fail_next_write = false;
         self.fail_next_sync = false;
+        self.refusals = 0;
         self.locked.clear();
+    }
+
+    fn take_descriptor(&mut self) -> io::Result<()> {
+        if !self.powered || self.refusals == 0 {
+            return Ok(());
+        }
+        if self.grants > 0 {
+            self.grants -= 1;
+            return Ok(());
+        }
+        self.refusals -= 1;
+        Err(shortage("all descriptors are in use".to_owned()))
+    }
+
+    fn is_short(&self) -> bool {
+        self.grants == 0 && self.refusals > 0
     }
 
     /// Counts an operation; `Ok(true)` if the power goes off during it.
@@ -501,6 +536,7 @@ impl Disk for MemoryDisk {
         if !state.powered {
             return Err(power_is_off());
         }
+        state.take_descriptor()?;
         let node = match state.find(path) {
             Ok(node) => node,
             Err(_) if mode == OpenMode::Create => {
@@ -530,6 +566,7 @@ impl Disk for MemoryDisk {
         if !state.powered {
             return Err(power_is_off());
         }
+        state.take_descriptor()?;
         let node = state.find(directory)?;
         let names: Vec<(String, u64)> = state
             .directory(node)?
@@ -578,6 +615,7 @@ impl Disk for MemoryDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
+        state.take_descriptor()?;
         let node = state.find(from)?;
         let (from_parent, from_name) = state.find_parent(from)?;
         let (to_parent, to_name) = state.find_parent(to)?;
@@ -593,6 +631,7 @@ impl Disk for MemoryDisk {
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
+        state.take_descriptor()?;
         let (parent, name) = state.find_parent(path)?;
         state.find(path)?;
         state.begin_atomic()?;
@@ -614,6 +653,7 @@ impl Disk for MemoryDisk {
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.state();
+        state.take_descriptor()?;
         let node = state.find(directory)?;
         state.begin_atomic()?;
         let directory = state.directory(node)?;
@@ -677,6 +717,13 @@ impl fmt::Debug for MemoryFile {
 }
 
 impl MemoryFile {
+    /// The disk's state if this handle may still be used, and there is a descriptor for it.
+    fn in_use(&self) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.state()?;
+        state.take_descriptor()?;
+        Ok(state)
+    }
+
     /// The disk's state if this handle may still be used.
     fn state(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.disk.state();
@@ -717,7 +764,7 @@ fn put(file: &mut File, position: u64, bytes: &[u8]) {
 
 impl DiskFile for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let mut state = self.state()?;
+        let mut state = self.in_use()?;
         let short = state.short_reads && buffer.len() > 1;
         let wanted = if short {
             1 + state.random.below(buffer.len() as u64) as usize
@@ -738,6 +785,9 @@ impl DiskFile for MemoryFile {
         let mut resident = buffer.len() as u64;
         {
             let mut state = self.state()?;
+            if state.is_short() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             let file = file(&mut state, self.node)?;
             let end = (position + resident).min(file.cached.len() as u64);
             let first_cold = file
@@ -755,7 +805,7 @@ impl DiskFile for MemoryFile {
     }
 
     fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
-        let mut state = self.state()?;
+        let mut state = self.in_use()?;
         let power_fails = state.begin()?;
         let io_fails = std::mem::take(&mut state.fail_next_write);
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
@@ -781,12 +831,12 @@ impl DiskFile for MemoryFile {
     }
 
     fn bytes(&self) -> io::Result<u64> {
-        let mut state = self.state()?;
+        let mut state = self.in_use()?;
         Ok(file(&mut state, self.node)?.cached.len() as u64)
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
-        let mut state = self.state()?;
+        let mut state = self.in_use()?;
         state.begin_atomic()?;
         if bytes > state.limit(self.node) {
             return Err(io::ErrorKind::StorageFull.into());
@@ -801,7 +851,7 @@ impl DiskFile for MemoryFile {
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
-        let mut state = self.state()?;
+        let mut state = self.in_use()?;
         state.begin_atomic()?;
         if state.ignores_reservations {
             return Ok(());
@@ -815,7 +865,7 @@ impl DiskFile for MemoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.state()?;
+        let mut state = self.in_use()?;
         let power_fails = state.begin()?;
         let io_fails = std::mem::take(&mut state.fail_next_sync);
         let file = file(&mut state, self.node)?;
@@ -838,13 +888,14 @@ impl DiskFile for MemoryFile {
     }
 
     fn start_writeback(&self, _position: u64, _bytes: u64) -> io::Result<()> {
-        self.state().map(|_| ())
+        self.in_use().map(|_| ())
     }
 
     fn is_resident(&self, position: u64, bytes: u64) -> bool {
         let Ok(mut state) = self.state() else { return false };
         let pages = position / PAGE_BYTES..(position + bytes).div_ceil(PAGE_BYTES);
-        file(&mut state, self.node).is_ok_and(|file| file.cold.range(pages).next().is_none())
+        !state.is_short()
+            && file(&mut state, self.node).is_ok_and(|file| file.cold.range(pages).next().is_none())
     }
 
     fn forget(&self, position: u64, bytes: u64) {
@@ -861,7 +912,7 @@ impl DiskFile for MemoryFile {
         }
     }
 
-    fn raw_fd(&self) -> Option<RawFd> {
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
         None
     }
 }

@@ -7,11 +7,14 @@ pub mod damage;
 pub mod os;
 pub mod cold_cache;
 
+use std::any::Any;
+use std::error::Error;
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use os::Descriptor;
 
 /// How a file is opened. All files are opened for reading; none is ever truncated by opening it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +51,33 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
+/// There was nothing left to open a file with: descriptors, or memory of the kernel. Nothing was done; what others give
+/// back later will do.
+#[derive(Debug)]
+struct Shortage(String);
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Shortage {}
+
+pub(crate) fn shortage(problem: String) -> io::Error {
+    io::Error::other(Shortage(problem))
+}
+
+/// Whether an operation had no effect because there was no descriptor for it. It may be tried again, a sync too.
+pub fn is_shortage(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Shortage>())
+}
+
 /// A file system.
 ///
 /// - Durability: a created, renamed or removed name survives a power cut only after `sync_directory` on its parent.
+/// - Shape: a name is changed within its directory. Open files follow, also when their directory is renamed.
+/// - Errors: `is_shortage` of everything that opens something, or needs a file that was closed meanwhile.
 pub trait Disk: Send + Sync + fmt::Debug {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>>;
@@ -60,6 +87,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     fn remove_directory(&self, directory: &Path) -> io::Result<()>;
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+    /// Makes all of these files and of the names in these directories durable, in any order.
+    fn sync_all(&self, files: &[Arc<dyn DiskFile>], directories: &[&Path]) -> io::Result<()> {
+        sync_each(self, files, directories)
+    }
+    /// Makes durable at once what earlier processes wrote below `directory`, where the file system can do that. Then
+    /// `DiskFile::settle` has nothing left to do.
+    fn settle(&self, _directory: &Path) {}
+    /// Waits a moment, for others to give back what there was a shortage of. Never called by an event loop.
+    fn pause(&self) {}
     /// The file system that holds `path`.
     fn space(&self, path: &Path) -> io::Result<Space>;
     /// Takes the exclusive lock that Kafka keeps on `.lock` while a broker uses a directory.
@@ -70,8 +106,32 @@ pub trait Disk: Send + Sync + fmt::Debug {
 /// An exclusive lock, given back when dropped.
 pub trait DirectoryLock: Send + fmt::Debug {}
 
+/// Tries again while there is a shortage; for what cannot be left half done. Never called by an event loop.
+pub fn outlast_shortage<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match attempt() {
+            Err(error) if is_shortage(&error) => disk.pause(),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn sync_each(
+    disk: &(impl Disk + ?Sized),
+    files: &[Arc<dyn DiskFile>],
+    directories: &[&Path],
+) -> io::Result<()> {
+    files.iter().try_for_each(|file| file.sync())?;
+    directories
+        .iter()
+        .try_for_each(|directory| disk.sync_directory(directory))
+}
+
 /// One open file. All methods take `&self`; positions are explicit, so a file has no cursor.
-pub trait DiskFile: Send + Sync + fmt::Debug {
+///
+/// - Shape: it may be closed and opened again below this trait; as long as it is held it can be used, whatever becomes of
+///   its name.
+pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// Reads at most `buffer.len()` bytes; 0 means end of file. May wait for the device.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
@@ -93,6 +153,11 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Never call it again after an error: the pages may be marked clean although they were not written.
     fn sync(&self) -> io::Result<()>;
 
+    /// What earlier processes wrote to the file is on the medium when this returns. Says nothing of this one's writes.
+    fn settle(&self) -> io::Result<()> {
+        self.sync()
+    }
+
     /// Starts writing `position..position + bytes` to the medium without waiting for it.
     fn start_writeback(&self, position: u64, bytes: u64) -> io::Result<()>;
 
@@ -108,8 +173,14 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Lets clean pages of the range leave the page cache, unless somebody is using them. A hint.
     fn forget(&self, position: u64, bytes: u64);
 
-    /// The descriptor for `sendfile`; `None` for a file that is not the operating system's.
-    fn raw_fd(&self) -> Option<RawFd>;
+    /// Keeps the page at `position` in the page cache; for files that nobody may be using.
+    fn keep_resident(&self, position: u64) -> io::Result<()> {
+        self.read_at(&mut [0], position).map(drop)
+    }
+
+    /// The descriptor for `sendfile`, open until it is dropped. `None` for a file that is not the operating system's, and
+    /// where it would have to be opened again from the device.
+    fn descriptor(&self) -> Option<Descriptor<'_>>;
 }
 
 /// What a load goes through where it cannot do without a copy.

@@ -96,6 +96,11 @@ impl DirectoryFiles {
         let mut repairs = Vec::new();
         found.settle_swaps(disk, directory, &mut names, accept_loss, &mut repairs)?;
         found.settle_orphans(directory, &names, accept_loss, &mut repairs)?;
+        // Whoever set a segment aside may have been killed before that was durable. Once the file under the new name is gone,
+        // nothing would tell that a power cut has brought back the old one.
+        if !names.deleted.is_empty() {
+            repairs.push(Repair::SyncDirectory);
+        }
         // Only then: while a `.deleted` file is there, the others of its segment are known not to be wanted.
         repairs.extend(names.leftovers.into_iter().map(Repair::Remove));
         Ok((found, repairs))

@@ -146,6 +146,8 @@ struct Opening {
     files: DirectoryFiles,
     report: RecoveryReport,
     leader_epochs: Option<LeaderEpochs>,
+    /// What their file says.
+    stored_epochs: LeaderEpochs,
     /// Closed segments above the recovery point, whose index files lack entries.
     resealed: Vec<Arc<Segment>>,
     /// What the transaction indexes say of aborts from here on is damaged.
@@ -184,6 +186,7 @@ impl Opening {
             options,
             report: RecoveryReport::default(),
             leader_epochs: None,
+            stored_epochs: LeaderEpochs::default(),
             resealed: Vec::new(),
             aborts_lost_from: i64::MAX,
             repairs,
@@ -201,6 +204,7 @@ impl Opening {
     /// Reads and judges; what is to be changed is noted in `repairs`.
     fn look(&mut self) -> Result<(Vec<Arc<Segment>>, Continuation), LogError> {
         self.leader_epochs = self.load_leader_epochs()?;
+        self.stored_epochs = self.leader_epochs.clone().unwrap_or_default();
         let mut segments = self.load_segments()?;
         let recovery_point = self.recovery_point();
         self.doubt_log_start();
@@ -513,14 +517,15 @@ impl Opening {
         leader_epochs: LeaderEpochs,
     ) -> Result<PartitionLog, LogError> {
         let last = Arc::clone(segments.last().expect("there is always one"));
-        // After a kill the bytes may be in the page cache only. What is above the recovery point becomes durable now,
-        // because readers will see it.
-        if !self.options.clean_shutdown && tail.end_offset > self.options.recovery_point {
-            let unsure = &segments[segment_index(&segments, self.options.recovery_point)..];
+        // After a kill the bytes may be in the page cache only. What is above the recovery point becomes durable now, because
+        // readers will see it; and so does the end, which a killed recovery may have cut.
+        if !self.options.clean_shutdown && tail.end_offset >= self.options.recovery_point {
+            let first_unsure = self.options.recovery_point.saturating_sub(1);
+            let unsure = &segments[segment_index(&segments, first_unsure)..];
             for segment in unsure {
                 segment
                     .file
-                    .sync()
+                    .settle()
                     .map_err(|source| self.failed("sync", FileKind::Log, segment.base_offset, source))?;
             }
             // A checkpoint that reached into a segment had made its name durable, and that of segment 0 is so from the start.
@@ -549,6 +554,7 @@ impl Opening {
         let active = ActiveSegment {
             position: tail.position,
             reserved: 0,
+            is_trimmed: self.options.clean_shutdown,
             progress: tail.progress,
             first_timestamp,
             created_ms: self.options.now_ms,
@@ -565,6 +571,7 @@ impl Opening {
             end,
             producers,
             leader_epochs,
+            stored_epochs: std::mem::take(&mut self.stored_epochs),
             resealed: std::mem::take(&mut self.resealed),
         }))
     }

@@ -137,18 +137,36 @@ impl Opening {
         if producers.is_empty() || from == 0 {
             return Ok(());
         }
-        let segment = &segments[segment_index(segments, from - 1)];
+        let (newest, older) = segments[..=segment_index(segments, from - 1)]
+            .split_last()
+            .expect("the range is not empty");
+        let found = newest.search(from, newest.bytes(), ReadMode::Blocking);
+        let place = found.map_err(|source| self.failed("read", FileKind::Log, newest.base_offset, source))?;
+        let end = place.map_or(newest.bytes(), |place| place.position);
+        let mut left =
+            LOOK_BACK_BYTES.saturating_sub(self.recall_from(newest, end, LOOK_BACK_BYTES, producers)?);
+        // The snapshot may have been taken soon after a segment was begun.
+        for segment in older.iter().rev() {
+            if left == 0 {
+                break;
+            }
+            left = left.saturating_sub(self.recall_from(segment, segment.bytes(), left, producers)?);
+        }
+        Ok(())
+    }
+
+    /// Looks at the headers of about the last `bytes_max` bytes below `end`; returns how many bytes it looked at.
+    fn recall_from(
+        &self,
+        segment: &Segment,
+        end: u64,
+        bytes_max: u64,
+        producers: &mut ProducerState,
+    ) -> Result<u64, LogError> {
         let failed = |source| self.failed("read", FileKind::Log, segment.base_offset, source);
-        let end = match segment
-            .search(from, segment.bytes(), ReadMode::Blocking)
-            .map_err(failed)?
-        {
-            Some(place) => place.position,
-            None => segment.bytes(),
-        };
         let mut start = 0;
-        if end > LOOK_BACK_BYTES {
-            let precedes = |entry: &OffsetEntry| u64::from(entry.position) <= end - LOOK_BACK_BYTES;
+        if end > bytes_max {
+            let precedes = |entry: &OffsetEntry| u64::from(entry.position) <= end - bytes_max;
             start = segment
                 .position_where(ReadMode::Blocking, precedes)
                 .map_err(failed)?;
@@ -163,7 +181,7 @@ impl Opening {
         for header in headers.iter().rev() {
             producers.recall_older_batch(header);
         }
-        Ok(())
+        Ok(end - start)
     }
 
     fn epochs_from_headers(&mut self, segments: &[Arc<Segment>]) -> Result<LeaderEpochs, LogError> {

@@ -239,8 +239,9 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .cluster_wide()
         .costs("a thread each; more than there are processors gain nothing"),
     int("num.partitions", "1", "How many partitions a topic gets that does not say.").at_least(1),
-    int("num.recovery.threads.per.data.dir", "2", "How many threads check logs after a crash.").at_least(1).cluster_wide()
-        .no_effect("one thread recovers, in time proportional to what was not yet checkpointed"),
+    int("num.recovery.threads.per.data.dir", "2", "How many threads open logs at a start, check them after a crash and close them at a stop; if not set, one per processor.")
+        .at_least(1)
+        .cluster_wide(),
     int("num.replica.fetchers", "1", "How many threads follow other brokers.").at_least(1).cluster_wide().no_effect(ONE_REPLICA),
     int("offset.metadata.max.bytes", "4096", "How much text a consumer may store with an offset.").bytes(),
     int("offsets.commit.timeout.ms", "5000", "How long an offset commit may wait until it is stored.").ms().at_least(1),

@@ -8,11 +8,12 @@ pub(super) mod doctor;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use doctor::Doctor;
 use ottla_broker::{Additions, Broker, RecoveryConfig, StartError};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{Subscriber, info, warn};
 use tracing_subscriber::Layer;
@@ -53,7 +54,7 @@ impl Serve {
         };
         raise_descriptor_limit();
         // Before the broker starts, so that a signal that comes early is not lost.
-        let mut signals = match Signals::new([SIGTERM, SIGINT]) {
+        let mut signals = match Signals::new([SIGTERM, SIGINT, SIGHUP]) {
             Ok(signals) => signals,
             Err(error) => return fail(&format!("cannot handle signals: {error}"), 1),
         };
@@ -79,12 +80,15 @@ impl Serve {
         if let Some(signal) = signals.forever().next() {
             info!(signal, "stopping");
         }
-        stop(broker, signals)
+        stop(broker, signals, Instant::now())
     }
 }
 
-/// Stops cleanly; at once when a second signal comes.
-fn stop(broker: Broker, mut signals: Signals) -> ExitCode {
+/// A supervisor that signals a process and its group, or twice, means one stop.
+const ONE_STOP: Duration = Duration::from_secs(1);
+
+/// Stops cleanly; at once when a second signal comes that is not the `first` repeated.
+fn stop(broker: Broker, mut signals: Signals, first: Instant) -> ExitCode {
     let handle = signals.handle();
     let (stopped, is_stopped) = mpsc::channel();
     std::thread::spawn(move || {
@@ -92,7 +96,7 @@ fn stop(broker: Broker, mut signals: Signals) -> ExitCode {
         let _ = stopped.send(());
         handle.close();
     });
-    if let Some(signal) = signals.forever().next() {
+    if let Some(signal) = signals.forever().find(|_| first.elapsed() >= ONE_STOP) {
         warn!(signal, "stopped at once by a second signal");
         return ExitCode::from(1);
     }

@@ -1,0 +1,93 @@
+//! A clean stop: every log is left so that it opens without recovery, many at a time.
+
+use std::sync::Arc;
+
+use ottla_log::disk::Disk;
+use ottla_log::{CloseJob, LogError};
+use tracing::error;
+
+use crate::node::Node;
+use crate::partition::Partition;
+
+/// So many are made durable together. What they have to write is kept in memory meanwhile, about a kilobyte each.
+const TOGETHER_MAX: usize = 4_096;
+
+/// How often a shortage is waited for before the stop is not a clean one.
+const PAUSES_MAX: u32 = 300;
+
+/// Tries again while there is a shortage of descriptors, but not for ever. Waits for the disk.
+pub(crate) fn outlast_shortage<T, E>(
+    disk: &dyn Disk,
+    is_shortage: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    let mut pauses = 0;
+    loop {
+        match attempt() {
+            Err(error) if is_shortage(&error) && pauses < PAUSES_MAX => {
+                pauses += 1;
+                disk.pause();
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Closes the logs of all partitions; false if one of them needs recovery. Waits for the disk.
+pub(crate) fn close_logs(node: &Node) -> bool {
+    let partitions = node.partitions.all();
+    let mut failures = 0;
+    for some in partitions.chunks(TOGETHER_MAX) {
+        failures += close_together(node, some);
+    }
+    if failures > 0 {
+        error!(
+            partitions = failures,
+            "some logs could not be closed; the next start will check all"
+        );
+    }
+    failures == 0
+}
+
+/// Returns how many could not be closed.
+fn close_together(node: &Node, partitions: &[Arc<Partition>]) -> usize {
+    let is_shortage = |_: &Shortage| true;
+    let closed = outlast_shortage(&*node.disk, is_shortage, || try_to_close(node, partitions));
+    closed.unwrap_or(partitions.len())
+}
+
+/// Nothing was done.
+struct Shortage;
+
+fn try_to_close(node: &Node, partitions: &[Arc<Partition>]) -> Result<usize, Shortage> {
+    let mut failures = 0;
+    let mut tell = |partition: &Partition, error: &LogError| {
+        failures += 1;
+        if let Some(suppressed) = node.complaints.failures.pass(node.clock.moment()) {
+            let (topic, partition) = (&*partition.topic, partition.index);
+            error!(topic, partition, %error, suppressed, "cannot close a log");
+        }
+    };
+    let (mut open, mut jobs) = (Vec::new(), Vec::new());
+    for partition in partitions {
+        match partition.with_log(|log| log.begin_close()) {
+            Ok(None) => {}
+            Ok(Some(job)) => {
+                open.push(partition);
+                jobs.push(job);
+            }
+            Err(error) => tell(partition, &error),
+        }
+    }
+    let result = CloseJob::run_all(&*node.disk, &jobs, &*node.crew);
+    let is_shortage = result.as_ref().is_err_and(LogError::is_shortage);
+    for (partition, job) in open.iter().zip(jobs) {
+        let finished = partition.with_log(|log| log.finish_close(job, result.clone()));
+        if let Err(error) = finished
+            && !is_shortage
+        {
+            tell(partition, &error);
+        }
+    }
+    if is_shortage { Err(Shortage) } else { Ok(failures) }
+}

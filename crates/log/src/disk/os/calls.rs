@@ -1,0 +1,149 @@
+//! System calls in the form in which files are used here.
+
+use std::fs;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::Advice;
+use rustix::io::{Errno, retry_on_intr};
+
+pub(super) const PAGE_BYTES: u64 = 4096;
+
+/// The kernel may cut a request to the device's limit, which is seldom smaller.
+const ASK_STEP_BYTES: u64 = 128 * 1024;
+
+/// The kernel's limit of parts per call (`UIO_MAXIOV`).
+const PARTS_MAX: usize = 1024;
+
+/// Writes all parts one after the other.
+pub(super) fn write_all(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
+    let wanted: usize = parts.iter().map(|part| part.len()).sum();
+    let written = if parts.len() <= PARTS_MAX {
+        write_some(&file, parts, position)?
+    } else {
+        0
+    };
+    if written == wanted {
+        Ok(())
+    } else {
+        write_rest(&file, parts, position, written)
+    }
+}
+
+fn write_some(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<usize> {
+    Ok(retry_on_intr(|| rustix::io::pwritev(&file, parts, position))?)
+}
+
+/// Goes on after a short write: part by part, skipping what is written.
+fn write_rest(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64, written: usize) -> io::Result<()> {
+    let mut part_start = 0;
+    let mut done = written;
+    for part in parts {
+        let part_end = part_start + part.len();
+        while done < part_end {
+            let rest = &part[done - part_start..];
+            match write_some(&file, &[io::IoSlice::new(rest)], position + done as u64)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                bytes => done += bytes,
+            }
+        }
+        part_start = part_end;
+    }
+    Ok(())
+}
+
+/// Queues all of the range at the device, so that its parts are read side by side.
+pub(super) fn ask_for(file: impl AsFd, position: u64, bytes: u64) {
+    let end = position + bytes;
+    let mut at = position;
+    while at < end {
+        let step = NonZeroU64::new(ASK_STEP_BYTES.min(end - at));
+        // Where this fails, the pages are read one after the other when they are waited for.
+        let _ = rustix::fs::fadvise(&file, at, step, Advice::WillNeed);
+        at += ASK_STEP_BYTES;
+    }
+}
+
+/// Where the kernel takes pages without a copy and forgets them; `None` when it cannot be opened.
+pub(super) fn nowhere() -> Option<&'static fs::File> {
+    static NOWHERE: OnceLock<Option<fs::File>> = OnceLock::new();
+    NOWHERE
+        .get_or_init(|| fs::OpenOptions::new().write(true).open("/dev/null").ok())
+        .as_ref()
+}
+
+/// Waits until the range has been in the page cache, by sending it.
+pub(super) fn send_to(nowhere: &fs::File, file: impl AsFd, position: u64, bytes: u64) -> io::Result<()> {
+    let end = position + bytes;
+    let mut at = position;
+    while at < end {
+        let wanted = usize::try_from(end - at).unwrap_or(usize::MAX);
+        match rustix::fs::sendfile(nowhere, &file, Some(&mut at), wanted) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+#[expect(
+    unsafe_code,
+    reason = "sync_file_range has no safe wrapper; it takes integers only"
+)]
+pub(super) fn start_writeback(file: impl AsFd, position: u64, bytes: u64) -> io::Result<()> {
+    let (Ok(position), Ok(bytes)) = (i64::try_from(position), i64::try_from(bytes)) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: no pointers; a bad descriptor or range is an error code.
+    match unsafe { libc::sync_file_range(fd, position, bytes, libc::SYNC_FILE_RANGE_WRITE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// cachestat (Linux 6.5) has the same number on all architectures.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+#[repr(C)]
+struct CachestatRange {
+    position: u64,
+    bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// Whether all pages of the range are in the page cache; `None` when the kernel cannot say.
+#[expect(unsafe_code, reason = "cachestat has no safe wrapper")]
+pub(super) fn resident_pages(file: impl AsFd, position: u64, bytes: u64) -> Option<bool> {
+    static UNSUPPORTED: AtomicBool = AtomicBool::new(false);
+    if bytes == 0 {
+        return Some(true);
+    }
+    if UNSUPPORTED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let fd = file.as_fd().as_raw_fd();
+    let range = CachestatRange { position, bytes };
+    let mut status = Cachestat::default();
+    // SAFETY: both structs are alive, have the kernel's layout, and the kernel writes only the second.
+    let result = unsafe { libc::syscall(SYS_CACHESTAT, fd, &raw const range, &raw mut status, 0u32) };
+    if result != 0 {
+        UNSUPPORTED.store(true, Ordering::Relaxed);
+        return None;
+    }
+    let pages = (position + bytes).div_ceil(PAGE_BYTES) - position / PAGE_BYTES;
+    Some(status.cached >= pages)
+}

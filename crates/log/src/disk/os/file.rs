@@ -1,0 +1,499 @@
+//! One open file, with a descriptor or for the moment without one.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+use rustix::fs::{Advice, CWD, FallocateFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
+
+use super::inode_hold::InodeHold;
+use super::names::Directory;
+use super::slot::{Descriptor, Slot};
+use super::{Shared, calls};
+use crate::disk::{DiskFile, OpenMode, read_through};
+
+/// Not in the clock.
+const NO_PLACE: usize = usize::MAX;
+
+pub(super) struct OsFile {
+    slot: Slot,
+    /// Counts writes; raised while the descriptor is in use, so that whoever closes it sees it.
+    writes: AtomicU32,
+    /// So many of them were covered by a sync.
+    synced_writes: AtomicU32,
+    /// The kernel was told not to read ahead.
+    is_random: AtomicBool,
+    is_writable: bool,
+    /// Loads under way: pages may be in the page cache and still be empty.
+    loads: AtomicU32,
+    identity: Identity,
+    state: Mutex<State>,
+    directory: Arc<Directory>,
+    disk: Arc<Shared>,
+    this: Weak<OsFile>,
+}
+
+#[derive(Debug)]
+struct State {
+    name: Arc<OsStr>,
+    /// False when the name is gone or another file's: the descriptor is the only way to the file then, and stays open.
+    has_name: bool,
+    /// Of a file that was closed dirty.
+    hold: Option<InodeHold>,
+    /// In the clock.
+    place: usize,
+}
+
+/// Which file it is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// - Errors: `InvalidInput` for what is no regular file.
+    fn of(file: impl AsFd) -> io::Result<Identity> {
+        let status = rustix::fs::fstat(file)?;
+        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Identity {
+            device: status.st_dev,
+            inode: status.st_ino,
+        })
+    }
+}
+
+/// Whether opening a file again may wait for the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    Allowed,
+    Never,
+}
+
+impl fmt::Debug for OsFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OsFile({})", self.state().name.display())
+    }
+}
+
+/// From open to closed and back.
+impl OsFile {
+    /// Called while nothing in `directory` can be renamed.
+    pub fn open(
+        path: &Path,
+        mode: OpenMode,
+        directory: &Arc<Directory>,
+        disk: &Arc<Shared>,
+    ) -> io::Result<Arc<OsFile>> {
+        let is_writable = mode != OpenMode::Read;
+        let create = if mode == OpenMode::Create {
+            OFlags::CREATE
+        } else {
+            OFlags::empty()
+        };
+        let rights = Mode::from_raw_mode(0o666);
+        let (fd, identity) = disk.descriptors.open_file(path, || {
+            let fd = retry_on_intr(|| rustix::fs::open(path, access(is_writable) | create, rights))?;
+            let identity = Identity::of(&fd)?;
+            Ok((fd, identity))
+        })?;
+        let name: Arc<OsStr> = path.file_name().unwrap_or_default().into();
+        let file = Arc::new_cyclic(|this| OsFile {
+            slot: Slot::default(),
+            writes: AtomicU32::new(0),
+            synced_writes: AtomicU32::new(0),
+            is_random: AtomicBool::new(false),
+            is_writable,
+            loads: AtomicU32::new(0),
+            identity,
+            state: Mutex::new(State {
+                name: Arc::clone(&name),
+                has_name: true,
+                hold: None,
+                place: NO_PLACE,
+            }),
+            directory: Arc::clone(directory),
+            disk: Arc::clone(disk),
+            this: Weak::clone(this),
+        });
+        file.put(&mut file.state(), fd);
+        directory.enter(name, Arc::downgrade(&file));
+        Ok(file)
+    }
+
+    /// The descriptor; of a file that was closed, a new one. May wait for the device then.
+    fn in_use(&self) -> io::Result<Descriptor<'_>> {
+        match self.slot.get_again() {
+            Some(descriptor) => Ok(descriptor),
+            None => self.reopen(),
+        }
+    }
+
+    /// The descriptor, unless getting a new one would have to wait.
+    fn in_use_now(&self) -> Option<Descriptor<'_>> {
+        self.slot.get_again().or_else(|| {
+            let directory = self.directory.try_shared()?;
+            let mut state = self.try_state()?;
+            self.reopen_locked(&directory, &mut state, Wait::Never).ok()
+        })
+    }
+
+    #[cold]
+    fn reopen(&self) -> io::Result<Descriptor<'_>> {
+        let directory = self.directory.shared();
+        self.reopen_locked(&directory, &mut self.state(), Wait::Allowed)
+    }
+
+    fn reopen_locked(&self, directory: &Path, state: &mut State, wait: Wait) -> io::Result<Descriptor<'_>> {
+        // Somebody else may have been faster.
+        if let Some(descriptor) = self.slot.get() {
+            return Ok(descriptor);
+        }
+        let path = directory.join(&*state.name);
+        if !state.has_name {
+            let problem = format!("{} was removed while it was closed", path.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, problem));
+        }
+        let fd = self
+            .disk
+            .descriptors
+            .open_file(&path, || self.open_same(&path, wait))?;
+        self.disk.descriptors.count_reopened();
+        self.put(state, fd);
+        // Nobody closes it while the state is locked.
+        let descriptor = self.slot.get().expect("it was opened just now");
+        Ok(descriptor)
+    }
+
+    fn open_same(&self, path: &Path, wait: Wait) -> io::Result<OwnedFd> {
+        let flags = access(self.is_writable);
+        let fd = match wait {
+            Wait::Allowed => retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?,
+            // Fails when a name or an inode would have to be read from the device.
+            Wait::Never => rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED)?,
+        };
+        if Identity::of(&fd)? != self.identity {
+            let problem = format!(
+                "{} is another file than the one that was opened: somebody has replaced it",
+                path.display()
+            );
+            return Err(io::Error::other(problem));
+        }
+        if self.is_random.load(Ordering::Relaxed) {
+            let _ = rustix::fs::fadvise(&fd, 0, None, Advice::Random);
+        }
+        Ok(fd)
+    }
+
+    /// From now on there is a descriptor, which may be closed for others.
+    fn put(&self, state: &mut State, fd: OwnedFd) {
+        self.slot.put(fd);
+        // The new descriptor keeps the inode.
+        state.hold = None;
+        state.place = self.disk.descriptors.enter(Weak::clone(&self.this));
+    }
+
+    /// Closes the descriptor unless it is in use, was used lately, or is the only way to the file. True if it was closed.
+    pub fn close_if_idle(&self) -> bool {
+        if self.slot.was_used() {
+            return false;
+        }
+        // Whoever holds the lock is about to use the file.
+        let Some(mut state) = self.try_state() else {
+            return false;
+        };
+        if !state.has_name {
+            return false;
+        }
+        let Some(fd) = self.slot.take() else { return false };
+        // Nobody has the descriptor now, so what was written with it is noted.
+        if self.writes() != self.synced_writes.load(Ordering::Relaxed) {
+            match InodeHold::of(&fd) {
+                Ok(hold) => state.hold = Some(hold),
+                Err(_) => {
+                    self.slot.put(fd);
+                    return false;
+                }
+            }
+        }
+        state.place = NO_PLACE;
+        true
+    }
+
+    /// How many writes there were, to be given to `covered` after a sync that begins now.
+    pub fn writes(&self) -> u32 {
+        self.writes.load(Ordering::Acquire)
+    }
+
+    /// A sync covered the first `writes` writes.
+    pub fn covered(&self, writes: u32) {
+        self.synced_writes.store(writes, Ordering::Relaxed);
+        if writes == self.writes()
+            && let Some(mut state) = self.try_state()
+        {
+            state.hold = None;
+        }
+    }
+
+    pub fn device(&self) -> u64 {
+        self.identity.device
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // What is changed under the lock is changed whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// What happens to names. Called with the directory locked exclusively.
+impl OsFile {
+    /// Opens the file if it is closed, and keeps it open: its name is about to be removed or to become another file's.
+    ///
+    /// - Errors: a shortage; the name must not be touched then.
+    pub fn lose_name(&self, directory: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.has_name {
+            match self.reopen_locked(directory, &mut state, Wait::Allowed) {
+                Ok(_) => {}
+                Err(error) if crate::disk::is_shortage(&error) => return Err(error),
+                // Somebody else took the name away already, and with it the file.
+                Err(_) => {}
+            }
+        }
+        state.has_name = false;
+        Ok(())
+    }
+
+    /// The name was not removed after all.
+    pub fn keep_name(&self) {
+        self.state().has_name = true;
+    }
+
+    /// The name was removed.
+    pub fn forget_name(&self, directory: &Directory) {
+        directory.leave(&self.state().name, &self.this);
+    }
+
+    pub fn rename(&self, directory: &Directory, name: Arc<OsStr>) {
+        let mut state = self.state();
+        directory.leave(&state.name, &self.this);
+        directory.enter(Arc::clone(&name), Weak::clone(&self.this));
+        state.name = name;
+    }
+}
+
+impl Drop for OsFile {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.place != NO_PLACE {
+            self.disk.descriptors.leave(state.place);
+        }
+        if state.has_name {
+            self.directory.leave(&state.name, &self.this);
+        }
+    }
+}
+
+impl DiskFile for OsFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let descriptor = self.in_use()?;
+        Ok(retry_on_intr(|| {
+            rustix::io::pread(&descriptor, &mut *buffer, position)
+        })?)
+    }
+
+    fn read_at_resident(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let Some(descriptor) = self.in_use_now() else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let mut parts = [io::IoSliceMut::new(buffer)];
+        let read =
+            retry_on_intr(|| rustix::io::preadv2(&descriptor, &mut parts, position, ReadWriteFlags::NOWAIT));
+        match read {
+            // A file system without RWF_NOWAIT cannot promise not to wait, so the caller must take the slow road.
+            Err(Errno::OPNOTSUPP) => Err(io::ErrorKind::WouldBlock.into()),
+            read => Ok(read?),
+        }
+    }
+
+    fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
+        let descriptor = self.in_use()?;
+        let written = calls::write_all(&descriptor, parts, position);
+        // Behind the write: a sync that began before it must not count as one that covers it.
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        written
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        bytes_of(&self.in_use()?)
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        // ftruncate to the present length also frees blocks that fallocate reserved behind it (ext4, xfs).
+        Ok(rustix::fs::ftruncate(&self.in_use()?, bytes)?)
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        let descriptor = self.in_use()?;
+        let length = bytes_of(&descriptor)?;
+        if bytes <= length {
+            return Ok(());
+        }
+        let reserved = retry_on_intr(|| {
+            rustix::fs::fallocate(&descriptor, FallocateFlags::KEEP_SIZE, length, bytes - length)
+        });
+        match reserved {
+            // A file system without fallocate finds out about a lack of space at the write.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            reserved => Ok(reserved?),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let descriptor = self.in_use()?;
+        let writes = self.writes();
+        let synced = rustix::fs::fdatasync(&descriptor);
+        // After an error, too: there is nothing left that another sync could report.
+        self.covered(writes);
+        Ok(synced?)
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        match self.disk.file_systems.is_settled(self.identity.device) {
+            true => Ok(()),
+            false => self.sync(),
+        }
+    }
+
+    fn start_writeback(&self, position: u64, bytes: u64) -> io::Result<()> {
+        calls::start_writeback(&self.in_use()?, position, bytes)
+    }
+
+    fn is_resident(&self, position: u64, bytes: u64) -> bool {
+        let Some(descriptor) = self.in_use_now() else {
+            return false;
+        };
+        match calls::resident_pages(&descriptor, position, bytes) {
+            Some(false) => false,
+            // The kernel counts pages that are still on their way from the device. Asked in this order: a load that began
+            // before the pages were counted is seen, and one that begins later finds nothing to do.
+            Some(true) if self.loads.load(Ordering::SeqCst) > 0 => {
+                self.probe_resident(position, bytes, calls::PAGE_BYTES)
+            }
+            // A file that was cold once may be cold again; what is on its way for others comes in larger pieces.
+            Some(true) if self.is_random.load(Ordering::Relaxed) => {
+                self.probe_resident(position, bytes, PROBE_STEP_BYTES)
+            }
+            Some(true) => true,
+            None => self.probe_resident(position, bytes, PROBE_STEP_BYTES),
+        }
+    }
+
+    fn load(&self, position: u64, bytes: u64) -> io::Result<()> {
+        let descriptor = self.in_use()?;
+        let bytes = bytes.min(bytes_of(&descriptor)?.saturating_sub(position));
+        if bytes == 0 {
+            return Ok(());
+        }
+        let _load = Load::begin(&self.loads);
+        // The kernel's read-ahead leaves pages behind that are in the page cache and not yet filled; whoever sends them
+        // waits. From the first load on, what is read ahead is decided here.
+        if !self.is_random.swap(true, Ordering::Relaxed) {
+            let _ = rustix::fs::fadvise(&descriptor, 0, None, Advice::Random);
+        }
+        calls::ask_for(&descriptor, position, bytes);
+        match calls::nowhere() {
+            Some(nowhere) => calls::send_to(nowhere, &descriptor, position, bytes),
+            None => read_through(self, position, bytes),
+        }
+    }
+
+    fn forget(&self, position: u64, bytes: u64) {
+        if let Some(bytes) = NonZeroU64::new(bytes)
+            && let Ok(descriptor) = self.in_use()
+        {
+            // A hint: nothing depends on its success.
+            let _ = rustix::fs::fadvise(&descriptor, position, Some(bytes), Advice::DontNeed);
+        }
+    }
+
+    fn keep_resident(&self, position: u64) -> io::Result<()> {
+        if let Some(descriptor) = self.slot.get() {
+            retry_on_intr(|| rustix::io::pread(&descriptor, &mut [0], position))?;
+            return Ok(());
+        }
+        // Opened for a moment, so that a look at all files does not close those that are in use.
+        let directory = self.directory.shared();
+        let path = directory.join(&*self.state().name);
+        let open = || self.open_same(&path, Wait::Allowed);
+        let file = self.disk.descriptors.open_for_a_moment(&path, open)?;
+        retry_on_intr(|| rustix::io::pread(&file, &mut [0], position))?;
+        Ok(())
+    }
+
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        self.in_use_now()
+    }
+}
+
+/// What others read ahead comes in pieces of about this size.
+const PROBE_STEP_BYTES: u64 = 64 * 1024;
+
+impl OsFile {
+    /// Reads one byte in every `step_bytes`, without waiting. Pages between two probes may be missing: that costs a wait,
+    /// never a wrong answer.
+    fn probe_resident(&self, position: u64, bytes: u64, step_bytes: u64) -> bool {
+        let end = position.saturating_add(bytes);
+        let mut at = position;
+        let mut byte = [0];
+        while at < end {
+            if self.read_at_resident(&mut byte, at).is_err() {
+                return false;
+            }
+            at = (at / step_bytes + 1) * step_bytes;
+        }
+        bytes == 0 || self.read_at_resident(&mut byte, end - 1).is_ok()
+    }
+}
+
+fn bytes_of(descriptor: &Descriptor<'_>) -> io::Result<u64> {
+    Ok(u64::try_from(rustix::fs::fstat(descriptor)?.st_size).unwrap_or(0))
+}
+
+fn access(is_writable: bool) -> OFlags {
+    let access = if is_writable { OFlags::RDWR } else { OFlags::RDONLY };
+    // Opening a pipe would wait for its other end. For regular files the flag means nothing.
+    access | OFlags::CLOEXEC | OFlags::NONBLOCK
+}
+
+/// Until it is dropped, one more load is under way.
+struct Load<'a>(&'a AtomicU32);
+
+impl Load<'_> {
+    fn begin(loads: &AtomicU32) -> Load<'_> {
+        loads.fetch_add(1, Ordering::SeqCst);
+        Load(loads)
+    }
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,235 @@
+//! Which open files lie where: a file that was closed for a while is found again under the name it has now.
+//!
+//! Renaming and removing lock a directory exclusively, opening locks it shared: a path that was looked up stays the file's
+//! until the kernel has opened it. Lock order: parent directory, directory, file, list of a directory's files; the map of
+//! directories is locked for a look-up only, under any of them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak,
+};
+
+use super::file::OsFile;
+
+/// The directories that hold open files, by path.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    directories: Mutex<BTreeMap<Arc<Path>, Weak<Directory>>>,
+}
+
+/// A directory that holds open files.
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// Where it is now; empty when another one has taken its place.
+    path: RwLock<Arc<Path>>,
+    /// In order of names; one that was opened twice is there twice.
+    files: Mutex<Vec<(Arc<OsStr>, Weak<OsFile>)>>,
+    names: Weak<Names>,
+}
+
+impl Names {
+    /// Runs `open` while nothing in the parent of `path` can get another name.
+    pub fn open<T>(
+        self: &Arc<Self>,
+        path: &Path,
+        open: impl FnOnce(&Arc<Directory>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let parent = parent(path);
+        loop {
+            let directory = self.directory(parent);
+            let current = directory.shared();
+            // It may have been renamed since it was looked up; then `parent` is another directory now, or none.
+            if **current == *parent {
+                return open(&directory);
+            }
+        }
+    }
+
+    /// Runs `remove`, which takes the file's name away. Whoever has the file open can go on using it.
+    pub fn remove(self: &Arc<Self>, path: &Path, remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.exclusively(parent(path), |directory, at| {
+            directory.replace(at, name(path), remove)
+        })
+    }
+
+    /// Runs `rename`, and lets open files know their new name.
+    ///
+    /// - Errors: `CrossesDevices` when `from` and `to` lie in different directories.
+    pub fn rename(
+        self: &Arc<Self>,
+        from: &Path,
+        to: &Path,
+        rename: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        if parent(from) != parent(to) {
+            return Err(io::ErrorKind::CrossesDevices.into());
+        }
+        let is_directory = from.is_dir();
+        self.exclusively(parent(from), |directory, at| {
+            if is_directory {
+                return self.rename_directory(from, to, rename);
+            }
+            directory.replace(at, name(to), rename)?;
+            directory.rename(name(from), name(to));
+            Ok(())
+        })
+    }
+
+    /// Called with the parent locked, so that nobody else renames either of the two.
+    fn rename_directory(
+        self: &Arc<Self>,
+        from: &Path,
+        to: &Path,
+        rename: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        // Also of a directory without open files: somebody may be about to open one.
+        let (moved, replaced) = (self.directory(from), self.directory(to));
+        let (mut moved_path, mut replaced_path) = (moved.exclusive(), replaced.exclusive());
+        rename()?;
+        *moved_path = to.into();
+        *replaced_path = Path::new("").into();
+        let mut directories = self.lock();
+        directories.remove(from);
+        directories.insert(Arc::clone(&moved_path), Arc::downgrade(&moved));
+        Ok(())
+    }
+
+    fn exclusively<T>(
+        self: &Arc<Self>,
+        path: &Path,
+        change: impl FnOnce(&Directory, &Path) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            let directory = self.directory(path);
+            let current = directory.exclusive();
+            if **current == *path {
+                return change(&directory, path);
+            }
+        }
+    }
+
+    fn directory(self: &Arc<Self>, path: &Path) -> Arc<Directory> {
+        let mut directories = self.lock();
+        if let Some(known) = directories.get(path).and_then(Weak::upgrade) {
+            return known;
+        }
+        let path: Arc<Path> = path.into();
+        let directory = Arc::new(Directory {
+            path: RwLock::new(Arc::clone(&path)),
+            files: Mutex::default(),
+            names: Arc::downgrade(self),
+        });
+        directories.insert(path, Arc::downgrade(&directory));
+        directory
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<Path>, Weak<Directory>>> {
+        // Entries are inserted and removed whole.
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new(""))
+}
+
+fn name(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or_default()
+}
+
+impl Directory {
+    /// Its path, which stays while the guard lives.
+    pub fn shared(&self) -> RwLockReadGuard<'_, Arc<Path>> {
+        self.path.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` while something is renamed or removed.
+    pub fn try_shared(&self) -> Option<RwLockReadGuard<'_, Arc<Path>>> {
+        match self.path.try_read() {
+            Ok(path) => Some(path),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn exclusive(&self) -> RwLockWriteGuard<'_, Arc<Path>> {
+        self.path.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes an open file known. Called with the path locked.
+    pub fn enter(&self, name: Arc<OsStr>, file: Weak<OsFile>) {
+        let mut files = self.files();
+        let place = files.partition_point(|(other, _)| *other <= name);
+        files.insert(place, (name, file));
+    }
+
+    /// The file is gone, or has no name any more.
+    pub fn leave(&self, name: &OsStr, file: &Weak<OsFile>) {
+        let mut files = self.files();
+        let first = files.partition_point(|(other, _)| **other < *name);
+        let found = files[first..]
+            .iter()
+            .take_while(|(other, _)| **other == *name)
+            .position(|(_, other)| other.ptr_eq(file));
+        if let Some(found) = found {
+            files.remove(first + found);
+        }
+        if files.is_empty() {
+            files.shrink_to_fit();
+        }
+    }
+
+    /// Runs `change`, after which `name` is another file's or nobody's. Called with the path locked exclusively.
+    fn replace(&self, path: &Path, name: &OsStr, change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let losers = self.named(name);
+        let lost = losers.iter().try_for_each(|file| file.lose_name(path));
+        let changed = lost.and_then(|()| change());
+        for file in &losers {
+            match changed {
+                Ok(()) => file.forget_name(self),
+                Err(_) => file.keep_name(),
+            }
+        }
+        changed
+    }
+
+    fn rename(&self, from: &OsStr, to: &OsStr) {
+        let to: Arc<OsStr> = to.into();
+        for file in self.named(from) {
+            file.rename(self, Arc::clone(&to));
+        }
+    }
+
+    fn named(&self, name: &OsStr) -> Vec<Arc<OsFile>> {
+        let files = self.files();
+        let first = files.partition_point(|(other, _)| **other < *name);
+        files[first..]
+            .iter()
+            .take_while(|(other, _)| **other == *name)
+            .filter_map(|(_, file)| file.upgrade())
+            .collect()
+    }
+
+    fn files(&self) -> MutexGuard<'_, Vec<(Arc<OsStr>, Weak<OsFile>)>> {
+        // Entries are inserted and removed whole.
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let Some(names) = self.names.upgrade() else { return };
+        let path = self.path.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut directories = names.lock();
+        // Its place may have been taken already.
+        if directories
+            .get(path)
+            .is_some_and(|known| known.strong_count() == 0)
+        {
+            directories.remove(path);
+        }
+    }
+}

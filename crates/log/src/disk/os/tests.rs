@@ -1,0 +1,344 @@
+//! Many files and few descriptors: nobody above the disk may notice.
+
+use std::io::IoSlice;
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::disk::is_shortage;
+use crate::disk::memory::Random;
+
+/// Limits are small: 40 descriptors leave 8 for files and connections, of which files keep 2.
+fn disk(limit: usize) -> (TemporaryDirectory, Arc<Descriptors>, OsDisk) {
+    let directory = TemporaryDirectory::new("descriptors").expect("created");
+    let descriptors = Descriptors::with_limit(limit);
+    let disk = OsDisk::with_descriptors(Arc::clone(&descriptors));
+    (directory, descriptors, disk)
+}
+
+fn create(disk: &OsDisk, path: &Path, text: &str) -> Arc<dyn DiskFile> {
+    let file = disk.open(path, OpenMode::Create).expect("created");
+    write(&*file, text);
+    file
+}
+
+fn write(file: &dyn DiskFile, text: &str) {
+    file.write_at(&[IoSlice::new(text.as_bytes())], 0)
+        .expect("written");
+}
+
+fn read(file: &dyn DiskFile) -> String {
+    let mut buffer = [0; 64];
+    let read = file.read_at(&mut buffer, 0).expect("readable");
+    String::from_utf8_lossy(&buffer[..read]).into_owned()
+}
+
+/// Opens and uses so many others that whatever can be closed is.
+fn push_out(disk: &OsDisk, directory: &Path, descriptors: &Descriptors) {
+    for index in 0..=descriptors.now().limit {
+        let path = directory.join(format!("other-{index}"));
+        create(disk, &path, "other").sync().expect("synced");
+    }
+    while descriptors.close_idle_file() {}
+}
+
+#[test]
+fn any_number_of_files_is_used_with_a_few_descriptors() {
+    let (directory, descriptors, disk) = disk(40);
+    let path = |index: usize| directory.path().join(format!("file-{index}"));
+    let files: Vec<Arc<dyn DiskFile>> = (0..100)
+        .map(|index| create(&disk, &path(index), &format!("this is {index}")))
+        .collect();
+    for round in 0..3 {
+        for (index, file) in files.iter().enumerate() {
+            assert_eq!(read(&**file), format!("this is {index}"), "round {round}");
+            assert!(descriptors.now().files <= 8);
+        }
+    }
+    assert!(descriptors.now().reopened >= 276);
+    drop(files);
+    assert_eq!(descriptors.now().files, 0);
+}
+
+#[test]
+fn a_file_that_is_used_again_and_again_stays_open() {
+    let (directory, descriptors, disk) = disk(40);
+    let favourite = create(&disk, &directory.path().join("favourite"), "x");
+    read(&*favourite);
+    let others: Vec<Arc<dyn DiskFile>> = (0..50)
+        .map(|index| create(&disk, &directory.path().join(index.to_string()), "y"))
+        .collect();
+    let before = descriptors.now().reopened;
+    read(&*favourite);
+    for other in &others {
+        read(&**other);
+        read(&*favourite);
+    }
+    let reopened = descriptors.now().reopened - before;
+    assert!(
+        (43..=52).contains(&reopened),
+        "{reopened} instead of the others alone"
+    );
+}
+
+#[test]
+fn closed_files_follow_their_names() {
+    let (directory, descriptors, disk) = disk(40);
+    let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+    disk.create_directories(&old).expect("created");
+    let file = create(&disk, &old.join("a"), "the first");
+    let other = create(&disk, &old.join("b"), "the second");
+    push_out(&disk, directory.path(), &descriptors);
+    disk.rename(&old.join("a"), &old.join("a.deleted"))
+        .expect("renamed");
+    assert_eq!(read(&*file), "the first");
+    push_out(&disk, directory.path(), &descriptors);
+    disk.rename(&old, &new).expect("renamed");
+    assert_eq!(
+        (read(&*file), read(&*other)),
+        ("the first".into(), "the second".into())
+    );
+    // What is opened under the new name is known there, and under the old name there is nothing.
+    push_out(&disk, directory.path(), &descriptors);
+    let again = disk.open(&new.join("a.deleted"), OpenMode::Read).expect("there");
+    assert!(disk.open(&old.join("a.deleted"), OpenMode::Read).is_err());
+    disk.rename(&new.join("a.deleted"), &new.join("c"))
+        .expect("renamed");
+    push_out(&disk, directory.path(), &descriptors);
+    assert_eq!(
+        (read(&*again), read(&*file)),
+        ("the first".into(), "the first".into())
+    );
+}
+
+#[test]
+fn a_closed_file_is_readable_after_its_name_is_gone() {
+    let (directory, descriptors, disk) = disk(40);
+    let path = |name: &str| directory.path().join(name);
+    let removed = create(&disk, &path("removed"), "removed");
+    let replaced = create(&disk, &path("replaced"), "replaced");
+    create(&disk, &path("replacement"), "replacement");
+    push_out(&disk, directory.path(), &descriptors);
+    disk.remove_file(&path("removed")).expect("removed");
+    disk.rename(&path("replacement"), &path("replaced"))
+        .expect("renamed");
+    push_out(&disk, directory.path(), &descriptors);
+    assert_eq!(
+        (read(&*removed), read(&*replaced)),
+        ("removed".into(), "replaced".into())
+    );
+    // A new file of the old name is another file.
+    create(&disk, &path("removed"), "new");
+    disk.rename(&path("removed"), &path("moved")).expect("renamed");
+    push_out(&disk, directory.path(), &descriptors);
+    assert_eq!(read(&*removed), "removed");
+    drop((removed, replaced));
+    while descriptors.close_idle_file() {}
+    assert_eq!(descriptors.now().files, 0);
+}
+
+#[test]
+fn a_name_that_could_not_be_taken_away_is_kept() {
+    let (directory, descriptors, disk) = disk(40);
+    let path = directory.path().join("kept");
+    let file = create(&disk, &path, "kept");
+    disk.rename(&directory.path().join("nothing"), &path)
+        .expect_err("nothing is there");
+    push_out(&disk, directory.path(), &descriptors);
+    assert_eq!(descriptors.now().files, 0, "it was closed like any other");
+    assert_eq!(read(&*file), "kept");
+}
+
+#[test]
+fn another_file_under_the_name_is_an_error_that_names_it() {
+    let (directory, descriptors, disk) = disk(40);
+    let path = directory.path().join("mine");
+    let file = create(&disk, &path, "mine");
+    push_out(&disk, directory.path(), &descriptors);
+    fs::write(directory.path().join("theirs"), "theirs").expect("written");
+    fs::rename(directory.path().join("theirs"), &path).expect("from outside");
+    let error = file.read_at(&mut [0; 8], 0).expect_err("not ours");
+    assert!(error.to_string().contains("mine is another file"), "{error}");
+    assert!(!is_shortage(&error));
+    fs::remove_file(&path).expect("from outside");
+    let error = file.read_at(&mut [0; 8], 0).expect_err("gone");
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    assert_eq!(descriptors.now().files, 0);
+}
+
+#[test]
+fn a_descriptor_that_is_used_for_sending_is_not_closed() {
+    let (directory, descriptors, disk) = disk(40);
+    let file = create(&disk, &directory.path().join("sent"), "sent");
+    let descriptor = file.descriptor().expect("open");
+    push_out(&disk, directory.path(), &descriptors);
+    assert_eq!(descriptors.now().files, 1);
+    assert_eq!(rustix::io::pread(&descriptor, &mut [0; 8], 0), Ok(4));
+    drop(descriptor);
+    assert!(descriptors.close_idle_file());
+    // Its name and inode are in memory, so that getting it back waits for no device.
+    assert!(file.descriptor().is_some() && file.is_resident(0, 4));
+    assert_eq!(file.read_at_resident(&mut [0; 8], 0).expect("resident"), 4);
+}
+
+#[test]
+fn when_no_file_can_be_closed_the_shortage_is_told_with_the_numbers() {
+    let (directory, _, disk) = disk(40);
+    let path = |index: usize| directory.path().join(index.to_string());
+    // The only way to a file without a name is its descriptor.
+    let pinned: Vec<Arc<dyn DiskFile>> = (0..8)
+        .map(|index| {
+            let file = create(&disk, &path(index), "x");
+            disk.remove_file(&path(index)).expect("removed");
+            file
+        })
+        .collect();
+    let error = disk.open(&path(9), OpenMode::Create).expect_err("full");
+    assert!(is_shortage(&error), "{error}");
+    assert!(
+        error.to_string().contains("8 files") && error.to_string().contains("40 descriptors"),
+        "{error}"
+    );
+    assert!(!disk.exists(&path(9)));
+    // A sync of a directory is what the reserve is for.
+    disk.sync_directory(directory.path()).expect("synced");
+    drop(pinned);
+    disk.open(&path(9), OpenMode::Create)
+        .expect("there is room again");
+}
+
+#[test]
+fn connections_take_descriptors_from_files_but_not_all() {
+    let (directory, descriptors, disk) = disk(40);
+    let files: Vec<Arc<dyn DiskFile>> = (0..8)
+        .map(|index| create(&disk, &directory.path().join(index.to_string()), "x"))
+        .collect();
+    assert_eq!(descriptors.now().files, 8);
+    let connections: Vec<ConnectionDescriptor> = std::iter::from_fn(|| descriptors.admit()).collect();
+    assert_eq!((connections.len(), descriptors.connections_max()), (6, 6));
+    assert_eq!(descriptors.now().files, 2);
+    for file in &files {
+        assert_eq!(read(&**file), "x");
+    }
+    assert_eq!(descriptors.now().files, 2);
+    drop(connections);
+    files.iter().for_each(|file| drop(read(&**file)));
+    assert_eq!(descriptors.now().files, 8);
+    assert!(descriptors.admit().is_some());
+}
+
+#[test]
+fn a_file_closed_between_write_and_sync_is_held_until_the_sync() {
+    let (directory, descriptors, disk) = disk(40);
+    let path = directory.path().join("dirty");
+    let file = create(&disk, &path, "dirty");
+    push_out(&disk, directory.path(), &descriptors);
+    assert_eq!(descriptors.now().files, 0);
+    let mappings = || {
+        let maps = fs::read_to_string("/proc/self/maps").expect("Linux");
+        maps.lines()
+            .filter(|line| line.ends_with("/dirty") && line.contains("descriptors"))
+            .count()
+    };
+    assert_eq!(mappings(), 1, "its inode stays in memory");
+    file.sync().expect("synced");
+    assert_eq!(mappings(), 0);
+    push_out(&disk, directory.path(), &descriptors);
+    assert_eq!(mappings(), 0, "nothing could be lost any more");
+    write(&*file, "again");
+    push_out(&disk, directory.path(), &descriptors);
+    assert_eq!(mappings(), 1);
+    drop(file);
+    assert_eq!(mappings(), 0);
+}
+
+#[test]
+fn what_is_synced_together_counts_as_synced() {
+    let (directory, descriptors, disk) = disk(40);
+    let _lock = disk.lock(&directory.path().join(".lock")).expect("free");
+    let files: Vec<Arc<dyn DiskFile>> = (0..20)
+        .map(|index| create(&disk, &directory.path().join(format!("together-{index}")), "x"))
+        .collect();
+    let mappings = || {
+        let maps = fs::read_to_string("/proc/self/maps").expect("Linux");
+        maps.lines().filter(|line| line.contains("/together-")).count()
+    };
+    while descriptors.close_idle_file() {}
+    assert_eq!(mappings(), 20);
+    disk.sync_all(&files, &[directory.path()]).expect("synced");
+    assert_eq!(mappings(), 0);
+}
+
+/// Threads read, write, sync, rename and remove a hundred files with eight descriptors; every file always says who it is.
+#[test]
+fn nobody_gets_another_file_whatever_happens_at_once() {
+    const FILES: usize = 100;
+    let (directory, descriptors, disk) = disk(40);
+    let home = directory.path().join("home");
+    disk.create_directories(&home).expect("created");
+    let files: Vec<Arc<dyn DiskFile>> = (0..FILES)
+        .map(|index| {
+            create(
+                &disk,
+                &home.join(format!("file-{index}")),
+                &format!("this is {index:05}"),
+            )
+        })
+        .collect();
+    let is_over = AtomicBool::new(false);
+    let start = Barrier::new(5);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (files, is_over, start) = (&files, &is_over, &start);
+            scope.spawn(move || {
+                let mut random = Random::new(thread);
+                start.wait();
+                while !is_over.load(Ordering::Relaxed) {
+                    let index = random.below(FILES as u64) as usize;
+                    let file = &*files[index];
+                    let text = format!("this is {index:05}");
+                    match random.below(8) {
+                        0 => write(file, &text),
+                        1 => file.sync().expect("synced"),
+                        2 => assert!(file.bytes().expect("known") == 13),
+                        3 => {
+                            let _ = file.is_resident(0, 13);
+                        }
+                        _ => assert_eq!(read(file), text),
+                    }
+                }
+            });
+        }
+        start.wait();
+        let mut home = home;
+        let mut names: Vec<PathBuf> = (0..FILES).map(|index| format!("file-{index}").into()).collect();
+        let mut random = Random::new(99);
+        for round in 0..600 {
+            let index = random.below(FILES as u64 / 2) as usize;
+            let name = PathBuf::from(format!("{index}-{round}"));
+            disk.rename(&home.join(&names[index]), &home.join(&name))
+                .expect("renamed");
+            names[index] = name;
+            if round % 50 == 0 {
+                let moved = directory.path().join(format!("home-{round}"));
+                disk.rename(&home, &moved).expect("renamed");
+                home = moved;
+            }
+        }
+        for name in &names[..3] {
+            disk.remove_file(&home.join(name)).expect("removed");
+        }
+        for _ in 0..200 {
+            let name = PathBuf::from("again");
+            create(&disk, &home.join(&name), "somebody else");
+            disk.remove_file(&home.join(&name)).expect("removed");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    for (index, file) in files.iter().enumerate() {
+        assert_eq!(read(&**file), format!("this is {index:05}"));
+    }
+    drop(files);
+    assert_eq!(descriptors.now().files, 0);
+}
