@@ -83,6 +83,40 @@ fn a_connection_is_not_read_while_its_client_takes_no_answer() {
     until("everything is given back", || net.memory.used_bytes() == 0);
 }
 
+/// Below the megabyte at which a connection is not read whatever its client does.
+#[test]
+fn a_connection_is_not_read_while_its_socket_is_full_however_little_that_is() {
+    const BYTES: usize = 100_000;
+    let net = start();
+    let mut greedy = named(&net, "greedy");
+    let served = || net.echo.large.load(Ordering::SeqCst) as i32;
+    // What its turn has left behind, and not what comes and goes within one.
+    let is_full = || {
+        (0..20).all(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            net.memory.used_bytes() > 0
+        })
+    };
+    while !is_full() {
+        let id = served() + 1;
+        greedy.send(&echo_of("greedy", id, &of_bytes(BYTES)));
+        until("it is served", || served() == id);
+    }
+    let full = served();
+    for id in full + 1..full + 6 {
+        greedy.send(&echo_of("greedy", id, &of_bytes(BYTES)));
+    }
+    for number in 0..4 {
+        let name = format!("neighbour-{number}");
+        check_served(&mut named(&net, &name), &name, 50);
+    }
+    assert_eq!(served(), full);
+    for id in 1..full + 6 {
+        check_answer(&mut greedy, id, &vec![7; BYTES]);
+    }
+    until("everything is given back", || net.memory.used_bytes() == 0);
+}
+
 #[test]
 fn unread_answers_of_a_crowd_stay_within_the_memory_of_all() {
     let net = start();
