@@ -43,7 +43,7 @@ impl Stopped {
     fn by(world: World, mut controller: Controller) -> Stopped {
         controller.close(NOW).unwrap();
         let image = controller.image().clone();
-        write_clean_shutdown(&OsDisk, &world.path(), controller.broker_epoch()).unwrap();
+        write_clean_shutdown(&OsDisk::default(), &world.path(), controller.broker_epoch()).unwrap();
         Stopped { world, image }
     }
 
@@ -66,7 +66,7 @@ impl Stopped {
             },
         };
         let config = self.world.config();
-        Growth::read(Arc::new(OsDisk), &config, controller, &random(), NOW)
+        Growth::read(Arc::new(OsDisk::default()), &config, controller, &random(), NOW)
     }
 
     /// Refused with all of these words, and nothing was changed.
@@ -125,7 +125,7 @@ fn the_new_controllers_directory_says_what_the_log_said_without_the_old_controll
     let mut replay = Replay::new(Arc::new(MetadataImage::empty(
         stopped.image.static_config.clone(),
     )));
-    snapshot_file::replay(&OsDisk, &directory, id, &mut replay).unwrap();
+    snapshot_file::replay(&OsDisk::default(), &directory, id, &mut replay).unwrap();
     let mut expected = MetadataImage::clone(&stopped.image);
     assert!(expected.controllers.contains_key(&1));
     expected.controllers = Arc::default();
@@ -162,8 +162,8 @@ fn the_new_controller_is_the_only_voter_at_its_address_with_its_directory() {
         "{\"leaderId\":-1,\"leaderEpoch\":1,\"votedId\":-1,\"votedDirectoryId\":\"AAAAAAAAAAAAAAAAAAAAAA\",\"data_version\":1}"
     );
     let mut controls = Vec::new();
-    let id = snapshot_file::list(&OsDisk, &directory).unwrap()[0];
-    each_batch(&OsDisk, &directory, id, |batch| {
+    let id = snapshot_file::list(&OsDisk::default(), &directory).unwrap()[0];
+    each_batch(&OsDisk::default(), &directory, id, |batch| {
         for record in batch.records().filter(|_| batch.header.is_control()) {
             controls.push(format!("{:?}", ControlRecord::decode(&record.unwrap()).unwrap()));
         }
@@ -195,7 +195,7 @@ fn the_epoch_never_goes_back() {
     assert_eq!(growth.last_epoch(), 4);
     growth.write(&stopped.out(), &random()).unwrap();
     let directory = stopped.out().join(METADATA_DIRECTORY);
-    let state = quorum_state::QuorumState::read(&OsDisk, &directory)
+    let state = quorum_state::QuorumState::read(&OsDisk::default(), &directory)
         .unwrap()
         .unwrap();
     assert_eq!((state.leader_id, state.leader_epoch), (-1, 4));
@@ -222,7 +222,9 @@ fn the_brokers_own_id_is_refused() {
 #[test]
 fn a_directory_in_use_is_refused() {
     let stopped = Stopped::new("in-use");
-    let _lock = OsDisk.lock(&stopped.world.path().join(LOCK_FILE)).unwrap();
+    let _lock = OsDisk::default()
+        .lock(&stopped.world.path().join(LOCK_FILE))
+        .unwrap();
     stopped.check_refused(&["another process uses it"]);
 }
 
@@ -233,7 +235,7 @@ fn what_was_not_stopped_cleanly_is_refused() {
     std::fs::remove_file(mark(&stopped)).unwrap();
     stopped.check_refused(&["was not left by a clean stop"]);
     // Of an earlier run.
-    write_clean_shutdown(&OsDisk, &stopped.world.path(), 0).unwrap();
+    write_clean_shutdown(&OsDisk::default(), &stopped.world.path(), 0).unwrap();
     stopped.check_refused(&["was not left by a clean stop"]);
 }
 
@@ -270,7 +272,7 @@ fn an_unfinished_change_of_the_metadata_is_refused() {
     let batches = controller.log.batches(&records, NOW);
     controller.log.append(&batches, NOW).unwrap();
     controller.log.close().unwrap();
-    write_clean_shutdown(&OsDisk, &world.path(), controller.broker_epoch()).unwrap();
+    write_clean_shutdown(&OsDisk::default(), &world.path(), controller.broker_epoch()).unwrap();
     let image = controller.image().clone();
     Stopped { world, image }.check_refused(&["ends within a change of the metadata"]);
 }
@@ -295,7 +297,7 @@ fn a_log_that_no_topic_knows_is_refused() {
     let directory = stopped.world.path().join("strange-0");
     std::fs::create_dir(&directory).unwrap();
     let topic_id = Uuid([5; 16]);
-    write_partition_metadata(&OsDisk, &directory, topic_id).unwrap();
+    write_partition_metadata(&OsDisk::default(), &directory, topic_id).unwrap();
     stopped.check_refused(&["strange-0", "belongs to no topic", &topic_id.to_string()]);
 }
 
@@ -304,7 +306,7 @@ fn a_log_of_another_topic_under_a_known_name_is_refused() {
     let stopped = Stopped::new("other-id");
     let directory = stopped.world.path().join("orders-1");
     std::fs::create_dir(&directory).unwrap();
-    write_partition_metadata(&OsDisk, &directory, Uuid([5; 16])).unwrap();
+    write_partition_metadata(&OsDisk::default(), &directory, Uuid([5; 16])).unwrap();
     stopped.check_refused(&["orders-1 is damaged", "the directory belongs to topic id"]);
 }
 
@@ -312,7 +314,7 @@ fn a_log_of_another_topic_under_a_known_name_is_refused() {
 fn a_partition_that_is_gone_is_refused() {
     let stopped = Stopped::new("gone");
     let path = stopped.world.path().join(RECOVERY_POINT_FILE);
-    write_offsets(&OsDisk, &path, &[(("orders".to_owned(), 1), 7)].into()).unwrap();
+    write_offsets(&OsDisk::default(), &path, &[(("orders".to_owned(), 1), 7)].into()).unwrap();
     stopped.check_refused(&[
         "orders-1 is damaged",
         "lists it with offset 7",
@@ -326,10 +328,10 @@ fn a_log_whose_records_are_gone_is_refused() {
     let topic = stopped.image.topic("orders").unwrap().id;
     let directory = stopped.world.path().join("orders-0");
     std::fs::create_dir(&directory).unwrap();
-    write_partition_metadata(&OsDisk, &directory, topic).unwrap();
+    write_partition_metadata(&OsDisk::default(), &directory, topic).unwrap();
     std::fs::write(directory.join("00000000000000000000.log"), b"").unwrap();
     let path = stopped.world.path().join(RECOVERY_POINT_FILE);
-    write_offsets(&OsDisk, &path, &[(("orders".to_owned(), 0), 7)].into()).unwrap();
+    write_offsets(&OsDisk::default(), &path, &[(("orders".to_owned(), 0), 7)].into()).unwrap();
     stopped.check_refused(&["orders-0 is damaged", "everything below 7 was durable"]);
 }
 
