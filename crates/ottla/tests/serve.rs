@@ -371,7 +371,7 @@ fn a_transaction_that_is_open_in_the_directory_is_named_at_start() {
     assert_eq!(named.len(), 1, "{stderr}");
     for field in [
         "WARN",
-        "topic=\"t\"",
+        "topic=t ",
         "partition=1",
         "producer_id=7",
         "first_offset=0",
