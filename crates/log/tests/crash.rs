@@ -256,6 +256,9 @@ impl World {
         self.begin_shortage();
         let result = job.run();
         self.disk.end_shortage();
+        if self.random.one_in(3) {
+            self.append()?;
+        }
         let finished = self.log().finish_sync(job, result);
         if finished.as_ref().is_err_and(LogError::is_shortage) {
             self.retried += 1;
@@ -279,6 +282,9 @@ impl World {
         self.begin_shortage();
         let result = job.run();
         self.disk.end_shortage();
+        if self.random.one_in(3) {
+            self.append()?;
+        }
         let finished = self.log().finish_checkpoint(job, result);
         if finished.as_ref().is_err_and(LogError::is_shortage) {
             // The next checkpoint does it all.
