@@ -321,8 +321,8 @@ impl<'a> Journey<'a> {
     fn check_warnings(&self, server: &Server) -> Result<()> {
         let printed = server.printed();
         for (topic, words) in [
-            ("\"transactional\" partition=0", "first_offset=28"),
-            ("\"__consumer_offsets\"", "first_offset="),
+            ("topic=transactional partition=0", "first_offset=28"),
+            ("topic=__consumer_offsets ", "first_offset="),
         ] {
             let is_named = |line: &str| {
                 [
