@@ -1,6 +1,5 @@
 //! Everything a running broker is made of, minus threads and sockets.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +29,7 @@ use crate::group::Groups;
 use crate::handlers::api_versions;
 use crate::image::MetadataImage;
 use crate::image::topics::TopicImage;
-use crate::log_directory::{CheckpointFile, CheckpointOffsets, LogDirectory};
+use crate::log_directory::{CheckpointFile, CheckpointOffsets, LogDirectory, RemovedTopics};
 use crate::long_answer;
 use crate::maintenance::Maintenance;
 use crate::open_transactions;
@@ -124,7 +123,7 @@ pub struct Node {
     disk_is_low: AtomicBool,
     is_stopping: AtomicBool,
     /// Topics that were deleted before the start, as far back as the metadata log tells.
-    pub(crate) removed_topics: BTreeSet<Uuid>,
+    pub(crate) removed_topics: RemovedTopics,
     _locks: Mutex<Vec<Box<dyn DirectoryLock>>>,
 }
 

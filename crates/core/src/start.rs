@@ -2,18 +2,16 @@
 //!
 //! A start that is refused leaves every byte as it was: the next one, or Apache Kafka, must find all that was there to find.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ottla_log::LogError;
 use ottla_log::disk::Disk;
-use ottla_wire::primitives::Uuid;
 
 use crate::config::NodeConfig;
 use crate::controller::directories::Directories;
 use crate::controller::survey::Survey;
 use crate::controller::{Controller, ControllerError};
-use crate::log_directory::LogDirectory;
+use crate::log_directory::{LogDirectory, RemovedTopics};
 use crate::random::Random;
 use crate::time::Timestamp;
 
@@ -23,7 +21,7 @@ pub(crate) struct TakenOver {
     pub controller: Controller,
     pub log_directory: LogDirectory,
     /// Topics that were deleted, as far back as the metadata log tells.
-    pub removed_topics: BTreeSet<Uuid>,
+    pub removed_topics: RemovedTopics,
 }
 
 /// Takes the directories over, claiming empty ones. Waits for the disk.

@@ -13,7 +13,6 @@ use ottla_log::LogError;
 use ottla_log::directory::CLEAN_SHUTDOWN_FILE;
 use ottla_log::disk::Disk;
 use ottla_log::inspection::{Damage, Extent, Inspected, inspect};
-use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::Batch;
 use tracing::warn;
 
@@ -29,7 +28,7 @@ use crate::config::NodeConfig;
 use crate::controller::topics::METADATA_TOPIC;
 use crate::image::MetadataImage;
 use crate::image::replay::Replay;
-use crate::log_directory::LogDirectory;
+use crate::log_directory::{LogDirectory, RemovedTopics};
 
 /// What a start goes by.
 #[derive(Debug)]
@@ -96,9 +95,9 @@ impl Survey {
     }
 
     /// Topics that were deleted since the last snapshot.
-    pub fn removed_topics(&self) -> BTreeSet<Uuid> {
+    pub fn removed_topics(&self) -> RemovedTopics {
         let removed = self.replay.changes().topics_removed.iter();
-        removed.map(|topic| topic.id).collect()
+        RemovedTopics(removed.map(|topic| (topic.id, topic.name.clone())).collect())
     }
 }
 

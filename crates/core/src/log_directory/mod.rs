@@ -4,7 +4,7 @@ mod evidence;
 mod findings;
 mod placement;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -141,7 +141,7 @@ impl LogDirectory {
         config: LogConfig,
         now: Timestamp,
     ) -> Result<Vec<Finding>, LogError> {
-        if !self.look(identity, true, &BTreeSet::new())? {
+        if !self.look(identity, true, &RemovedTopics::default())? {
             return Ok(Vec::new());
         }
         let directory = partition_directory(&self.path, &identity.topic, identity.index);
@@ -192,14 +192,14 @@ impl LogDirectory {
 
     /// Settles every partition directory that is not in `known` (directory names like `orders-0`): of a topic in `removed`
     /// the deletion is finished, others are set aside.
-    pub fn settle_unknown(&self, known: &BTreeSet<String>, removed: &BTreeSet<Uuid>) -> Result<(), LogError> {
+    pub fn settle_unknown(&self, known: &BTreeSet<String>, removed: &RemovedTopics) -> Result<(), LogError> {
         for unknown in self.unknown_directories(known)? {
             let (topic, index) = (&*unknown.topic, unknown.partition);
             match unknown.topic_id {
-                Some(id) if removed.contains(&id) => {
+                Some(id) if removed.contains(id, topic) => {
                     let path = self.mark_deleted(topic, index, id)?;
                     info!(topic, partition = index, "finished the deletion of a topic");
-                    remove_partition_directory(&*self.disk, &path)?;
+                    self.remove_files(&path);
                 }
                 topic_id => self.set_aside(topic, index, topic_id)?,
             }
@@ -227,14 +227,20 @@ impl LogDirectory {
         Ok(unknown)
     }
 
-    /// Removes what was deleted before the last stop. May take long for large logs.
+    /// Removes what was deleted before the last stop. May take long for large logs. What cannot be removed is in nobody's way.
     pub fn remove_deleted(&self) -> Result<(), LogError> {
         for (name, parsed) in self.partition_directories()? {
             if parsed.kind == PartitionDirectoryKind::Deleted {
-                remove_partition_directory(&*self.disk, &self.path.join(name))?;
+                self.remove_files(&self.path.join(name));
             }
         }
         Ok(())
+    }
+
+    fn remove_files(&self, deleted: &Path) {
+        if let Err(error) = remove_partition_directory(&*self.disk, deleted) {
+            warn!(%error, "cannot remove the files of a deleted topic");
+        }
     }
 
     fn partition_directories(&self) -> Result<Vec<(String, PartitionDirectory)>, LogError> {
@@ -290,6 +296,17 @@ pub struct OpenedLog {
     /// Offsets below may be missing: compaction took them, or their loss was accepted. Compaction goes on here; what was
     /// cleaned already may be cleaned again.
     pub gaps_below: i64,
+}
+
+/// Topics that the metadata log says were deleted.
+#[derive(Debug, Default)]
+pub struct RemovedTopics(pub BTreeMap<Uuid, Arc<str>>);
+
+impl RemovedTopics {
+    /// Whether a directory of this name that says it is of this id is one of theirs. One byte may have changed what it says.
+    pub fn contains(&self, id: Uuid, topic: &str) -> bool {
+        self.0.get(&id).is_some_and(|name| **name == *topic)
+    }
 }
 
 /// A partition's directory that the metadata log does not know.

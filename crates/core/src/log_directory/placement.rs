@@ -1,6 +1,5 @@
 //! Whose the directories of partitions are: found, to be made, or not to be touched.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -11,9 +10,8 @@ use ottla_log::directory::{
     read_partition_metadata,
 };
 use ottla_log::disk::{Disk, EntryKind};
-use ottla_wire::primitives::Uuid;
 
-use super::LogDirectory;
+use super::{LogDirectory, RemovedTopics};
 use crate::partition::Identity;
 
 /// What is to be done about a partition's directory.
@@ -37,7 +35,7 @@ impl LogDirectory {
         &self,
         identities: &[Identity],
         is_start: bool,
-        removed: &BTreeSet<Uuid>,
+        removed: &RemovedTopics,
     ) -> Result<Vec<Placement>, LogError> {
         let mut missing = Vec::new();
         let mut placements = Vec::with_capacity(identities.len());
@@ -71,7 +69,7 @@ impl LogDirectory {
         &self,
         identity: &Identity,
         is_start: bool,
-        removed: &BTreeSet<Uuid>,
+        removed: &RemovedTopics,
     ) -> Result<bool, LogError> {
         let path = partition_directory(&self.path, &identity.topic, identity.index);
         if !self.disk.exists(&path) {
@@ -100,7 +98,7 @@ impl LogDirectory {
                 ),
             )),
             // A deletion that a crash cut short, and a new topic of the same name.
-            Some(other) if !is_start || removed.contains(&other) => {
+            Some(other) if !is_start || removed.contains(other, &identity.topic) => {
                 self.mark_deleted(&identity.topic, identity.index, other)?;
                 Ok(false)
             }

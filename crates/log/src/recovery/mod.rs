@@ -291,6 +291,23 @@ impl Opening {
         };
         let epochs = self.leader_epochs.as_ref();
         let first_epoch = epochs.and_then(|epochs| epochs.entries().first());
+        // Whoever moves the start of a log forgets the epochs before it, too.
+        let known = self.options.log_start_offset.max(first.base_offset);
+        if let Some(epoch) =
+            first_epoch.filter(|epoch| self.options.clean_shutdown && epoch.start_offset > known)
+        {
+            let detail = format!(
+                "its first leader epoch begins at offset {}, {} has the log start at {known}: deleted records may be back",
+                epoch.start_offset,
+                crate::checkpoint::LOG_START_FILE,
+            );
+            self.report.findings.push(Finding {
+                kind: FindingKind::Contradiction,
+                path: self.directory.join(crate::LEADER_EPOCH_FILE),
+                position: 0,
+                detail,
+            });
+        }
         let known_start = match first_epoch {
             _ if self.options.is_start_proven => Some(self.options.log_start_offset),
             Some(epoch) if self.options.clean_shutdown => Some(epoch.start_offset),
