@@ -404,3 +404,35 @@ fn a_deletion_that_a_kill_cut_short_is_finished_at_the_next_start() {
     );
     assert!(!machine.loud_lines().iter().any(|line| line.contains("set aside")));
 }
+
+/// The name of the file's topic and the name of the directory contradict each other: nobody deleted this directory.
+#[test]
+fn a_directory_that_names_the_id_of_a_deleted_topic_is_refused_and_not_deleted() {
+    let mut world = World::new(3, &[]);
+    assert!(world.start());
+    let value = [("k".to_owned(), "v".to_owned())];
+    for topic in ["gone", "kept"] {
+        create_topic(&mut world, topic);
+        produce(&mut world, (topic, 0), &value).expect("taken");
+    }
+    let file = |directory: &str| Path::new(LOG_DIRECTORY).join(directory);
+    let id_of_gone = world
+        .disk
+        .read_file(&file("gone-0/partition.metadata"))
+        .expect("there");
+    delete_topic(&mut world, "gone");
+    world.kill();
+    world
+        .disk
+        .write_file(&file("kept-0/partition.metadata"), &id_of_gone);
+    let records = world.disk.read_file(&file("kept-0/00000000000000000000.log"));
+    let mut machine = Simulated::new(world);
+    machine.start().expect("the others are served");
+    let found = read(&mut machine, ("kept", 0)).expect("nothing damaged is given out");
+    assert_eq!(found.refusal, Some(ErrorCode::KafkaStorageError));
+    let left = machine
+        .world
+        .disk
+        .read_file(&file("kept-0/00000000000000000000.log"));
+    assert_eq!(left.expect("there"), records.expect("there"));
+}
