@@ -34,10 +34,12 @@ class Suite:
         eventually(f"{name} is served", lambda: self._is_served(name, partitions))
 
     def _is_served(self, name, partitions):
-        # Apache Kafka answers NOT_LEADER_OR_FOLLOWER for a moment: the controller is ahead of the broker.
+        # Apache Kafka answers NOT_LEADER_OR_FOLLOWER for a moment: the controller is ahead of the broker. The client is a new one:
+        # librdkafka does not ask for metadata again for a partition beyond those that it has cached of a deleted topic of this name.
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
         wanted = {TopicPartition(name, index): OffsetSpec.latest() for index in range(partitions)}
         try:
-            for future in self.admin.list_offsets(wanted, request_timeout=10).values():
+            for future in admin.list_offsets(wanted, request_timeout=10).values():
                 future.result(30)
         except KafkaException:
             return False
