@@ -93,7 +93,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }
     }
     println!("{outcomes:?}");
-    println!("{unnoticed} were of a kind that nothing in the directory contradicts (docs/damage.md)");
+    println!("{unnoticed} were of a kind that nothing in the directory contradicts (docs/guides/damage.md)");
     ensure!(failed.is_empty(), "{} seeds failed: {failed:?}", failed.len());
     println!(
         "{} damages: none was silent, and none cost more later",

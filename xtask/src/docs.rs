@@ -13,11 +13,11 @@ use crate::codegen::kafka_jars::{KAFKA_VERSION, root};
 type Page = (&'static str, fn() -> String);
 
 const PAGES: [Page; 5] = [
-    ("docs/wire-support.md", wire_support),
-    ("docs/configuration.md", ottla_wire::config_keys::render),
-    ("docs/client-configuration.md", ottla_client::config::render),
-    ("docs/client-metrics.md", ottla_client::metrics::reference::render),
-    ("docs/doctor-rules.md", crate::doctor_rules::render),
+    ("docs/reference/wire-support.md", wire_support),
+    ("docs/reference/configuration.md", ottla_wire::config_keys::render),
+    ("docs/reference/client-configuration.md", ottla_client::config::render),
+    ("docs/reference/client-metrics.md", ottla_client::metrics::reference::render),
+    ("docs/reference/doctor-rules.md", crate::doctor_rules::render),
 ];
 
 pub fn run(arguments: &[String]) -> Result<()> {

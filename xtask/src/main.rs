@@ -39,14 +39,14 @@ tasks:
   memory-pressure [--limit-mib N] [--half N] [--unread N] [--kinds fetch,metadata,versions,polls] [--seconds N] [--override KEY=VALUE]
                       a broker in a small control group before peers that send half a request and peers that read nothing
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
-                      Ottla and Apache Kafka side by side; writes docs/benchmarks.md
+                      Ottla and Apache Kafka side by side; writes docs/measurements/benchmarks.md
   bench-report [FILE...]
                       opens reports of ottla bench in a real browser, in light and dark; without files a made-up one
   source-experiments [--rounds N] [--only a,b] [--from DIRECTORY] [--output FILE]
-                      the experiments of the sources on Apache Kafka and on Ottla; writes docs/source-experiments.md
+                      the experiments of the sources on Apache Kafka and on Ottla; writes docs/measurements/source-experiments.md
   tenant-experiments [--rounds N] [--only a,b] [--targets kafka,ottla,ottla-synced] [--pin] [--set [SCENARIO:]PATH=VALUE]
                      [--from DIRECTORY] [--output FILE]
-                      a victim beside four disturbers on Apache Kafka and on Ottla; writes docs/tenant-experiments.md
+                      a victim beside four disturbers on Apache Kafka and on Ottla; writes docs/measurements/tenant-experiments.md
   bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish] [--as-built]
                       our client beside Java's, librdkafka, franz-go, krafka and confluent-kafka, one broker for all";
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use regex::Regex;
 
 use crate::docs;
 
@@ -24,6 +25,12 @@ const EDGES: &[(&str, &[&str])] = &[
 const UNFINISHED: &[&str] = &["FIXME", "TODO", "XXX", "todo!(", "unimplemented!(", "#[ignore"];
 
 const FUNCTION_LINES_MAX: usize = 70;
+
+const COMMENT_COLUMNS_MAX: usize = 100;
+
+/// Words of translated English (CONTRIBUTING.md, "English"). Each has a plain replacement: a noun that the code knows, "this many",
+/// "again", "without effect".
+const BANNED: &str = r"(?i)\b(so many|so often|for so long|in vain|for want of|anew|whoever|whomever|whom|nobody|somebody|himself|his|him|he|it is looked|thereof)\b";
 
 /// A finding; `Warning`s are printed and do not fail.
 #[derive(Debug)]
@@ -66,6 +73,8 @@ pub fn check(root: &Path) -> Result<Vec<Complaint>> {
     complaints.extend(unfinished(&sources));
     complaints.extend(heads(&sources));
     complaints.extend(long_functions(&sources));
+    complaints.extend(comments(&sources));
+    complaints.extend(pages(root)?);
     complaints.extend(machine_paths(root)?);
     complaints.extend(
         docs::stale_pages()
@@ -255,6 +264,71 @@ fn long_functions(sources: &[Source]) -> Vec<Complaint> {
     complaints
 }
 
+/// Width and words of comments. The words of generated files are Apache Kafka's.
+fn comments(sources: &[Source]) -> Vec<Complaint> {
+    let banned = Regex::new(BANNED).expect("the pattern is valid");
+    let mut complaints = Vec::new();
+    for source in sources
+        .iter()
+        .filter(|source| !source.text.starts_with("// Generated"))
+    {
+        for (number, line) in source.text.lines().enumerate() {
+            let Some(comment) = comment_of(line) else {
+                continue;
+            };
+            let place = format!("{}:{}", source.path, number + 1);
+            let is_whole = line.trim_start().starts_with("//");
+            let columns = line.chars().count();
+            if is_whole && columns > COMMENT_COLUMNS_MAX && comment.contains(' ') {
+                complaints.push(Complaint::Error(format!(
+                    "{place}: a comment of {columns} columns; at most {COMMENT_COLUMNS_MAX}"
+                )));
+            }
+            if let Some(word) = banned.find(comment) {
+                complaints.push(Complaint::Error(format!("{place}: «{}»", word.as_str())));
+            }
+        }
+    }
+    complaints
+}
+
+/// What stands behind the slashes.
+fn comment_of(line: &str) -> Option<&str> {
+    let start = match line.trim_start().starts_with("//") {
+        true => line.find("//")?,
+        false => line.find(" // ")?,
+    };
+    Some(line[start..].trim_start_matches(['/', '!', ' ']))
+}
+
+/// Words of pages, and links between them.
+fn pages(root: &Path) -> Result<Vec<Complaint>> {
+    let banned = Regex::new(BANNED).expect("the pattern is valid");
+    let link = Regex::new(r"\]\(([^)#\s:]+)(#[^)]*)?\)").expect("the pattern is valid");
+    let mut found = Vec::new();
+    collect(root, root, "md", &mut found)?;
+    let mut complaints = Vec::new();
+    for page in &found {
+        let folder = root.join(&page.path);
+        let folder = folder.parent().unwrap_or(root);
+        for (number, line) in page.text.lines().enumerate() {
+            let place = format!("{}:{}", page.path, number + 1);
+            // CONTRIBUTING shows the words that it bans.
+            if let Some(word) = banned.find(line)
+                && page.path != "CONTRIBUTING.md"
+            {
+                complaints.push(Complaint::Error(format!("{place}: «{}»", word.as_str())));
+            }
+            for target in link.captures_iter(line) {
+                if !folder.join(&target[1]).exists() {
+                    complaints.push(Complaint::Error(format!("{place}: no such page: {}", &target[1])));
+                }
+            }
+        }
+    }
+    Ok(complaints)
+}
+
 /// Paths of a developer's machine do not belong into the repository.
 fn machine_paths(root: &Path) -> Result<Vec<Complaint>> {
     let mut found = Vec::new();
@@ -323,6 +397,15 @@ mod tests {
         let manifest =
             "[dependencies]\nottla-wire.workspace = true\n[dev-dependencies]\nottla-core = \"1\"\n";
         assert_eq!(ottla_dependencies(manifest), ["wire"]);
+    }
+
+    #[test]
+    fn a_wide_comment_and_a_banned_word_are_found() {
+        let wide = format!("// {}", "word ".repeat(20));
+        assert_eq!(comments(&[source("a", &wide)]).len(), 1);
+        assert_eq!(comments(&[source("a", "let x = 1; // for want of a name")]).len(), 1);
+        assert!(comments(&[source("a", "// the history of his_name")]).is_empty());
+        assert!(comments(&[source("a", "let x = \"nobody\";")]).is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod cli;
 
 use std::process::ExitCode;
 
-/// What one thread allocates and another frees costs neither of them a lock: see docs/performance-notes.md, "The doctor".
+/// What one thread allocates and another frees costs neither of them a lock: see docs/measurements/performance-notes.md, "The doctor".
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

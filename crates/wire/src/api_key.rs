@@ -151,7 +151,7 @@ api_keys! {
     IncrementalAlterConfigs = 44: incremental_alter_configs::IncrementalAlterConfigsRequest, served 0 to 1, "";
     AlterPartitionReassignments = 45: alter_partition_reassignments::AlterPartitionReassignmentsRequest, served 0 to 1, "";
     ListPartitionReassignments = 46: list_partition_reassignments::ListPartitionReassignmentsRequest, served 0 to 0, "";
-    OffsetDelete = 47: offset_delete::OffsetDeleteRequest, served 0 to 0, "every topic counts as subscribed to by the members of a consumer or streams group (docs/directories.md)";
+    OffsetDelete = 47: offset_delete::OffsetDeleteRequest, served 0 to 0, "every topic counts as subscribed to by the members of a consumer or streams group (docs/guides/directories.md)";
     DescribeClientQuotas = 48: describe_client_quotas::DescribeClientQuotasRequest, served 0 to 1, "";
     AlterClientQuotas = 49: alter_client_quotas::AlterClientQuotasRequest, served 0 to 1, "an address must be a number: host names are not looked up";
     DescribeUserScramCredentials = 50: describe_user_scram_credentials::DescribeUserScramCredentialsRequest, served 0 to 0, "credentials are kept, no listener uses them";

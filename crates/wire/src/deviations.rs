@@ -1,6 +1,6 @@
 //! Where Ottla answers a wrong request otherwise than Apache Kafka, on purpose: one table.
 //!
-//! `docs/wire-support.md` is made of it, and `cargo xtask interop --only refusals` refers to it: each row is an answer that both
+//! `docs/reference/wire-support.md` is made of it, and `cargo xtask interop --only refusals` refers to it: each row is an answer that both
 //! brokers were seen to give.
 
 /// A difference and its reason.

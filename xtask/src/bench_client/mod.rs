@@ -1,5 +1,5 @@
 //! `cargo xtask bench-client`: our client beside Java's, librdkafka, franz-go, krafka and confluent-kafka, against one
-//! broker; writes docs/client-benchmarks.md.
+//! broker; writes docs/measurements/client-benchmarks.md.
 //!
 //! Every contender is a process of its own. All run one after the other under the same case, in one order and then in
 //! the opposite one, as often as there are pairs; what is published are medians and the ratios within a round.
@@ -69,7 +69,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
             "--clients" => plan.clients = value()?.split(',').map(Contender::parse).collect::<Result<_>>()?,
             "--only" => plan.only = value()?.split(',').map(String::from).collect(),
             "--data" => plan.data = PathBuf::from(value()?),
-            "--publish" => plan.output = toolchain::root().join("docs/client-benchmarks.md"),
+            "--publish" => plan.output = toolchain::root().join("docs/measurements/client-benchmarks.md"),
             "--as-built" => plan.is_built = true,
             "--full" => plan.is_full = true,
             "--quick" => (plan.is_quick, plan.pairs) = (true, 1),

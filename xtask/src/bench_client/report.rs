@@ -1,4 +1,4 @@
-//! docs/client-benchmarks.md.
+//! docs/measurements/client-benchmarks.md.
 
 use super::case::{Case, Kind, Produce};
 use super::contender::Contender;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench-kafka`: Ottla and Apache Kafka 4.3 side by side on this machine; writes docs/benchmarks.md.
+//! `cargo xtask bench-kafka`: Ottla and Apache Kafka 4.3 side by side on this machine; writes docs/measurements/benchmarks.md.
 //!
 //! The two run one after the other, A B then B A, with the same generator, the same durability and the same files
 //! of configuration. A number is a ratio of two medians in one run, with the spread of the pairs beside it.
@@ -42,7 +42,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
         idle_seconds: 30,
         tail_seconds: 600,
         skip_pairs: false,
-        output: toolchain::root().join("docs/benchmarks.md"),
+        output: toolchain::root().join("docs/measurements/benchmarks.md"),
         command: format!("cargo xtask bench-kafka {}", arguments.join(" ")),
     };
     let mut arguments = arguments.iter();
@@ -67,7 +67,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
                 }
             }
             "--pairs" => plan.pairs = number()?,
-            "--publish" => plan.output = toolchain::root().join("docs/benchmarks.md"),
+            "--publish" => plan.output = toolchain::root().join("docs/measurements/benchmarks.md"),
             "--tail-seconds" => plan.tail_seconds = number()?,
             "--idle-seconds" => plan.idle_seconds = number()?,
             "--paced-seconds" => plan.paced_seconds = number()?,

@@ -1,4 +1,4 @@
-//! docs/benchmarks.md.
+//! docs/measurements/benchmarks.md.
 
 use super::metrics::{METRICS, Metric, Samples, median};
 use super::session::number;

@@ -61,7 +61,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
         only: Vec::new(),
         rounds: 1,
         from: None,
-        output: toolchain::root().join("docs/source-experiments.md"),
+        output: toolchain::root().join("docs/measurements/source-experiments.md"),
     };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {

@@ -44,7 +44,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
         is_pinned: false,
         set: Vec::new(),
         from: None,
-        output: toolchain::root().join("docs/tenant-experiments.md"),
+        output: toolchain::root().join("docs/measurements/tenant-experiments.md"),
     };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {

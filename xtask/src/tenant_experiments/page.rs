@@ -19,7 +19,7 @@ pub fn write(reports: &[Report], processors: &Processors) -> String {
         "# Tenants: what a neighbour costs\n\n\
          <!-- Written by `cargo xtask tenant-experiments`. -->\n\n\
          A victim that sends a steady 20,000 records/s, alone and beside each of four disturbers, on Apache Kafka and on Ottla in one\n\
-         run; they take turns, round by round. docs/tenants.md describes the experiment and how to run it again. Latencies count from\n\
+         run; they take turns, round by round. docs/guides/tenants.md describes the experiment and how to run it again. Latencies count from\n\
          when a record was due, so the 5 ms of the client's `linger.ms` are part of them; the mean time of a request is not affected by\n\
          that. Figures are medians of the rounds, ratios medians of the rounds' own ratios, in brackets the lowest and the highest.\n\n",
     );

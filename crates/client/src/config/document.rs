@@ -1,4 +1,4 @@
-//! `docs/client-configuration.md`, from the table.
+//! `docs/reference/client-configuration.md`, from the table.
 
 use std::fmt::{Arguments, Write};
 

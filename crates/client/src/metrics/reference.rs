@@ -58,7 +58,7 @@ metrics of their own.
 A push needs no free slot of `max.in.flight.requests.per.connection`, so that a producer whose pipe is full is seen, too.
 ";
 
-/// The text of docs/client-metrics.md.
+/// The text of docs/reference/client-metrics.md.
 pub fn render() -> String {
     let mut page = HEAD.to_owned();
     for section in sections() {

@@ -1,4 +1,4 @@
-//! What a recovery found, as lines for the operator. docs/damage.md says what each of them means and what to do.
+//! What a recovery found, as lines for the operator. docs/guides/damage.md says what each of them means and what to do.
 
 use ottla_log::{Finding, FindingKind, LogError};
 use tracing::{error, warn};

@@ -1,4 +1,4 @@
-//! What a run of a scenario found: the report as a value. Its JSON is stable; `docs/bench-report.md` describes it.
+//! What a run of a scenario found: the report as a value. Its JSON is stable; `docs/guides/bench-report.md` describes it.
 
 use std::collections::BTreeMap;
 

@@ -231,13 +231,13 @@ mod tests {
         }
     }
 
-    const PAGE: &str = include_str!("../../../../docs/doctor.md");
+    const PAGE: &str = include_str!("../../../../docs/guides/doctor.md");
 
     #[test]
     fn the_page_lists_every_verdict_in_the_same_words() {
         for verdict in ALL {
             let row = format!("| `{}` | {} |", verdict.name(), verdict.meaning());
-            assert!(PAGE.contains(&row), "docs/doctor.md lacks: {row}");
+            assert!(PAGE.contains(&row), "docs/guides/doctor.md lacks: {row}");
         }
     }
 

@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    const PAGE: &str = include_str!("../../../../docs/scenarios.md");
+    const PAGE: &str = include_str!("../../../../docs/guides/scenarios.md");
 
     /// First and second cell of the rows of the table below a heading.
     fn table(heading: &str) -> Vec<(&'static str, &'static str)> {
@@ -111,7 +111,7 @@ mod tests {
     fn the_page_s_example_can_be_run() {
         let (_, below) = PAGE.split_once("```yaml\n").unwrap();
         let (example, _) = below.split_once("```").unwrap();
-        let scenario = parse(example, "docs/scenarios.md").unwrap_or_else(|error| panic!("{error}"));
+        let scenario = parse(example, "docs/guides/scenarios.md").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(sweep::points(&scenario).unwrap().len(), 3);
         let keys = serde_json::to_value(&scenario).unwrap();
         let requests = serde_json::to_value(RequestSpec::default()).unwrap();

@@ -1,4 +1,4 @@
-//! `docs/configuration.md`, from the tables.
+//! `docs/reference/configuration.md`, from the tables.
 
 use std::fmt::Write;
 

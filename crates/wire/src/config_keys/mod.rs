@@ -1,6 +1,6 @@
 //! Every configuration key: name, unit, default, range, meaning, cost, and whether Ottla honours it. One table per scope.
 //!
-//! From it come the parser, `docs/configuration.md`, what DescribeConfigs answers, and the hint for a misspelt key. Names,
+//! From it come the parser, `docs/reference/configuration.md`, what DescribeConfigs answers, and the hint for a misspelt key. Names,
 //! types, defaults and ranges are those of Apache Kafka 4.3; keys that start with `ottla.` are ours.
 
 mod key;

@@ -23,7 +23,7 @@ pub const TOPIC_PARTITIONS: i32 = 600;
 pub enum Expected {
     /// The same, down to every field that is not a broker's own word.
     Both(&'static str),
-    /// A deliberate deviation, as docs/wire-support.md has it.
+    /// A deliberate deviation, as docs/reference/wire-support.md has it.
     Differ {
         kafka: &'static str,
         ottla: &'static str,

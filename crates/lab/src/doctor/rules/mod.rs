@@ -1,4 +1,4 @@
-//! Rules: pure functions from a snapshot to what they find. Their comments are the manual (docs/doctor-rules.md); how these are
+//! Rules: pure functions from a snapshot to what they find. Their comments are the manual (docs/reference/doctor-rules.md); how these are
 //! written stands in README.md beside this file.
 
 pub(crate) mod words;

@@ -111,7 +111,7 @@ fn steps(growth: &Growth, out: &Path) -> String {
 
    bin/kafka-server-start.sh broker.properties
 {broker_properties}
-4. See that it is there, then add brokers and controllers, and raise replication: docs/growing.md.
+4. See that it is there, then add brokers and controllers, and raise replication: docs/guides/growing.md.
 
    bin/kafka-metadata-quorum.sh --bootstrap-server {bootstrap} describe --replication
 
