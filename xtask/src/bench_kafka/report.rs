@@ -128,7 +128,7 @@ fn durable(text: &mut String, samples: &Samples) {
         .median("sync_p50", Target::Ottla)
         .is_some_and(|p50| p50 < 0.1)
     {
-        text.push_str("A sync of less than 0.1 ms measures the host's cache and says nothing about the disk.\n");
+        text.push_str("A sync of less than 0.1 ms measures the host's cache, not the disk.\n");
     }
     if let Some(idle) = samples.median("idle_cpu", Target::Ottla) {
         let verdict = if idle < 0.2 { "met" } else { "**falls short**" };
