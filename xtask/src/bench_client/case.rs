@@ -45,7 +45,7 @@ pub struct Produce {
     pub slow: Option<Slow>,
     /// Answers by callback even where a client offers futures, too.
     pub wants_callbacks: bool,
-    /// The broker is stopped for so long, shortly after the beginning.
+    /// The broker is stopped for this long, shortly after the beginning.
     pub stall_ms: u64,
 }
 
@@ -223,7 +223,7 @@ fn threads(cases: &mut Vec<Case>, scale: Scale) {
     }
 }
 
-/// A schedule, a callback that sleeps, a broker that stands still.
+/// A schedule, a callback that sleeps, a broker that is stopped.
 fn special(cases: &mut Vec<Case>, scale: Scale) {
     let paced = Produce {
         rate: 20_000,
@@ -279,7 +279,7 @@ fn special(cases: &mut Vec<Case>, scale: Scale) {
     push(
         cases,
         "stalled-broker".to_string(),
-        "256 B, none, 16 KiB, buffer 32 MiB, own partitions of 4 threads, the broker stands still for 2 s"
+        "256 B, none, 16 KiB, buffer 32 MiB, own partitions of 4 threads, the broker is stopped for 2 s"
             .to_string(),
         Produce {
             threads: 4,

@@ -43,8 +43,8 @@ pub fn render(
     let mut text = String::from(
         "# Benchmarks: the client beside others\n\n\
          Written by `cargo xtask bench-client`; do not edit. Every number was measured in one run on the machine below, one \
-         broker for all, client and broker sharing the machine over the loopback interface. The numbers are worth something \
-         as ratios; no absolute time is a promise.\n\n",
+         broker for all, client and broker sharing the machine over the loopback interface. Compare the ratios; \
+         absolute times depend on the machine.\n\n",
     );
     manifest(&mut text, plan, machine, samples);
     let results = Results { cases, samples };
@@ -138,22 +138,22 @@ fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)], sample
         plan.pairs,
     );
     text.push_str(
-        "| producers | acks=all, idempotence on (librdkafka: switched on; all others: their default), explicit partitions, no keys, \
+        "| producers | acks=all, idempotence on (librdkafka: switched on; all others: by default), explicit partitions, no keys, \
          one producer instance shared by all threads, every record's answer counted (callbacks; krafka has none: its handles are \
-         awaited in order; ottla: its futures likewise, callbacks where a case says so and where latency is measured), values taken from 4,096 ready-made records |\n\
+         awaited in order; ottla: its futures likewise, callbacks where a case says so and where latency is measured), values taken from 4,096 prepared records |\n\
          | equal settings | batch as named, linger 5 ms, buffer 32 MiB. librdkafka: `batch.num.messages` and \
-         `queue.buffering.max.messages` lifted, so that bytes are the limit; franz-go: `MaxBufferedRecords` lifted |\n\
-         | defaults | batch, linger and buffer as each client comes; Java, confluent-kafka, krafka and ottla: 16 KiB, 5 ms, 32 MiB; librdkafka: \
+         `queue.buffering.max.messages` raised, so that bytes are the limit; franz-go: `MaxBufferedRecords` raised |\n\
+         | defaults | batch, linger and buffer by each client's defaults; Java, confluent-kafka, krafka and ottla: 16 KiB, 5 ms, 32 MiB; librdkafka: \
          1 MB, 5 ms, 100,000 records; franz-go: 1 MB, 10 ms, 10,000 records |\n\
-         | consumers | assigned partitions from the beginning, defaults but for librdkafka's `fetch.queue.backoff.ms` (10 instead of 1,000, \
-         with which it starves); one pass to warm up, then back to the beginning with the same consumer for the measured passes, so \
+         | consumers | assigned partitions from the beginning, defaults except librdkafka's `fetch.queue.backoff.ms` (10 instead of 1,000, \
+         with which it starves); one warm-up pass, then back to the beginning with the same consumer for the measured passes, so \
          that no client's start is counted |\n\
          | warm-up | as many records as are measured, in the same process, not counted |\n\
          | Java | flags of Kafka's own `kafka-producer-perf-test.sh` (-Xmx512M, G1) |\n\n\
          Rate: acknowledged records over the time from the first `send` to the last answer. CPU: user and system seconds of the whole process \
          per million records, read from outside when the measured part begins and ends. Memory: the peak resident set of the process \
          since its start. At the end of every run the partition's end must equal the acknowledged records: no loss, no duplicate. Saturated \
-         runs share two cores with the broker: a rate is that of the pair, the CPU seconds are the client's own; no latency is given for them.\n\n",
+         runs share two cores with the broker: a rate is that of the pair, the CPU seconds are the client's own; their latency is not reported.\n\n",
     );
 }
 
@@ -187,7 +187,7 @@ fn aims(text: &mut String, results: &Results<'_>) {
         });
         row(
             &format!(
-                "the same against the best that was measured when the aim was set: at most {limit:.2} s per million"
+                "the same against the best result at the time the aim was set: at most {limit:.2} s per million"
             ),
             ours,
             &|seconds| seconds <= limit,
@@ -227,7 +227,7 @@ fn aims(text: &mut String, results: &Results<'_>) {
         (peak, format!("{} MiB at most", round(peak)))
     });
     row(
-        "memory while the broker stands still: at most buffer.memory (32 MiB) + 32 MiB",
+        "memory while the broker is stopped: at most buffer.memory (32 MiB) + 32 MiB",
         peak,
         &|mib| mib <= 64.0,
     );
@@ -407,8 +407,8 @@ fn invalid(text: &mut String, results: &Results<'_>, failures: &BTreeMap<Contend
     let busiest = busy.iter().copied().fold(0.0, f64::max);
     if busiest > 0.05 {
         reasons.push(format!(
-            "the machine was not ours alone: before the cases, other programs kept {:.0} % (median; at most {:.0} %) of its \
-             processors busy. Rates and latencies are those of a contended machine; CPU seconds suffer less",
+            "the machine was shared: before the cases, other programs kept {:.0} % (median; at most {:.0} %) of its \
+             processors busy. Rates and latencies are those of a contended machine; CPU seconds are affected less",
             100.0 * median(busy).unwrap_or(0.0),
             100.0 * busiest
         ));
@@ -416,7 +416,7 @@ fn invalid(text: &mut String, results: &Results<'_>, failures: &BTreeMap<Contend
     if reasons.is_empty() {
         text.push_str("No run: sent = acknowledged = in the log, every schedule was held, no errors.\n");
     } else {
-        text.push_str("Runs that are not counted above, and what speaks against those that are.\n\n");
+        text.push_str("Runs that are not counted above, and caveats about those that are.\n\n");
     }
     for reason in reasons {
         let _ = writeln!(text, "- {reason}");

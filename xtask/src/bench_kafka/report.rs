@@ -12,8 +12,8 @@ pub fn render(plan: &Plan, machine: &[(String, String)], samples: &Samples, curv
     let mut text = String::from(
         "# Benchmarks: Ottla beside Apache Kafka 4.3\n\n\
          Written by `cargo xtask bench-kafka`; do not edit. Every number was measured in one run on the machine below, \
-         broker, generator and consumer sharing it over the loopback interface. The numbers are worth something as \
-         ratios; no absolute time is a promise.\n\n",
+         broker, generator and consumer sharing it over the loopback interface. Compare the ratios; \
+         absolute times depend on the machine.\n\n",
     );
     manifest(&mut text, plan, machine);
     if !plan.skip_pairs {
@@ -37,11 +37,11 @@ fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)]) {
     let _ = writeln!(text, "| command | `{}` |", plan.command.trim());
     let _ = writeln!(
         text,
-        "| pairs | {}, order alternated (Kafka first in the odd ones) |\n\
+        "| pairs | {}, order alternated (Kafka first in odd pairs) |\n\
          | records | 256 B, JSON-like, no compression unless a codec is named, no keys, 6 partitions, one idempotent producer, acks=all |\n\
          | full batches | {} records as fast as acknowledgements allow, linger 5 ms, batches up to 1 MB; warm-up {} |\n\
          | tiny requests | 20,000 records/s for {} s on a schedule, linger 0; warm-up {} s |\n\
-         | consume | the same {} records {} times over, after one pass to warm up; everything is in the page cache |\n\
+         | consume | the same {} records, {} passes after one warm-up pass; everything is in the page cache |\n\
          | idle | {} s |",
         plan.pairs,
         plan.records,
@@ -53,9 +53,9 @@ fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)]) {
         plan.idle_seconds,
     );
     text.push_str(
-        "| configuration | the same server.properties for both, all defaults but for addresses, directory and 5 partitions of \
+        "| configuration | the same server.properties for both, all defaults except addresses, directory and 5 partitions of \
          `__consumer_offsets`; the JVM with the flags of Kafka's start script (-Xms1G -Xmx1G, G1, 20 ms pause goal) |\n\
-         | page cache | Ottla `ottla.durability=page-cache`, Kafka as it comes |\n\
+         | page cache | Ottla `ottla.durability=page-cache`, Kafka with its defaults |\n\
          | disk | Ottla `ottla.durability=disk` (its default), Kafka `log.flush.interval.messages=1` |\n\n\
          Latency counts from the moment a record was due, so a generator that waits does not hide it; service time counts from \
          the call. Memory is the process's resident set; CPU is user and system time of all its threads, read when the measured \
@@ -128,7 +128,7 @@ fn durable(text: &mut String, samples: &Samples) {
         .median("sync_p50", Target::Ottla)
         .is_some_and(|p50| p50 < 0.1)
     {
-        text.push_str("A sync in less than 0.1 ms is a host's cache and says nothing about media.\n");
+        text.push_str("A sync of less than 0.1 ms measures the host's cache, not the disk.\n");
     }
     if let Some(idle) = samples.median("idle_cpu", Target::Ottla) {
         let verdict = if idle < 0.2 { "met" } else { "**falls short**" };
@@ -141,7 +141,7 @@ fn durable(text: &mut String, samples: &Samples) {
 }
 
 fn calibration(text: &mut String, samples: &Samples) {
-    text.push_str("## The generator against a null sink\n\nA process that answers and throws everything away.\n\n| | |\n|---|---|\n");
+    text.push_str("## The generator against a null sink\n\nA process that answers and discards everything.\n\n| | |\n|---|---|\n");
     for (name, value) in &samples.calibration {
         let _ = writeln!(text, "| {name} | {} |", round(*value));
     }
@@ -156,8 +156,8 @@ fn calibration(text: &mut String, samples: &Samples) {
         {
             let _ = writeln!(
                 text,
-                "\nINVALID as a statement about {}'s capacity: the generator alone does {:.1} times the rate, not twice. \
-                 The CPU per million records stands.",
+                "\nINVALID as a measurement of {}'s capacity: the generator alone reaches {:.1} times the rate; 2 is required. \
+                 The CPU per million records is valid.",
                 target.name(),
                 null / rate,
             );
@@ -264,9 +264,9 @@ fn invalid(text: &mut String, samples: &Samples, curves: &[Curve]) {
     let busiest = samples.busy.iter().copied().fold(0.0, f64::max);
     if busiest > 0.05 {
         reasons.push(format!(
-            "the machine was not ours alone: before the turns of the brokers, other programs kept {:.0} % (median; at most \
-             {:.0} %) of its processors busy. CPU seconds and memory suffer little from that; latencies, above all p99 and \
-             beyond, are those of a contended machine and prove nothing",
+            "the machine was shared: before the brokers' turns, other programs kept {:.0} % (median; at most \
+             {:.0} %) of its processors busy. This hardly affects CPU seconds and memory; latencies, above all p99 and \
+             higher, are those of a contended machine and prove nothing",
             100.0 * median(&samples.busy).unwrap_or(0.0),
             100.0 * busiest
         ));
@@ -277,7 +277,7 @@ fn invalid(text: &mut String, samples: &Samples, curves: &[Curve]) {
             "No run: every schedule was held, sent = acknowledged = received, no errors, no duplicates.\n\n",
         );
     } else {
-        text.push_str("Runs that the generator itself disowns; the broker may or may not be the reason.\n\n");
+        text.push_str("Runs that the generator marks INVALID. The broker may or may not be the cause.\n\n");
         for reason in reasons {
             let _ = writeln!(text, "- {reason}");
         }
@@ -309,7 +309,7 @@ fn shortfalls(text: &mut String, samples: &Samples, curves: &[Curve]) {
     }
     text.push_str("## What falls short\n\n");
     if lines.is_empty() {
-        text.push_str("Nothing that was aimed at in this run.\n");
+        text.push_str("All aims of this run are met.\n");
     }
     for line in lines {
         let _ = writeln!(text, "- {line}");

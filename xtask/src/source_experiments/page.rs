@@ -11,11 +11,11 @@ pub fn write(reports: &[Report]) -> String {
     let mut page = String::from(
         "# The experiments of the sources, rerun\n\n\
          <!-- Written by `cargo xtask source-experiments`. -->\n\n\
-         Every experiment of the five sources as a scenario of `ottla bench`, at the size that the scenario gives a small machine (so a\n\
-         source's own number is a different size's; it is shown because it is what is being rerun). In each cell: measured, then in\n\
-         brackets what the formulas predicted for this machine and how far outside of it the measurement lies. Brokers took turns on one\n\
-         machine, over the loopback or through a relay that delays; one round unless a spread is given. A figure of a run that is INVALID\n\
-         is struck through, and the reason stands below the table.\n\n",
+         Every experiment of the five sources as a scenario of `ottla bench`, at the scale that the scenario uses on a small machine. The\n\
+         source's own number, shown for reference, was measured at another scale. In each cell: measured, then in brackets what the formulas\n\
+         predicted for this machine and how far outside that range the measurement is. Brokers were interleaved on one machine, over the\n\
+         loopback or through a relay that adds delay; one round unless a spread is given. Figures of an INVALID run are struck through, and\n\
+         the reason is given below the table.\n\n",
     );
     if let Some(report) = reports.first() {
         let machine = &report.manifest.machine;

@@ -19,9 +19,9 @@ pub fn write(reports: &[Report], processors: &Processors) -> String {
         "# Tenants: what a neighbour costs\n\n\
          <!-- Written by `cargo xtask tenant-experiments`. -->\n\n\
          A victim that sends a steady 20,000 records/s, alone and beside each of four disturbers, on Apache Kafka and on Ottla in one\n\
-         run; they take turns, round by round. docs/guides/tenants.md describes the experiment and how to run it again. Latencies count from\n\
-         when a record was due, so the 5 ms of the client's `linger.ms` are part of them; the mean time of a request is not affected by\n\
-         that. Figures are medians of the rounds, ratios medians of the rounds' own ratios, in brackets the lowest and the highest.\n\n",
+         run, interleaved round by round. [tenants-notes.md](tenants-notes.md#the-experiment) describes the experiment and how to rerun it.\n\
+         Latency counts from when a record was due, so it includes the client's `linger.ms` of 5 ms; the mean time of a request\n\
+         does not. Figures are medians of the rounds, ratios are medians of the rounds' own ratios, in brackets the lowest and the highest.\n\n",
     );
     if let Some(report) = reports.first() {
         let machine = &report.manifest.machine;
@@ -155,7 +155,7 @@ fn ratio_cell(ratios: &[f64]) -> String {
 
 fn disturbers(page: &mut String, report: &Report, processors: &Processors) {
     page.push_str(
-        "What the disturbers got. \"Left over\" is the share of its rate alone that the processors have room for beside the victim.\n\n\
+        "What the disturbers got. \"Left over\" is the share of its rate alone for which the victim leaves processor time.\n\n\
          | disturber | broker | alone, 1/s | beside, 1/s | of alone | left over | of what is left over | p99 alone, ms | p99 beside, ms | \
          disk read alone, MiB/s | beside |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );

@@ -67,7 +67,7 @@ impl Verdict {
             ),
             Verdict::Rebalancing => (
                 "REBALANCING",
-                "The group keeps dividing its partitions anew and reads little meanwhile.",
+                "The group rebalances again and again and reads little meanwhile.",
             ),
             Verdict::Processing => (
                 "PROCESSING",
