@@ -382,6 +382,6 @@ impl Drop for TemporaryDirectory {
 
 fn remove(path: &Path) {
     if let Err(error) = std::fs::remove_dir_all(path) {
-        warn!(path = %path.display(), %error, "temporary directory stays behind");
+        warn!(path = %path.display(), %error, "temporary directory cannot be removed");
     }
 }
