@@ -336,7 +336,7 @@ fn a_peer_that_does_not_take_an_answer_is_closed() {
         subject.address,
         b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(taken.body.len(), LARGE_BYTES, "a client that reads gets everything");
+    assert_eq!(taken.body.len(), LARGE_BYTES, "a reader gets everything");
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn a_connection_being_answered_keeps_its_place() {
     let longest = busy.swap_remove(0);
     assert!(
         rest_of(longest).is_empty(),
-        "idle for longest, and evicted"
+        "idle for longest, and evicted for a newcomer"
     );
 }
 

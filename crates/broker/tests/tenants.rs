@@ -186,7 +186,7 @@ fn hundreds_of_connections_at_once_are_opened_beside_a_newcomer_and_not_before_i
     net.echo.let_go();
     check_answer(&mut newcomer, 1, b"x");
     let before = net.echo.slow.load(Ordering::SeqCst);
-    assert!(before < CROWD / 4, "{before} of {CROWD} were served before the newcomer");
+    assert!(before < CROWD / 4, "{before} of {CROWD} were served before it");
     for client in &mut crowd {
         check_answer(client, 1, SLOW);
     }

@@ -29,7 +29,7 @@ pub fn begin(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
         .filter(|seconds| (1..=SECONDS_MAX).contains(seconds))
         .ok_or_else(|| {
             bad(format!(
-                "missing ?seconds=N with N from 1 to {SECONDS_MAX}\n"
+                "missing duration: ?seconds=N with N from 1 to {SECONDS_MAX}\n"
             ))
         })?;
     let now = node.clock.moment();
@@ -62,7 +62,7 @@ fn bad(reason: String) -> Refusal {
 fn unknown(reader: u64) -> Refusal {
     (
         StatusCode::NOT_FOUND,
-        format!("reader {reader} does not exist\n"),
+        format!("reader {reader} is unknown or has ended\n"),
     )
 }
 

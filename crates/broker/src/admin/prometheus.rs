@@ -463,7 +463,7 @@ fn write_memory(page: &mut Page, view: &AdminView) {
     page.single(
         "ottla_request_memory_bytes",
         "gauge",
-        "Memory held for requests that are incomplete or not served, and for answers that clients have not taken.",
+        "Memory held for requests not yet received or served, and for answers not yet taken.",
         memory.used_bytes(),
     );
     page.single(

@@ -318,7 +318,7 @@ mod tests {
         fixture.pocket.exchange(0, MIB / 2 - 50_000);
         assert!(!must_ask(&holding, 50_000) && must_ask(&holding, 50_001));
         fixture.pocket.exchange(0, 50_000);
-        assert!(must_ask(&holding, 4_097), "the other half is reserved for requests");
+        assert!(must_ask(&holding, 4_097), "the other half is for requests");
         assert!(!must_ask(&holding, 4_096), "it costs less than its connection");
         fixture.keep(&mut holding, 0, 4 * MIB);
         assert!(!must_ask(&holding, 50_000), "memory was granted");
@@ -364,7 +364,7 @@ mod tests {
         keep(&mut other, 20_000);
         assert_eq!(common_bytes(), 2 * MIB + 20_000);
         keep(&mut small, 50_000);
-        assert_eq!(common_bytes(), 2 * MIB + 20_000, "an answer in the pocket stays there");
+        assert_eq!(common_bytes(), 2 * MIB + 20_000, "stays in the pocket");
         fixture.pocket.exchange(MIB / 2 - 70_000, 0);
         for mut holding in [small, large, other] {
             keep(&mut holding, 7_000);
