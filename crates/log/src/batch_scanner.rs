@@ -132,7 +132,7 @@ impl<'a> BatchScanner<'a> {
         if let Some(expected) = self.expected
             && (!expected.is_met_by(header.base_offset) || self.next_contradicts(&header, expected)?)
         {
-            let reason = format!("offset {} where {} was due", header.base_offset, expected.offset);
+            let reason = format!("offset {}, expected {}", header.base_offset, expected.offset);
             return Ok(Scanned::Invalid { reason });
         }
         if self.trust == Trust::Checksums {

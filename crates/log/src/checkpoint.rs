@@ -78,7 +78,7 @@ fn decode_offsets(name: &str, bytes: &[u8]) -> Result<OffsetCheckpoint, String> 
         let checksum = checksum_of(name, &lines);
         if line != format!("{CHECKSUM_TOPIC} 0 {checksum}") {
             return Err(format!(
-                "its lines have the checksum {checksum}, but it says '{line}'"
+                "its lines have checksum {checksum}, but its checksum line is '{line}'"
             ));
         }
     }
@@ -100,7 +100,7 @@ fn decode_offsets(name: &str, bytes: &[u8]) -> Result<OffsetCheckpoint, String> 
 pub(crate) fn parse_lines(bytes: &[u8]) -> Result<Vec<&str>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "not text".to_string())?;
     if !text.ends_with('\n') {
-        return Err("last line is cut".to_string());
+        return Err("last line is truncated".to_string());
     }
     let mut lines = text.lines();
     if lines.next() != Some("0") {

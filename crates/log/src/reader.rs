@@ -367,7 +367,7 @@ impl View {
 
     /// The error for records missing before `first`.
     fn hole(&self, index: usize, offset: i64, first: &BatchPlace) -> io::Error {
-        let reason = format!("offset {} where {offset} was due", first.base_offset);
+        let reason = format!("offset {}, expected {offset}", first.base_offset);
         LogError::corrupt(&self.segments[index].path(FileKind::Log), first.position, reason)
             .into_invalid_data()
     }

@@ -608,7 +608,7 @@ impl Segment {
         });
         match expected {
             Some(expected) if !expected.is_met_by(place.base_offset) => Err(format!(
-                "offset {} where {} was due",
+                "offset {}, expected {}",
                 place.base_offset, expected.offset
             )),
             _ => Ok(place),
