@@ -289,7 +289,7 @@ fn a_clients_own_instance_id_is_echoed_and_kept_until_its_connection_ends() {
 }
 
 #[test]
-fn payloads_are_uncompressed_and_an_unreadable_one_ends_a_clients_telemetry() {
+fn payloads_are_decompressed_and_an_unreadable_one_ends_a_clients_telemetry() {
     let mut fixture = Fixture::start(&[]);
     let metrics = b"some metrics, some metrics, some metrics".repeat(100);
     for (number, codec) in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd]

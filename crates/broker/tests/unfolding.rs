@@ -1,4 +1,4 @@
-//! Compressed batches that uncompress to large sizes: never on an event loop, and never without a
+//! Compressed batches that decompress to large sizes: never on an event loop, and never without a
 //! bound.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
@@ -102,7 +102,7 @@ fn a_neighbour_is_served_while_a_bomb_is_unfolded_within_one_bound_for_the_reque
         Client::connect(broker.address()),
         Client::connect(broker.address()),
     );
-    // Some 3 kB, which uncompress to 60 MiB for each of three partitions.
+    // Some 3 kB, which decompress to 60 MiB for each of three partitions.
     let bomb = batch(Codec::Zstd, 60 * MIB);
     assert!(bomb.len() < 10_000);
     let parts = vec![(0, &*bomb), (1, &*bomb), (2, &*bomb)];
@@ -161,7 +161,7 @@ fn all_codecs_are_taken_elsewhere_when_they_unfold_to_much() {
 }
 
 #[test]
-fn recompressing_counts_for_more_than_uncompressing() {
+fn recompressing_counts_for_more_than_decompressing() {
     let broker =
         Broker::start_temporary(&[&PROPERTIES[..], &[("compression.type", "gzip")]].concat()).unwrap();
     create_topic(&broker, TOPIC, 1);

@@ -9,12 +9,12 @@ use ottla_wire::records::record::Records;
 use crate::read_mode::{ReadMode, read_up_to};
 use crate::segment::{BatchPlace, Segment};
 
-/// A batch that uncompresses to more is not decoded: the memory bound of one compaction or
+/// A batch that decompresses to more is not decoded: the memory bound of one compaction or
 /// timestamp look-up. Requests are limited to 100 MiB (`socket.request.max.bytes`), and few batches
-/// uncompress to more than that.
+/// decompress to more than that.
 const UNCOMPRESSED_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// The most that an event loop uncompresses itself: half a millisecond's work.
+/// The most that an event loop decompresses itself: half a millisecond's work.
 const RESIDENT_BYTES_MAX: usize = 512 * 1024;
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl StoredBatch {
     /// Reads the batch at `place` into the buffers of `self`.
     ///
     /// - Errors: `WouldBlock` in `ReadMode::Resident`, also for a batch that is too large to
-    ///   uncompress there; `InvalidData` when it is not what its header says.
+    ///   decompress there; `InvalidData` when it is not what its header says.
     pub fn load(&mut self, segment: &Segment, place: &BatchPlace, mode: ReadMode) -> io::Result<()> {
         self.header = None;
         let length = usize::try_from(place.bytes).expect("a batch is shorter than 2 GiB");

@@ -1,4 +1,4 @@
-//! Compressed batches that uncompress to large sizes: an event loop is told to leave them to
+//! Compressed batches that decompress to large sizes: an event loop is told to leave them to
 //! another thread.
 
 use std::path::Path;

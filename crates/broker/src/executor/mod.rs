@@ -27,7 +27,7 @@ use work_queue::WorkQueue;
 /// keep a slow one from holding up the others.
 const SYNC_THREADS: usize = 3;
 
-/// The number of threads for requests that name thousands of things or uncompress to large sizes:
+/// The number of threads for requests that name thousands of things or decompress to large sizes:
 /// half of the processors, at least two. More would take too much of the processors from event
 /// loops; with fewer, producers of large compressed batches would queue up behind each other.
 pub fn long_answer_threads() -> usize {

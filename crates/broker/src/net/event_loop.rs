@@ -291,7 +291,7 @@ impl Drop for EventLoop {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            error!("an event loop ended by a panic");
+            error!("an event loop panicked");
         }
     }
 }

@@ -65,7 +65,7 @@ impl Descriptors {
         })
     }
 
-    /// Returns those of this process, shared by all its brokers; reads the limit again on each call.
+    /// Returns those of this process, shared by all its brokers; each call reads the limit again.
     pub fn of_process() -> Arc<Descriptors> {
         static OF_PROCESS: OnceLock<Arc<Descriptors>> = OnceLock::new();
         let of_process = OF_PROCESS.get_or_init(|| Descriptors::with_limit(0));
