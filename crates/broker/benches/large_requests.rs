@@ -1,8 +1,8 @@
-//! How long requests that name a hundred thousand things would hold an event loop if it did everything, and how long they do:
-//! `cargo bench -p ottla-broker --bench large_requests`.
+//! How long requests that name a hundred thousand things occupy the event loop, and how long they
+//! would if it did everything: `cargo bench -p ottla-broker --bench large_requests`.
 //!
-//! A topic of 100,000 partitions on a disk in memory, requests handed to the broker's core without a socket; the least of five
-//! times.
+//! A topic of 100,000 partitions on a disk in memory, requests handed to the broker's core without
+//! a socket; minimum of five runs.
 
 #![allow(
     clippy::unwrap_used,
@@ -94,7 +94,7 @@ fn main() {
     );
 }
 
-/// A few bytes that ask for all partitions.
+/// A few bytes that request all partitions.
 fn metadata_of_everything() -> Large {
     let mut body = Vec::new();
     let request = MetadataRequest {
@@ -127,7 +127,7 @@ fn create_offsets_topic(broker: &Broker) {
     }
 }
 
-/// To as many partitions as are named.
+/// Grows the topic to as many partitions as the requests name.
 fn grow_topic(broker: &Broker) {
     let mut client = Client::connect(broker.address());
     for count in (10_000..NAMED).step_by(9_000).chain([NAMED]) {
@@ -154,7 +154,7 @@ fn grow_topic(broker: &Broker) {
     }
 }
 
-/// The least of several times in microseconds, and whether the rest is done elsewhere.
+/// Returns the minimum time in microseconds, and whether the rest is done on another thread.
 fn handle(broker: &Broker, large: &Large, is_elsewhere: bool) -> (u128, bool) {
     let handled = (0..5).map(|_| handle_once(broker, large, is_elsewhere));
     handled.min().unwrap()

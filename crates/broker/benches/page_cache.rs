@@ -1,8 +1,9 @@
-//! What each kind of thread of a broker makes the kernel do while a consumer catches up through 2 GiB, beside a producer and a
-//! consumer that keeps up: `cargo bench -p ottla-broker --bench page_cache`.
+//! Page cache misses per kind of broker thread while a consumer catches up through 2 GiB, beside a
+//! producer and a consumer that keeps up: `cargo bench -p ottla-broker --bench page_cache`.
 //!
-//! To be run where the page cache is smaller, in a memory control group of, say, 256 MiB. Counts, not times: bytes that a thread
-//! has made the device read, and page faults for which it waited for the device.
+//! Run it where the page cache is smaller, say in a memory control group of 256 MiB. It counts
+//! rather than times: bytes that a thread made the device read, and page faults for which it waited
+//! for the device (major faults).
 
 #[path = "../tests/support/mod.rs"]
 mod support;

@@ -1,8 +1,9 @@
-//! What quotas cost a request: `cargo bench -p ottla-broker --bench quotas`.
+//! The cost of quotas per request: `cargo bench -p ottla-broker --bench quotas`.
 //!
-//! First the bookings alone, in CPU time of the thread, least of several rounds. Then whole requests over a socket: the CPU time of the
-//! broker's only event loop for a request of a client with quotas that it never reaches, beside the same of a client without, in turn;
-//! the median of the ratios.
+//! First the accounting alone: CPU time of the thread, minimum of several rounds. Then whole
+//! requests over a socket: CPU time of the broker's only event loop per request, alternating
+//! between a client with quotas that it never reaches and a client without; the median of the
+//! ratios.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +36,7 @@ const ROUNDS: usize = 9;
 const REQUESTS: usize = 20_000;
 const PAIRS: usize = 31;
 
-/// Far more than anybody uses.
+/// Far more than any client uses.
 const UNREACHED: f64 = 9e15;
 
 fn main() {
@@ -53,7 +54,7 @@ fn main() {
     request_ratio();
 }
 
-/// What a connection books for a request and its answer.
+/// The cost of accounting for a request and its answer.
 fn booking_nanos(others: usize, has_quota: bool) -> f64 {
     let mut quotas = ClientQuotas::new();
     let mut set = |client_id: String| {
@@ -98,13 +99,13 @@ fn request_ratio() {
     let mut least = [f64::INFINITY; 2];
     for pair in 0..PAIRS {
         let mut nanos = [0.0; 2];
-        // Who is first changes from pair to pair.
+        // The order alternates from pair to pair.
         for turn in [pair % 2, 1 - pair % 2] {
             let (client_id, client) = &mut clients[turn];
             nanos[turn] = request_nanos(client_id, client);
             least[turn] = least[turn].min(nanos[turn]);
         }
-        // The first pair finds nothing warm.
+        // The first pair is a warm-up.
         if pair > 0 {
             ratios.push(nanos[1] / nanos[0]);
         }
@@ -121,7 +122,7 @@ fn request_ratio() {
     );
 }
 
-/// CPU time of the broker's threads for one of many pipelined requests.
+/// CPU time of the broker's threads per pipelined request.
 fn request_nanos(client_id: &str, client: &mut Client) -> f64 {
     let request = frame_of(client_id, ApiKey::ApiVersions, 0, 1, |_| ());
     let all = request.repeat(REQUESTS / 20);

@@ -1,7 +1,7 @@
-//! What the scheduler and the accounts cost for one turn: `cargo bench -p ottla-broker`.
+//! The cost of the scheduler and the accounts per turn: `cargo bench -p ottla-broker`.
 //!
-//! No socket and no request, only the decision whose turn it is, the charge and the booking. Times are CPU times of the thread, so
-//! that a busy machine shows the same; the least of several rounds.
+//! No sockets and no requests, only scheduling, charging and accounting. Times are CPU times of the
+//! thread, so that other load on the machine does not matter; minimum of several rounds.
 
 use std::hint::black_box;
 
@@ -30,7 +30,7 @@ fn main() {
     }
 }
 
-/// `ready` tenants that always want more, of `known` that once came.
+/// `ready` tenants that always have work, out of `known` tenants in all.
 fn nanos_per_turn(ready: u32, known: u32, micros: u64) -> f64 {
     let mut scheduler = Scheduler::default();
     let mut book = AccountBook::new(Accounts::new(known as usize + 1));
@@ -40,14 +40,14 @@ fn nanos_per_turn(ready: u32, known: u32, micros: u64) -> f64 {
     while let Some(_once) = scheduler.next_ready() {
         scheduler.charge(micros);
     }
-    // Spread over the known ones, as they would be.
+    // Spread over the known ids, as in practice.
     for number in 0..ready {
         let tenant = 1 + number * (known / ready).max(1);
         scheduler.push(TenantId(tenant), tenant);
     }
     let start = cpu_nanos();
     for _ in 0..TURNS {
-        let ready = scheduler.next_ready().expect("somebody is always ready");
+        let ready = scheduler.next_ready().expect("a tenant is always ready");
         let waiting = scheduler.charge(black_box(micros));
         let amounts = [
             (Sum::HandlingMicros, micros),

@@ -1,4 +1,4 @@
-//! What the broker saw of its clients, as a value for whoever judges them.
+//! What the broker saw of its clients, as a value for the doctor to judge.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -15,15 +15,15 @@ pub use crate::metrics::activity::{Activity, ApiActivity, Who};
 use crate::metrics::recorder::Records;
 pub use crate::metrics::stage::{STAGE_COUNT, Stage};
 
-/// A place from which the activity of all clients can be read. Several are told the same.
+/// A view from which the activity of all clients can be read. Several views see the same.
 pub struct ActivityView {
     node_id: i32,
-    /// It does not keep the broker alive.
+    /// Weak: the view does not keep the broker alive.
     node: Weak<Node>,
     records: Records,
     clock: Arc<dyn Clock>,
     quotas: Arc<Quotas>,
-    /// Of each event loop, how many closed connections this view has been told of.
+    /// By event loop: how many closed connections this view has already reported.
     departed: Mutex<Vec<u64>>,
 }
 
@@ -46,10 +46,10 @@ pub struct Reading {
     pub node_id: i32,
     pub at: Timestamp,
     pub moment: Moment,
-    /// Event loops, and how long they have worked all together.
+    /// Event loops, and the time they have worked in total.
     pub loop_count: usize,
     pub busy_micros: u64,
-    /// Processors of this machine, and how long this process has used them all together.
+    /// Processors of this machine, and the time this process has used them in total.
     pub processor_count: usize,
     pub processor_micros: u64,
     pub connections: Vec<Activity>,
@@ -68,7 +68,8 @@ impl ActivityView {
         }
     }
 
-    /// The quota of a client, in the unit of its key; `None` is without limit, and in a dry run everybody is.
+    /// Returns a client's quota in the unit of its key; `None`: no limit, as for every client in a
+    /// dry run.
     pub fn quota(&self, principal: &str, client_id: &str, kind: QuotaKind) -> Option<f64> {
         if self.quotas.is_dry_run() {
             return None;
@@ -76,7 +77,8 @@ impl ActivityView {
         self.quotas.limits(user_of(principal), client_id)[kind as usize]
     }
 
-    /// Reads everything. Connections that were closed since this view's last reading, within a minute, are in it once.
+    /// Reads everything. A connection closed less than a minute ago, and since this view's last
+    /// reading, is included once.
     pub fn read(&self) -> Reading {
         let mut connections = Vec::new();
         let mut busy_micros = 0;
@@ -85,7 +87,7 @@ impl ActivityView {
         for (records, departed) in self.records.0.iter().zip(&mut *departed) {
             let lock = || records.lock().unwrap_or_else(PoisonError::into_inner);
             let mut from = Some(0);
-            // A few at a time: the event loop waits for the lock.
+            // In small portions: the event loop waits for the lock.
             while let Some(at) = from {
                 from = lock().activities.read(at, &mut connections);
             }

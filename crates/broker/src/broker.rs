@@ -1,4 +1,4 @@
-//! A running broker as a value: started with properties, stopped by dropping it.
+//! A running broker as a value: started from properties, stopped by dropping it.
 
 use std::fmt;
 use std::io;
@@ -57,23 +57,24 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// What the program around a broker adds to it.
+/// What the embedding program adds to a broker.
 #[derive(Default)]
 pub struct Additions {
-    /// Takes what clients push (KIP-714); without one they are not told that they could.
+    /// Takes the metrics that clients push (KIP-714); without one, clients are not offered a
+    /// subscription.
     pub telemetry: Option<Arc<dyn ClientTelemetryReceiver>>,
-    /// Served by the admin address beside the broker's own.
+    /// Pages that the admin address serves beside the broker's own.
     pub pages: Vec<Page>,
-    /// Where the logs are; the operating system's files if not said.
+    /// The disk that holds the logs; `None`: the operating system's files.
     pub disk: Option<Arc<dyn Disk>>,
-    /// What the operator goes on without, although it was there.
+    /// Damage that the operator accepts: the start goes on without what is lost.
     pub recovery: RecoveryConfig,
 }
 
-/// One broker. Several may run in a process. Dropping it stops it cleanly: answers what is due, closes all
-/// connections, syncs and closes the logs.
+/// One broker. Several may run in a process. Dropping it stops it cleanly: it answers what is due,
+/// closes all connections, then syncs and closes the logs.
 pub struct Broker {
-    // Dropped in this order.
+    // Fields are dropped in this order.
     admin: Option<Admin>,
     listeners: Vec<(ListenerConfig, Listener)>,
     loops: Vec<EventLoop>,
@@ -84,14 +85,15 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts a broker with the keys of Kafka's server.properties and ours; missing ones have their defaults.
+    /// Starts a broker with the keys of Kafka's server.properties and Ottla's own; missing keys
+    /// have their defaults.
     ///
     /// It accepts connections when this returns.
     pub fn start(properties: &Properties) -> Result<Broker, StartError> {
         Broker::start_with(properties, Additions::default())
     }
 
-    /// The same with what the program around it adds.
+    /// Like [`Broker::start`], with what the embedding program adds.
     pub fn start_with(properties: &Properties, additions: Additions) -> Result<Broker, StartError> {
         let mut settings = Settings::read(properties, seed()).map_err(StartError::Config)?;
         settings.node.recovery = additions.recovery;
@@ -105,7 +107,7 @@ impl Broker {
         let sockets = bind_all(&mut settings)?;
         let admin_socket = bind_admin(&settings)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        // Before the first file is opened, and with the limit as it is now.
+        // Before the first file is opened, and with the descriptor limit as it is now.
         let descriptors = Descriptors::of_process();
         let disk = additions.disk.unwrap_or_else(OsDisk::shared);
         let crew = Arc::new(ThreadCrew::new(settings.recovery_threads));
@@ -117,7 +119,7 @@ impl Broker {
         let node = Arc::new(node);
         let queues = Arc::new(Queues::default());
         queues.bind(&node);
-        // The first jobs come from here: known groups are loaded.
+        // The first jobs start here: loading the known groups.
         node.set_executor(queues.clone());
         let workers = Workers::start(&node, queues.clone(), clock.clone()).map_err(StartError::Threads)?;
         let records = Records((0..settings.loop_count).map(|_| Arc::default()).collect());
@@ -195,12 +197,12 @@ impl Broker {
 
     /// Starts a broker on a free port of 127.0.0.1 in a temporary directory that is removed with it.
     ///
-    /// `properties` come on top; the admin address is off unless they name one.
+    /// `properties` override the defaults; the admin address is off unless they name one.
     pub fn start_temporary(properties: &[(&str, &str)]) -> Result<Broker, StartError> {
         Broker::start_temporary_with(properties, Additions::default())
     }
 
-    /// The same with what the program around it adds.
+    /// Like [`Broker::start_temporary`], with what the embedding program adds.
     pub fn start_temporary_with(
         properties: &[(&str, &str)],
         additions: Additions,
@@ -221,7 +223,7 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Where the first listener accepts connections.
+    /// The address on which the first listener accepts connections.
     pub fn address(&self) -> SocketAddr {
         self.listeners[0].1.address()
     }
@@ -230,7 +232,8 @@ impl Broker {
         self.admin.as_ref().map(Admin::address)
     }
 
-    /// What clients do, to be read again and again; it may outlive the broker and then tells nothing new.
+    /// A view of what clients do, to be read repeatedly. It may outlive the broker and then reports
+    /// nothing new.
     pub fn activity(&self) -> ActivityView {
         self.activity.clone()
     }
@@ -270,7 +273,7 @@ impl Drop for Broker {
         self.node.begin_stop();
         self.admin = None;
         self.listeners.clear();
-        // All at once, then one by one.
+        // Tell all loops to stop before waiting for the first.
         self.loops.iter().for_each(EventLoop::stop);
         self.loops.clear();
         self.workers = None;
@@ -291,7 +294,7 @@ pub(crate) fn seed() -> Seed {
 }
 
 fn getrandom(bytes: &mut [u8]) {
-    // Up to 256 bytes come at once and never fail once the kernel has booted.
+    // Up to 256 bytes come in one call, which never fails once the kernel has booted.
     rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty())
         .expect("the kernel has random bytes");
 }
@@ -327,7 +330,8 @@ fn bind_admin(settings: &Settings) -> Result<Option<TcpListener>, StartError> {
     }
 }
 
-/// Under which the admin address is asked: as the operator has said, and where clients are told to go, as our own commands do.
+/// The names under which the admin address may be asked: the operator's, and those of the
+/// listeners, which Ottla's own commands use.
 fn admin_names(config: &NodeConfig) -> Names {
     let own = config.admin_listener.iter().map(|(host, _)| host.to_string());
     let listeners = config.listeners.iter().chain(&config.advertised_listeners);
@@ -344,7 +348,7 @@ fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
     TcpListener::bind(&addresses[..])
 }
 
-/// A directory that goes away with its value.
+/// A directory that is removed when the value is dropped.
 pub struct TemporaryDirectory {
     path: PathBuf,
 }
@@ -378,6 +382,6 @@ impl Drop for TemporaryDirectory {
 
 fn remove(path: &Path) {
     if let Err(error) = std::fs::remove_dir_all(path) {
-        warn!(path = %path.display(), %error, "temporary directory stays behind");
+        warn!(path = %path.display(), %error, "temporary directory cannot be removed");
     }
 }

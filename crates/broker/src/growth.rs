@@ -1,4 +1,4 @@
-//! A stopped node's directory, made ready for controllers of their own: what `ottla grow` asks for.
+//! `ottla grow`: prepares a stopped node's directory for dedicated controllers.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::clock::SystemClock;
 use crate::properties::Properties;
 use crate::settings::Settings;
 
-/// Locks and checks the directories that `properties` name; nothing is changed.
+/// Locks and checks the directories that `properties` name; changes nothing.
 ///
-/// - `host`: where brokers and other controllers reach the controller.
+/// - `host`: the host under which brokers and other controllers reach the controller.
 pub fn read(
     properties: &Properties,
     controller_id: i32,
@@ -30,7 +30,7 @@ pub fn read(
     let disk = OsDisk::shared();
     if !properties.contains_key("node.id") && !properties.contains_key("broker.id") {
         let settings = Settings::read(&properties, seed()).map_err(StartError::Config)?;
-        // The directory says whose it is.
+        // The node id comes from the directory.
         let meta = MetaProperties::read(&*disk, &settings.node.metadata_directory);
         if let Some(meta) = meta.map_err(|error| StartError::Node(error.into()))? {
             properties.insert("node.id".to_owned(), meta.node_id.to_string());

@@ -1,7 +1,7 @@
 //! The shell around the core: sockets, threads, clocks and the admin address.
 //!
-//! What it is not: nothing here decides what a request is answered. What could be decided without a socket or a thread
-//! belongs in `ottla_core`.
+//! Nothing here decides how a request is answered. Whatever can be decided without a socket or a
+//! thread belongs in `ottla_core`.
 //!
 //! Reading order: the modules below, top to bottom.
 

@@ -1,21 +1,21 @@
-//! How much memory this process may use: the machine's, or less where a control group says so.
+//! How much memory this process may use: the machine's, or less where a control group limits it.
 //!
-//! Shares of memory are taken of this number. In a container the machine's own is that of everybody on it, and whoever takes an
-//! eighth of that is killed before it is used up.
+//! Shares of memory are computed from this number. In a container the machine's total belongs to
+//! all containers: a process that takes an eighth of that is killed before it has used it up.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// What may be used, and who says so if it is not the machine.
+/// The memory that may be used, and which file limits it if less than the machine's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineMemory {
     pub bytes: u64,
-    /// The file of a control group with the smallest limit.
+    /// The control group file with the smallest limit.
     pub limited_by: Option<PathBuf>,
 }
 
 impl MachineMemory {
-    /// Of this process, now.
+    /// Reads the limit of this process as it is now.
     pub fn look() -> MachineMemory {
         let system = rustix::system::sysinfo();
         let bytes = system.totalram.saturating_mul(u64::from(system.mem_unit));
@@ -24,10 +24,11 @@ impl MachineMemory {
         MachineMemory::limited(bytes, &groups, &read("/proc/self/mountinfo"), Path::new("/"))
     }
 
-    /// The smallest of `bytes` and the limits of the groups that the process is in, from its own up to the outermost that can be seen.
+    /// Returns the smallest of `bytes` and the limits of the process's control groups, from its own
+    /// up to the outermost visible one.
     ///
     /// - `groups`, `mounts`: as in `/proc/self/cgroup` and `/proc/self/mountinfo`, cgroups(7).
-    /// - `root`: below which the mount points are.
+    /// - `root`: the directory under which the mount points are looked up.
     fn limited(bytes: u64, groups: &str, mounts: &str, root: &Path) -> MachineMemory {
         let mut least = MachineMemory {
             bytes,
@@ -45,7 +46,8 @@ impl MachineMemory {
 
     fn look_up(&mut self, mount: &Mount, group: &Group, root: &Path) {
         let top = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
-        // A container sees its own group at the mount point, and the path may be one of outside.
+        // A container sees its own group at the mount point, while the path may be the one outside
+        // of it.
         let inside = group.path.strip_prefix(&mount.root).ok();
         let inside = inside.filter(|path| path.components().all(|part| matches!(part, Component::Normal(_))));
         let own = top.join(inside.unwrap_or(Path::new("")));
@@ -55,7 +57,7 @@ impl MachineMemory {
         {
             for name in mount.version.limits() {
                 let file = directory.join(name);
-                // "max" is no limit; so is version 1's largest number, which no machine has.
+                // "max" means no limit; so does version 1's largest number, which no machine has.
                 let limit = fs::read_to_string(&file)
                     .ok()
                     .and_then(|text| text.trim().parse().ok());
@@ -75,7 +77,8 @@ enum Version {
 }
 
 impl Version {
-    /// Files whose number, in bytes, must not be passed. `memory.high` does not kill: it slows whoever passes it to a standstill.
+    /// Files with a limit in bytes. `memory.high` does not kill, but slows a group that exceeds it
+    /// to a standstill.
     fn limits(self) -> &'static [&'static str] {
         match self {
             Version::One => &["memory.limit_in_bytes"],
@@ -91,7 +94,8 @@ struct Group {
 }
 
 impl Group {
-    /// `4:memory:/docker/id` of version 1, `0::/user.slice` of version 2; `None` for other controllers.
+    /// Parses `4:memory:/docker/id` of version 1 or `0::/user.slice` of version 2; `None` for other
+    /// controllers.
     fn parse(line: &str) -> Option<Group> {
         let mut parts = line.splitn(3, ':');
         let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -109,7 +113,7 @@ impl Group {
     }
 }
 
-/// Where a hierarchy is mounted, and which group of it is at the top there.
+/// Where a hierarchy is mounted, and which of its groups is at the mount point.
 struct Mount {
     version: Version,
     root: PathBuf,
@@ -117,7 +121,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// `31 23 0:28 /root /mount/point rw,relatime shared:9 - cgroup cgroup rw,memory`
+    /// Parses `31 23 0:28 /root /mount/point rw,relatime shared:9 - cgroup cgroup rw,memory`.
     fn parse(line: &str) -> Option<Mount> {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(3);
@@ -137,7 +141,7 @@ impl Mount {
     }
 }
 
-/// Blanks and the like stand as `\040`, proc(5).
+/// Replaces octal escapes: blanks and the like are written as `\040`, proc(5).
 fn unescaped(text: &str) -> PathBuf {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -161,7 +165,7 @@ mod tests {
 
     const MACHINE: u64 = 64 << 30;
 
-    /// A made-up file system with control groups in it.
+    /// A made-up file system with control groups.
     struct Tree(TemporaryDirectory);
 
     impl Tree {
@@ -198,7 +202,7 @@ mod tests {
     const UNLIMITED: &str = "9223372036854771712\n";
 
     #[test]
-    fn the_smallest_limit_on_the_way_up_counts() {
+    fn the_smallest_limit_of_all_ancestors_counts() {
         let tree = Tree::new(&[
             ("/sys/fs/cgroup/a/b/c/memory.max", "max\n"),
             ("/sys/fs/cgroup/a/b/c/memory.high", "8589934592\n"),
@@ -242,7 +246,7 @@ mod tests {
         let by = "/sys/fs/cgroup/memory/docker/id/memory.limit_in_bytes";
         tree.check(groups, V1, 256 << 20, Some(by));
         tree.check("4:memory:/docker\n", V1, MACHINE, None);
-        // Both versions at once: whichever is smaller.
+        // Both versions at once: the smaller limit counts.
         let both = Tree::new(&[
             ("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1073741824\n"),
             ("/sys/fs/cgroup/unified/b/memory.max", "536870912\n"),
@@ -262,7 +266,7 @@ mod tests {
         let inner = "/sys/fs/cgroup/memory/inner/memory.limit_in_bytes";
         tree.check("4:memory:/docker/id\n", mounts, 256 << 20, Some(outer));
         tree.check("4:memory:/docker/id/inner\n", mounts, 128 << 20, Some(inner));
-        // Paths of outside the mount, and of outside the namespace.
+        // Paths outside the mount, and outside the namespace.
         tree.check("4:memory:/docker/identical\n", mounts, 256 << 20, Some(outer));
         tree.check("4:memory:/\n", mounts, 256 << 20, Some(outer));
         let namespace = Tree::new(&[("/sys/fs/cgroup/memory.max", "268435456\n")]);
@@ -272,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_limit() {
+    fn an_unreadable_file_is_no_limit() {
         let tree = Tree::new(&[
             ("/sys/fs/cgroup/a/memory.max", "many\n"),
             ("/sys/fs/cgroup/b/memory.max", ""),

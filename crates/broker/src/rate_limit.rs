@@ -1,4 +1,4 @@
-//! The core's limit for log lines, by the system's clock: for what an ill-behaved peer can cause.
+//! The core's rate limit for log lines that an ill-behaved peer can cause, by the system's clock.
 
 use ottla_core::rate_limit;
 use ottla_core::time::Clock;

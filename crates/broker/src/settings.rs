@@ -1,4 +1,4 @@
-//! What the operator wrote: the core's configuration, and what of it the shell needs.
+//! The operator's settings: the core's configuration, and the part of it that the shell needs.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,13 +13,13 @@ use crate::net::listener::ConnectionLimits;
 use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
 
-/// Beyond this, threads that only move bytes would compete with each other.
+/// Above this, threads that only move bytes compete with each other.
 const LOOPS_MAX: usize = 16;
 
-/// An event loop has buffers of its own, and 4 MiB of the memory of requests at least.
+/// An event loop has buffers of its own, and at least 4 MiB of the request memory.
 const MEMORY_BYTES_PER_LOOP_MIN: u64 = 32 << 20;
 
-/// The part of the memory that what is read for laggards may have of the page cache.
+/// The fraction of the memory that data read for lagging consumers may occupy in the page cache.
 const COLD_READ_CACHE_DIVISOR: u64 = 4;
 
 /// Everything a broker is started with.
@@ -29,13 +29,13 @@ pub struct Settings {
     pub net: NetSettings,
     pub limits: ConnectionLimits,
     pub loop_count: usize,
-    /// For opening and closing logs.
+    /// Threads that open and close logs.
     pub recovery_threads: usize,
     /// `None`: the operating system's default.
     pub backlog: Option<i32>,
-    /// `queued.max.request.bytes`: memory of requests of all connections together.
+    /// `queued.max.request.bytes`: the memory for requests of all connections together.
     pub request_memory_bytes_max: usize,
-    /// Of which the shares were taken.
+    /// The memory from which the shares were computed.
     pub memory: MachineMemory,
 }
 
@@ -44,7 +44,7 @@ impl Settings {
         Settings::read_for(MachineMemory::look(), properties, seed)
     }
 
-    /// For a machine with so much memory.
+    /// Reads the settings for a machine with `memory`.
     fn read_for(memory: MachineMemory, properties: &Properties, seed: Seed) -> Result<Settings, ConfigError> {
         let mut node = NodeConfig::from_properties(properties, seed)?;
         let slow_request_ms = number(properties, "ottla.slow.request.ms", 500)?;
@@ -56,7 +56,8 @@ impl Settings {
             *cache_bytes = (*cache_bytes).min(memory.bytes / COLD_READ_CACHE_DIVISOR);
         }
         let network = &node.network;
-        // The kernel tunes buffers better than a constant does, so Kafka's default counts only when it is written down.
+        // The kernel tunes socket buffers better than a constant does, so only an explicit value
+        // counts, not Kafka's default.
         let explicit = |key: &str, bytes: i32| {
             let is_given = properties.contains_key(key);
             usize::try_from(bytes).ok().filter(|_| is_given)
@@ -91,7 +92,8 @@ impl Settings {
     }
 }
 
-/// `num.network.threads` when it is given, otherwise one loop per core, if there is memory for the buffers of so many.
+/// `num.network.threads` if given, otherwise one loop per core, as far as memory allows for their
+/// buffers.
 fn loop_count(properties: &Properties, network_threads: i32, memory_bytes: u64) -> usize {
     if properties.contains_key("num.network.threads") {
         return network_threads.clamp(1, LOOPS_MAX as i32) as usize;
@@ -104,7 +106,7 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// `num.recovery.threads.per.data.dir` when it is given, otherwise one thread per processor.
+/// `num.recovery.threads.per.data.dir` if given, otherwise one thread per processor.
 fn recovery_threads(properties: &Properties) -> Result<usize, ConfigError> {
     const KEY: &str = "num.recovery.threads.per.data.dir";
     if properties.contains_key(KEY) {
@@ -114,18 +116,20 @@ fn recovery_threads(properties: &Properties) -> Result<usize, ConfigError> {
     Ok(processors().min(LOOPS_MAX))
 }
 
-/// What requests and answers of all connections together may take, and one request of it.
+/// The memory limit for the requests and answers of all connections together, and the largest
+/// single request.
 #[derive(Debug)]
 struct RequestMemory {
     limit_bytes: usize,
     request_bytes_max: i32,
-    /// When the machine has too little for a request as large as configured.
+    /// Set when the machine has too little memory for a request of the configured maximum.
     warning: Option<String>,
 }
 
 impl RequestMemory {
-    /// Without a number of the operator's an eighth of the memory, but room for two of the largest requests; where that were more than a
-    /// quarter, the largest request is smaller.
+    /// Without `queued.max.request.bytes`: an eighth of the memory, but enough for two of the
+    /// largest requests. Where that would exceed a quarter of the memory, the largest request is
+    /// made smaller.
     fn share(
         node: &NodeConfig,
         loop_count: usize,
@@ -242,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_keys_are_told_with_the_nearest_one() {
+    fn misspelt_keys_are_reported_with_the_nearest_one() {
         let settings = read(&[("log.retention.huors", "1")]).unwrap();
         assert_eq!(
             settings.node.warnings,
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_without_effect_are_told() {
+    fn keys_without_effect_are_reported() {
         let settings = read(&[("num.io.threads", "8")]).unwrap();
         assert_eq!(settings.node.warnings.len(), 1);
         assert!(
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_idle_time_is_for_ever() {
+    fn a_negative_idle_time_means_no_limit() {
         assert_eq!(
             read(&[("connections.max.idle.ms", "-1")]).unwrap().net.idle_max,
             None
@@ -292,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_group_is_the_machine_of_which_shares_are_taken() {
+    fn shares_are_taken_of_the_control_groups_limit() {
         let within = |mib: u64, more: &[(&str, &str)]| {
             let memory = MachineMemory {
                 bytes: mib << 20,
@@ -328,7 +332,7 @@ mod tests {
             mib(&within(256, &[("socket.request.max.bytes", "1048576")])),
             (32, 1)
         );
-        // What an operator says holds.
+        // An explicit value is used as it is.
         let said = within(
             256,
             &[
@@ -338,7 +342,7 @@ mod tests {
         );
         assert_eq!(mib(&said), (143, 100));
         assert_eq!(said.node.storage.cold_read_cache_bytes, 128 << 20);
-        // However little there is, loops can work.
+        // However little memory there is, loops can work.
         assert_eq!(mib(&within(1, &[])), (8, 4));
     }
 

@@ -1,4 +1,5 @@
-//! The admin address before strangers: pages of other sites, slow and greedy peers, garbage, and too many of them.
+//! The admin address against hostile input: pages of other sites, slow and greedy peers, garbage,
+//! and too many connections.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -24,7 +25,7 @@ fn broker(properties: &[(&str, &str)]) -> (Broker, SocketAddr) {
     (broker, address)
 }
 
-/// A request by its method, target and headers.
+/// Sends a request with this method, target and headers.
 fn asked(address: SocketAddr, method: &str, target: &str, headers: &[&str]) -> Answer {
     let head = format!(
         "{method} {target} HTTP/1.1\r\nConnection: close\r\n{}\r\n",
@@ -64,7 +65,7 @@ fn only_names_of_this_machine_are_served() {
     ] {
         assert_eq!(status(strange), 421, "{strange}");
     }
-    // The name may stand in the target as well, and wins there.
+    // The name may be in the target as well, where it takes precedence.
     let target = "http://evil.example/health";
     assert_eq!(asked(address, "GET", target, &[HOST]).status, 421);
     assert_eq!(asked(address, "GET", "/health", &[]).status, 400);
@@ -91,7 +92,7 @@ fn no_page_of_another_site_reads_or_changes_anything() {
         assert!(!answer.head.contains("access-control"), "{answer:?}");
         assert!(!is_on(), "{headers:?}");
     };
-    // What a form or a script sends without asking first.
+    // What a form or a script can send without a preflight.
     refused("POST", begin, &[]);
     refused("POST", begin, &["Content-Type: text/plain\r\n"]);
     refused("POST", begin, &[change, "Origin: http://evil.example\r\n"]);
@@ -105,7 +106,7 @@ fn no_page_of_another_site_reads_or_changes_anything() {
         &["Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Mode: no-cors\r\n"],
     );
     refused("GET", "/metrics", &["Origin: http://evil.example\r\n"]);
-    // A preflight is answered by nobody.
+    // Preflights are not granted.
     let preflight = [
         "Origin: http://evil.example\r\n",
         "Access-Control-Request-Method: POST\r\n",
@@ -136,7 +137,7 @@ fn no_page_of_another_site_reads_or_changes_anything() {
 }
 
 #[test]
-fn reading_twice_reads_the_same_and_readers_leave_each_other_alone() {
+fn reading_is_repeatable_and_readers_are_independent() {
     let (_broker, address) = broker(&[]);
     let change = |method, target: &str| asked(address, method, target, &[HOST, "X-Ottla-Admin: 1\r\n"]);
     let reader = |answer: &Answer| -> u64 {
@@ -173,7 +174,7 @@ fn reading_twice_reads_the_same_and_readers_leave_each_other_alone() {
             400
         );
     }
-    // Gauges have a window of their own: who looks often does not shorten another's.
+    // Gauges have a fixed window: a frequent reader does not shorten another's.
     let idle = || {
         let page = asked(address, "GET", "/metrics", &[HOST]).body;
         let name = "kafka_network_socketserver_networkprocessoravgidle_percent ";
@@ -203,7 +204,7 @@ fn names_from_clients_control_no_terminal_on_any_page() {
     client.receive(ottla_wire::api_key::ApiKey::ApiVersions, 0, 1);
     for path in ["/metrics", "/tenants", "/quotas", "/debug/requests"] {
         let look = || asked(address, "GET", path, &[HOST]).body;
-        // The request is booked after it was answered.
+        // The request is recorded after it was answered.
         support::net::until("the name is shown", || look().contains("evil"));
         let page = look();
         let raw = page
@@ -214,13 +215,13 @@ fn names_from_clients_control_no_terminal_on_any_page() {
             let document: serde_json::Value = serde_json::from_str(&page).unwrap();
             assert!(
                 document.to_string().contains("\u{9b}31m\u{202e}"),
-                "{path}: the name is still the name"
+                "{path}: the name is preserved"
             );
         }
     }
 }
 
-/// A server with a page as large as no socket takes, and one that waits.
+/// A server with a page larger than any socket buffer, and one that blocks.
 struct Subject {
     address: SocketAddr,
     held: Arc<(Mutex<bool>, Condvar)>,
@@ -287,16 +288,16 @@ impl Subject {
     }
 }
 
-/// Waits until the peer has closed; what it sent before.
+/// Waits until the peer has closed; returns what it sent before.
 fn rest_of(mut socket: TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
-    // Closed with bytes unread it is a reset.
+    // A close with unread bytes is a reset.
     let _ = socket.read_to_end(&mut rest);
     rest
 }
 
 #[test]
-fn who_is_slow_with_a_head_or_says_nothing_is_closed() {
+fn a_peer_that_is_slow_with_a_head_or_silent_is_closed() {
     let subject = Subject::start(8, Duration::from_millis(200));
     let silent = subject.connect();
     let mut half = subject.connect();
@@ -304,42 +305,42 @@ fn who_is_slow_with_a_head_or_says_nothing_is_closed() {
         .unwrap();
     let mut idle = subject.connect();
     idle.write_all(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    // Byte after byte, never an end: each byte is a sign of life, and none of them helps.
+    // Byte after byte without end: progress alone does not extend the limit.
     let mut dripping = subject.connect();
     let mut drops = 0;
     while dripping.write_all(b"x").is_ok() && drops < 10_000 {
         drops += 1;
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(drops < 10_000, "a loris was never closed");
+    assert!(drops < 10_000, "a slow loris was never closed");
     assert!(rest_of(silent).is_empty());
     assert!(rest_of(half).is_empty());
     assert!(
         rest_of(idle).ends_with(b"small\n"),
-        "answered, and closed when it asked no more"
+        "answered, and closed when it sent no further request"
     );
     subject.check_served();
 }
 
 #[test]
-fn who_does_not_take_an_answer_is_closed() {
+fn a_peer_that_does_not_take_an_answer_is_closed() {
     let subject = Subject::start(8, Duration::from_millis(200));
     let mut greedy = subject.connect();
     greedy
         .write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         .unwrap();
-    // Long enough to be closed; the rest of the answer never comes.
+    // Long enough to be closed; the rest of the answer never arrives.
     std::thread::sleep(Duration::from_secs(1));
     assert!(rest_of(greedy).len() < LARGE_BYTES);
     let taken = ask(
         subject.address,
         b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(taken.body.len(), LARGE_BYTES, "whoever takes it gets all");
+    assert_eq!(taken.body.len(), LARGE_BYTES, "a reader gets everything");
 }
 
 #[test]
-fn requests_that_come_at_once_are_answered_in_order() {
+fn pipelined_requests_are_answered_in_order() {
     let subject = Subject::start(8, HANG);
     let mut socket = subject.connect();
     let mut requests = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n".repeat(50);
@@ -377,7 +378,7 @@ fn garbage_and_long_heads_are_refused() {
         many_headers.into_bytes(),
     ] {
         let mut socket = subject.connect();
-        // It may be closed before the end was sent.
+        // It may be closed before everything was sent.
         let _ = socket.write_all(&bad);
         let _ = socket.shutdown(std::net::Shutdown::Write);
         let answer = rest_of(socket);
@@ -389,12 +390,13 @@ fn garbage_and_long_heads_are_refused() {
 }
 
 #[test]
-fn ten_thousand_connections_take_no_more_than_their_places_and_nobody_is_kept_out() {
+fn ten_thousand_connections_take_no_more_than_the_places_and_lock_none_out() {
     const PLACES: usize = 16;
     let subject = Subject::start(PLACES, HANG);
     let open_before = open_descriptors();
     let mut most = 0;
-    // In waves, because this process holds both ends: those that say nothing, and those that begin a request.
+    // In waves, because this process holds both ends: silent connections, and those that begin a
+    // request.
     for wave in 0..20 {
         let crowd: Vec<TcpStream> = (0..500)
             .map(|number| {
@@ -414,7 +416,7 @@ fn ten_thousand_connections_take_no_more_than_their_places_and_nobody_is_kept_ou
 }
 
 #[test]
-fn who_is_being_answered_keeps_its_place() {
+fn a_connection_being_answered_keeps_its_place() {
     let subject = Subject::start(4, HANG);
     let mut busy: Vec<TcpStream> = (0..4).map(|_| subject.connect()).collect();
     for socket in &mut busy[..2] {
@@ -433,7 +435,7 @@ fn who_is_being_answered_keeps_its_place() {
     let longest = busy.swap_remove(0);
     assert!(
         rest_of(longest).is_empty(),
-        "said nothing for longest, and made room"
+        "idle for longest, and evicted for a newcomer"
     );
 }
 
@@ -442,7 +444,7 @@ fn open_descriptors() -> usize {
 }
 
 #[test]
-fn a_page_of_the_program_around_is_guarded_too() {
+fn a_page_of_the_embedding_program_is_guarded_too() {
     let page = Page {
         path: "/added",
         render: Arc::new(|| PageBody {

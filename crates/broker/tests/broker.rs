@@ -1,4 +1,4 @@
-//! A whole broker in this process, spoken to in bytes.
+//! A whole broker in this process, driven over its socket with raw bytes.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -115,7 +115,7 @@ fn fetch_frame(correlation_id: i32, fetch_offset: i64, max_wait_ms: i32) -> Vec<
     })
 }
 
-/// Offsets of the last record of each batch in the reply.
+/// Offsets of the last record of each batch in the answer.
 fn fetched(client: &mut Client, correlation_id: i32) -> Vec<i64> {
     let body = client.receive(ApiKey::Fetch, 11, correlation_id);
     let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
@@ -152,7 +152,8 @@ fn large_batches_leave_through_sendfile_intact() {
     let body = client.receive(ApiKey::Fetch, 11, 2);
     let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
     let stored = response.responses[0].partitions[0].records.unwrap();
-    // Base offset, batch length and leader epoch are the broker's; the checksum covers what follows.
+    // Base offset, batch length and leader epoch are set by the broker; the checksum covers what
+    // follows.
     assert!(stored.len() == records.len() && stored[16..] == records[16..]);
 }
 
@@ -162,14 +163,14 @@ fn a_long_poll_ends_when_records_arrive_and_later_requests_wait_their_turn() {
     let mut consumer = Client::connect(broker.address());
     create_topic(&mut consumer);
     consumer.send(&fetch_frame(1, 0, 100_000));
-    // Served at once, answered behind the fetch: this produce is what ends its wait.
+    // Served at once but answered behind the fetch, whose wait this produce ends.
     consumer.send(&produce_frame(2, -1, &batch(&[b"a"])));
     assert_eq!(fetched(&mut consumer, 1), [0]);
     assert_eq!(produced(&mut consumer, 2), 0);
 }
 
 #[test]
-fn a_long_poll_ends_in_time_although_idle_connections_are_kept_for_ever() {
+fn a_long_poll_ends_in_time_although_idle_connections_are_never_closed() {
     let broker = Broker::start_temporary(&[("connections.max.idle.ms", "-1")]).unwrap();
     let mut client = Client::connect(broker.address());
     create_topic(&mut client);
@@ -203,7 +204,7 @@ fn an_unknown_version_of_api_versions_is_answered_with_the_table() {
             .iter()
             .any(|api| api.api_key == ApiKey::Produce.code())
     );
-    // The connection goes on.
+    // The connection stays open.
     client.send(&frame(ApiKey::ApiVersions, 0, 8, |_| {}));
     client.receive(ApiKey::ApiVersions, 0, 8);
 }
@@ -223,9 +224,9 @@ fn other_unknown_versions_and_apis_close_the_connection() {
 }
 
 #[test]
-fn bodies_that_are_not_their_message_close_the_connection() {
+fn malformed_bodies_close_the_connection() {
     let broker = Broker::start_temporary(&[]).unwrap();
-    // An array of 2^31 - 1 topics in five bytes, and a body cut short.
+    // An array of 2^31 - 1 topics in five bytes, and a truncated body.
     let bodies: [&[u8]; 2] = [&[0x7f, 0xff, 0xff, 0xff, 0], &[0, 0]];
     for body in bodies {
         let mut client = Client::connect(broker.address());
@@ -237,7 +238,7 @@ fn bodies_that_are_not_their_message_close_the_connection() {
 }
 
 #[test]
-fn a_stopped_broker_is_continued_by_the_next_one() {
+fn a_directory_is_continued_by_the_next_broker() {
     let directory = ottla_broker::broker::TemporaryDirectory::create().unwrap();
     let path = directory.path().to_str().unwrap();
     for round in 0..3 {
@@ -321,13 +322,13 @@ fn several_brokers_live_in_one_process() {
 }
 
 #[test]
-fn the_admin_address_tells_where_the_time_went() {
+fn the_admin_address_reports_where_the_time_went() {
     let broker = Broker::start_temporary(&[("ottla.admin.listener", "127.0.0.1:0")]).unwrap();
     let mut client = Client::connect(broker.address());
     create_topic(&mut client);
     client.send(&produce_frame(1, -1, &batch(&[b"a", b"b", b"c"])));
     produced(&mut client, 1);
-    // The record of a request is made after its reply was sent.
+    // A request is recorded after its reply was sent.
     client.send(&fetch_frame(2, 0, 0));
     fetched(&mut client, 2);
     let metrics = get(&broker, "/metrics");
@@ -370,7 +371,7 @@ fn the_admin_address_tells_where_the_time_went() {
 }
 
 #[test]
-fn the_admin_address_tells_who_costs_what() {
+fn the_admin_address_reports_the_cost_of_each_client() {
     let broker = Broker::start_temporary(&[("ottla.admin.listener", "127.0.0.1:0")]).unwrap();
     let mut client = Client::connect(broker.address());
     create_topic(&mut client);

@@ -1,4 +1,5 @@
-//! Nobody on the hot path waits for a disk read: a broker on a disk whose every cold read takes 50 ms, or does not end.
+//! No thread on the hot path waits for a disk read: a broker on a disk whose every cold read takes
+//! 50 ms, or never ends.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -30,14 +31,15 @@ const DELAY: Duration = Duration::from_millis(50);
 const OLD: &str = "old";
 const HOT: &str = "hot";
 
-/// Of one record; with 1,000 of them a topic is larger than several loads.
+/// Size of one record; 1,000 of them make a topic larger than several loads.
 const RECORD_BYTES: usize = 10_000;
 const RECORDS: i64 = 400;
 
-/// Between the places where consumers begin: of the last ones the place in the file is known without a look at the disk.
+/// Distance between consumers' start offsets: the file position of the last batches is known
+/// without reading the disk.
 const STEP: i64 = 19;
 
-/// A broker whose topic `old` left the page cache.
+/// A broker whose topic `old` is not in the page cache.
 struct World {
     broker: Broker,
     disk: SlowDisk,
@@ -57,7 +59,7 @@ impl World {
             ("listeners", "PLAINTEXT://127.0.0.1:0"),
             ("log.dirs", path.as_str()),
             ("ottla.admin.listener", ""),
-            // One loop for everybody: whoever makes it wait makes all wait.
+            // A single loop: a request that blocks it blocks all clients.
             ("num.network.threads", "1"),
         ];
         let properties: BTreeMap<String, String> = (properties.iter().chain(more))
@@ -93,17 +95,17 @@ impl World {
         Client::connect(self.broker.address())
     }
 
-    /// Only threads that are there to wait have waited.
+    /// Checks that only the threads meant to wait for the disk have waited.
     fn check_waits(&self) {
         let waits = self.disk.waits();
-        assert!(!waits.is_empty(), "nothing was cold: the test shows nothing");
+        assert!(!waits.is_empty(), "nothing was cold: the test proves nothing");
         let others: Vec<&String> = waits.iter().filter(|name| *name != "ottla-cold-read").collect();
         assert!(others.is_empty(), "waited for the device: {others:?}");
     }
 }
 
 impl Drop for World {
-    /// A test that failed must not leave a thread behind that waits for ever: the broker waits for its threads.
+    /// A failed test must not leave a thread waiting for ever: the broker joins its threads.
     fn drop(&mut self) {
         self.disk.open_gate();
     }
@@ -128,7 +130,7 @@ fn create_topic(client: &mut Client, name: &str) {
     assert_eq!(response.topics[0].error_code, ErrorCode::None.code());
 }
 
-/// Differs from record to record, so that a byte from the wrong place shows.
+/// Differs from record to record, so that a byte from the wrong place is detected.
 fn value(number: i64) -> Vec<u8> {
     (0..RECORD_BYTES as i64)
         .map(|index| ((number * 31 + index) % 251) as u8)
@@ -199,7 +201,7 @@ fn fetch_frame(correlation_id: i32, topics: &[(&str, i64)]) -> Vec<u8> {
     })
 }
 
-/// Offsets of the whole batches of each topic; their records are those that were produced under these offsets.
+/// Offsets of the complete batches of each topic; their records are checked against those produced.
 fn fetched(client: &mut Client, correlation_id: i32) -> BTreeMap<String, Vec<i64>> {
     let body = client.receive(ApiKey::Fetch, 11, correlation_id);
     let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
@@ -209,7 +211,7 @@ fn fetched(client: &mut Client, correlation_id: i32) -> BTreeMap<String, Vec<i64
         assert_eq!(partition.error_code, ErrorCode::None.code());
         let mut offsets = Vec::new();
         for batch in batches(partition.records.unwrap_or_default()) {
-            // The last one may be cut.
+            // The last one may be truncated.
             let Ok(batch) = batch else { break };
             let offset = batch.header.base_offset;
             let bytes = batch.record_bytes();
@@ -233,7 +235,7 @@ fn has_answer(client: &Client) -> bool {
 }
 
 #[test]
-fn everybody_else_is_served_while_cold_reads_do_not_end() {
+fn all_other_requests_are_served_while_cold_reads_hang() {
     let world = World::start();
     world.disk.close_gate();
     let mut lagging: Vec<Client> = (0..20).map(|_| world.client()).collect();
@@ -258,7 +260,7 @@ fn everybody_else_is_served_while_cold_reads_do_not_end() {
     }));
     world.disk.wait_for_waiting(1);
 
-    // Each of these would hang if the event loop, or a thread that syncs, waited for the device.
+    // Each of these would hang if the event loop, or a sync thread, waited for the device.
     let mut client = world.client();
     for number in 0..50 {
         let id = number as i32;
@@ -273,7 +275,7 @@ fn everybody_else_is_served_while_cold_reads_do_not_end() {
         MetadataRequest::default().encode(bytes, 1)
     }));
     client.receive(ApiKey::Metadata, 1, 7);
-    // And the reads did stand still meanwhile; nobody has sent what was not there.
+    // The reads did hang meanwhile, and no answer was sent without its data.
     assert!(lagging.iter().all(|client| !has_answer(client)) && !has_answer(&searching));
 
     world.disk.open_gate();
@@ -306,18 +308,20 @@ fn a_consumer_catches_up_through_reads_of_50_ms_beside_a_producer() {
         offset += offsets.len() as i64;
     }
     world.check_waits();
-    // 4 MB in loads of 512 KiB and as much read ahead of each: most fetches found what they wanted.
+    // 4 MB in loads of 512 KiB, each with as much read-ahead: most fetches found their data
+    // resident.
     let waits = world.disk.waits().len() as i64;
     assert!(waits <= 24, "{waits} waits for the device");
 }
 
 #[test]
-fn a_partition_that_lags_gets_its_share_beside_one_that_always_has_news() {
+fn a_lagging_partition_gets_its_share_beside_one_that_always_has_new_records() {
     let world = World::start();
     let mut client = world.client();
     let mut consumer = world.client();
     let (mut old, mut hot) = (0, 0);
-    // Every fetch finds something new in the hot topic, and could be answered by that for ever.
+    // Every fetch finds new records in the hot topic, and could be answered with those alone for
+    // ever.
     for round in 0.. {
         client.send(&produce_frame(round, HOT, i64::from(round)));
         produced(&mut client, round);
@@ -336,10 +340,11 @@ fn a_partition_that_lags_gets_its_share_beside_one_that_always_has_news() {
 }
 
 #[test]
-fn no_more_is_given_out_than_was_loaded() {
+fn no_more_is_sent_than_was_loaded() {
     let world = World::start();
     let mut client = world.client();
-    // One of the last batches: that it is there, and where, is known without a look at the disk. A megabyte is asked for.
+    // One of the last batches: its existence and position are known without reading the disk. A
+    // megabyte is requested.
     client.send(&fetch_frame(1, &[(OLD, RECORDS - 115)]));
     let offsets = &fetched(&mut client, 1)[OLD];
     let loaded_max = 512 * 1024 / RECORD_BYTES;
@@ -348,8 +353,8 @@ fn no_more_is_given_out_than_was_loaded() {
 }
 
 #[test]
-fn what_leaves_the_page_cache_before_it_was_sent_is_loaded_elsewhere() {
-    // The socket takes little, so most of an answer waits in its file.
+fn what_leaves_the_page_cache_before_it_is_sent_is_loaded_on_another_thread() {
+    // The socket takes little, so most of an answer stays in its file.
     let world = World::start_with(&[("socket.send.buffer.bytes", "16384")]);
     let mut client = world.client();
     for number in 0..300 {
@@ -370,7 +375,7 @@ fn what_leaves_the_page_cache_before_it_was_sent_is_loaded_elsewhere() {
         assert!(offsets.len() > 90, "{}", offsets.len());
     });
     world.disk.wait_for_waiting(1);
-    // The loop goes on while the rest of the answer is on the device.
+    // The loop goes on while the rest of the answer is read from the device.
     client.send(&produce_frame(300, HOT, 300));
     assert_eq!(produced(&mut client, 300), 300);
     world.disk.open_gate();

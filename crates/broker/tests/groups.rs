@@ -114,7 +114,8 @@ fn a_restarted_broker_loads_its_groups_without_being_asked() {
         let mut client = Client::connect(broker.address());
         create_topic(&mut client);
         if offset > 5 {
-            // Nobody has named the group in this life yet. Loading is under way, so a client asks until it is done.
+            // No client has named the group since the restart. Loading is under way, so the client
+            // asks until it is done.
             let loading = ErrorCode::CoordinatorLoadInProgress.code();
             let mut lists = std::iter::repeat_with(|| list(&mut client)).take(100_000);
             let listed = lists.find(|(error, _)| *error != loading);
@@ -128,7 +129,7 @@ fn a_restarted_broker_loads_its_groups_without_being_asked() {
 }
 
 #[test]
-fn a_join_that_waits_holds_up_no_other_connection() {
+fn a_waiting_join_blocks_no_other_connection() {
     let broker = Broker::start_temporary(&[("group.initial.rebalance.delay.ms", "200")]).unwrap();
     let mut waiting = Client::connect(broker.address());
     find_coordinator(&mut waiting);
@@ -146,7 +147,7 @@ fn a_join_that_waits_holds_up_no_other_connection() {
     waiting.send(&frame(ApiKey::JoinGroup, 3, 6, |bytes| request.encode(bytes, 3)));
     let mut other = Client::connect(broker.address());
     find_coordinator(&mut other);
-    // The delay ends by the broker's own clock: nobody sends anything that could wake it.
+    // The delay ends by the broker's own clock: no request arrives that could wake it.
     let body = waiting.receive(ApiKey::JoinGroup, 3, 6);
     let response = JoinGroupResponse::decode(&mut Reader::new(&body), 3).unwrap();
     assert_eq!((response.error_code, response.generation_id), (0, 1));

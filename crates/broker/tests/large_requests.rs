@@ -1,5 +1,5 @@
-//! Requests that name a hundred thousand things are worked off by other threads: whoever shares an event loop with them is
-//! answered meanwhile.
+//! Requests that name a hundred thousand things are processed by other threads: clients on the same
+//! event loop are answered meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -21,7 +21,7 @@ use support::large::*;
 use support::{Client, HANG, frame, frame_of};
 
 #[test]
-fn a_neighbour_is_served_while_a_hundred_thousand_names_are_worked_off() {
+fn a_neighbour_is_served_while_a_hundred_thousand_names_are_processed() {
     let broker = start();
     let names = names();
     let all = [
@@ -42,7 +42,7 @@ fn a_neighbour_is_served_while_a_hundred_thousand_names_are_worked_off() {
     let mut neighbour = Client::connect(broker.address());
     for (number, (large, client)) in all.iter().zip(&mut clients).enumerate() {
         client.send(&request(large, &format!("large-{number}")));
-        // The event loop has read it, and done no more than that.
+        // The event loop has read it, and done nothing else with it.
         wait_for_queued(&broker, number + 1);
         assert_eq!(exchange(&mut neighbour, number as i32), number as i64);
         assert!(!has_answer(client), "{}", large.api_key);
@@ -55,7 +55,7 @@ fn a_neighbour_is_served_while_a_hundred_thousand_names_are_worked_off() {
 }
 
 #[test]
-fn what_comes_behind_such_a_request_is_not_done_before_it() {
+fn requests_behind_a_large_one_are_not_executed_before_it() {
     let broker = start();
     let gate = Gate::close(&broker);
     let mut client = Client::connect(broker.address());
@@ -82,7 +82,7 @@ fn what_comes_behind_such_a_request_is_not_done_before_it() {
 }
 
 #[test]
-fn without_an_answer_it_is_done_all_the_same() {
+fn a_large_request_with_acks_zero_is_executed() {
     let broker = start_with_many(1_001);
     let mut client = Client::connect(broker.address());
     let body = produce_body("many", 0..1_001, 0);
@@ -96,7 +96,7 @@ fn without_an_answer_it_is_done_all_the_same() {
     assert_eq!(offset, 1);
 }
 
-/// Where the last partition of `many` ends.
+/// The end offset of the last partition of `many`.
 fn exchange_end(client: &mut Client) -> i64 {
     let request = ListOffsetsRequest {
         replica_id: -1,
@@ -119,7 +119,7 @@ fn exchange_end(client: &mut Client) -> i64 {
 }
 
 #[test]
-fn a_malformed_one_closes_its_connection_and_no_other() {
+fn a_malformed_large_request_closes_only_its_connection() {
     let broker = start();
     let mut neighbour = Client::connect(broker.address());
     let mut client = Client::connect(broker.address());
@@ -131,14 +131,14 @@ fn a_malformed_one_closes_its_connection_and_no_other() {
 }
 
 #[test]
-fn whoever_hangs_up_meanwhile_is_forgotten() {
+fn the_request_of_a_client_that_disconnects_meanwhile_is_dropped() {
     let broker = start();
     let gate = Gate::close(&broker);
     let mut client = Client::connect(broker.address());
     let large = large_produce();
     client.send(&request(&large, "large"));
     wait_for_queued(&broker, 1);
-    // It is out of the buffer that it was read into, and counts.
+    // It has left the buffer that it was read into, and is counted.
     let memory_bytes = "ottla_request_memory_bytes";
     assert!(metric(&broker, memory_bytes) >= large.body.len() as f64);
     drop(client);
@@ -150,7 +150,7 @@ fn whoever_hangs_up_meanwhile_is_forgotten() {
 }
 
 #[test]
-fn what_waits_for_a_thread_is_bounded_for_all_connections_together() {
+fn requests_waiting_for_a_thread_are_bounded_over_all_connections() {
     const LIMIT_BYTES: usize = 4 << 20;
     const CONNECTIONS: usize = 200;
     let bound = LIMIT_BYTES.to_string();
@@ -164,7 +164,8 @@ fn what_waits_for_a_thread_is_bounded_for_all_connections_together() {
     .concat();
     let broker = Broker::start_temporary(&properties).unwrap();
     let gate = Gate::close(&broker);
-    // Small enough that most arrive whole, and need memory only because they are handed on.
+    // Small enough that most arrive whole, and need memory only because they are handed to another
+    // thread.
     let names: Vec<String> = (0..3_000).map(|number| format!("nowhere-{number}")).collect();
     let mut large = large_metadata(&names);
     large.expected = names.len() as i32;
@@ -176,7 +177,7 @@ fn what_waits_for_a_thread_is_bounded_for_all_connections_together() {
         client.send(&request(&large, ["a", "b", "c"][number % 3]));
     }
     let began = Instant::now();
-    // Each is one that waits for a thread, or one that waits for memory.
+    // Each one waits either for a thread or for memory.
     let placed = || {
         let memory_bytes = metric(&broker, "ottla_request_memory_bytes");
         assert!(memory_bytes <= LIMIT_BYTES as f64, "{memory_bytes} bytes");
@@ -192,7 +193,7 @@ fn what_waits_for_a_thread_is_bounded_for_all_connections_together() {
     neighbour.send(&frame_of("neighbour", ApiKey::ApiVersions, 0, 1, |_| ()));
     neighbour.receive(ApiKey::ApiVersions, 0, 1);
     drop(gate);
-    // The last one first: whoever waits needs nobody's replies to be taken.
+    // The last one first: no waiter depends on another client taking its replies.
     for client in clients.iter_mut().rev() {
         let body = client.receive(large.api_key, large.version, 1);
         assert_eq!((large.count)(&body), large.expected as usize);
@@ -207,7 +208,7 @@ fn fetch(client: &mut Client, correlation_id: i32, session: (i32, i32), partitio
     }));
 }
 
-/// The session, and which partitions are spoken of and how many bytes of records there are.
+/// Returns the session id, the partitions in the answer and the bytes of their records.
 fn fetched(client: &mut Client, correlation_id: i32) -> (i32, Vec<i32>, usize) {
     let body = client.receive(ApiKey::Fetch, 11, correlation_id);
     let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
@@ -227,14 +228,14 @@ fn fetched(client: &mut Client, correlation_id: i32) -> (i32, Vec<i32>, usize) {
 }
 
 #[test]
-fn a_session_with_many_partitions_is_read_elsewhere_and_waits_like_any_other() {
+fn a_session_with_many_partitions_is_read_on_another_thread_and_waits_like_any_other() {
     const MANY: i32 = 1_200;
     let broker = start_with_many(MANY);
     let mut client = Client::connect(broker.address());
     fetch(&mut client, 1, (0, 0), MANY, 0);
     let (session, all, _) = fetched(&mut client, 1);
     assert_eq!((all.len() as i32, session != 0), (MANY, true));
-    // A small request for all of it, which waits in vain.
+    // A small request for all of them, which waits until its time is over.
     fetch(&mut client, 2, (session, 1), 0, 50);
     assert_eq!(fetched(&mut client, 2), (session, vec![], 0));
     let gate = Gate::close(&broker);
@@ -243,7 +244,7 @@ fn a_session_with_many_partitions_is_read_elsewhere_and_waits_like_any_other() {
     let mut neighbour = Client::connect(broker.address());
     assert_eq!(exchange(&mut neighbour, 1), 0);
     drop(gate);
-    // This one waits until there is something in one of the partitions.
+    // This one waits until one of the partitions has records.
     let mut producer = Client::connect(broker.address());
     let body = produce_body("many", 700..701, -1);
     producer.send(&frame(ApiKey::Produce, 9, 1, |bytes| {
@@ -253,14 +254,14 @@ fn a_session_with_many_partitions_is_read_elsewhere_and_waits_like_any_other() {
     let (_, news, bytes) = fetched(&mut client, 3);
     assert_eq!(news, [700]);
     assert!(bytes > 0);
-    // A session that ends takes its list with it.
+    // A session that ends drops its list of partitions.
     fetch(&mut client, 4, (session, -1), 0, 0);
     fetched(&mut client, 4);
     assert_eq!(broker.node().fetch_sessions.count(), 0);
 }
 
 #[test]
-fn records_of_many_partitions_come_in_several_answers_and_none_is_left_out() {
+fn records_of_many_partitions_come_in_several_answers_without_omission() {
     const MANY: i32 = 1_100;
     let broker = start_with_many(MANY);
     let mut client = Client::connect(broker.address());

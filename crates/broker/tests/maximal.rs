@@ -1,5 +1,5 @@
-//! Requests whose strings are as long, and whose arrays as full, as they can be: every served API in every version is answered, and
-//! nothing panics.
+//! Requests with the longest possible strings and the fullest arrays: every served API answers in
+//! every version, and nothing panics.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -26,17 +26,18 @@ use samples::MESSAGES;
 
 pub const TOPIC: &str = "t";
 
-/// Every number in turn, so that each small enumeration has each of its values in some request.
+/// Used in turn, so that each small enumeration gets each of its values in some request.
 const NUMBERS: [i64; 8] = [-1, 0, 1, 2, 3, 4, 16, 32];
 
-/// Two bytes and three, cut between characters only; digits for what should be a number; what would control a terminal.
+/// Two- and three-byte characters, cut only between characters; digits where a number is expected;
+/// control characters.
 const FILLINGS: [&str; 4] = ["é", "€", "7", "\x1b\n"];
 
 const MANY: usize = 20_000;
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Takes what clients push, so that their questions are answered.
+/// Accepts what clients push, so that their subscription requests are answered.
 struct Receiver;
 
 impl ClientTelemetryReceiver for Receiver {
@@ -45,7 +46,7 @@ impl ClientTelemetryReceiver for Receiver {
     }
 }
 
-/// A broker that says how often something in it panicked: what is caught elsewhere counts, too.
+/// A broker that counts panics, including those that are caught.
 struct Subject {
     broker: Broker,
 }
@@ -71,13 +72,13 @@ impl Subject {
         ];
         let additions = Additions {
             telemetry: Some(Arc::new(Receiver)),
-            // 160 brokers would wait for a thousand syncs.
+            // On a real disk, 160 brokers would wait for a thousand syncs.
             disk: Some(MemoryDisk::new(1).shared()),
             ..Additions::default()
         };
         let broker = Broker::start_temporary_with(&properties, additions).unwrap();
         create_topic(&broker, TOPIC, 1);
-        // Groups have a coordinator from now on.
+        // From now on groups have a coordinator.
         let mut client = Client::connect(broker.address());
         client.send(&frame(ApiKey::FindCoordinator, 0, 7, |bytes| {
             put_string(bytes, "x", false)
@@ -107,7 +108,7 @@ impl Subject {
     }
 }
 
-/// One version of an API, and the messages that it has.
+/// One version of an API, and its messages.
 struct Asked<'m> {
     api_key: ApiKey,
     version: i16,
@@ -145,7 +146,7 @@ fn each_version(mut check: impl FnMut(&Asked<'_>)) {
 }
 
 #[test]
-fn a_string_of_the_greatest_length_in_any_field_of_any_request_is_answered() {
+fn a_string_of_the_maximum_length_in_any_field_of_any_request_is_answered() {
     let mut sent = 0;
     each_version(|asked| {
         let subject = Subject::start();

@@ -1,4 +1,4 @@
-//! The network layer and clients that behave in all ways.
+//! The network layer with well-behaved, slow, broken and hostile clients.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -119,7 +119,7 @@ fn a_connection_with_too_many_unanswered_requests_is_not_read() {
     while net.echo.waiting() < 1024 {
         std::thread::yield_now();
     }
-    // Nothing more is taken, however long we look.
+    // Nothing more is read, however long the test waits.
     for _ in 0..1_000 {
         assert_eq!(net.echo.waiting(), 1024);
         std::thread::yield_now();
@@ -132,7 +132,7 @@ fn a_connection_with_too_many_unanswered_requests_is_not_read() {
 }
 
 #[test]
-fn what_must_come_from_the_device_arrives_in_order_and_whole() {
+fn cold_bytes_arrive_in_order_and_complete() {
     let net = Net::start();
     let mut client = net.client();
     client.send(&[echo(1, COLD), echo(2, b"behind"), echo(3, COLD)].concat());
@@ -149,7 +149,7 @@ fn a_reply_that_cannot_be_read_from_the_log_closes_the_connection() {
     let mut client = net.client();
     client.send(&[echo(1, b"before"), echo(2, TORN), echo(3, b"after")].concat());
     check_answer(&mut client, 1, b"before");
-    // The announced length cannot be kept any more.
+    // The announced length can no longer be met.
     assert!(client.closed().len() <= 4 + 4 + 2 + COLD_BYTES);
     net.wait_for_open(0);
 }
@@ -171,7 +171,7 @@ fn a_panic_closes_one_connection_and_harms_no_other() {
 }
 
 #[test]
-fn lengths_nobody_should_announce_close_the_connection() {
+fn impossible_lengths_close_the_connection() {
     let net = Net::start();
     let tls_hello = [0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3];
     let oversize = (100i32 << 20 | 1).to_be_bytes();
@@ -195,7 +195,7 @@ fn broken_headers_close_the_connection() {
     let bodies: [&[u8]; 5] = [
         &[],
         &[0, 3],
-        // An API nobody has.
+        // An unknown API.
         &[0x7f, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff],
         // A client id longer than the request.
         &[0, 3, 0, 1, 0, 0, 0, 1, 0x7f, 0xff, b'a'],
@@ -229,7 +229,8 @@ fn idle_connections_and_unfinished_requests_are_closed() {
     let mut trickling = net.client();
     slow.send(&echo(1, b"abc")[..7]);
     let dripping = std::thread::spawn(move || {
-        // One byte at a time for ever: the request must be complete in time, not just moving.
+        // One byte at a time, without end: the request must be complete in time, not merely
+        // progressing.
         trickling.send(&[0, 1, 0, 0]);
         while std::io::Write::write_all(&mut trickling.socket, &[0]).is_ok() {
             std::thread::sleep(Duration::from_millis(20));
@@ -267,7 +268,7 @@ fn stages_of_a_request_are_recorded_by_api_and_client() {
         client.send(&echo(id, b"x"));
         check_answer(&mut client, id, b"x");
     }
-    // The last reply is here before its record is made.
+    // The last reply arrives before its request is recorded.
     let totals = loop {
         let totals = net.records.totals(SystemClock::default().moment());
         if totals
@@ -285,7 +286,7 @@ fn stages_of_a_request_are_recorded_by_api_and_client() {
 }
 
 #[test]
-fn a_storm_of_connections_loses_nobody_and_a_bystander_is_served_in_it() {
+fn a_storm_of_connections_loses_none_and_a_bystander_is_served_during_it() {
     let net = Net::start();
     let mut bystander = net.client();
     std::thread::scope(|scope| {
@@ -293,7 +294,7 @@ fn a_storm_of_connections_loses_nobody_and_a_bystander_is_served_in_it() {
             scope.spawn(|| {
                 for number in 0..500 {
                     let mut client = net.client();
-                    // Some say nothing, some are gone before their answer, some wait for it.
+                    // Some send nothing, some close before their answer, some wait for it.
                     if number % 3 > 0 {
                         client.send(&echo(number, b"one of many"));
                     }
@@ -309,7 +310,7 @@ fn a_storm_of_connections_loses_nobody_and_a_bystander_is_served_in_it() {
             assert!(net.counts.unopened() <= 1_024, "{}", net.counts.unopened());
         }
     });
-    // Those who said nothing may still be in the kernel's queue.
+    // The silent ones may still be in the kernel's backlog.
     while net.counts.accepted() < 2_001 {
         std::thread::yield_now();
     }

@@ -1,4 +1,5 @@
-//! What connections cost, whatever their clients do. One test at a time: they measure the memory of the process.
+//! The memory that connections cost, whatever their clients do. One test at a time: they measure
+//! the memory of the process.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -22,7 +23,7 @@ fn a_client_that_never_reads_is_bounded_and_then_closed() {
     let net = Net::start_with(Duration::from_secs(2), usize::MAX);
     let before = resident_bytes();
     let mut client = net.client();
-    // Answers of 2 GB in all; the broker must stop reading long before.
+    // Answers of 2 GB in total; the broker must stop reading long before.
     client.send(&(0..200).flat_map(|id| echo(id, LARGE)).collect::<Vec<u8>>());
     net.wait_for_open(1);
     net.wait_for_open(0);
@@ -87,7 +88,7 @@ fn a_flood_of_large_half_requests_is_bounded() {
     for client in &clients {
         client.socket.set_nonblocking(true).unwrap();
     }
-    // As much as anybody takes: 1.6 GB would be all.
+    // Send as much as the broker takes; all of it would be 1.6 GB.
     let mut idle_rounds = 0;
     while idle_rounds < 50 {
         let mut is_idle = true;
@@ -113,7 +114,7 @@ fn a_flood_of_large_half_requests_is_bounded() {
         grown >> 20
     );
     assert!(net.memory.used_bytes() <= LIMIT_BYTES && net.memory.waiting() > 100);
-    // The limit, the free buffers of two loops, and the request of this test itself.
+    // The limit, the free buffers of two loops, and the request held by this test itself.
     assert!(
         grown < LIMIT_BYTES + (16 << 20) + (16 << 20) + (8 << 20),
         "grew by {grown} bytes"
@@ -123,7 +124,7 @@ fn a_flood_of_large_half_requests_is_bounded() {
 #[test]
 fn ten_thousand_connections_cost_little_memory_and_all_are_served() {
     let _alone = alone();
-    // Both ends are in this process, so each connection is two descriptors.
+    // Both ends are in this process, so each connection takes two descriptors.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     rustix::process::setrlimit(
         rustix::process::Resource::Nofile,

@@ -1,4 +1,5 @@
-//! Client quotas over a socket: set, described, enforced and told (KIP-219, KIP-546, KIP-599, KIP-612).
+//! Client quotas over a socket: set, described, enforced and reported (KIP-219, KIP-546, KIP-599,
+//! KIP-612).
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -35,7 +36,7 @@ const CLIENT: (&str, Option<&str>) = ("client-id", Some("limited"));
 
 type Entry<'a> = AlterClientQuotasRequestEntryData<'a>;
 
-/// The entity's parts and its changes; no value removes the key.
+/// The parts of an entity and its changes; a change without a value removes the key.
 fn entry<'a>(entity: &[(&'a str, Option<&'a str>)], ops: &[(&'a str, Option<f64>)]) -> Entry<'a> {
     AlterClientQuotasRequestEntryData {
         entity: (entity.iter())
@@ -73,7 +74,7 @@ impl Fixture {
         Client::connect(self.broker.address())
     }
 
-    /// Sets or removes one quota; the error's code and words.
+    /// Sets or removes one quota; returns the error's code and message.
     fn alter(
         &mut self,
         entity: &[(&str, Option<&str>)],
@@ -106,7 +107,7 @@ impl Fixture {
         (code, entry.error_message.unwrap_or_default().to_owned())
     }
 
-    /// Sends many changes in one request; the code and words of each.
+    /// Sends many changes in one request; returns the code and message of each.
     fn alter_all(&mut self, entries: Vec<Entry<'_>>) -> Vec<(ErrorCode, String)> {
         let request = AlterClientQuotasRequest {
             entries,
@@ -130,7 +131,7 @@ impl Fixture {
         );
     }
 
-    /// Sets a setting of all brokers.
+    /// Sets a configuration for all brokers.
     fn set_broker(&mut self, name: &str, value: &str) {
         const BROKER: i8 = 4;
         let request = IncrementalAlterConfigsRequest {
@@ -162,7 +163,7 @@ impl Fixture {
         );
     }
 
-    /// Entities with all names and values, as `type=name` and `key=value`.
+    /// Returns entities with all names and values, as `type=name` and `key=value`.
     fn describe(&mut self, entity_type: &str) -> Vec<String> {
         const SPECIFIED: i8 = 2;
         let request = DescribeClientQuotasRequest {
@@ -261,7 +262,7 @@ fn produce_frame(client_id: &str, acks: i16, bytes: usize) -> Vec<u8> {
     frame_of(client_id, ApiKey::Produce, 9, 1, |bytes| request.encode(bytes, 9))
 }
 
-/// The throttle time of an answer without errors.
+/// Receives an answer without errors; returns its throttle time.
 fn produced(client: &mut Client) -> i32 {
     let body = client.receive(ApiKey::Produce, 9, 1);
     let response = ProduceResponse::decode(&mut Reader::new(&body), 9).unwrap();
@@ -274,7 +275,7 @@ fn produce(client: &mut Client, client_id: &str, bytes: usize) -> i32 {
     produced(client)
 }
 
-/// Record bytes and throttle time.
+/// Fetches; returns record bytes, throttle time and session id.
 fn fetch(client: &mut Client, client_id: &str, session: (i32, i32)) -> (usize, i32, i32) {
     let topic = FetchTopic {
         topic: TOPIC,
@@ -336,7 +337,7 @@ fn quotas_are_set_described_and_removed() {
     assert_eq!(
         fixture.alter(&both, "producer_byte_rate", None),
         removed,
-        "twice is once"
+        "removing is idempotent"
     );
     assert_eq!(
         fixture.describe("client-id"),
@@ -367,12 +368,12 @@ fn quotas_are_set_described_and_removed() {
     assert_eq!(
         fixture.describe("client-id").len(),
         1,
-        "nothing of these was taken"
+        "none of these was accepted"
     );
 }
 
 #[test]
-fn values_that_are_no_quota_are_refused_by_name_and_nothing_of_them_is_kept() {
+fn values_that_are_no_quota_are_refused_by_name_and_not_stored() {
     let mut fixture = start(&[]);
     for (value, expected) in [
         (f64::NAN, "must be a number, not NaN"),
@@ -392,14 +393,15 @@ fn values_that_are_no_quota_are_refused_by_name_and_nothing_of_them_is_kept() {
         );
     }
     assert!(fixture.describe("client-id").is_empty());
-    // As large as a double can be: a limit that nobody reaches, and nothing overflows.
+    // The largest possible values: limits that are never reached, and nothing overflows.
     fixture.set(&[CLIENT], "request_percentage", f64::MAX);
     fixture.set(&[CLIENT], "producer_byte_rate", 9e18);
     fixture.set(&[CLIENT], "consumer_byte_rate", 9e18);
     let mut limited = fixture.connect();
     assert_eq!(produce(&mut limited, "limited", 100_000), 0);
     assert_eq!(metadata(&mut limited, "limited"), 0);
-    // As small as one can be: held back for a second at a time, and free as soon as it is taken away.
+    // The smallest possible value: throttled for a second at a time, and free as soon as it is
+    // removed.
     fixture.set(&[CLIENT], "request_percentage", 5e-324);
     assert!((0..=1_000).contains(&metadata(&mut limited, "limited")));
     fixture.alter(&[CLIENT], "request_percentage", None);
@@ -465,7 +467,7 @@ fn entities_that_contradict_themselves_are_refused_one_by_one() {
 }
 
 #[test]
-fn a_request_with_a_hundred_thousand_entries_is_answered_and_does_no_harm() {
+fn a_request_with_a_hundred_thousand_entries_is_answered_harmlessly() {
     const RATE: &str = "producer_byte_rate";
     let mut fixture = start(&[]);
     let names: Vec<String> = (0..100_000).map(|number| format!("c{number}")).collect();
@@ -498,7 +500,7 @@ fn a_request_with_a_hundred_thousand_entries_is_answered_and_does_no_harm() {
     assert_eq!(code, ErrorCode::PolicyViolation, "{words}");
     assert!(words.contains("10000"), "{words}");
     assert!(fixture.describe("client-id").is_empty());
-    // As many as may be at once, and the broker goes on.
+    // As many as one request may contain, and the broker goes on.
     let results = fixture.alter_all(of_all(1e9).drain(..10_000).collect());
     assert!(results.iter().all(|(code, _)| *code == ErrorCode::None));
     assert_eq!(fixture.describe("client-id").len(), 10_000);
@@ -520,7 +522,8 @@ fn a_producer_over_its_quota_is_answered_at_once_and_then_not_read() {
     assert!((500..=650).contains(&throttle_ms), "{throttle_ms}");
     assert_eq!(produce(&mut other, "other", 150_000), 0);
     produce(&mut limited, "limited", 1);
-    // Less is no clock's business: 160,000 bytes at 100,000 a second, the first second of them free.
+    // Less cannot be blamed on a clock: 160,000 bytes at 100,000 a second, the first second of them
+    // free.
     assert!(
         began.elapsed() >= Duration::from_millis(600),
         "{:?}",
@@ -529,12 +532,12 @@ fn a_producer_over_its_quota_is_answered_at_once_and_then_not_read() {
 }
 
 #[test]
-fn a_muted_connection_buffers_nothing_and_goes_on_when_its_quota_is_gone() {
+fn a_muted_connection_buffers_nothing_and_goes_on_when_its_quota_is_removed() {
     let mut fixture = start(&[]);
     fixture.set(&[CLIENT], "producer_byte_rate", 1.0);
     let mut limited = fixture.connect();
     assert!(produce(&mut limited, "limited", 1_000_000) > 900_000_000);
-    // Everything that fits between here and there, and no more: the broker takes none of it.
+    // Fill all buffers in between; the broker reads none of it.
     limited.socket.set_nonblocking(true).unwrap();
     let request = produce_frame("limited", -1, 100_000);
     let mut stream = request.iter().copied().cycle();
@@ -550,7 +553,7 @@ fn a_muted_connection_buffers_nothing_and_goes_on_when_its_quota_is_gone() {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
-        assert!(sent < 64 << 20, "the broker reads on");
+        assert!(sent < 64 << 20, "the broker keeps reading");
     }
     assert_eq!(
         limited.socket.read(&mut [0]).unwrap_err().kind(),
@@ -566,7 +569,7 @@ fn a_muted_connection_buffers_nothing_and_goes_on_when_its_quota_is_gone() {
 }
 
 #[test]
-fn acks_zero_is_held_back_without_an_answer() {
+fn acks_zero_is_throttled_without_an_answer() {
     let mut fixture = start(&[]);
     fixture.set(&[CLIENT], "producer_byte_rate", 100_000.0);
     let mut limited = fixture.connect();
@@ -589,7 +592,7 @@ fn a_fetch_waits_for_what_others_of_its_quota_have_taken() {
     }
     fixture.set(&[CLIENT], "consumer_byte_rate", 150_000.0);
     let (mut first, mut second) = (fixture.connect(), fixture.connect());
-    // 10 MiB are asked for; a second's worth is as much as there will be.
+    // 10 MiB are requested; one second's worth is available.
     let (bytes, throttle_ms, session_id) = fetch(&mut first, "limited", (0, -1));
     assert!((100_000..=150_000).contains(&bytes), "{bytes}");
     assert_eq!((throttle_ms, session_id), (0, 0));
@@ -598,7 +601,8 @@ fn a_fetch_waits_for_what_others_of_its_quota_have_taken() {
         (100_000..=150_000).contains(&bytes) && throttle_ms > 0,
         "{bytes} {throttle_ms}"
     );
-    // Whoever comes now on another connection is told to wait, gets no session, and what he asked for later.
+    // A client that comes now on another connection is throttled, gets no session, and its data
+    // later.
     let (bytes, throttle_ms, session_id) = fetch(&mut second, "limited", (0, 0));
     assert_eq!((bytes, session_id), (0, 0));
     assert!(throttle_ms > 0);
@@ -611,7 +615,7 @@ fn a_fetch_waits_for_what_others_of_its_quota_have_taken() {
 #[test]
 fn request_time_is_limited_for_every_api() {
     let mut fixture = start(&[("ottla.admin.listener", "127.0.0.1:0")]);
-    // A microsecond of a loop per second.
+    // One microsecond of a loop per second.
     fixture.set(&[CLIENT], "request_percentage", 0.0001);
     let mut limited = fixture.connect();
     metadata(&mut limited, "limited");
@@ -689,7 +693,7 @@ fn an_address_opens_connections_at_its_rate() {
     let frame = frame_of("anybody", ApiKey::Metadata, 9, 1, |bytes| {
         request.encode(bytes, 9)
     });
-    // A refused one is closed without a byte, orderly or not.
+    // A refused one is closed without a byte, gracefully or by reset.
     let is_served = |client: &mut Client| {
         let sent = client.socket.write_all(&frame).is_ok();
         sent && client.socket.read_exact(&mut [0; 4]).is_ok()
@@ -732,12 +736,12 @@ fn a_dry_run_only_counts() {
     fixture.set_broker("ottla.quota.dry.run", "false");
     assert!(
         produce(&mut limited, "limited", 100_000) > 1_000,
-        "for all brokers, while they run"
+        "set for all brokers at run time"
     );
     fixture.set_broker("ottla.quota.dry.run", "true");
     assert_eq!(
         produce(&mut limited, "limited", 100_000),
         0,
-        "whoever was held back is free"
+        "a throttled client is free again"
     );
 }

@@ -1,4 +1,4 @@
-//! What a broker does not believe of a batch, over the wire: the code, the words and the record.
+//! Batches that a broker refuses, over the wire: error code, message and record.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -16,7 +16,7 @@ use ottla_wire::records::compression::{Codec, compress};
 use support::large::{TOPIC, start};
 use support::{Client, frame};
 
-/// Three records.
+/// A batch of three records.
 fn batch(codec: Codec) -> Vec<u8> {
     let mut builder = BatchBuilder::new(BatchOptions {
         compression: codec.into(),
@@ -28,7 +28,7 @@ fn batch(codec: Codec) -> Vec<u8> {
     builder.finish()
 }
 
-/// The batch with a changed header, and other records behind it if there are any.
+/// The batch with a changed header, and with other records if given.
 fn with(batch: &[u8], records: Option<&[u8]>, change: impl FnOnce(&mut BatchHeader)) -> Vec<u8> {
     let mut header = BatchHeader::decode(batch.first_chunk().unwrap());
     change(&mut header);
@@ -39,7 +39,7 @@ fn with(batch: &[u8], records: Option<&[u8]>, change: impl FnOnce(&mut BatchHead
     changed
 }
 
-/// Error code, words, and the records at fault, of each partition in turn.
+/// Error code, message and offending records of each partition, in order.
 type Answer = Vec<(ErrorCode, String, Vec<i32>)>;
 
 fn produce(client: &mut Client, transactional_id: Option<&str>, batches: &[&[u8]]) -> Answer {
@@ -91,14 +91,15 @@ fn the_requests_transactional_id_decides_about_transactional_batches() {
         header.attributes |= attributes::TRANSACTIONAL;
         (header.producer_id, header.producer_epoch, header.base_sequence) = (7, 0, 0);
     });
-    // Kafka refuses the whole request: one of its batches would stop readers of committed records for good.
+    // Like Kafka, the whole request is refused: one of its batches would block readers of committed
+    // records for good.
     let refused = ErrorCode::TransactionalIdAuthorizationFailed;
     let answer = produce(&mut client, None, &[&plain, &transactional]);
     assert_eq!(codes(&answer), [refused; 2]);
     assert!(answer[1].1.contains("transactional id"), "{}", answer[1].1);
     let answer = produce(&mut client, Some("t"), &[&transactional]);
     assert_eq!(codes(&answer), [ErrorCode::InvalidTxnState]);
-    // An id alone makes no transaction.
+    // An id alone does not make a transaction.
     assert_eq!(
         codes(&produce(&mut client, Some("t"), &[&plain])),
         [ErrorCode::None]

@@ -1,4 +1,5 @@
-//! The bound on the memory of requests of all connections together: held, and nobody lost, starved or left hanging.
+//! The memory bound on the requests of all connections together: it holds, and no request is lost,
+//! starved or left hanging.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -12,7 +13,7 @@ use support::net::{COUNT, Net, check_answer, echo, echo_of, until};
 
 const MIB: usize = 1 << 20;
 
-/// Two event loops have a pocket of a megabyte each, six are for large requests.
+/// Two event loops have a pocket of 1 MiB each; the other 6 MiB are for large requests.
 const LIMIT_BYTES: usize = 8 * MIB;
 const REQUEST_BYTES_MAX: usize = 4 * MIB;
 
@@ -24,7 +25,7 @@ fn start() -> Net {
     )
 }
 
-/// A connection that has said who it is.
+/// A connection that has sent its client id.
 fn named(net: &Net, client_id: &str) -> Client {
     let mut client = net.client();
     client.send(&echo_of(client_id, 0, b"it is me"));
@@ -45,11 +46,11 @@ fn body(bytes: usize) -> Vec<u8> {
 fn half_requests_of_a_crowd_stay_within_the_bound_and_become_whole() {
     let net = start();
     let mut bystander = named(&net, "bystander");
-    // The answers are small: each is taken by its socket, whether its client reads or not.
+    // Answers are small: the socket takes each one, whether its client reads or not.
     let body = [COUNT, &body(1_000_000)].concat();
     let request = echo(1, &body);
     let (start, end) = request.split_at(request.len() - 100);
-    // 40 MB that do not make one whole request.
+    // 40 MB without one whole request.
     let mut crowd: Vec<Client> = (0..40).map(|_| net.client()).collect();
     std::thread::scope(|scope| {
         let senders: Vec<_> = crowd
@@ -64,7 +65,7 @@ fn half_requests_of_a_crowd_stay_within_the_bound_and_become_whole() {
             check_answer(&mut bystander, id, b"not one of them");
             check_bound(&net);
         }
-        // The last one first: nobody's reply may depend on whether another's is taken.
+        // The last one first: no reply may depend on whether another one is taken.
         for client in crowd.iter_mut().rev() {
             check_answer(client, 1, body.len().to_string().as_bytes());
         }
@@ -73,18 +74,18 @@ fn half_requests_of_a_crowd_stay_within_the_bound_and_become_whole() {
             .for_each(|sender| sender.join().unwrap().unwrap());
     });
     assert!(net.memory.waits() > 0);
-    until("everything is given back", || net.memory.used_bytes() == 0);
+    until("all memory is given back", || net.memory.used_bytes() == 0);
     assert_eq!(net.memory.waiting(), 0);
 }
 
 #[test]
-fn whoever_takes_replies_one_connection_after_the_other_gets_all_of_them() {
+fn replies_taken_one_connection_after_the_other_arrive_completely() {
     let net = start();
-    // Many small ones in one packet, and some for which there is room for one or two at a time.
+    // Many small ones in one packet, and some of which only one or two fit at a time.
     let sizes = [
         20, 3_000_000, 20, 20, 70_000, 200_000, 20, 1_000_000, 3_900_000, 5,
     ];
-    // The answers are small: those of connections that are not read yet must not be in the way of the one that is.
+    // Answers are small: those of connections that are not read yet must not block the one that is.
     let bodies = sizes.map(|bytes| [COUNT, &body(bytes)].concat());
     let answer = |body: &Vec<u8>| body.len().to_string().into_bytes();
     let all: Vec<u8> = (0..3)
@@ -99,7 +100,7 @@ fn whoever_takes_replies_one_connection_after_the_other_gets_all_of_them() {
             let mut socket = client.socket.try_clone().unwrap();
             let all = &all;
             scope.spawn(move || {
-                // An error is a broken connection, which the reader finds.
+                // An error means a broken connection, which the reader detects.
                 let _ = socket.write_all(all);
             });
         }
@@ -119,7 +120,7 @@ fn whoever_takes_replies_one_connection_after_the_other_gets_all_of_them() {
 }
 
 #[test]
-fn a_tenants_waiting_giants_are_in_nobody_elses_way() {
+fn a_tenants_waiting_giants_block_no_other_tenant() {
     let net = start();
     let mut victim = named(&net, "victim");
     let giant = echo_of("greedy", 1, &body(3_000_000));
@@ -139,18 +140,18 @@ fn a_tenants_waiting_giants_are_in_nobody_elses_way() {
         check_answer(&mut victim, id as i32, &body);
         assert_eq!(net.memory.waiting(), 19);
     }
-    // Those that wait hold no more than arrived, and leave nothing behind.
+    // Waiting requests hold no more than has arrived, and leave nothing behind.
     assert!(net.memory.used_bytes() <= LIMIT_BYTES);
     drop(greedy);
     net.wait_for_open(1);
-    until("everything is given back", || net.memory.used_bytes() == 0);
+    until("all memory is given back", || net.memory.used_bytes() == 0);
     assert_eq!(net.memory.waiting(), 0);
 }
 
 #[test]
-fn full_pockets_make_nobody_wait_for_small_requests() {
+fn full_pockets_delay_no_small_requests() {
     let net = start();
-    // Requests of 60 KB that never become whole fill both pockets, and then their tenant's share of the rest.
+    // Incomplete requests of 60 KB fill both pockets, and then their tenant's share of the rest.
     let half = echo_of("greedy", 1, &body(60_000));
     let mut greedy: Vec<Client> = (0..200).map(|_| named(&net, "greedy")).collect();
     for client in &mut greedy {
@@ -163,7 +164,7 @@ fn full_pockets_make_nobody_wait_for_small_requests() {
         .flat_map(|(id, body)| echo_of("victim", id as i32, body))
         .collect();
     for victim in &mut victims {
-        // Cut anywhere: what is not whole stays in the socket or gets its memory.
+        // Cut anywhere: the incomplete part stays in the socket or gets its memory.
         for part in packet.chunks(70_001) {
             victim.send(part);
         }
@@ -177,7 +178,7 @@ fn full_pockets_make_nobody_wait_for_small_requests() {
         check_answer(victim, -1, b"a byte at a time");
     }
     check_bound(&net);
-    // And then they do become whole.
+    // Then they do become whole.
     for client in &mut greedy {
         client.send(&half[30_000..]);
     }
@@ -187,14 +188,14 @@ fn full_pockets_make_nobody_wait_for_small_requests() {
 }
 
 #[test]
-fn who_stalls_on_memory_that_others_wait_for_is_closed_and_only_then() {
+fn a_sender_that_stalls_is_closed_only_while_others_wait_for_its_memory() {
     let net = start();
     let giant = echo(1, &body(3_900_000));
     let mut slow = net.client();
     slow.send(&giant[..1_000_000]);
     until("it holds its memory", || net.memory.used_bytes() >= 3_900_000);
     let mut bystanders: Vec<Client> = (0..4).map(|_| named(&net, "bystander")).collect();
-    // Every loop looks at the clock when somebody comes.
+    // Every loop checks the clock when a request arrives.
     let mut look = || {
         for bystander in &mut bystanders {
             bystander.send(&echo_of("bystander", 9, b"look"));
@@ -205,7 +206,7 @@ fn who_stalls_on_memory_that_others_wait_for_is_closed_and_only_then() {
     look();
     assert!(
         net.memory.used_bytes() >= 3_900_000,
-        "nobody waits, so it may take its time"
+        "none waits, so it may take its time"
     );
     let mut next = net.client();
     next.send(&giant[..2_000_000]);
@@ -218,7 +219,7 @@ fn who_stalls_on_memory_that_others_wait_for_is_closed_and_only_then() {
 }
 
 #[test]
-fn who_leaves_while_he_waits_is_noticed() {
+fn a_client_that_leaves_while_it_waits_is_noticed() {
     let net = start();
     let giant = echo(1, &body(3_900_000));
     let mut holder = net.client();

@@ -1,4 +1,5 @@
-//! Client metrics over a socket: what a client is told, what it may push, and who gets it (KIP-714).
+//! Client metrics over a socket: the subscription a client gets, what it may push, and who receives
+//! it (KIP-714).
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -30,7 +31,7 @@ const SET: i8 = 0;
 const DELETE: i8 = 1;
 const NO_OTTLA_DEFAULT: (&str, &str) = ("ottla.telemetry.default.interval.ms", "0");
 
-/// Keeps what was pushed; payloads that begin with `bad` are malformed; `hold` makes it wait.
+/// Keeps what is pushed; payloads that begin with `bad` are malformed; `hold` blocks it.
 #[derive(Default)]
 struct Receiver {
     pushes: Mutex<Vec<(Pushed, Vec<u8>)>>,
@@ -148,7 +149,7 @@ impl Fixture {
         ErrorCode::from_i16(response.error_code).unwrap()
     }
 
-    /// A push by an instance that nobody knows: it is neither throttled nor refused for what others did.
+    /// Pushes from an unknown instance: neither throttled nor refused for what others did.
     fn push_of_a_fresh_instance(&mut self, number: u8, codec: Codec, payload: &[u8]) -> ErrorCode {
         let granted = self.subscription(Uuid([number; 16]));
         self.push(&granted, codec, payload)
@@ -212,7 +213,7 @@ struct Granted {
 }
 
 #[test]
-fn a_client_is_told_what_to_push_and_its_pushes_arrive_with_its_name() {
+fn a_client_gets_a_subscription_and_its_pushes_arrive_with_its_name() {
     let mut fixture = Fixture::start(&[]);
     assert!(fixture.announced().contains(&71) && fixture.announced().contains(&72));
     let granted = fixture.subscription(Uuid::ZERO);
@@ -247,7 +248,7 @@ fn a_client_is_told_what_to_push_and_its_pushes_arrive_with_its_name() {
 }
 
 #[test]
-fn without_a_receiver_nobody_is_asked() {
+fn without_a_receiver_no_client_is_asked() {
     let broker = Broker::start_temporary(&[]).unwrap();
     let mut client = Client::connect(broker.address());
     let request = ApiVersionsRequest {
@@ -273,7 +274,7 @@ fn without_a_receiver_nobody_is_asked() {
 }
 
 #[test]
-fn an_id_that_a_client_brings_is_echoed_and_remembered_until_its_connection_ends() {
+fn a_clients_own_instance_id_is_echoed_and_kept_until_its_connection_ends() {
     let mut fixture = Fixture::start(&[]);
     let id = Uuid([9; 16]);
     assert_eq!(fixture.subscription(id).id, id);
@@ -288,7 +289,7 @@ fn an_id_that_a_client_brings_is_echoed_and_remembered_until_its_connection_ends
 }
 
 #[test]
-fn payloads_are_unfolded_and_what_cannot_be_read_ends_a_clients_telemetry() {
+fn payloads_are_decompressed_and_an_unreadable_one_ends_a_clients_telemetry() {
     let mut fixture = Fixture::start(&[]);
     let metrics = b"some metrics, some metrics, some metrics".repeat(100);
     for (number, codec) in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd]
@@ -318,12 +319,12 @@ fn payloads_are_unfolded_and_what_cannot_be_read_ends_a_clients_telemetry() {
         fixture.push_of_a_fresh_instance(31, Codec::None, b"bad"),
         ErrorCode::InvalidRecord
     );
-    // A receiver with a bug answers, too, and lives.
+    // A receiver that panics is answered for, too, and survives.
     assert_eq!(
         fixture.push_of_a_fresh_instance(32, Codec::None, b"panic"),
         ErrorCode::InvalidRecord
     );
-    // franz-go pushes nothing when it has nothing that was asked for.
+    // franz-go pushes an empty payload when it has none of the requested metrics.
     assert_eq!(
         fixture.push_of_a_fresh_instance(33, Codec::Zstd, b""),
         ErrorCode::None
@@ -332,11 +333,12 @@ fn payloads_are_unfolded_and_what_cannot_be_read_ends_a_clients_telemetry() {
 }
 
 #[test]
-fn a_push_without_bytes_is_one_without_metrics_and_the_connection_lives() {
+fn a_null_payload_is_a_push_without_metrics_and_the_connection_lives() {
     let mut fixture = Fixture::start(&[]);
     let granted = fixture.subscription(Uuid::ZERO);
     let mut push = fixture.push_frame(&granted, Codec::None, b"");
-    // The last two bytes are the metrics' compact length, 1 for none, and the count of tagged fields; 0 is null.
+    // The last two bytes are the metrics' compact length, 1 for empty, and the count of tagged
+    // fields; 0 is null.
     let length_at = push.len() - 2;
     assert_eq!(push[length_at..], [1, 0]);
     push[length_at] = 0;
@@ -347,7 +349,7 @@ fn a_push_without_bytes_is_one_without_metrics_and_the_connection_lives() {
 }
 
 #[test]
-fn a_bomb_does_not_go_off() {
+fn a_decompression_bomb_is_refused() {
     let mut fixture = Fixture::start(&[("telemetry.max.bytes", "100000")]);
     for (number, codec) in [Codec::Gzip, Codec::Lz4, Codec::Zstd].into_iter().enumerate() {
         let number = 2 * number as u8 + 1;
@@ -370,7 +372,7 @@ fn a_bomb_does_not_go_off() {
 }
 
 #[test]
-fn a_push_that_is_read_slowly_delays_nobody_elses_request() {
+fn a_push_that_is_processed_slowly_delays_no_other_request() {
     let mut fixture = Fixture::start(&[]);
     let granted = fixture.subscription(Uuid::ZERO);
     fixture.receiver.hold(true);
@@ -465,7 +467,7 @@ fn subscriptions_are_refused_as_kafka_refuses_them() {
 }
 
 #[test]
-fn metrics_count_pushes_in_sum_and_pages_of_the_program_are_served() {
+fn metrics_count_pushes_in_total_and_pages_of_the_program_are_served() {
     let receiver = Arc::new(Receiver::default());
     let page = Page {
         path: "/added",
@@ -512,6 +514,6 @@ fn metrics_count_pushes_in_sum_and_pages_of_the_program_are_served() {
         );
     }
     let lines = metrics.lines().filter(|line| line.starts_with("ottla_telemetry"));
-    assert!(lines.count() < 20, "telemetry is counted in sum");
+    assert!(lines.count() < 20, "telemetry is counted in total");
     assert!(get(&fixture.broker, "/added").ends_with("{}"));
 }

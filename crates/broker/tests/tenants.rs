@@ -1,4 +1,4 @@
-//! Event loops with clients of several tenants: who is served when, and who is charged.
+//! Event loops with clients of several tenants: the order of service, and the charges.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -20,7 +20,7 @@ fn request(client_id: &str, correlation_id: i32, body: &[u8]) -> Vec<u8> {
     })
 }
 
-/// The sums of both loops by tenant.
+/// The sums of both loops, by tenant.
 fn accounts(net: &Net) -> BTreeMap<(TenantKind, String), Sums> {
     let mut by_name = BTreeMap::<(TenantKind, String), Sums>::new();
     for accounts in &net.accounts {
@@ -36,7 +36,7 @@ fn accounts(net: &Net) -> BTreeMap<(TenantKind, String), Sums> {
 }
 
 #[test]
-fn a_tenant_with_a_hundred_busy_connections_is_in_its_own_way_and_in_no_others() {
+fn a_tenant_with_a_hundred_busy_connections_delays_only_itself() {
     const CONNECTIONS: i32 = 100;
     const REQUESTS: i32 = 40;
     const EXCHANGES: i32 = 20;
@@ -45,7 +45,7 @@ fn a_tenant_with_a_hundred_busy_connections_is_in_its_own_way_and_in_no_others()
     victim.send(&request("victim", 0, b"hello"));
     check_answer(&mut victim, 0, b"hello");
     let mut flood: Vec<_> = (0..CONNECTIONS).map(|_| net.client()).collect();
-    // Connections go to the two loops in turn, so both floods are on both.
+    // Connections are given to the two loops alternately, so both floods are on both.
     for (number, client) in flood.iter_mut().enumerate() {
         let name = ["flood", "other-flood"][number / 2 % 2];
         let all: Vec<u8> = (0..REQUESTS).flat_map(|id| request(name, id, SLOW)).collect();
@@ -61,7 +61,8 @@ fn a_tenant_with_a_hundred_busy_connections_is_in_its_own_way_and_in_no_others()
         check_answer(&mut victim, id, b"x");
     }
     let meanwhile = served() - before;
-    // In one queue with the flood, each of these would have waited for fifty requests on its own loop and fifty on the other.
+    // In one FIFO queue with the flood, each exchange would have waited for fifty requests on each
+    // loop.
     let of_one_queue = (EXCHANGES * CONNECTIONS) as usize;
     assert!(meanwhile < of_one_queue / 2, "{meanwhile} of {of_one_queue}");
     for client in &mut flood {
@@ -69,7 +70,7 @@ fn a_tenant_with_a_hundred_busy_connections_is_in_its_own_way_and_in_no_others()
             check_answer(client, id, SLOW);
         }
     }
-    // What a client has its answer to is booked before the next request of its loop.
+    // A request is accounted for before the next request of its loop is served.
     victim.send(&request("victim", 99, b"x"));
     check_answer(&mut victim, 99, b"x");
     let accounts = accounts(&net);
@@ -82,7 +83,7 @@ fn a_tenant_with_a_hundred_busy_connections_is_in_its_own_way_and_in_no_others()
             "{requests} of {flooded}"
         );
         assert!(of(name, Sum::HandlingMicros) >= 1_000 * (flooded - 100));
-        // They waited for each other, and did so for most of the time.
+        // They waited for each other, and did so most of the time.
         assert!(of(name, Sum::SufferedMicros) > 1_000 * flooded / 2);
         assert!(of(name, Sum::InflictedMicros) > 1_000 * flooded / 2);
         assert!(of("victim", Sum::InflictedMicros) < of(name, Sum::InflictedMicros) / 10);
@@ -109,7 +110,8 @@ fn requests_and_bytes_are_charged_to_the_client_that_sent_them() {
     for number in 0..3u64 {
         let sums = &accounts[&(TenantKind::ClientId, format!("c{number}"))];
         assert_eq!(sums.get(Sum::Requests), 10);
-        // A header of api key, version, correlation id and a client id of two letters; an answer's length and correlation id.
+        // A request has api key, version, correlation id and a client id of two letters; an answer
+        // has length and correlation id.
         assert_eq!(sums.get(Sum::BytesIn), 10 * (1_000 * (number + 1) + 12));
         assert_eq!(sums.get(Sum::BytesOut), 10 * (1_000 * (number + 1) + 8));
     }
@@ -117,7 +119,7 @@ fn requests_and_bytes_are_charged_to_the_client_that_sent_them() {
 }
 
 #[test]
-fn a_client_that_calls_itself_otherwise_with_every_request_is_answered_and_takes_few_names() {
+fn a_client_that_changes_its_name_with_every_request_is_answered_and_takes_few_names() {
     let net = Net::start();
     let mut client = net.client();
     for id in 0..1_000 {
@@ -138,7 +140,8 @@ fn connections_are_charged_to_the_address_that_opens_them() {
         std::thread::yield_now();
     }
     net.wait_for_open(0);
-    // The last turn is booked after the connection is gone, and before the next one's answer.
+    // The last turn is accounted for after the connection is closed, and before the next one's
+    // answer.
     let mut clients = [net.client(), net.client()];
     for client in &mut clients {
         client.send(&request("late", 1, b"x"));
@@ -147,7 +150,7 @@ fn connections_are_charged_to_the_address_that_opens_them() {
     let accounts = accounts(&net);
     let sums = &accounts[&(TenantKind::Address, String::from("127.0.0.1"))];
     assert_eq!(sums.get(Sum::Requests), 0);
-    // Two system calls each at the very least.
+    // At the very least two system calls each.
     let handling_micros = sums.get(Sum::HandlingMicros);
     assert!(
         handling_micros >= CONNECTIONS,
@@ -156,10 +159,10 @@ fn connections_are_charged_to_the_address_that_opens_them() {
 }
 
 #[test]
-fn hundreds_of_connections_that_come_at_once_are_opened_beside_a_newcomer_and_not_before_him() {
+fn hundreds_of_connections_at_once_are_opened_beside_a_newcomer_and_not_before_it() {
     const CROWD: usize = 300;
     let net = Net::start();
-    // Connections go to the two loops in turn.
+    // Connections are given to the two loops alternately.
     let mut holders = [net.client(), net.client()];
     for holder in &mut holders {
         holder.send(&request("holder", 0, HOLD));
@@ -176,14 +179,14 @@ fn hundreds_of_connections_that_come_at_once_are_opened_beside_a_newcomer_and_no
         .map(|_| connect_and_ask([127, 0, 0, 2], "crowd", SLOW))
         .collect();
     let mut newcomer = connect_and_ask([127, 0, 0, 3], "newcomer", b"x");
-    // All have been accepted while no loop could look at them.
+    // All have been accepted while no loop could serve them.
     while net.counts.unopened() < CROWD + 1 {
         std::thread::yield_now();
     }
     net.echo.let_go();
     check_answer(&mut newcomer, 1, b"x");
     let before = net.echo.slow.load(Ordering::SeqCst);
-    assert!(before < CROWD / 4, "{before} of {CROWD} were served before him");
+    assert!(before < CROWD / 4, "{before} of {CROWD} were served before it");
     for client in &mut crowd {
         check_answer(client, 1, SLOW);
     }
@@ -193,7 +196,7 @@ fn hundreds_of_connections_that_come_at_once_are_opened_beside_a_newcomer_and_no
 }
 
 #[test]
-fn a_clock_that_jumps_under_load_loses_nobody() {
+fn a_clock_jump_under_load_loses_no_client() {
     const HOUR_MICROS: i64 = 3_600_000_000;
     const CONNECTIONS: i32 = 20;
     const REQUESTS: i32 = 40;
@@ -204,7 +207,8 @@ fn a_clock_that_jumps_under_load_loses_nobody() {
         client.send(&all);
     }
     let mut victim = net.client();
-    // The machine slept for eight hours and for a week; then the clock is set back to its beginning.
+    // The machine was suspended for eight hours and for a week; then the clock is set back to its
+    // start.
     for (id, jump) in [0, 8, 7 * 24, -(8 + 7 * 24), -1, 1].into_iter().enumerate() {
         net.clock.jump(jump * HOUR_MICROS);
         for _ in 0..5 {
@@ -220,7 +224,7 @@ fn a_clock_that_jumps_under_load_loses_nobody() {
             check_answer(client, id, SLOW);
         }
     }
-    // Time in which nobody worked is nobody's: a turn counts a second at most.
+    // Time in which no loop worked is charged to no tenant: a turn counts a second at most.
     let all = accounts(&net);
     let micros: u64 = all.values().map(|sums| sums.loop_micros()).sum();
     assert!(micros < HOUR_MICROS as u64, "{all:?}");

@@ -1,4 +1,5 @@
-//! Compressed batches that unfold to much are not unfolded by an event loop, and not without end.
+//! Compressed batches that decompress to large sizes: never on an event loop, and never without a
+//! bound.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -26,12 +27,12 @@ use support::{Client, frame};
 
 const MIB: usize = 1 << 20;
 
-/// One record whose value is `value_bytes` of zeros: few bytes when it is packed.
+/// One record whose value is `value_bytes` of zeros: few bytes when compressed.
 fn batch(codec: Codec, value_bytes: usize) -> Vec<u8> {
     numbered(codec, value_bytes, -1)
 }
 
-/// By a producer, unless the sequence is -1.
+/// From an idempotent producer, unless the sequence is -1.
 fn numbered(codec: Codec, value_bytes: usize, base_sequence: i32) -> Vec<u8> {
     let has_producer = base_sequence >= 0;
     let mut builder = BatchBuilder::new(BatchOptions {
@@ -61,7 +62,7 @@ fn send(client: &mut Client, version: i16, correlation_id: i32, acks: i16, topic
     });
     let request = ProduceRequest {
         acks,
-        // Longer than a client waits here: a wake-up that is lost is not made up for by the deadline.
+        // Longer than the test's timeout, so the deadline cannot hide a lost wake-up.
         timeout_ms: 600_000,
         topic_data: topic_data.collect(),
         ..Default::default()
@@ -71,7 +72,7 @@ fn send(client: &mut Client, version: i16, correlation_id: i32, acks: i16, topic
     }));
 }
 
-/// Topic, partition, error and base offset of everything that is answered, in its order.
+/// Topic, partition, error and base offset of every answered partition, in order.
 fn receive(client: &mut Client, version: i16, correlation_id: i32) -> Vec<(String, i32, ErrorCode, i64)> {
     let body = client.receive(ApiKey::Produce, version, correlation_id);
     let mut reader = Reader::new(&body);
@@ -101,7 +102,7 @@ fn a_neighbour_is_served_while_a_bomb_is_unfolded_within_one_bound_for_the_reque
         Client::connect(broker.address()),
         Client::connect(broker.address()),
     );
-    // Some 3 kB, which unfold to 60 MiB for each of three partitions.
+    // Some 3 kB, which decompress to 60 MiB for each of three partitions.
     let bomb = batch(Codec::Zstd, 60 * MIB);
     assert!(bomb.len() < 10_000);
     let parts = vec![(0, &*bomb), (1, &*bomb), (2, &*bomb)];
@@ -160,7 +161,7 @@ fn all_codecs_are_taken_elsewhere_when_they_unfold_to_much() {
 }
 
 #[test]
-fn packing_again_counts_for_more_than_unfolding() {
+fn recompressing_counts_for_more_than_decompressing() {
     let broker =
         Broker::start_temporary(&[&PROPERTIES[..], &[("compression.type", "gzip")]].concat()).unwrap();
     create_topic(&broker, TOPIC, 1);
@@ -179,7 +180,7 @@ fn packing_again_counts_for_more_than_unfolding() {
 }
 
 #[test]
-fn the_answer_is_whole_wherever_the_request_was_cut() {
+fn the_answer_is_complete_wherever_the_request_was_cut() {
     let broker = start();
     create_topic(&broker, "other", 2);
     let mut client = Client::connect(broker.address());
@@ -211,14 +212,15 @@ fn the_answer_is_whole_wherever_the_request_was_cut() {
 }
 
 #[test]
-fn what_comes_before_is_appended_at_once_and_what_comes_behind_is_not() {
+fn earlier_partitions_are_appended_at_once_and_later_ones_are_not() {
     let broker = start();
     let gate = Gate::close(&broker);
     let (mut client, mut neighbour) = (
         Client::connect(broker.address()),
         Client::connect(broker.address()),
     );
-    // One producer's batches 0 and 1 for partition 2; the first of them is behind the one that is unfolded elsewhere.
+    // One producer's batches 0 and 1 for partition 2; batch 0 is behind the one uncompressed on
+    // another thread.
     let (small, large) = (batch(Codec::Zstd, 10), batch(Codec::Zstd, MIB));
     let (first, second) = (numbered(Codec::Lz4, 10, 0), numbered(Codec::Lz4, 10, 1));
     let parts = vec![(0, &*small), (1, &*large), (2, &*first)];
@@ -238,7 +240,7 @@ fn what_comes_before_is_appended_at_once_and_what_comes_behind_is_not() {
 }
 
 #[test]
-fn without_an_answer_it_is_appended_all_the_same_and_a_refusal_closes() {
+fn with_acks_zero_it_is_appended_and_a_refusal_closes() {
     let broker = start();
     let mut client = Client::connect(broker.address());
     let large = batch(Codec::Zstd, MIB);
@@ -257,7 +259,7 @@ fn without_an_answer_it_is_appended_all_the_same_and_a_refusal_closes() {
     assert!(client.closed().is_empty());
 }
 
-/// Keeps every thread for cold reads busy until what it returns is dropped.
+/// Keeps every cold-read thread busy until the result is dropped.
 fn hold_cold_reads(broker: &Broker) -> Vec<mpsc::Sender<()>> {
     const THREADS: u32 = 8;
     let (begun, begins) = mpsc::channel();
@@ -269,7 +271,7 @@ fn hold_cold_reads(broker: &Broker) -> Vec<mpsc::Sender<()>> {
             bytes: 1,
             job: Box::new(move |_| {
                 begun.send(()).unwrap();
-                // Ends when the sender is gone.
+                // Ends when the sender is dropped.
                 let _ = gate.recv();
                 1
             }),
@@ -311,7 +313,7 @@ fn found(client: &mut Client, correlation_id: i32) -> Vec<i64> {
 }
 
 #[test]
-fn a_time_is_looked_for_elsewhere_in_large_batches_and_where_many_are() {
+fn a_timestamp_search_in_large_or_many_batches_leaves_the_event_loop() {
     let broker = start();
     let mut client = Client::connect(broker.address());
     send(

@@ -1,4 +1,5 @@
-//! Answers that nobody takes: they count to the memory of all connections, they stop their own connection, and nobody else.
+//! Answers that clients do not take: they count toward the memory of all connections, and stop only
+//! their own connection.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -13,15 +14,15 @@ use support::{Client, frame_of};
 
 const MIB: usize = 1 << 20;
 
-/// Two event loops have a pocket of 4 MiB each, 24 are for what is large.
+/// Two event loops have a pocket of 4 MiB each; the other 24 MiB are for large items.
 const LIMIT_BYTES: usize = 32 * MIB;
 const REQUEST_BYTES_MAX: usize = 8 * MIB;
 const COMMON_BYTES: usize = 24 * MIB;
 
-/// No socket takes that much of an answer that is not read.
+/// More than any socket takes of an answer that is not read.
 const ANSWER_BYTES: usize = 8 * MIB;
 
-/// What may come on top: the answer that each event loop is at.
+/// What may exceed the limit: the one answer that each event loop is making.
 const PASSED_BYTES_MAX: usize = 2 * (ANSWER_BYTES + MIB);
 
 fn start() -> Net {
@@ -52,7 +53,7 @@ fn named(net: &Net, client_id: &str) -> Client {
     client
 }
 
-/// A connection of `client_id` that asks for a large answer, again and again, and takes none.
+/// A connection of `client_id` that repeatedly asks for a large answer and takes none.
 fn greedy(net: &Net, client_id: &str) -> Client {
     let mut client = named(net, client_id);
     let request = of_bytes(ANSWER_BYTES);
@@ -66,7 +67,7 @@ fn greedy(net: &Net, client_id: &str) -> Client {
 fn a_connection_is_not_read_while_its_client_takes_no_answer() {
     let net = start();
     let mut greedy = greedy(&net, "greedy");
-    until("an answer is in the way", || {
+    until("an answer is stuck", || {
         net.memory.used_bytes() >= ANSWER_BYTES / 2
     });
     let mut neighbour = named(&net, "neighbour");
@@ -76,21 +77,21 @@ fn a_connection_is_not_read_while_its_client_takes_no_answer() {
         1,
         "one was served, three were sent"
     );
-    // Whoever reads late gets everything, in order.
+    // A client that reads late gets everything, in order.
     for id in 1..4 {
         check_answer(&mut greedy, id, &vec![7; ANSWER_BYTES]);
     }
-    until("everything is given back", || net.memory.used_bytes() == 0);
+    until("all memory is given back", || net.memory.used_bytes() == 0);
 }
 
-/// Below the megabyte at which a connection is not read whatever its client does.
+/// Below the 1 MiB at which a connection is not read whatever its client does.
 #[test]
 fn a_connection_is_not_read_while_its_socket_is_full_however_little_that_is() {
     const BYTES: usize = 100_000;
     let net = start();
     let mut greedy = named(&net, "greedy");
     let served = || net.echo.large.load(Ordering::SeqCst) as i32;
-    // What its turn has left behind, and not what comes and goes within one.
+    // What a turn leaves behind, rather than what comes and goes within one.
     let is_full = || {
         (0..20).all(|_| {
             std::thread::sleep(Duration::from_millis(1));
@@ -114,31 +115,31 @@ fn a_connection_is_not_read_while_its_socket_is_full_however_little_that_is() {
     for id in 1..full + 6 {
         check_answer(&mut greedy, id, &vec![7; BYTES]);
     }
-    until("everything is given back", || net.memory.used_bytes() == 0);
+    until("all memory is given back", || net.memory.used_bytes() == 0);
 }
 
 #[test]
 fn unread_answers_of_a_crowd_stay_within_the_memory_of_all() {
     let net = start();
-    // The loops learn how large these answers are.
+    // The loops learn the size of these answers.
     let mut first: Vec<Client> = (0..2).map(|_| greedy(&net, "greedy")).collect();
-    until("both are in the way", || net.memory.used_bytes() >= ANSWER_BYTES);
+    until("both are stuck", || net.memory.used_bytes() >= ANSWER_BYTES);
     let mut crowd: Vec<Client> = (0..200).map(|_| greedy(&net, "greedy")).collect();
     until("the others wait", || net.memory.waiting() >= crowd.len() - 4);
     let most = || net.memory.used_bytes() <= COMMON_BYTES + PASSED_BYTES_MAX;
     assert!(most(), "{}", net.memory.used_bytes());
-    // Neither strangers nor those of the same name wait for what they do not need.
+    // Neither strangers nor clients of the same name wait for memory they do not need.
     for name in ["neighbour", "greedy"] {
         let mut neighbour = named(&net, name);
         check_served(&mut neighbour, name, 100);
     }
-    // And a stranger's large request and large answer find room.
+    // A stranger's large request and large answer find room, too.
     let mut stranger = named(&net, "stranger");
     let request = echo_of("stranger", 1, &vec![1; 2 * MIB]);
     stranger.send(&request);
     check_answer(&mut stranger, 1, &vec![1; 2 * MIB]);
     assert!(most(), "{}", net.memory.used_bytes());
-    // As some read, others have their turn, until all had what they asked for.
+    // As some read, others get their turn, until all have their answers.
     std::thread::scope(|scope| {
         for client in first.iter_mut().chain(&mut crowd) {
             scope.spawn(move || {
@@ -152,7 +153,7 @@ fn unread_answers_of_a_crowd_stay_within_the_memory_of_all() {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-    until("everything is given back", || net.memory.used_bytes() == 0);
+    until("all memory is given back", || net.memory.used_bytes() == 0);
     assert_eq!(net.memory.waiting(), 0);
 }
 
@@ -167,12 +168,12 @@ fn small_answers_of_many_requests_at_once_are_bounded_too() {
     let mut crowd: Vec<Client> = (0..200).map(|_| named(&net, "greedy")).collect();
     for client in &mut crowd {
         client.socket.set_nonblocking(true).unwrap();
-        // What is taken of it.
+        // As much as the socket takes.
         let _ = std::io::Write::write(&mut &client.socket, &row);
         client.socket.set_nonblocking(false).unwrap();
     }
     let mut neighbour = named(&net, "neighbour");
-    // Until nobody is served any more.
+    // Until no request is served any more.
     let served = || net.echo.large.load(Ordering::SeqCst);
     until("the crowd is stuck", || {
         let before = served();
@@ -191,7 +192,7 @@ fn small_answers_of_many_requests_at_once_are_bounded_too() {
 }
 
 #[test]
-fn who_takes_no_answers_while_others_wait_for_their_memory_is_closed_and_only_then() {
+fn a_reader_that_stalls_is_closed_only_while_others_wait_for_its_memory() {
     let net = start();
     // Of two tenants, or the second would wait for the first.
     let mut holders: Vec<Client> = ["one", "two"].map(|name| greedy(&net, name)).into();
@@ -210,10 +211,10 @@ fn who_takes_no_answers_while_others_wait_for_their_memory_is_closed_and_only_th
     assert_eq!(
         net.counts.open(),
         6,
-        "nobody waits, so they may take their time: {closed:?} {:?}",
+        "none waits, so they may take their time: {closed:?} {:?}",
         net.memory
     );
-    // Others want what is left and more.
+    // Others want the rest and more.
     let giant = echo(1, &vec![1; 7_900_000]);
     let mut waiting: Vec<Client> = (0..4).map(|_| net.client()).collect();
     for client in &mut waiting {
@@ -229,7 +230,7 @@ fn who_takes_no_answers_while_others_wait_for_their_memory_is_closed_and_only_th
     }
     let closed = net.records.totals(ottla_core::time::Moment(0)).closed;
     assert_eq!(closed.get("reader-in-the-way"), Some(&2), "{closed:?}");
-    // Together: who of them is first in the queue is not ours to know.
+    // All at once: their order in the queue is not known.
     std::thread::scope(|scope| {
         for client in &mut waiting {
             let rest = &giant[4_000_000..];
@@ -252,7 +253,7 @@ fn a_slow_reader_is_not_closed_while_it_reads() {
     }
     until("some wait", || net.memory.waiting() > 0);
     let mut bystanders: Vec<Client> = (0..4).map(|_| named(&net, "bystander")).collect();
-    // A megabyte buys sixteen seconds; it takes one in each of eight.
+    // One megabyte buys sixteen seconds; the client takes one per second of eight.
     let mut taken = 0;
     let mut part = vec![0; MIB];
     while taken < 6 * MIB {
@@ -270,7 +271,7 @@ fn a_slow_reader_is_not_closed_while_it_reads() {
 }
 
 #[test]
-fn memory_that_is_counted_is_about_the_memory_that_is_used() {
+fn the_memory_counted_is_about_the_memory_used() {
     let net = Net::start_within((1 << 30, 100 * MIB), Duration::from_secs(600), usize::MAX);
     let mut clients: Vec<Client> = (0..40).map(|_| named(&net, "greedy")).collect();
     let before = support::resident_bytes() as usize;
@@ -290,5 +291,5 @@ fn memory_that_is_counted_is_about_the_memory_that_is_used() {
     );
     drop(clients);
     net.wait_for_open(0);
-    until("everything is given back", || net.memory.used_bytes() == 0);
+    until("all memory is given back", || net.memory.used_bytes() == 0);
 }

@@ -1,7 +1,8 @@
-//! What an append, a read at the tail and a recovery cost: `cargo bench -p ottla-log`.
+//! The cost of an append, a read at the tail and a recovery: `cargo bench -p ottla-log`.
 //!
-//! Real files in the temporary directory (`TMPDIR`), one partition, batches of 1 KiB, no sync in between: the cost of our
-//! own code and of one copy to the page cache. Times are CPU times of the thread, so that a busy machine shows the same.
+//! Real files in the temporary directory (`TMPDIR`), one partition, batches of 1 KiB, no sync in
+//! between: the cost of this crate's code and of one copy to the page cache. Times are CPU times of
+//! the thread, so that other load on the machine does not matter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,7 @@ fn main() {
     }
     report("random read (5 shown as 1)", 0, start);
 
-    // Recovery syncs what it finds; the time the device needs for that is not of interest here.
+    // Recovery syncs what it finds; the device's time for that is not measured here.
     let job = log.begin_sync().expect("never synced before");
     job.run().expect("synced");
     drop(log);

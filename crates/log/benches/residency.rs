@@ -1,9 +1,9 @@
-//! How to find out what is in the page cache, how to fill it, and what that does to the pages that were there:
-//! `cargo bench -p ottla-log --bench residency`.
+//! Ways to query page cache residency and to fill the page cache, and their effect on the pages
+//! already there: `cargo bench -p ottla-log --bench residency`.
 //!
-//! The last part (alone with `-- catch-up`) shows something only where the cache is smaller than the 2 GiB that are read: in a
-//! memory control group of, say, 256 MiB. Real files in the temporary directory (`TMPDIR`), which must not be a memory file
-//! system.
+//! The last part (alone with `-- catch-up`) is meaningful only where the page cache is smaller than
+//! the 2 GiB that are read, say in a memory control group of 256 MiB. Real files in the temporary
+//! directory (`TMPDIR`), which must not be on tmpfs.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -50,7 +50,7 @@ fn look_at_all(directory: &Path) {
     look_ahead_of_the_kernel(directory);
 }
 
-/// A file that is written, synced and resident.
+/// Creates a file that is written, synced and resident.
 fn file(directory: &Path, name: &str, bytes: u64) -> Arc<dyn DiskFile> {
     let file = OsDisk::default()
         .open(&directory.join(name), OpenMode::Create)
@@ -72,7 +72,7 @@ fn look(file: &dyn DiskFile, bytes: u64) {
         }
     };
     let mut times = [Duration::ZERO; 4];
-    // A second of copying for the largest.
+    // About a second of copying for the largest.
     let rounds = (4 * KIB * MIB / bytes).clamp(20, 2_000) as u32;
     for _ in 0..rounds {
         times[0] += time(|| assert!(file.is_resident(0, bytes)));
@@ -90,8 +90,8 @@ fn look(file: &dyn DiskFile, bytes: u64) {
     );
 }
 
-/// How often pages count as resident that are still on their way from the device: the kernel reads ahead of a reader, and we
-/// look ahead of it.
+/// How often pages count as resident while they are still being read from the device: the kernel
+/// reads ahead of a reader, and this looks ahead of the kernel.
 fn look_ahead_of_the_kernel(directory: &Path) {
     const BYTES: u64 = 256 * MIB;
     const LOOK_BYTES: u64 = 64 * KIB;
@@ -139,11 +139,11 @@ fn time(work: impl FnOnce()) -> Duration {
 
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// Plain reads: the kernel reads ahead and decides what leaves.
+    /// Plain reads: the kernel decides about read-ahead and eviction.
     Kernel,
     Load,
     LoadAndForget,
-    /// Past the page cache, through our memory.
+    /// Bypassing the page cache, through this process's memory.
     Direct,
 }
 
@@ -152,7 +152,7 @@ fn catch_up(directory: &Path, way: Way) {
     cold.forget(0, COLD_BYTES);
     let hot = file(directory, "hot", HOT_BYTES);
     let hot_path = directory.join("hot");
-    // By the consumer that keeps up.
+    // Read by the consumer that keeps up.
     read_plainly(&File::open(&hot_path).expect("exists"), HOT_BYTES);
     let path = directory.join("cold");
     let (start, cpu, read) = (Instant::now(), cpu_time(), device_bytes());
@@ -189,7 +189,7 @@ fn catch_up(directory: &Path, way: Way) {
     }
 }
 
-/// What this process has made the device read.
+/// Bytes that this process has made the device read.
 fn device_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/io").expect("Linux with task accounting");
     let bytes = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
@@ -220,7 +220,7 @@ fn read_directly(path: &Path) {
         .custom_flags(libc::O_DIRECT)
         .open(path)
         .expect("opened");
-    // The device wants whole blocks in memory, too.
+    // The device requires block alignment in memory, too.
     let mut memory = vec![0; (READ_BYTES + 4 * KIB) as usize];
     let start = memory.as_ptr().align_offset(4096);
     let buffer = &mut memory[start..start + READ_BYTES as usize];

@@ -1,4 +1,5 @@
-//! Writes a partition's directory for other programs to look at: `write_directory <directory> <batches>`.
+//! Writes a partition's directory for inspection by other programs: `write_directory <directory>
+//! <batches>`.
 
 use std::path::PathBuf;
 
@@ -31,7 +32,8 @@ fn main() {
         };
         let mut builder = BatchBuilder::new(options);
         for record in 0..3 {
-            // Times go back and forth, so that the time index does not simply follow the offsets.
+            // Timestamps go back and forth, so that the time index does not simply follow the
+            // offsets.
             let timestamp = 1_700_000_000_000 + i64::from(sequence * 10 + record - sequence % 7 * 100);
             builder.append(timestamp, Some(b"key"), Some(&[b'v'; 200]), &[]);
         }

@@ -1,4 +1,5 @@
-//! A walk over the batches of a segment file in order, with or without a look at their checksums, and past damage.
+//! A sequential walk over the batches of a segment file, with or without verifying checksums, and
+//! past damage.
 
 use std::io;
 
@@ -8,7 +9,7 @@ use ottla_wire::records::crc32c;
 use crate::disk::DiskFile;
 use crate::read_mode::{ReadMode, read_up_to};
 
-/// What a scan believes.
+/// What a scan trusts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// Headers are enough: the bytes were on the medium at a checkpoint.
@@ -24,7 +25,7 @@ pub(crate) enum Scanned {
         position: u64,
     },
     End,
-    /// What lies at the scanner's position is no valid batch.
+    /// There is no valid batch at the scanner's position.
     Invalid {
         reason: String,
     },
@@ -32,21 +33,22 @@ pub(crate) enum Scanned {
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Behind damage, bytes that look like a header cost a checksum of what they claim to be. Record values may hold any number
-/// of them, so a search gives up after this many times the bytes it covers.
+/// After damage, bytes that look like a header cost a checksum over the length they claim. Record
+/// values may hold any number of them, so a search gives up after this many times the bytes it
+/// covers.
 const SEARCH_EFFORT: u64 = 8;
 
-/// Which offset the next batch must begin with.
+/// The offset with which the next batch must begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub offset: i64,
-    /// Compaction leaves gaps: below this offset the next batch may also begin later.
+    /// Compaction leaves gaps: below this offset the next batch may also begin at a later offset.
     pub gaps_below: i64,
 }
 
 impl Expected {
     pub fn is_met_by(self, base_offset: i64) -> bool {
-        // Offsets of a segment lie within 31 bits.
+        // Offsets of a segment are within 31 bits of each other.
         let is_near = base_offset.saturating_sub(self.offset) <= i64::from(i32::MAX);
         base_offset == self.offset || base_offset > self.offset && base_offset <= self.gaps_below && is_near
     }
@@ -59,11 +61,11 @@ pub(crate) struct BatchScanner<'a> {
     end: u64,
     trust: Trust,
     expected: Option<Expected>,
-    /// Where the batch in front of the position begins, and what was expected there.
+    /// The position of the previous batch, and the offset expected there.
     previous: Option<(u64, Option<Expected>)>,
     buffer: Vec<u8>,
     buffer_start: u64,
-    /// How much a refill reads: little when headers are far apart and only they are wanted.
+    /// How much a refill reads: little if only headers are wanted and they are far apart.
     refill_bytes: usize,
 }
 
@@ -86,13 +88,13 @@ impl<'a> BatchScanner<'a> {
         }
     }
 
-    /// The same, but a batch whose offsets do not follow is invalid.
+    /// Like `new`, but a batch whose offsets do not follow is invalid.
     pub fn expecting(mut self, expected: Expected) -> BatchScanner<'a> {
         self.expected = Some(expected);
         self
     }
 
-    /// Where the next batch begins; after `Invalid`, where the valid ones ended.
+    /// The position of the next batch; after `Invalid`, the end of the valid ones.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -130,7 +132,7 @@ impl<'a> BatchScanner<'a> {
         if let Some(expected) = self.expected
             && (!expected.is_met_by(header.base_offset) || self.next_contradicts(&header, expected)?)
         {
-            let reason = format!("offset {} where {} was due", header.base_offset, expected.offset);
+            let reason = format!("offset {}, expected {}", header.base_offset, expected.offset);
             return Ok(Scanned::Invalid { reason });
         }
         if self.trust == Trust::Checksums {
@@ -151,7 +153,8 @@ impl<'a> BatchScanner<'a> {
         Ok(Scanned::Batch { header, position })
     }
 
-    /// No checksum covers a batch's base offset. Where gaps are allowed and this batch leaves one, the next batch may tell that
+    /// Whether the next batch shows that this batch's base offset is wrong. No checksum covers a
+    /// base offset; where gaps are allowed and this batch leaves one, the next batch may prove that
     /// there is none.
     fn next_contradicts(&mut self, header: &BatchHeader, expected: Expected) -> io::Result<bool> {
         let next = self.position + header.total_bytes() as u64;
@@ -171,12 +174,12 @@ impl<'a> BatchScanner<'a> {
         }
     }
 
-    /// After `Invalid`: the next whole batch behind it with a right checksum and later offsets, where the walk goes on
-    /// behind it. `None`: there is none, and the position stays.
+    /// After `Invalid`: finds the next complete batch with a right checksum and later offsets, and
+    /// continues after it. `None`: there is none, and the position is unchanged.
     pub fn next_behind_damage(&mut self) -> io::Result<Option<(BatchHeader, u64)>> {
         self.step_back_if_led_astray()?;
         let from = self.position;
-        // Mostly one batch is damaged and its length is right.
+        // The usual case: one batch is damaged and its length is right.
         let header_bytes = self.bytes_at(from, HEADER_BYTES)?;
         let framed = header_bytes.and_then(|bytes| BatchHeader::parse(bytes).ok());
         let mut effort = SEARCH_EFFORT * (self.end - from);
@@ -198,7 +201,7 @@ impl<'a> BatchScanner<'a> {
         Ok(None)
     }
 
-    /// Where headers are believed, it may be the length of the batch before that is wrong.
+    /// Where headers are trusted, the length of the previous batch may be what is wrong.
     fn step_back_if_led_astray(&mut self) -> io::Result<()> {
         let Some((position, expected)) = self.previous.take_if(|_| self.trust == Trust::Headers) else {
             return Ok(());
@@ -211,7 +214,8 @@ impl<'a> BatchScanner<'a> {
         Ok(())
     }
 
-    /// The batch at the scanner's position if its checksum is right, whether or not its offsets follow.
+    /// Returns the batch at the scanner's position if its checksum is right, whether or not its
+    /// offsets follow.
     pub fn whole_batch_here(&mut self) -> io::Result<Option<BatchHeader>> {
         let expected = self.expected.take();
         let mut effort = u64::MAX;
@@ -220,7 +224,7 @@ impl<'a> BatchScanner<'a> {
         found
     }
 
-    /// The first position from `from` on where a header's magic number would be right.
+    /// Returns the first position from `from` on where a header's magic byte would be right.
     fn next_magic(&mut self, mut from: u64) -> io::Result<Option<u64>> {
         self.refill_bytes = BUFFER_BYTES;
         while from + HEADER_BYTES as u64 <= self.end {
@@ -260,7 +264,7 @@ impl<'a> BatchScanner<'a> {
         Ok((checksum == Some(header.crc)).then_some(header))
     }
 
-    /// Checksum of a range, read in pieces, so that a hostile length costs no memory.
+    /// Returns the checksum of a range, read in pieces so that a hostile length costs no memory.
     fn checksum(&mut self, from: u64, to: u64) -> io::Result<Option<u32>> {
         let mut checksum: Option<u32> = None;
         let mut at = from;
@@ -270,7 +274,8 @@ impl<'a> BatchScanner<'a> {
                 return Ok(None);
             };
             let piece = crc32c::checksum(bytes);
-            // Combining costs as much as the checksum of 100 KiB, and nearly all batches come in one piece.
+            // Combining costs as much as the checksum of 100 KiB, and nearly all batches fit in one
+            // piece.
             checksum = Some(match checksum {
                 Some(before) => crc32c::combine(before, piece, bytes.len()),
                 None => piece,
@@ -280,7 +285,7 @@ impl<'a> BatchScanner<'a> {
         Ok(Some(checksum.unwrap_or_default()))
     }
 
-    /// `bytes` bytes at `position`, at most a buffer full; `None` if the file ends before.
+    /// Returns `bytes` bytes at `position`, at most a buffer full; `None` if the file ends before.
     fn bytes_at(&mut self, position: u64, bytes: usize) -> io::Result<Option<&[u8]>> {
         let buffer_end = self.buffer_start + self.buffer.len() as u64;
         if position < self.buffer_start || position + bytes as u64 > buffer_end {

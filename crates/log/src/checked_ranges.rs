@@ -1,6 +1,7 @@
-//! Which bytes of a segment were compared with their checksums since the log was opened.
+//! Which bytes of a segment have been compared with their checksums since the log was opened.
 
-/// Scattered reads leave ranges apart; what does not fit any more is checked again.
+/// Scattered reads leave separate ranges; further ones are not remembered, so their bytes are
+/// checked again.
 const RANGES_MAX: usize = 256;
 
 /// Ascending ranges that neither overlap nor touch.
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_that_touch_become_one() {
+    fn adjacent_ranges_are_merged() {
         let mut checked = CheckedRanges::default();
         for (start, end) in [(10, 20), (40, 50), (20, 30), (0, 5)] {
             checked.insert(start, end);

@@ -1,4 +1,4 @@
-//! Small files that are replaced as a whole, and Kafka's text form of them.
+//! Small files that are replaced as a whole, and Kafka's text format for them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,17 +19,18 @@ pub const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
 pub const LOG_START_FILE: &str = "log-start-offset-checkpoint";
 pub const CLEANER_FILE: &str = "cleaner-offset-checkpoint";
 
-/// A file that is read whole must not be larger: no checkpoint of a sane directory comes near.
+/// The largest file that is read whole: no checkpoint of a sane directory comes near it.
 const WHOLE_FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Its offset is a checksum of the file's name and the other lines. Apache Kafka takes the line for one of a partition that it
-/// does not have, and leaves it out when it writes the file: a file without it is believed.
+/// The topic of a pseudo entry whose offset is a checksum over the file's name and the other lines.
+/// Apache Kafka takes the line for a partition that it does not have, and omits it when it rewrites
+/// the file; a file without it is trusted.
 const CHECKSUM_TOPIC: &str = "__ottla_checksum";
 
-/// Reads a checkpoint file; one that does not exist, or has no byte, is empty.
+/// Reads a checkpoint file; a missing or zero-length file counts as empty.
 ///
-/// - Errors: `Corrupt` when it is not in Kafka's form, or not what was written. Callers treat that as empty where a rescan can
-///   replace it.
+/// - Errors: `Corrupt` when it is not in Kafka's format, or not what was written. Callers treat
+///   that as empty where a rescan can replace it.
 pub fn read_offsets(disk: &dyn Disk, path: &Path) -> Result<OffsetCheckpoint, LogError> {
     let Some(bytes) = read_file(disk, path)? else {
         return Ok(OffsetCheckpoint::new());
@@ -64,7 +65,7 @@ fn checksum_of(name: &str, lines: &[impl AsRef<str>]) -> u32 {
 fn decode_offsets(name: &str, bytes: &[u8]) -> Result<OffsetCheckpoint, String> {
     let mut offsets = OffsetCheckpoint::new();
     if bytes.is_empty() {
-        // As Apache Kafka leaves `cleaner-offset-checkpoint` where nothing was compacted.
+        // Apache Kafka leaves `cleaner-offset-checkpoint` like this where nothing was compacted.
         return Ok(offsets);
     }
     let mut lines = parse_lines(bytes)?;
@@ -77,7 +78,7 @@ fn decode_offsets(name: &str, bytes: &[u8]) -> Result<OffsetCheckpoint, String> 
         let checksum = checksum_of(name, &lines);
         if line != format!("{CHECKSUM_TOPIC} 0 {checksum}") {
             return Err(format!(
-                "its lines have the checksum {checksum}, but it says '{line}'"
+                "its lines have checksum {checksum}, but its checksum line is '{line}'"
             ));
         }
     }
@@ -95,11 +96,11 @@ fn decode_offsets(name: &str, bytes: &[u8]) -> Result<OffsetCheckpoint, String> 
     Ok(offsets)
 }
 
-/// The lines behind version `0` and the count, which must be right: it is how a torn file is recognised.
+/// Returns the lines after version `0` and the count, which must be right: it reveals a torn file.
 pub(crate) fn parse_lines(bytes: &[u8]) -> Result<Vec<&str>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "not text".to_string())?;
     if !text.ends_with('\n') {
-        return Err("last line is cut".to_string());
+        return Err("last line is truncated".to_string());
     }
     let mut lines = text.lines();
     if lines.next() != Some("0") {
@@ -117,7 +118,7 @@ pub(crate) fn parse_lines(bytes: &[u8]) -> Result<Vec<&str>, String> {
     }
 }
 
-/// The whole file, or `None` if it does not exist.
+/// Reads the whole file; `None` if it does not exist.
 pub fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, LogError> {
     let failed = |source| LogError::io("read", path, source);
     let file = match disk.open(path, OpenMode::Read) {
@@ -153,7 +154,7 @@ pub fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, LogErr
     Ok(Some(bytes))
 }
 
-/// Replaces a file so that after a power cut either the old or the new bytes are there.
+/// Replaces a file atomically: after a power cut either the old or the new bytes are there.
 pub fn write_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), LogError> {
     let file = write_temporary(disk, path, bytes)?;
     file.sync()
@@ -164,7 +165,8 @@ pub fn write_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), LogE
         .map_err(|source| LogError::io("sync", directory, source))
 }
 
-/// Writes what `path` shall be under a temporary name. When the file is synced, it may be renamed.
+/// Writes the new contents of `path` under a temporary name. Once the file is synced, it may be
+/// renamed.
 pub(crate) fn write_temporary(
     disk: &dyn Disk,
     path: &Path,
@@ -179,7 +181,7 @@ pub(crate) fn write_temporary(
     write().map_err(|source| write_error(path, bytes, source))
 }
 
-/// The name under which `write_temporary` writes.
+/// The temporary name used by `write_temporary`.
 pub(crate) fn temporary_path(path: &Path) -> PathBuf {
     let mut temporary = path.as_os_str().to_os_string();
     temporary.push(".tmp");
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_have_kafkas_form() {
+    fn offsets_have_kafkas_format() {
         let bytes = encode_offsets(NAME, &offsets());
         let text = String::from_utf8(bytes.clone()).expect("text");
         assert!(
@@ -237,7 +239,7 @@ mod tests {
             for bit in 0..8 {
                 let mut flipped = bytes.clone();
                 flipped[at] ^= 1 << bit;
-                // Where only the name of the checksum's line is hit, it becomes a line like others.
+                // Where only the name in the checksum line is hit, it becomes an ordinary line.
                 let decoded = decode_offsets(NAME, &flipped).map(|mut decoded| {
                     decoded.retain(|(topic, _), _| offsets().keys().any(|key| key.0 == *topic));
                     decoded

@@ -1,6 +1,6 @@
-//! Leaving a directory that opens without recovery; of many logs at once, when a broker stops.
+//! Closes logs so that their directories open without recovery; many at once when a broker stops.
 //!
-//! Begun under a partition's lock, run without it, finished under it again, like a sync.
+//! Like a sync: begun under a partition's lock, run without it, finished under it again.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::error::LogError;
 use crate::partition_log::PartitionLog;
 use crate::sync::{CheckpointJob, SyncJob, run_together};
 
-/// What must be written and synced before a log is left.
+/// What must be written and synced to close a log.
 #[derive(Debug)]
 pub struct CloseJob {
     sync: Option<SyncJob>,
@@ -18,16 +18,17 @@ pub struct CloseJob {
 }
 
 impl PartitionLog {
-    /// What is left to do for a log that nobody appends to any more; `None` if its files say everything already.
+    /// Returns the work left for a log that is no longer appended to; `None` if its files are up to
+    /// date.
     ///
-    /// - Errors: the log is poisoned, so what it holds is not what was acknowledged.
+    /// - Errors: the log is poisoned, so its contents are not what was acknowledged.
     pub fn begin_close(&mut self) -> Result<Option<CloseJob>, LogError> {
         if let Some(reason) = &self.poison {
             return Err(LogError::Poisoned {
                 reason: Arc::clone(reason),
             });
         }
-        // What was captured before may be behind by now.
+        // A checkpoint captured earlier may be outdated.
         if let Some(job) = self.checkpoints.ready.take() {
             self.put_back_checkpoint(*job);
         }
@@ -48,7 +49,7 @@ impl PartitionLog {
         }))
     }
 
-    /// Takes the outcome; returns the offset for `recovery-point-offset-checkpoint`.
+    /// Applies the outcome; returns the offset for `recovery-point-offset-checkpoint`.
     pub fn finish_close(&mut self, job: CloseJob, result: Result<(), LogError>) -> Result<i64, LogError> {
         let synced = job.sync.map(|sync| {
             let synced = result.as_ref().copied().map_err(LogError::as_io);
@@ -74,7 +75,7 @@ impl PartitionLog {
         self.durable.offset == self.end_offset && !self.unsynced.directory
     }
 
-    /// Nothing was written since the last checkpoint or the clean stop before.
+    /// Whether nothing has been written since the last checkpoint or clean stop.
     fn is_settled(&self) -> bool {
         self.is_durable()
             && self.recovery_point == self.end_offset
@@ -84,15 +85,15 @@ impl PartitionLog {
             && self.active.is_trimmed
             && self.active.segment.indexes().are_written()
             && !self.has_new_epochs()
-            // Without a snapshot the next start would read the log for the state of its producers.
+            // Without a snapshot the next start would read the log to rebuild the producer state.
             && (self.checkpoints.last_snapshot == Some(self.end_offset) || self.start_offset == self.end_offset)
     }
 }
 
 impl CloseJob {
-    /// Writes for all of them, then makes all of it durable at once. Waits for the device.
+    /// Writes for all of them, then syncs everything together. Waits for the device.
     ///
-    /// - Errors: of any of them; none is closed then.
+    /// - Errors: the first error of any of them; none is closed then.
     pub fn run_all(disk: &dyn Disk, jobs: &[CloseJob], crew: &dyn Crew) -> Result<(), LogError> {
         let checkpoints: Vec<&CheckpointJob> = jobs.iter().map(|job| &job.checkpoint).collect();
         let syncs: Vec<&SyncJob> = jobs.iter().filter_map(|job| job.sync.as_ref()).collect();

@@ -1,11 +1,13 @@
-//! Keeping the last record of each key: a closed segment is rewritten without the records that a later one replaces.
+//! Log compaction: a closed segment is rewritten without the records that later ones with the same
+//! key replace.
 //!
-//! Offsets never change. Beyond the last record per key these stay: tombstones and transaction markers until their delete
-//! horizon (KIP-534), and the last batch of every producer, empty if need be, because sequence numbers are checked against
-//! it.
+//! Offsets never change. Besides the last record per key these are kept: tombstones and transaction
+//! markers until their delete horizon (KIP-534), and the last batch of every producer, empty if
+//! necessary, because sequence numbers are checked against it.
 //!
-//! A job is planned under the partition's lock, run without it, installed under it, and finished without it:
-//! `plan_compaction`, `CompactionJob::run`, `install_compaction`, `CompactionJob::replace_files`, `finish_compaction`.
+//! A job is planned under the partition's lock, run without it, installed under it, and finished
+//! without it: `plan_compaction`, `CompactionJob::run`, `install_compaction`,
+//! `CompactionJob::replace_files`, `finish_compaction`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
@@ -34,7 +36,7 @@ use crate::transaction_index::AbortedTransaction;
 /// Output is written in pieces of about this size.
 const WRITE_BYTES: usize = 1024 * 1024;
 
-/// What the log knew of a producer when the job was planned.
+/// The state of a producer when the job was planned.
 #[derive(Clone, Copy, Debug)]
 struct LastOfProducer {
     producer_epoch: i16,
@@ -42,7 +44,7 @@ struct LastOfProducer {
     last_data_offset: Option<i64>,
 }
 
-/// One compaction of one log, from plan to end.
+/// One compaction of one log, from plan to finish.
 #[derive(Debug)]
 pub struct CompactionJob {
     disk: Arc<dyn Disk>,
@@ -61,7 +63,7 @@ pub struct CompactionJob {
     /// Filled by `run`.
     replacements: Vec<Replacement>,
     next_dirty_offset: i64,
-    /// Old and new files lie side by side.
+    /// Old and new files currently exist side by side.
     files_are_mixed: bool,
     pub statistics: CompactionStatistics,
 }
@@ -75,14 +77,14 @@ pub struct CompactionStatistics {
     pub records_kept: u64,
 }
 
-/// Neighbouring segments and what they become.
+/// Adjacent segments and the segment that replaces them.
 #[derive(Debug)]
 struct Replacement {
     old: Vec<Arc<Segment>>,
     new: Arc<Segment>,
 }
 
-/// What a compaction now would read.
+/// What a compaction would read now.
 struct Dirty {
     /// Closed segments below the uncleanable part, oldest first.
     segments: Vec<Arc<Segment>>,
@@ -91,18 +93,22 @@ struct Dirty {
 }
 
 impl PartitionLog {
-    /// Decides whether compaction is due, and of what. While a job is under way `retain` removes nothing.
+    /// Decides whether compaction is due, and of which segments. While a job is under way `retain`
+    /// removes nothing.
     ///
-    /// - Units: `first_dirty_offset` is what `finish_compaction` returned last (`cleaner-offset-checkpoint`), 0 at first.
-    ///   `high_watermark`: records from there on are not touched.
-    /// - Shape: `LogReader::load_compaction_times` comes before, because the compaction lags compare segments' times.
+    /// - Units: `first_dirty_offset` is what `finish_compaction` last returned
+    ///   (`cleaner-offset-checkpoint`), 0 at first. `high_watermark`: records from there on are not
+    ///   touched.
+    /// - Shape: call `LogReader::load_compaction_times` first, because the compaction lags compare
+    ///   segments' timestamps.
     pub fn plan_compaction(
         &mut self,
         now_ms: i64,
         first_dirty_offset: i64,
         high_watermark: i64,
     ) -> Option<CompactionJob> {
-        // Only what needs no recovery any more: there a gap between segments would look like a loss.
+        // Only below the recovery point: above it, recovery would take a gap between segments for a
+        // loss.
         let bound = self.last_stable_offset(high_watermark).min(self.recovery_point);
         let dirty = self.dirty(now_ms, first_dirty_offset, bound)?;
         self.compacting = true;
@@ -118,7 +124,8 @@ impl PartitionLog {
             first_dirty_offset: dirty.first_dirty_offset,
             uncleanable_offset: dirty.uncleanable_offset,
             producers: self.last_of_producers(),
-            // All of them: the marker of a transaction may lie behind the segments that hold its data.
+            // All of them: the marker of a transaction may come after the segments that hold its
+            // data.
             aborted: self.reader.aborted_transactions(0, dirty.uncleanable_offset),
             replacements: Vec::new(),
             next_dirty_offset: dirty.first_dirty_offset,
@@ -127,7 +134,7 @@ impl PartitionLog {
         })
     }
 
-    /// Whether more would be compacted now if a checkpoint came first. Arguments as for `plan_compaction`.
+    /// Whether more could be compacted now after a checkpoint. Arguments as for `plan_compaction`.
     pub fn must_move_recovery_point(
         &self,
         now_ms: i64,
@@ -139,7 +146,8 @@ impl PartitionLog {
             .is_some_and(|dirty| dirty.uncleanable_offset > self.recovery_point)
     }
 
-    /// Closes the growing segment when its first record has waited for `max.compaction.lag.ms`: what grows is not compacted.
+    /// Closes the active segment when its first record has waited for `max.compaction.lag.ms`: only
+    /// closed segments are compacted.
     ///
     /// - Errors: the log is unchanged.
     pub fn roll_if_overdue(&mut self, now_ms: i64) -> Result<(), LogError> {
@@ -174,7 +182,8 @@ impl PartitionLog {
             self.start_offset
         };
         let segments = &all[..cleanable];
-        // A job that ran out of memory stopped in the middle of a segment: that one is dirty.
+        // A job that ran out of memory stopped in the middle of a segment, which therefore is
+        // dirty.
         let first_dirty = segment_index(&all, first_dirty_offset).min(cleanable);
         let bytes_of =
             |segments: &[Arc<Segment>]| -> u64 { segments.iter().map(|segment| segment.bytes()).sum() };
@@ -190,8 +199,8 @@ impl PartitionLog {
         })
     }
 
-    /// KIP-354: a record must not stay uncompacted longer than `max.compaction.lag.ms`. The first batch of a segment stands
-    /// for all of it.
+    /// KIP-354: a record must not stay uncompacted longer than `max.compaction.lag.ms`. The first
+    /// batch of a segment represents all of it.
     fn is_overdue(&self, segment: &Segment, now_ms: i64) -> bool {
         let first = match segment.first_timestamp() {
             UNKNOWN_TIMESTAMP => segment.largest_timestamp(),
@@ -213,7 +222,8 @@ impl PartitionLog {
             .collect()
     }
 
-    /// Makes readers see the rewritten segments. False if the log was truncated meanwhile: the job is void then.
+    /// Makes readers see the rewritten segments. False if the log was truncated meanwhile: the job
+    /// is then void.
     pub fn install_compaction(&mut self, job: &CompactionJob) -> bool {
         if job.truncations != self.truncations {
             return false;
@@ -246,7 +256,8 @@ impl PartitionLog {
         true
     }
 
-    /// Ends a job, done or not; returns the new first dirty offset for `cleaner-offset-checkpoint`.
+    /// Ends a job, completed or not; returns the new first dirty offset for
+    /// `cleaner-offset-checkpoint`.
     pub fn finish_compaction(&mut self, job: CompactionJob) -> i64 {
         self.compacting = false;
         if job.files_are_mixed {
@@ -260,16 +271,16 @@ impl PartitionLog {
 }
 
 impl CompactionJob {
-    /// Reads the dirty part, then writes every segment anew. Waits for the device; takes as long as it takes.
+    /// Reads the dirty part, then rewrites every segment. Waits for the device; may take long.
     ///
-    /// - Units: `map_bytes_max` bounds the memory for keys (24 bytes each, at most three quarters used). When it does not
-    ///   suffice, the rest stays dirty for the next job.
+    /// - Units: `map_bytes_max` bounds the memory for keys (24 bytes each, at most three quarters
+    ///   used). When it does not suffice, the rest stays dirty for the next job.
     ///
-    /// - Errors: what was written is removed; the log is as it was.
+    /// - Errors: the output is removed; the log is as it was.
     pub fn run(&mut self, map_bytes_max: usize) -> Result<(), LogError> {
         let outcome = self.rewrite_all(map_bytes_max);
         if outcome.is_err() {
-            // A start removes what could not be removed now; the first error is the one to tell.
+            // The next start removes what cannot be removed now; report the first error.
             let _ = self.discard();
         }
         outcome
@@ -348,7 +359,7 @@ impl CompactionJob {
         Ok(map)
     }
 
-    /// Neighbours that fit into one segment together.
+    /// Groups adjacent segments that fit into one segment together.
     fn groups(&self, covered: usize) -> Vec<Vec<Arc<Segment>>> {
         let mut groups: Vec<Vec<Arc<Segment>>> = Vec::new();
         let mut group_bytes = 0;
@@ -501,10 +512,12 @@ impl CompactionJob {
                 })
     }
 
-    /// Gives the files their final names and removes the old ones. Call after `install_compaction`. Waits for the device.
+    /// Gives the files their final names and removes the old ones. Call after `install_compaction`.
+    /// Waits for the device.
     ///
-    /// - Errors: what is left undone is done when the log is opened next. Until then `finish_compaction` poisons it, because
-    ///   new files would mix with old ones; reads go on. A shortage is waited for.
+    /// - Errors: the rest is done when the log is opened next. Until then `finish_compaction`
+    ///   poisons the log, because new files would mix with old ones; reads continue. A shortage is
+    ///   waited out.
     pub fn replace_files(&mut self) -> Result<(), LogError> {
         self.files_are_mixed = true;
         for replacement in &self.replacements {
@@ -514,7 +527,8 @@ impl CompactionJob {
             .map_err(|source| LogError::io("sync", &self.directory, source))?;
         self.files_are_mixed = false;
         for replacement in &self.replacements {
-            // Without these files readers use what is in memory, and the next start makes them anew.
+            // Without these files readers use the entries in memory, and the next start rebuilds
+            // them.
             let write = IndexWrite::of(&replacement.new, true);
             write.run(&*self.disk)?;
             write.finish();
@@ -531,7 +545,8 @@ impl CompactionJob {
         for old in &replacement.old {
             for kind in FileKind::ALL {
                 let is_base = old.base_offset == base_offset;
-                // The rename below replaces the one, and the state before the first record stays what it was.
+                // The rename below replaces the log file; the snapshot before the first record
+                // stays valid.
                 if !(is_base && matches!(kind, FileKind::Log | FileKind::Snapshot)) {
                     remove(&old.path(kind))?;
                 }
@@ -543,7 +558,7 @@ impl CompactionJob {
             .map_err(|source| LogError::io("rename", &swap, source))
     }
 
-    /// Removes what `run` wrote, when the job is not installed.
+    /// Removes the output of `run` when the job is not installed.
     pub fn discard(&self) -> Result<(), LogError> {
         for segment in &self.segments {
             for suffix in [".cleaned", ".swap"] {
@@ -568,33 +583,34 @@ fn keep_record(record: &Record<'_>, map: &OffsetMap, has_horizon: bool, horizon_
     if record.offset > map.latest_offset {
         return true;
     }
-    // A record without a key cannot be compacted; Kafka drops those that were written before the policy changed.
+    // A record without a key cannot be compacted; Kafka drops those written before the policy
+    // changed.
     let Some(key) = record.key else { return false };
     let is_last = map.get(key).is_none_or(|last| record.offset >= last);
     let is_live = record.value.is_some() || !has_horizon || !horizon_passed;
     is_last && is_live
 }
 
-/// What transactions mean for a batch.
+/// The consequence of transactions for a batch.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     /// Data of an aborted transaction, or a marker whose transaction has no data left.
     discardable: bool,
-    /// It is the last batch of the segments that become one. It stays, empty if need be, so that the new segment tells
-    /// which old ones it replaces even after a crash.
+    /// The last batch of the segments that are merged. It is kept, empty if necessary, so that even
+    /// after a crash the new segment tells which old ones it replaces.
     ends_group: bool,
 }
 
-/// Follows the transactions of the segments in order.
+/// Tracks the transactions of the segments in order.
 #[derive(Debug)]
 struct Transactions {
-    /// Aborted ones that begin further on, by first offset.
+    /// Aborted transactions that begin further on, by first offset.
     upcoming: VecDeque<AbortedTransaction>,
-    /// Producer id to its open aborted transaction, and whether one of its batches was seen.
+    /// By producer id: its open aborted transaction, and whether one of its batches was seen.
     aborted: BTreeMap<i64, (AbortedTransaction, bool)>,
     /// Producers with an open transaction that will commit, and with data left.
     committed: BTreeSet<i64>,
-    /// Aborts whose markers stay.
+    /// Aborted transactions whose markers are kept.
     kept_aborts: Vec<AbortedTransaction>,
 }
 
@@ -641,7 +657,7 @@ impl Transactions {
             .then(|| marker_in(header, &batch.bytes()[ottla_wire::records::batch::HEADER_BYTES..]))
             .flatten()
         else {
-            // Other control records belong to the metadata log; an emptied marker can go.
+            // Other control records belong to the metadata log; an emptied marker can be dropped.
             return header.has_producer_id() && header.record_count == 0;
         };
         if marker.committed {

@@ -1,4 +1,4 @@
-//! A partition's settings, typed. Names and defaults are Kafka's topic configuration.
+//! A partition's settings, typed. Names and defaults are those of Kafka's topic configuration.
 
 /// - Units: as in the names; -1 means "no limit" where Kafka says so.
 #[derive(Clone, Debug, PartialEq)]
@@ -7,13 +7,14 @@ pub struct LogConfig {
     pub segment_bytes: u32,
     /// `segment.ms`: a segment is closed when its first record is older than this.
     pub segment_ms: i64,
-    /// `segment.jitter.ms`: at most this much is taken off `segment_ms`, so that partitions do not roll together.
+    /// `segment.jitter.ms`: up to this much is subtracted from `segment_ms`, so that partitions do
+    /// not roll together.
     pub segment_jitter_ms: i64,
     /// `segment.index.bytes`
     pub segment_index_bytes: u32,
     /// `index.interval.bytes`
     pub index_interval_bytes: u32,
-    /// `retention.ms`; -1: for ever.
+    /// `retention.ms`; -1: no limit.
     pub retention_ms: i64,
     /// `retention.bytes`; -1: no limit.
     pub retention_bytes: i64,

@@ -1,12 +1,12 @@
-//! Hands for work on many logs at once. This crate starts no thread: its caller may have some.
+//! Threads for work on many logs at once. This crate starts no thread: the caller provides them.
 
-/// Runs a piece of work for many things, side by side where there are threads for it.
+/// Runs a piece of work for many items, concurrently if there are threads for it.
 pub trait Crew: Send + Sync {
     /// Calls `work` once for every number below `count`, in no order, and returns when all calls have returned.
     fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync));
 }
 
-/// One after the other, in order, by the caller.
+/// Runs them one after the other, in order, on the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Alone;
 

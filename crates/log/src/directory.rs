@@ -1,4 +1,4 @@
-//! What lies in a log directory beside the partitions, and how partitions' directories are named.
+//! The files of a log directory other than partitions, and the names of partition directories.
 
 use std::fmt;
 use std::io;
@@ -17,11 +17,11 @@ pub const META_PROPERTIES_FILE: &str = "meta.properties";
 pub const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
 pub const PARTITION_METADATA_FILE: &str = "partition.metadata";
 
-/// A directory name is at most this long on all file systems in use.
+/// The limit of directory names on all common file systems.
 const DIRECTORY_NAME_BYTES_MAX: usize = 255;
 const TOPIC_NAME_BYTES_MAX: usize = 249;
 
-/// Kafka's rule for topic names. It also keeps a topic from leaving its directory.
+/// Whether Kafka allows this topic name. The rule also keeps a topic from escaping its directory.
 pub fn is_topic_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= TOPIC_NAME_BYTES_MAX
@@ -32,15 +32,15 @@ pub fn is_topic_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
-/// What a directory is there for.
+/// The kinds of partition directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionDirectoryKind {
     Live,
-    /// Renamed for removal; whatever it holds is gone for clients.
+    /// Renamed for removal; its contents no longer exist for clients.
     Deleted,
-    /// Its topic was not known; kept for people to look at.
+    /// Its topic is unknown; kept for inspection.
     Stray,
-    /// A copy on its way from another directory.
+    /// A replica being copied from another directory.
     Future,
 }
 
@@ -53,7 +53,7 @@ pub struct PartitionDirectory {
 }
 
 impl PartitionDirectory {
-    /// `None`: not the name of a partition's directory.
+    /// Parses a directory name; `None` if it is not a partition's.
     pub fn parse(name: &str) -> Option<PartitionDirectory> {
         let suffixed = [
             ("-delete", PartitionDirectoryKind::Deleted),
@@ -84,17 +84,18 @@ impl PartitionDirectory {
     }
 }
 
-/// `orders-0`
+/// Returns a name like `orders-0`.
 pub fn partition_directory_name(topic: &str, partition: i32) -> String {
     format!("{topic}-{partition}")
 }
 
-/// `orders-0.<unique>-delete`, the topic shortened if need be. `unique` makes the name free.
+/// Returns `orders-0.<unique>-delete`, with the topic shortened if necessary. `unique` avoids
+/// collisions.
 pub fn deleted_directory_name(topic: &str, partition: i32, unique: Uuid) -> String {
     suffixed_directory_name(topic, partition, unique, "-delete")
 }
 
-/// `orders-0.<unique>-stray`
+/// Returns `orders-0.<unique>-stray`.
 pub fn stray_directory_name(topic: &str, partition: i32, unique: Uuid) -> String {
     suffixed_directory_name(topic, partition, unique, "-stray")
 }
@@ -103,7 +104,7 @@ fn suffixed_directory_name(topic: &str, partition: i32, unique: Uuid, suffix: &s
     let unique: String = unique.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let tail = format!("-{partition}.{unique}{suffix}");
     let topic_bytes = topic.len().min(DIRECTORY_NAME_BYTES_MAX - tail.len());
-    // Topic names are ASCII; a name that is not is cut where a character ends.
+    // Topic names are ASCII; any other name is cut at a character boundary.
     let mut end = topic_bytes;
     while !topic.is_char_boundary(end) {
         end -= 1;
@@ -111,7 +112,8 @@ fn suffixed_directory_name(topic: &str, partition: i32, unique: Uuid, suffix: &s
     format!("{}{tail}", &topic[..end])
 }
 
-/// Removes a directory and the files in it, one level deep. What is gone already is no error.
+/// Removes a directory and the files in it, one level deep. Files that no longer exist are no
+/// error.
 pub fn remove_partition_directory(disk: &dyn Disk, directory: &Path) -> Result<(), LogError> {
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     let entries = match disk.list(directory) {
@@ -130,7 +132,7 @@ pub fn remove_partition_directory(disk: &dyn Disk, directory: &Path) -> Result<(
     }
 }
 
-/// The topic id that a partition's directory belongs to; `None` without the file.
+/// Returns the topic id that a partition's directory belongs to; `None` without the file.
 pub fn read_partition_metadata(disk: &dyn Disk, directory: &Path) -> Result<Option<Uuid>, LogError> {
     let path = directory.join(PARTITION_METADATA_FILE);
     let Some(bytes) = read_file(disk, &path)? else {
@@ -156,7 +158,8 @@ pub fn read_partition_metadata(disk: &dyn Disk, directory: &Path) -> Result<Opti
     topic_id.map(Some).ok_or_else(|| corrupt("no topic id"))
 }
 
-/// The newest leader epoch that a partition's directory knows of; `None` where its file is missing or damaged.
+/// Returns the newest leader epoch stored in a partition's directory; `None` where the file is
+/// missing or damaged.
 pub fn last_leader_epoch(disk: &dyn Disk, directory: &Path) -> Result<Option<i32>, LogError> {
     let bytes = read_file(disk, &directory.join(crate::LEADER_EPOCH_FILE))?;
     let epochs = bytes.and_then(|bytes| LeaderEpochs::decode(&bytes).ok());
@@ -165,22 +168,22 @@ pub fn last_leader_epoch(disk: &dyn Disk, directory: &Path) -> Result<Option<i32
         .map(|entry| entry.leader_epoch))
 }
 
-/// Writes `partition.metadata` and makes it durable: without it a log counts as stray.
+/// Writes `partition.metadata` and makes it durable: without it a log is treated as stray.
 pub fn write_partition_metadata(disk: &dyn Disk, directory: &Path, topic_id: Uuid) -> Result<(), LogError> {
     let text = partition_metadata_text(topic_id);
     write_file(disk, &directory.join(PARTITION_METADATA_FILE), text.as_bytes())
 }
 
-// Kafka writes no newline at the end.
+// Like Kafka, without a newline at the end.
 fn partition_metadata_text(topic_id: Uuid) -> String {
     format!("version: 0\ntopic_id: {topic_id}")
 }
 
-/// Creates the directories of new partitions, each with its `partition.metadata` and the files of an empty segment. All of
-/// it is durable when this returns.
+/// Creates the directories of new partitions, each with its `partition.metadata` and the files of
+/// an empty segment. All of it is durable on return.
 ///
-/// Everything of one kind is made durable together: a sync after every step would wait for a commit of the file system's
-/// journal each.
+/// Everything of one kind is synced together: a sync after every step would wait for one journal
+/// commit of the file system each.
 pub fn create_partition_directories(
     disk: &dyn Disk,
     log_directory: &Path,
@@ -199,7 +202,7 @@ pub fn create_partition_directories(
     for partition in partitions {
         let finish = || {
             disk.rename(&temporary_path(&partition.metadata()), &partition.metadata())?;
-            // Kafka calls a segment without its index files damaged.
+            // Kafka treats a segment without index files as damaged.
             for kind in [FileKind::Log, FileKind::OffsetIndex, FileKind::TimeIndex] {
                 disk.open(&file_path(&partition.path, 0, kind), OpenMode::Create)?;
             }
@@ -236,7 +239,8 @@ fn creation_error(path: &Path, source: io::Error) -> LogError {
     LogError::io("create", path, source)
 }
 
-/// The file that marks a clean stop, and the broker epoch it names (-1 when unknown).
+/// Returns the broker epoch in the file that marks a clean stop (-1 when unknown); `None` without
+/// the file.
 pub fn read_clean_shutdown(disk: &dyn Disk, log_directory: &Path) -> Result<Option<i64>, LogError> {
     let Some(bytes) = read_file(disk, &log_directory.join(CLEAN_SHUTDOWN_FILE))? else {
         return Ok(None);
@@ -252,7 +256,7 @@ pub fn read_clean_shutdown(disk: &dyn Disk, log_directory: &Path) -> Result<Opti
     Ok(Some(epoch.unwrap_or(-1)))
 }
 
-/// Marks a clean stop. Everything else must be durable before.
+/// Marks a clean stop. Everything else must already be durable.
 pub fn write_clean_shutdown(
     disk: &dyn Disk,
     log_directory: &Path,
@@ -262,7 +266,7 @@ pub fn write_clean_shutdown(
     write_file(disk, &log_directory.join(CLEAN_SHUTDOWN_FILE), text.as_bytes())
 }
 
-/// Takes the mark away, durably: must be done before the first write after a start.
+/// Removes the mark durably: must be done before the first write after a start.
 pub fn remove_clean_shutdown(disk: &dyn Disk, log_directory: &Path) -> Result<(), LogError> {
     let path = log_directory.join(CLEAN_SHUTDOWN_FILE);
     match disk.remove_file(&path) {
@@ -274,12 +278,12 @@ pub fn remove_clean_shutdown(disk: &dyn Disk, log_directory: &Path) -> Result<()
     }
 }
 
-/// `meta.properties`, version 1: whose directory this is.
+/// `meta.properties`, version 1: the identity of a log directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaProperties {
     pub cluster_id: String,
     pub node_id: i32,
-    /// Kafka before 3.7 wrote none.
+    /// Absent before Kafka 3.7.
     pub directory_id: Option<Uuid>,
 }
 
@@ -296,7 +300,7 @@ impl fmt::Display for MetaProperties {
 }
 
 impl MetaProperties {
-    /// `None` without the file: the directory was never used.
+    /// Returns `None` without the file: the directory was never used.
     pub fn read(disk: &dyn Disk, log_directory: &Path) -> Result<Option<MetaProperties>, LogError> {
         let path = log_directory.join(META_PROPERTIES_FILE);
         let Some(bytes) = read_file(disk, &path)? else {
@@ -340,7 +344,7 @@ impl MetaProperties {
     }
 }
 
-/// Where a partition lives.
+/// Returns the directory of a partition.
 pub fn partition_directory(log_directory: &Path, topic: &str, partition: i32) -> PathBuf {
     log_directory.join(partition_directory_name(topic, partition))
 }
@@ -413,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn meta_properties_are_read_back_and_javas_are_understood() {
+    fn meta_properties_round_trip_and_javas_format_is_read() {
         let properties = MetaProperties {
             cluster_id: "abc".to_string(),
             node_id: 1,

@@ -1,4 +1,4 @@
-//! What can go wrong with a log, with the numbers needed to understand it.
+//! The errors of a log, with the numbers needed to understand them.
 
 use std::fmt;
 use std::io;
@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use crate::disk::{is_shortage, shortage};
 
-/// The disk or the bytes on it failed.
+/// The disk failed, or the bytes on it are damaged.
 #[derive(Clone, Debug)]
 pub enum LogError {
-    /// An operation on a file failed, or was not begun for lack of a descriptor (`is_shortage`).
+    /// An operation on a file failed, or did not begin for lack of a descriptor (`is_shortage`).
     Io {
         doing: &'static str,
         path: PathBuf,
         source: Arc<io::Error>,
     },
-    /// The disk is full. The log is unchanged and takes writes again when there is space.
+    /// The disk is full. The log is unchanged and accepts writes again once there is space.
     NoSpace { path: PathBuf, needed_bytes: u64 },
     /// An earlier write or sync failed; writes are refused until the log is opened again.
     Poisoned { reason: Arc<str> },
-    /// A file does not say what it should.
+    /// A file does not contain what it should.
     Corrupt {
         path: PathBuf,
         position: u64,
@@ -37,12 +37,12 @@ impl LogError {
         }
     }
 
-    /// There was no descriptor for it. Nothing was done, and it may be tried again.
+    /// Whether it failed for lack of a descriptor. Nothing was done, and it may be retried.
     pub fn is_shortage(&self) -> bool {
         matches!(self, LogError::Io { source, .. } if is_shortage(source))
     }
 
-    /// It failed for lack of something that may be there later: descriptors or space.
+    /// Whether it failed for lack of something that may be available later: descriptors or space.
     pub fn is_lack(&self) -> bool {
         self.is_shortage() || matches!(self, LogError::NoSpace { .. })
     }
@@ -54,7 +54,7 @@ impl LogError {
         }
     }
 
-    /// Through code that speaks of I/O errors; `LogReader` takes it out again.
+    /// Wraps the error for code that returns I/O errors; `LogReader` unwraps it.
     pub(crate) fn into_invalid_data(self) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidData, self)
     }
@@ -100,7 +100,7 @@ impl std::error::Error for LogError {
     }
 }
 
-/// There is no space: on the disk, or in the quota of the user who runs the broker.
+/// Whether there is no space: on the disk, or in the quota of the user that runs the broker.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -118,7 +118,7 @@ pub enum AppendError {
         last_sequence: i32,
         base_sequence: i32,
     },
-    /// A newer instance of the producer has written already.
+    /// A newer instance of the producer has already written: this one is a zombie and is fenced.
     InvalidProducerEpoch {
         producer_id: i64,
         known_epoch: i16,
@@ -134,7 +134,7 @@ pub enum AppendError {
         known_epoch: i32,
         epoch: i32,
     },
-    /// The batches cannot be appended as they are.
+    /// The batches cannot be appended as given.
     InvalidBatch {
         reason: &'static str,
     },
@@ -186,7 +186,7 @@ impl fmt::Display for AppendError {
 
 impl std::error::Error for AppendError {}
 
-/// Why a read gave nothing.
+/// Why a read returned nothing.
 #[derive(Clone, Debug)]
 pub enum ReadError {
     /// The log holds `start_offset..end_offset`.

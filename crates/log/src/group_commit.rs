@@ -1,4 +1,5 @@
-//! Group commits and checkpoints as the log sees them: what they capture, and what their outcome means.
+//! Group commits and checkpoints from the log's side: what they capture, and how their outcome is
+//! applied.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ const WRITEBACK_BYTES: u64 = 1024 * 1024;
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 impl PartitionLog {
-    /// What a sync now would make durable; `None` if there is nothing to do, a sync is under way, or the log is poisoned.
+    /// Captures what a sync would make durable now; `None` if there is nothing to do, a sync is
+    /// under way, or the log is poisoned.
     pub fn begin_sync(&mut self) -> Option<SyncJob> {
         if self.unsynced.in_flight || self.poison.is_some() || self.durable.offset == self.end_offset {
             return None;
@@ -38,9 +40,11 @@ impl PartitionLog {
         }
     }
 
-    /// Takes the outcome of a sync: on success everything it covered is durable, on failure the log is poisoned.
+    /// Applies the outcome of a sync: on success everything it covered is durable, on failure the
+    /// log is poisoned.
     ///
-    /// - Errors: after a shortage the log is as it was before the sync began, and wants another one.
+    /// - Errors: after a shortage the log is as it was before the sync began, and needs another
+    ///   one.
     pub fn finish_sync(&mut self, job: SyncJob, result: io::Result<()>) -> Result<Bound, LogError> {
         if job.truncations != self.truncations {
             return Ok(self.durable);
@@ -72,7 +76,7 @@ impl PartitionLog {
         Ok(self.durable)
     }
 
-    /// The next sync does what this one could not even begin. A part of it may be synced twice.
+    /// Merges a sync that could not even begin into the next one. A part of it may be synced twice.
     fn put_back_sync(&mut self, job: SyncJob) {
         self.unsynced.sealed.splice(0..0, job.sealed);
         self.unsynced.directory |= job.directory.is_some();
@@ -82,13 +86,13 @@ impl PartitionLog {
         }
     }
 
-    /// Bytes that a recovery after a crash now would have to read again.
+    /// The bytes that recovery would have to read after a crash now.
     pub fn bytes_behind_recovery_point(&self) -> u64 {
         self.appended_bytes - self.recovery_point_bytes
     }
 
-    /// Asks for a checkpoint. It is captured at the next sync (at once if everything is durable already) and handed out by
-    /// `take_checkpoint` when that sync has succeeded.
+    /// Requests a checkpoint. It is captured at the next sync (at once if everything is already
+    /// durable) and handed out by `take_checkpoint` after that sync has succeeded.
     pub fn request_checkpoint(&mut self) {
         if self.recovery_point == self.end_offset && self.checkpoints.sealed.is_empty() {
             return;
@@ -113,7 +117,8 @@ impl PartitionLog {
             .collect();
         segments.push(IndexWrite::of(&self.active.segment, false));
         let mut snapshots = std::mem::take(&mut self.checkpoints.snapshots);
-        // One that was put back may be there a second time, taken when a segment was closed at the same offset.
+        // A snapshot that was put back may be there twice: another one is taken when a segment is
+        // closed at the same offset.
         snapshots.sort_by_key(|(offset, _)| *offset);
         snapshots.dedup_by_key(|(offset, _)| *offset);
         let has_snapshot = snapshots
@@ -143,8 +148,8 @@ impl PartitionLog {
         }))
     }
 
-    /// Whether the file of leader epochs lacks one that has records. One that has none yet is not worth a write: whoever
-    /// opens the log next leads in an epoch of its own.
+    /// Whether the leader epoch file lacks an epoch that has records. An epoch without records is
+    /// not worth a write: the next process that opens the log leads in an epoch of its own.
     pub(crate) fn has_new_epochs(&self) -> bool {
         let with_records = |epochs: &LeaderEpochs| {
             let entries = epochs.entries();
@@ -162,14 +167,16 @@ impl PartitionLog {
             .is_ok()
     }
 
-    /// The checkpoint that is ready to be written, if any. Run it without the partition's lock.
+    /// Takes the checkpoint that is ready to be written, if any. Run it without the partition's
+    /// lock.
     pub fn take_checkpoint(&mut self) -> Option<CheckpointJob> {
         let job = self.checkpoints.ready.take()?;
         self.checkpoints.in_flight = true;
         Some(*job)
     }
 
-    /// Takes the outcome of a checkpoint; returns the new recovery point for `recovery-point-offset-checkpoint`.
+    /// Applies the outcome of a checkpoint; returns the new recovery point for
+    /// `recovery-point-offset-checkpoint`.
     pub fn finish_checkpoint(
         &mut self,
         job: CheckpointJob,
@@ -194,7 +201,8 @@ impl PartitionLog {
         Ok(self.recovery_point)
     }
 
-    /// The next checkpoint writes the same entries again; only memory and recovery time were lost.
+    /// Puts back a checkpoint that failed: the next one writes the same entries again, at the price
+    /// of memory and recovery time.
     pub(crate) fn put_back_checkpoint(&mut self, job: CheckpointJob) {
         let sealed = job
             .segments
@@ -210,22 +218,23 @@ impl PartitionLog {
         self.checkpoints.stale_snapshots.extend(job.stale_snapshots);
     }
 
-    /// `take_checkpoint` would give one.
+    /// Whether `take_checkpoint` would return one.
     pub fn has_checkpoint_ready(&self) -> bool {
         self.checkpoints.ready.is_some()
     }
 
-    /// A checkpoint was asked for and waits for a sync.
+    /// Whether a checkpoint has been requested and waits for a sync.
     pub fn wants_checkpoint(&self) -> bool {
         self.checkpoints.wanted && !self.checkpoints.in_flight && self.checkpoints.ready.is_none()
     }
 
-    /// `begin_writeback` would find something to do.
+    /// Whether `begin_writeback` would find something to do.
     pub fn wants_writeback(&self) -> bool {
         self.active.position / PAGE_BYTES * PAGE_BYTES >= self.active.written_back + WRITEBACK_BYTES
     }
 
-    /// Dirty pages worth handing to the device now; never the last page, which the next append changes.
+    /// Returns dirty pages worth handing to the device now; never the last page, which the next
+    /// append changes.
     pub fn begin_writeback(&mut self) -> Option<WritebackJob> {
         let active = &mut self.active;
         let full_pages = active.position / PAGE_BYTES * PAGE_BYTES;

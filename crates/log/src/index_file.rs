@@ -1,5 +1,5 @@
-//! Search in a file of equally long, ascending entries, page by page: nothing of a closed segment's index stays in memory
-//! but what the operating system caches.
+//! Binary search in a file of ascending entries of equal length, page by page: a closed segment's
+//! index is in memory only as far as the operating system caches it.
 
 use std::io;
 
@@ -15,7 +15,8 @@ pub(crate) trait IndexEntry: Copy {
 
 const PAGE_BYTES: usize = 4096;
 
-/// The last of the first `count` entries for which `precedes` holds, with its index; it must hold for a prefix of them.
+/// Returns the last of the first `count` entries for which `precedes` holds, with its index; it
+/// must hold for a prefix of them.
 pub(crate) fn last_where<E: IndexEntry>(
     file: &dyn DiskFile,
     count: u32,
@@ -26,7 +27,8 @@ pub(crate) fn last_where<E: IndexEntry>(
     let mut buffer = [0; PAGE_BYTES];
     let page_count = count.div_ceil(entries_per_page);
     let (mut low, mut high) = (0, page_count);
-    // Invariant: the first entry of every page below `low` precedes, of every page from `high` on does not.
+    // Invariant: `precedes` holds for the first entry of every page below `low`, and for none from
+    // `high` on.
     while low < high {
         let middle = low + (high - low) / 2;
         if precedes(&read_entry::<E>(file, middle * entries_per_page, mode)?) {
@@ -67,17 +69,18 @@ fn read_whole(file: &dyn DiskFile, buffer: &mut [u8], position: u64, mode: ReadM
     }
 }
 
-/// Entries of an index: the first `in_file` of them in the file, the rest in memory until the next checkpoint.
+/// The entries of an index: the first `in_file` in the file, the rest in memory until the next
+/// checkpoint.
 #[derive(Debug)]
 pub(crate) struct SparseIndex<E> {
     in_file: u32,
     tail: Vec<E>,
 }
 
-/// Where a search must go on.
+/// Where a search continues.
 pub(crate) enum Floor<E> {
     Memory(E),
-    /// Among the first entries of the file, this many.
+    /// Among this many first entries of the file.
     InFile(u32),
     Nothing,
 }
@@ -110,7 +113,7 @@ impl<E: IndexEntry> SparseIndex<E> {
         self.tail.is_empty()
     }
 
-    /// The entries that the file lacks, and where in it they belong.
+    /// Returns the entries missing in the file, and the position where they belong.
     pub fn unwritten(&self) -> (u64, Vec<u8>) {
         let mut bytes = Vec::with_capacity(self.tail.len() * E::BYTES);
         for entry in &self.tail {
@@ -119,7 +122,7 @@ impl<E: IndexEntry> SparseIndex<E> {
         (u64::from(self.in_file) * E::BYTES as u64, bytes)
     }
 
-    /// The file now holds everything up to `bytes`.
+    /// Notes that the file now holds everything up to `bytes`.
     pub fn written(&mut self, bytes: u64) {
         let count = (bytes / E::BYTES as u64) as u32;
         let new = count.saturating_sub(self.in_file) as usize;

@@ -1,4 +1,4 @@
-//! Reading the batches of a directory in order without opening it as a log: nothing is changed, whatever is found.
+//! Reads the batches of a directory in order without opening it as a log: never changes anything.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -13,24 +13,24 @@ use crate::error::LogError;
 use crate::read_mode::{ReadMode, read_up_to};
 use crate::recovery::segment_base_offset;
 
-/// What an inspection comes to, one after the other.
+/// One item of an inspection.
 #[derive(Debug)]
 pub enum Inspected<'a> {
-    /// Its checksum is right, and its offset follows.
+    /// A batch whose checksum is right and whose offset follows.
     Batch(Batch<'a>),
     Damage(Damage),
 }
 
-/// A place where batches should follow, and do not.
+/// A position at which a batch should begin, and none does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub path: PathBuf,
-    /// Counts bytes of the file.
+    /// In bytes of the file.
     pub position: u64,
     pub reason: String,
-    /// The offset that was due.
+    /// The expected offset.
     pub offset: i64,
-    /// The base offset of the next intact batch; `None`: nothing but unreadable bytes follows.
+    /// The base offset of the next intact batch; `None`: only unreadable bytes follow.
     pub next_offset: Option<i64>,
 }
 
@@ -40,16 +40,16 @@ impl From<Damage> for LogError {
     }
 }
 
-/// Where the segments that were inspected begin and end.
+/// The offset range of the inspected segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The first segment's base offset; `None`: there is no segment.
     pub start_offset: Option<i64>,
-    /// Behind the last intact batch, or where `from` was.
+    /// The offset after the last intact batch, or `from`.
     pub end_offset: i64,
 }
 
-/// Walks the batches from the one that holds `from` on, in a log without gaps.
+/// Walks the batches of a log without gaps, starting with the one that holds `from`.
 ///
 /// - Shape: ends early when `visit` breaks.
 pub fn inspect<E: From<LogError>>(
@@ -74,7 +74,7 @@ pub fn inspect<E: From<LogError>>(
             segment,
             file,
             due: due.unwrap_or(segment.base_offset),
-            // The first one with something in it.
+            // The first later segment that is not empty.
             behind: segments[index + 1..].iter().find(|later| later.bytes > 0),
         };
         let flow = walk.run(&mut visit)?;

@@ -1,4 +1,5 @@
-//! Which leader epoch began at which offset, and its file `leader-epoch-checkpoint` (KIP-101, KIP-279).
+//! The start offset of each leader epoch, and its file `leader-epoch-checkpoint` (KIP-101,
+//! KIP-279).
 
 use crate::checkpoint::parse_lines;
 
@@ -24,7 +25,7 @@ impl LeaderEpochs {
         &self.entries
     }
 
-    /// Takes note that `leader_epoch` writes at `start_offset`; true if that was news.
+    /// Notes that `leader_epoch` begins at `start_offset`; true if that was new.
     pub fn assign(&mut self, leader_epoch: i32, start_offset: i64) -> bool {
         if leader_epoch < 0
             || self
@@ -41,7 +42,8 @@ impl LeaderEpochs {
         true
     }
 
-    /// Where `leader_epoch` ended: (largest known epoch not above it, start of the next one).
+    /// Returns where `leader_epoch` ended: (largest known epoch not above it, start of the next
+    /// one).
     ///
     /// - Shape: the newest epoch ends at `end_offset`; an epoch newer than that is unknown (`None`).
     /// - Source: KIP-279.
@@ -62,20 +64,21 @@ impl LeaderEpochs {
         Some((floor_epoch, self.entries[next].start_offset))
     }
 
-    /// The epoch in which the record at `offset` was written.
+    /// Returns the epoch in which the record at `offset` was written.
     pub fn epoch_at(&self, offset: i64) -> Option<i32> {
         let next = self.entries.partition_point(|entry| entry.start_offset <= offset);
         next.checked_sub(1).map(|index| self.entries[index].leader_epoch)
     }
 
-    /// Forgets epochs that began at or behind the log's new end.
+    /// Removes epochs that began at or after the log's new end.
     pub fn truncate_from_end(&mut self, end_offset: i64) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.start_offset < end_offset);
         self.entries.len() != before
     }
 
-    /// Forgets epochs that ended before the log's new start; the one that reaches into the log starts there now.
+    /// Removes epochs that ended before the log's new start; the one that spans it now starts
+    /// there.
     pub fn truncate_from_start(&mut self, start_offset: i64) -> bool {
         let next = self
             .entries
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_without_records_gives_way_to_the_next() {
+    fn an_epoch_without_records_is_replaced_by_the_next() {
         let epochs = epochs(&[(1, 0), (2, 5), (3, 5)]);
         assert_eq!(
             epochs.entries(),
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_kafkas() {
+    fn the_file_has_kafkas_format() {
         let epochs = epochs(&[(0, 0), (3, 17)]);
         assert_eq!(epochs.encode(), b"0\n2\n0 0\n3 17\n");
         assert_eq!(LeaderEpochs::decode(&epochs.encode()), Ok(epochs));

@@ -1,7 +1,8 @@
 //! One partition on disk, in Apache Kafka's directory format.
 //!
-//! What it is not: it knows no request, no client and no other partition, and it starts no thread. Work that waits for the
-//! device is handed out as jobs: begin under the partition's lock, run without it, finish under it again.
+//! This crate knows no requests, no clients and no other partitions, and starts no threads. Work
+//! that waits for the device is handed out as jobs: begin under the partition's lock, run without
+//! it, finish under it again.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -51,7 +52,7 @@ pub use sync::{CheckpointJob, SyncJob, WritebackJob};
 pub use timestamp_search::{Lookup, TimestampOffset};
 pub use transaction_index::AbortedTransaction;
 
-/// The name of the file with the batches from `base_offset` on.
+/// Returns the name of the file that holds the batches from `base_offset` on.
 pub fn segment_file_name(base_offset: i64) -> String {
     segment::file_name(base_offset, segment::FileKind::Log)
 }

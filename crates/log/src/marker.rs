@@ -6,7 +6,7 @@ use ottla_wire::records::record::Records;
 use crate::producer_state::{Marker, ProducerState};
 use crate::transaction_index::AbortedTransaction;
 
-/// Notes a marker; if it aborted an open transaction, returns the entry for the transaction index.
+/// Notes a marker; returns the entry for the transaction index if it aborted an open transaction.
 pub(crate) fn note_marker(
     producers: &mut ProducerState,
     header: &BatchHeader,
@@ -21,7 +21,7 @@ pub(crate) fn note_marker(
     })
 }
 
-/// The transaction marker in a control batch of a producer.
+/// Returns the transaction marker in a control batch of a producer.
 pub(crate) fn marker_in(header: &BatchHeader, records: &[u8]) -> Option<Marker> {
     let record = Records::new(header, records).next()?.ok()?;
     // Key: version 2, type 2 (0 abort, 1 commit). Value: version 2, coordinator epoch 4.

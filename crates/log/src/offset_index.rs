@@ -4,7 +4,7 @@ use crate::index_file::IndexEntry;
 
 /// The batch at `position` ends with offset `base_offset + relative_offset` of the segment.
 ///
-/// Kafka writes the batch's *last* offset, and its dump tool checks that, so we do too.
+/// Kafka writes the batch's *last* offset, and its dump tool checks that, so Ottla does too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OffsetEntry {
     pub relative_offset: i32,

@@ -1,4 +1,5 @@
-//! For each key of a log's dirty part the offset of its last record: keys as 16-byte digests, memory bounded.
+//! The offset of the last record of each key in a log's dirty part: keys as 16-byte digests, memory
+//! bounded.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -13,14 +14,14 @@ pub(crate) struct OffsetMap {
     offsets: Vec<i64>,
     count: usize,
     slots_max: usize,
-    /// Offset of the last record that was put.
+    /// Offset of the last record put.
     pub latest_offset: i64,
 }
 
 impl OffsetMap {
     pub fn new(bytes_max: usize) -> OffsetMap {
         let slots_max = (bytes_max / SLOT_BYTES).max(8);
-        // The largest power of two that fits.
+        // Rounded down to a power of two.
         let slots_max = 1 << slots_max.ilog2();
         OffsetMap {
             digests: vec![0; 8],
@@ -31,7 +32,8 @@ impl OffsetMap {
         }
     }
 
-    /// False when there is no room for another key: what came before is a consistent prefix.
+    /// Returns false when there is no room for another key: the records put before form a
+    /// consistent prefix.
     pub fn put(&mut self, key: &[u8], offset: i64) -> bool {
         let digest = digest(key);
         let mut slot = self.slot(digest);
@@ -55,7 +57,7 @@ impl OffsetMap {
         (self.offsets[slot] != EMPTY).then(|| self.offsets[slot])
     }
 
-    /// Where `digest` is, or would be put.
+    /// Returns the slot where `digest` is, or would be put.
     fn slot(&self, digest: u128) -> usize {
         let mask = self.offsets.len() - 1;
         let mut slot = digest as usize & mask;
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_map_takes_known_keys_only() {
+    fn a_full_map_accepts_only_known_keys() {
         let mut map = OffsetMap::new(64 * SLOT_BYTES);
         let taken = (0..100i64)
             .take_while(|key| map.put(&key.to_be_bytes(), *key))

@@ -1,6 +1,6 @@
 //! Life of a produce, 5 of 6. Before: core/src/partition/mod.rs. After: segment.rs.
 //!
-//! Open, append, read, sync, truncate: the only door to a partition.
+//! Open, append, read, sync, truncate: the only entry point to a partition's files.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -24,16 +24,17 @@ use crate::segment::{
 };
 use crate::sync::CheckpointJob;
 
-/// Space is reserved this far ahead of the end: a full disk is noticed before a byte is written, and a sync need not
-/// allocate. The chunk doubles from the first to the second number as a segment grows, so that a small log stays small.
+/// Space is reserved this far beyond the end: a full disk is detected before a byte is written, and
+/// a sync need not allocate. The chunk doubles from the first to the second number as a segment
+/// grows, so that a small log stays small.
 const RESERVE_BYTES_MIN: u64 = 64 * 1024;
 const RESERVE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// One batch, offsets not assigned: header decoded and validated, records as they came.
+/// One batch before offsets are assigned: header decoded and validated, records as received.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchToAppend<'a> {
     pub header: BatchHeader,
-    /// The bytes behind the 61-byte header.
+    /// The bytes after the 61-byte header.
     pub records: &'a [u8],
 }
 
@@ -46,34 +47,36 @@ impl<'a> From<Batch<'a>> for BatchToAppend<'a> {
     }
 }
 
-/// Where the batches of one append lie.
+/// The offsets of one append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub base_offset: i64,
     pub last_offset: i64,
-    /// The batch was in the log already; nothing was written. Its offsets are those of the first time.
+    /// The batch was already in the log; nothing was written. The offsets are those of the first
+    /// append.
     pub duplicate: bool,
 }
 
-/// The segment that grows, and what only the appender needs to know of it.
+/// The segment that is being appended to, with state that only the appender needs.
 #[derive(Debug)]
 pub(crate) struct ActiveSegment {
     pub segment: Arc<Segment>,
     pub position: u64,
-    /// Space is reserved up to here; below `position` it means nothing.
+    /// Space is reserved up to this position; meaningless when below `position`.
     pub reserved: u64,
-    /// No space behind the end is reserved in the file, by nobody before us either.
+    /// No space is reserved beyond the end of the file, not by an earlier process either.
     pub is_trimmed: bool,
     pub progress: IndexProgress,
     /// Largest timestamp of the segment's first batch: `segment.ms` counts from it.
     pub first_timestamp: Option<i64>,
     pub created_ms: i64,
-    /// Up to here write-back was started or done.
+    /// Write-back has been started or done up to this position.
     pub written_back: u64,
 }
 
-/// One partition. Methods that take `&mut self` are called under the partition's lock and never wait for the device,
-/// except `open`, `close`, `truncate_to` and `assign_leader_epoch`, which say so.
+/// One partition. Methods that take `&mut self` are called under the partition's lock and never
+/// wait for the device, except those that say so: `open`, `close`, `truncate_to`,
+/// `assign_leader_epoch`.
 #[derive(Debug)]
 pub struct PartitionLog {
     pub(crate) disk: Arc<dyn Disk>,
@@ -85,17 +88,18 @@ pub struct PartitionLog {
     pub(crate) end_offset: i64,
     pub(crate) durable: Bound,
     pub(crate) recovery_point: i64,
-    /// Bytes appended since the log was opened, and how many of them lie below the recovery point.
+    /// Bytes appended since the log was opened, and how many of them are below the recovery point.
     pub(crate) appended_bytes: u64,
     pub(crate) recovery_point_bytes: u64,
     pub(crate) producers: ProducerState,
     pub(crate) leader_epochs: LeaderEpochs,
-    /// What their file says.
+    /// The leader epochs as stored in their file.
     pub(crate) stored_epochs: LeaderEpochs,
     pub(crate) poison: Option<Arc<str>>,
     pub(crate) unsynced: Unsynced,
     pub(crate) checkpoints: Checkpoints,
-    /// How often the log was truncated: a job from before says nothing about the log after.
+    /// How often the log was truncated: a job begun before a truncation must not be applied after
+    /// it.
     pub(crate) truncations: u64,
     /// A compaction job is under way.
     pub(crate) compacting: bool,
@@ -110,23 +114,23 @@ pub(crate) struct Unsynced {
     pub in_flight: bool,
 }
 
-/// What the next checkpoint must write.
+/// The contents of the next checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
     pub wanted: bool,
     pub in_flight: bool,
-    /// Captured at a sync that has succeeded since.
+    /// Captured at a sync that has since succeeded.
     pub ready: Option<Box<CheckpointJob>>,
     /// Segments that were closed since the last checkpoint.
     pub sealed: Vec<Arc<Segment>>,
     /// Producer snapshots taken when a segment was closed.
     pub snapshots: Vec<(i64, Vec<u8>)>,
-    /// Snapshots of earlier checkpoints within the active segment.
+    /// Snapshots of earlier checkpoints that lie within the active segment.
     pub stale_snapshots: Vec<i64>,
     pub last_snapshot: Option<i64>,
 }
 
-/// What opening a directory came to.
+/// The result of opening a directory.
 pub(crate) struct OpenedLog {
     pub disk: Arc<dyn Disk>,
     pub directory: Arc<Path>,
@@ -142,7 +146,7 @@ pub(crate) struct OpenedLog {
     pub resealed: Vec<Arc<Segment>>,
 }
 
-/// Offsets, roll decision and sizes of an append, before the first byte is written.
+/// Offsets, roll decision and sizes of an append, computed before the first byte is written.
 struct Plan {
     bytes: u64,
     last_offset: i64,
@@ -150,9 +154,10 @@ struct Plan {
 }
 
 impl PartitionLog {
-    /// Opens the log in `directory`, creating what is missing and repairing what a crash left. Waits for the device.
+    /// Opens the log in `directory`, creating what is missing and repairing what a crash left
+    /// behind. Waits for the device.
     ///
-    /// - Errors: `Corrupt` if durable records are missing; nothing was changed then.
+    /// - Errors: `Corrupt` if durable records are missing; in that case nothing has been changed.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -162,7 +167,8 @@ impl PartitionLog {
         crate::recovery::open(disk, directory, config, options)
     }
 
-    /// What `open` would find in a directory that is there, and its errors. Nothing is changed. Waits for the device.
+    /// Returns what `open` would find in an existing directory, and its errors. Changes nothing.
+    /// Waits for the device.
     pub fn check(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -172,8 +178,8 @@ impl PartitionLog {
         crate::recovery::check(disk, directory, config, options)
     }
 
-    /// Makes the directory of a new partition: first `partition.metadata`, which tells whose it is, then an empty log that
-    /// begins at `start_offset`. Waits for the device.
+    /// Creates the directory of a new partition: first `partition.metadata` with the topic id, then
+    /// an empty log that begins at `start_offset`. Waits for the device.
     pub fn create(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -226,7 +232,7 @@ impl PartitionLog {
         }
     }
 
-    /// A handle for reading without the partition's lock.
+    /// Returns a handle for reading without the partition's lock.
     pub fn reader(&self) -> LogReader {
         self.reader.clone()
     }
@@ -263,7 +269,7 @@ impl PartitionLog {
         }
     }
 
-    /// Everything below survives a power cut.
+    /// Everything below this offset survives a power cut.
     pub fn durable_offset(&self) -> i64 {
         self.durable.offset
     }
@@ -272,14 +278,16 @@ impl PartitionLog {
         self.durable
     }
 
-    /// The offset that `recovery-point-offset-checkpoint` may name: recovery after a crash reads from there on.
+    /// The offset for `recovery-point-offset-checkpoint`: recovery after a crash reads from there
+    /// on.
     pub fn recovery_point(&self) -> i64 {
         self.recovery_point
     }
 
-    /// The offset below which no transaction is open, at most `bound` (the high watermark).
+    /// Returns the offset below which no transaction is open, at most `bound` (the high watermark).
     pub fn last_stable_offset(&self, bound: i64) -> i64 {
-        // Records of an open transaction may be gone (DeleteRecords, retention): nobody waits below the log's start.
+        // Records of an open transaction may be gone (DeleteRecords, retention): readers never wait
+        // below the log's start.
         let stable = self.producers.last_stable_offset(bound);
         stable.max(self.start_offset().min(bound))
     }
@@ -303,7 +311,7 @@ impl PartitionLog {
         LogError::Poisoned { reason }
     }
 
-    /// The page that the next append begins in, if it holds something already.
+    /// The page in which the next append begins, if it already holds data.
     pub fn unfilled_page(&self) -> Option<FileRegion> {
         let end = self.active.position;
         let start = end / PAGE_BYTES * PAGE_BYTES;
@@ -323,8 +331,8 @@ impl PartitionLog {
     /// Appends batches at the end of the log as its leader: assigns offsets and stamps `leader_epoch`.
     ///
     /// - Shape: validated v2 batches. Batches of idempotent producers come one per call.
-    /// - Errors: `AppendError::Log`: what `is_lack` leaves the log as it was, anything else poisons it. The others leave the
-    ///   log as it was.
+    /// - Errors: `AppendError::Log` poisons the log, except for errors with `is_lack`. Those, and
+    ///   all other errors, leave the log as it was.
     /// - Source: KIP-98 for sequences, epochs and duplicates.
     pub fn append(
         &mut self,
@@ -424,7 +432,8 @@ impl PartitionLog {
             return false;
         }
         let age_ms = match active.first_timestamp {
-            // Kafka lets record time, not the clock, close segments, so that replicas agree.
+            // As in Kafka, record time rather than the clock closes segments, so that replicas
+            // agree.
             Some(first) if first >= 0 && plan.max_timestamp >= 0 => plan.max_timestamp.saturating_sub(first),
             _ => now_ms.saturating_sub(active.created_ms),
         };
@@ -439,7 +448,7 @@ impl PartitionLog {
             || index_full()
     }
 
-    /// KIP-354: a segment that is to be compacted soon must be closed soon.
+    /// KIP-354: a segment that must be compacted soon must be closed soon.
     fn segment_ms(&self) -> i64 {
         match self.config.compact {
             true => self.config.segment_ms.min(self.config.max_compaction_lag_ms),
@@ -447,7 +456,7 @@ impl PartitionLog {
         }
     }
 
-    /// The same for a log at every start, different between logs.
+    /// Deterministic: the same for a log at every start, different between logs.
     fn jitter_ms(&self) -> i64 {
         if self.config.segment_jitter_ms <= 0 {
             return 0;
@@ -466,7 +475,7 @@ impl PartitionLog {
         let segment_bytes = u64::from(self.config.segment_bytes).max(end);
         let wanted = (end + ahead).min(segment_bytes);
         let file = &self.active.segment.file;
-        // A disk that is nearly full may still have room for what is needed now.
+        // A nearly full disk may still have room for what is needed now.
         let reserved = match file.reserve(wanted) {
             Err(error) if is_full(&error) && wanted > end => file.reserve(end).map(|()| end),
             result => result.map(|()| wanted),
@@ -486,7 +495,7 @@ impl PartitionLog {
                 &self.active.segment.path(FileKind::Log),
                 error,
             )),
-            // Nothing was written, but a file that cannot be extended is not one to go on with.
+            // Nothing was written, but a file that cannot be extended is not safe to append to.
             Err(error) => Err(self.poison_with(format!(
                 "reserving space in {} failed: {error}",
                 self.active.segment.path(FileKind::Log).display()
@@ -522,7 +531,7 @@ impl PartitionLog {
         written.map_err(|error| self.write_failed(position, error))
     }
 
-    /// Only a lack of descriptors or space that leaves no trace is forgiven.
+    /// Poisons the log, except for a lack of descriptors or space that left no trace.
     fn write_failed(&mut self, position: u64, error: io::Error) -> LogError {
         let path = self.active.segment.path(FileKind::Log);
         if is_shortage(&error) {
@@ -571,7 +580,8 @@ impl PartitionLog {
         }
     }
 
-    /// Closes the active segment and begins the next. Does not sync: the next sync job covers the closed file too.
+    /// Closes the active segment and begins the next one. Does not sync: the next sync job covers
+    /// the closed file too.
     pub(crate) fn roll(&mut self, now_ms: i64) -> Result<(), LogError> {
         let base_offset = self.end_offset;
         let segment = create_segment(&self.disk, &self.directory, base_offset)?;
@@ -599,12 +609,12 @@ impl PartitionLog {
         self.checkpoints.wanted = true;
     }
 
-    /// Takes note that this broker leads in `leader_epoch` from the log's end on.
+    /// Notes that this broker leads in `leader_epoch` from the log's end on.
     pub fn assign_leader_epoch(&mut self, leader_epoch: i32) {
         self.leader_epochs.assign(leader_epoch, self.end_offset);
     }
 
-    /// Forgets producers that have been silent for `producer.id.expiration.ms`; returns how many.
+    /// Removes producers that have been silent for `producer.id.expiration.ms`; returns how many.
     pub fn expire_producers(&mut self, now_ms: i64) -> usize {
         self.producers
             .expire(now_ms, self.config.producer_id_expiration_ms)
@@ -626,7 +636,7 @@ impl ActiveSegment {
     }
 }
 
-/// Creates an empty segment. A leftover of that name held nothing that counts.
+/// Creates an empty segment. A leftover file of that name holds nothing that counts.
 pub(crate) fn create_segment(
     disk: &Arc<dyn Disk>,
     directory: &Arc<Path>,

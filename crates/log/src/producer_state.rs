@@ -1,4 +1,4 @@
-//! What the log knows of each idempotent producer: enough to recognise a repeated or a missing batch (KIP-98).
+//! The state of each idempotent producer: enough to detect a duplicate or a missing batch (KIP-98).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +7,8 @@ use ottla_wire::records::crc32c;
 
 use crate::error::AppendError;
 
-/// A client may have this many batches in flight and still count on order (KIP-98), so as many can be repeated.
+/// A client may have this many batches in flight and still rely on order (KIP-98), so this many may
+/// be retried.
 const REMEMBERED_BATCHES: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ struct RememberedBatch {
 impl RememberedBatch {
     fn first_sequence(&self) -> i32 {
         let first = i64::from(self.last_sequence) - i64::from(self.offset_delta);
-        // Sequences are a circle of 2^31 numbers.
+        // Sequence numbers wrap at 2^31.
         i32::try_from(first & 0x7FFF_FFFF).expect("31 bits fit")
     }
 
@@ -65,7 +66,7 @@ impl ProducerEntry {
     }
 }
 
-/// One producer as DescribeProducers shows it.
+/// One producer as reported by DescribeProducers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActiveProducer {
     pub producer_id: i64,
@@ -77,11 +78,11 @@ pub struct ActiveProducer {
     pub transaction_first_offset: i64,
 }
 
-/// What to do with a batch of an idempotent producer.
+/// The decision about a batch of an idempotent producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Append,
-    /// It is in the log already, at these offsets.
+    /// It is already in the log, at these offsets.
     Duplicate {
         base_offset: i64,
         last_offset: i64,
@@ -109,9 +110,10 @@ pub(crate) struct CompletedTransaction {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProducerState {
     entries: BTreeMap<i64, ProducerEntry>,
-    /// First offset of each open transaction, with its producer.
+    /// Producer of each open transaction, by first offset.
     open_transactions: BTreeMap<i64, i64>,
-    /// First and last offset of transactions that ended above the high watermark as last seen.
+    /// Last offset by first offset of transactions that ended at or above the last known high
+    /// watermark.
     ended_transactions: BTreeMap<i64, i64>,
 }
 
@@ -120,7 +122,8 @@ impl ProducerState {
     pub fn check(&self, header: &BatchHeader) -> Result<Verdict, AppendError> {
         let producer_id = header.producer_id;
         let Some(entry) = self.entries.get(&producer_id) else {
-            // A producer without history here may begin anywhere: retention may have taken what it wrote (KIP-360).
+            // A producer without history here may begin anywhere: retention may have removed what
+            // it wrote (KIP-360).
             return Ok(Verdict::Append);
         };
         if header.producer_epoch < entry.producer_epoch {
@@ -169,7 +172,7 @@ impl ProducerState {
         Ok(())
     }
 
-    /// Takes note of a data batch that is in the log, offsets assigned.
+    /// Notes a data batch that is in the log, with offsets assigned.
     pub fn note_batch(&mut self, header: &BatchHeader) {
         let producer_id = header.producer_id;
         let entry = self
@@ -193,7 +196,8 @@ impl ProducerState {
         }
     }
 
-    /// Takes note of a transaction marker that is in the log. `None` if the producer had no open transaction.
+    /// Notes a transaction marker that is in the log. `None` if the producer had no open
+    /// transaction.
     pub fn note_marker(&mut self, header: &BatchHeader, marker: Marker) -> Option<CompletedTransaction> {
         let producer_id = header.producer_id;
         let entry = self
@@ -215,7 +219,7 @@ impl ProducerState {
         })
     }
 
-    /// The offset below which every transaction has ended, and its end is below `bound`.
+    /// Returns the offset below which every transaction has ended with its end below `bound`.
     pub fn last_stable_offset(&self, bound: i64) -> i64 {
         let open = self.open_transactions.first_key_value().map(|(first, _)| *first);
         let ended = self
@@ -226,7 +230,7 @@ impl ProducerState {
         [open, ended].into_iter().flatten().fold(bound, i64::min)
     }
 
-    /// What the last stable offset becomes when `completed` ends: it goes into the transaction index.
+    /// Returns the last stable offset after `completed` ends, for the transaction index.
     pub fn stable_after(&self, completed: &CompletedTransaction) -> i64 {
         self.open_transactions
             .keys()
@@ -235,12 +239,13 @@ impl ProducerState {
             .unwrap_or(completed.last_offset + 1)
     }
 
-    /// Forgets transactions that ended below the high watermark.
+    /// Removes transactions that ended below the high watermark.
     pub fn forget_ended_below(&mut self, high_watermark: i64) {
         self.ended_transactions.retain(|_, last| *last >= high_watermark);
     }
 
-    /// Forgets producers that wrote nothing for `expiration_ms` and have no open transaction; returns how many.
+    /// Removes producers that wrote nothing for `expiration_ms` and have no open transaction;
+    /// returns how many.
     pub fn expire(&mut self, now_ms: i64, expiration_ms: i64) -> usize {
         let before = self.entries.len();
         self.entries.retain(|_, entry| {
@@ -265,7 +270,7 @@ impl ProducerState {
         })
     }
 
-    /// The last offset each producer's last data batch has; compaction must keep these batches.
+    /// Returns the last offset of a producer's last data batch; compaction must keep that batch.
     pub fn last_data_offset(&self, producer_id: i64) -> Option<i64> {
         self.entries
             .get(&producer_id)?
@@ -274,8 +279,9 @@ impl ProducerState {
             .map(|batch| batch.last_offset)
     }
 
-    /// A snapshot keeps only each producer's last batch. A header found in the log just below it gives one more back, so
-    /// that a client's retry of several batches is still recognised after a restart. Call from newest to oldest.
+    /// Restores one older batch of a producer. A snapshot keeps only each producer's last batch;
+    /// headers in the log just below it restore the others, so that a client's retry of several
+    /// batches is still detected after a restart. Call from newest to oldest.
     pub fn recall_older_batch(&mut self, header: &BatchHeader) {
         let Some(entry) = self.entries.get_mut(&header.producer_id) else {
             return;
@@ -338,11 +344,11 @@ const SNAPSHOT_HEADER_BYTES: usize = 2 + 4 + 4;
 /// of the open transaction 8.
 const SNAPSHOT_ENTRY_BYTES: usize = 8 + 2 + 4 + 8 + 4 + 8 + 4 + 8;
 const SNAPSHOT_VERSION: i16 = 1;
-/// The checksum covers what follows it.
+/// The checksum covers the bytes after it.
 const SNAPSHOT_CRC_END: usize = 2 + 4;
 
 impl ProducerState {
-    /// The `.snapshot` file.
+    /// Encodes the `.snapshot` file.
     pub fn encode_snapshot(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(SNAPSHOT_HEADER_BYTES + self.entries.len() * SNAPSHOT_ENTRY_BYTES);
         bytes.extend_from_slice(&SNAPSHOT_VERSION.to_be_bytes());
@@ -365,7 +371,7 @@ impl ProducerState {
         bytes
     }
 
-    /// Reads a `.snapshot` file; `Err` says what is wrong with it.
+    /// Decodes a `.snapshot` file; `Err` says what is wrong with it.
     pub fn decode_snapshot(bytes: &[u8]) -> Result<ProducerState, String> {
         if bytes.len() < SNAPSHOT_HEADER_BYTES {
             return Err(format!("{} bytes are too few", bytes.len()));
@@ -461,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_batch_gets_its_first_offsets_back_up_to_five_batches_later() {
+    fn a_duplicate_batch_gets_its_first_offsets_up_to_five_batches_later() {
         let mut state = ProducerState::default();
         for index in 0..6 {
             state.note_batch(&batch(0, index * 2, 2, i64::from(index) * 2));
@@ -580,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_brings_back_the_last_batch_and_the_open_transaction() {
+    fn a_snapshot_restores_the_last_batch_and_the_open_transaction() {
         let mut state = ProducerState::default();
         state.note_batch(&batch(1, 0, 2, 0));
         state.note_batch(&transactional(batch(1, 2, 2, 2)));
@@ -601,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_snapshot_is_recognised_at_every_byte() {
+    fn damage_to_any_byte_of_a_snapshot_is_detected() {
         let mut state = ProducerState::default();
         state.note_batch(&batch(1, 0, 2, 0));
         let bytes = state.encode_snapshot();

@@ -5,7 +5,8 @@ use std::io;
 use crate::disk::DiskFile;
 use crate::group_commit::PAGE_BYTES;
 
-/// Who is asking: an event loop must never wait, a thread of the cold-read pool may.
+/// Whether the calling thread may wait: an event loop never may, a thread of the cold-read pool
+/// may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
     /// Fails with `WouldBlock` instead of waiting for the device.
@@ -14,7 +15,7 @@ pub enum ReadMode {
     Blocking,
 }
 
-/// Fills `buffer` from `position` on; fewer bytes only at the end of the file.
+/// Fills `buffer` from `position` on; returns fewer bytes only at the end of the file.
 pub(crate) fn read_up_to(
     file: &dyn DiskFile,
     buffer: &mut [u8],
@@ -37,10 +38,10 @@ pub(crate) fn read_up_to(
     Ok(done)
 }
 
-/// Reads what is there, of the first page at least.
+/// Reads what is resident, at least of the first page.
 ///
-/// A page that is not there is not even asked for: the kernel would begin to read it, and wait with that for room in the device's
-/// queue or for the file's map of blocks.
+/// A page that is not resident is not even requested: the kernel would start to read it, and might
+/// wait for room in the device's queue or for the file's block map.
 fn read_resident(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     if file.is_resident(position, buffer.len() as u64) {
         return file.read_at_resident(buffer, position);

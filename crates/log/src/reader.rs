@@ -1,7 +1,7 @@
 //! Life of a fetch, 5 of 6. Before: core/src/partition/mod.rs. After: broker/src/net/output.rs.
 //!
-//! Reads without the partition's lock: a reader takes the list of segments and the end under a lock of nanoseconds and
-//! looks at files on its own.
+//! Reads without the partition's lock: a reader takes the list of segments and the end under a lock
+//! held for nanoseconds, then reads files on its own.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,7 +14,8 @@ use crate::read_mode::ReadMode;
 use crate::segment::{BatchPlace, FileKind, Segment};
 use crate::transaction_index::AbortedTransaction;
 
-/// Places of the newest batches kept in memory: readers at the tail find their batch without a look at the disk.
+/// Positions of the newest batches kept in memory: readers at the tail find their batch without
+/// reading the disk.
 const RECENT_BATCHES: usize = 128;
 
 /// A position in one of a log's segments.
@@ -26,43 +27,46 @@ pub struct SegmentPosition {
 
 /// How far a reader may see: the high watermark, the last stable offset or the log end.
 ///
-/// - Shape: `offset` is the first offset that must not be seen and begins a batch; its position saves a search.
+/// - Shape: `offset` is the first offset that must not be seen, and is the start of a batch;
+///   knowing its position saves a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     pub offset: i64,
     pub position: Option<SegmentPosition>,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Debug)]
 pub enum Read {
     Region(ReadRegion),
-    /// Nothing below the bound, or the first batch does not fit and need not.
+    /// Nothing below the bound, or the first batch does not fit and is not required.
     Empty,
-    /// Only in `ReadMode::Resident`: the answer is on the device. Read again in `ReadMode::Blocking`, elsewhere.
+    /// Only in `ReadMode::Resident`: the data is on the device. Read again in `ReadMode::Blocking`,
+    /// on another thread.
     WouldBlock,
 }
 
-/// Batches on their way out: whole ones, for clients throw away what is not. Where that cannot be told cheaply the last one is
-/// cut, which Kafka's clients expect.
+/// Batches to be sent: complete ones, because clients discard incomplete ones. Where the end cannot
+/// be determined cheaply the last one is truncated, which Kafka's clients expect.
 #[derive(Clone, Debug)]
 pub struct ReadRegion {
     pub region: FileRegion,
-    /// The bytes that there are up to the limit; what `region` lacks of them is the beginning of one more batch.
+    /// The bytes available up to the limit; the excess over `region` is the beginning of one more
+    /// batch.
     pub reached_bytes: u64,
-    /// Base offset of the first batch; at or below the offset asked for.
+    /// Base offset of the first batch; at or below the requested offset.
     pub base_offset: i64,
     pub first_batch_bytes: u64,
-    /// Only in `ReadMode::Resident`: there would be more, but it is on the device.
+    /// Only in `ReadMode::Resident`: more data follows, but on the device.
     pub is_cut: bool,
-    /// Where the region begins, for the bookkeeping of lag in bytes.
+    /// Where the region begins, to account for the lag in bytes.
     pub at: SegmentPosition,
-    /// Only in `ReadMode::Blocking`: the bytes are older than this process and must be compared with their checksums,
-    /// once they are in memory.
+    /// Only in `ReadMode::Blocking`: the bytes were written before this process started and must be
+    /// compared with their checksums once they are in memory.
     pub unchecked: Option<UncheckedRegion>,
 }
 
-/// What a region's bytes are compared with.
+/// What a region's bytes are checked against.
 #[derive(Clone, Debug)]
 pub struct UncheckedRegion {
     segment: Arc<Segment>,
@@ -71,9 +75,10 @@ pub struct UncheckedRegion {
 }
 
 impl UncheckedRegion {
-    /// How many of the region's first `bytes` bytes are whole, undamaged batches. Reads all of them.
+    /// Returns how many of the region's first `bytes` bytes are complete, undamaged batches. Reads
+    /// all of them.
     ///
-    /// - Errors: `Corrupt` when not even the first batch is.
+    /// - Errors: `Corrupt` when not even the first batch is intact.
     pub fn check(&self, bytes: u64) -> Result<u64, LogError> {
         let path = self.segment.path(FileKind::Log);
         let (start, end) = (self.position, self.position + bytes);
@@ -88,7 +93,7 @@ impl UncheckedRegion {
                 Scanned::Invalid { reason } if scanner.position() == start => {
                     return Err(LogError::corrupt(&path, start, reason));
                 }
-                // Damage, or a batch that the end cuts; the next read begins with it.
+                // Damage, or a batch truncated at the end; the next read begins with it.
                 Scanned::Invalid { .. } | Scanned::End => break,
             }
         }
@@ -103,7 +108,7 @@ pub(crate) struct ReaderState {
     pub recent: VecDeque<BatchPlace>,
     pub start_offset: i64,
     pub end_offset: i64,
-    /// End of the last segment, in step with `end_offset`.
+    /// End of the last segment, consistent with `end_offset`.
     pub end_position: u64,
     /// Compaction may have left gaps below this offset.
     pub gaps_below: i64,
@@ -119,9 +124,9 @@ impl ReaderState {
         self.end_position = place.end();
     }
 
-    /// The recent batch that holds `offset` or, in a gap, the next one.
+    /// Returns the recent batch that holds `offset` or, in a gap, the next one.
     fn recent_batch(&self, offset: i64) -> Option<BatchPlace> {
-        // In front of the oldest remembered batch there may be others.
+        // Before the oldest remembered batch there may be others.
         if offset < self.recent.front()?.base_offset {
             return None;
         }
@@ -136,7 +141,7 @@ pub struct LogReader {
     state: Arc<Mutex<ReaderState>>,
 }
 
-/// What a read needs from the state, taken at one moment.
+/// A consistent copy of the state that a read needs.
 pub(crate) struct View {
     pub segments: Arc<Vec<Arc<Segment>>>,
     pub start_offset: i64,
@@ -155,7 +160,7 @@ impl LogReader {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, ReaderState> {
-        // No critical section panics half-way, so a poisoned lock still guards a whole value.
+        // No critical section panics half-way, so a poisoned lock still guards a consistent value.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,8 +175,9 @@ impl LogReader {
     /// Finds the batches from the one that holds `offset` up to `bound`.
     ///
     /// - Units: at most `max_bytes`, unless the first batch is larger and `min_one_batch`.
-    /// - Shape: whole batches; only where the index is damaged or on the device, the last one may be cut by `max_bytes`. In
-    ///   `ReadMode::Blocking` only what was needed to find the region was read: its bytes may still be on the device.
+    /// - Shape: complete batches; only where the index is damaged or on the device may `max_bytes`
+    ///   truncate the last one. In `ReadMode::Blocking` only what was needed to find the region has
+    ///   been read: its bytes may still be on the device.
     /// - Errors: `OffsetOutOfRange` below the log's start or beyond its end.
     pub fn read(
         &self,
@@ -201,7 +207,8 @@ impl LogReader {
         }
     }
 
-    /// Where readers go on that cannot read the batch at `offset`: the base offset of the next one. Waits for the device.
+    /// Returns where readers continue that cannot read the batch at `offset`: the base offset of
+    /// the next one. Waits for the device.
     pub fn next_batch_behind(&self, offset: i64) -> Result<Option<i64>, LogError> {
         let everything = Bound {
             offset: i64::MAX,
@@ -242,9 +249,10 @@ impl LogReader {
         }
     }
 
-    /// The aborted transactions that a reader of committed records in `offset..upper_offset` must know.
+    /// Returns the aborted transactions that a reader of committed records in
+    /// `offset..upper_offset` must know.
     ///
-    /// - Source: KIP-98. A transaction concerns the reader if it reaches into the range.
+    /// - Source: KIP-98. A transaction concerns the reader if it overlaps the range.
     pub fn aborted_transactions(&self, offset: i64, upper_offset: i64) -> Vec<AbortedTransaction> {
         let segments = Arc::clone(&self.state().segments);
         let first = segment_index(&segments, offset);
@@ -255,7 +263,7 @@ impl LogReader {
                 if aborted.last_offset >= offset && aborted.first_offset < upper_offset {
                     found.push(*aborted);
                 }
-                // Transactions that end behind this one began behind what was stable then.
+                // Transactions that end after this one begin at or after its last stable offset.
                 if aborted.last_stable_offset >= upper_offset {
                     return found;
                 }
@@ -265,7 +273,7 @@ impl LogReader {
     }
 }
 
-/// Index of the segment that would hold `offset`.
+/// Returns the index of the segment that would hold `offset`.
 pub(crate) fn segment_index(segments: &[Arc<Segment>], offset: i64) -> usize {
     segments
         .partition_point(|segment| segment.base_offset <= offset)
@@ -273,7 +281,8 @@ pub(crate) fn segment_index(segments: &[Arc<Segment>], offset: i64) -> usize {
 }
 
 impl View {
-    /// End of the readable bytes of a segment. The last segment's own count may be ahead of `end_offset`.
+    /// The end of a segment's readable bytes. The last segment's own count may be ahead of
+    /// `end_offset`.
     fn segment_end(&self, index: usize) -> u64 {
         if index + 1 == self.segments.len() {
             self.end_position
@@ -293,12 +302,12 @@ impl View {
         let Some((index, first)) = self.locate(offset, self.first, mode)? else {
             return Ok(Read::Empty);
         };
-        // Before anything is believed of it.
+        // Check the batch before trusting its header.
         if mode == ReadMode::Resident && !self.segments[index].is_checked(first.position, first.end()) {
             return Ok(Read::WouldBlock);
         }
         if first.base_offset >= bound_offset {
-            // A compacted gap may reach from below to behind the bound.
+            // A gap left by compaction may reach from below the bound to beyond it.
             return Ok(Read::Empty);
         }
         if first.base_offset > offset && first.base_offset > self.gaps_below {
@@ -356,14 +365,14 @@ impl View {
         }))
     }
 
-    /// Records are missing in front of `first`.
+    /// The error for records missing before `first`.
     fn hole(&self, index: usize, offset: i64, first: &BatchPlace) -> io::Error {
-        let reason = format!("offset {} where {offset} was due", first.base_offset);
+        let reason = format!("offset {}, expected {offset}", first.base_offset);
         LogError::corrupt(&self.segments[index].path(FileKind::Log), first.position, reason)
             .into_invalid_data()
     }
 
-    /// The batch that holds `offset` or, in a gap, the next one.
+    /// Returns the batch that holds `offset` or, in a gap, the next one.
     fn locate(
         &self,
         offset: i64,
@@ -386,7 +395,7 @@ impl View {
         Ok(None)
     }
 
-    /// Where in segment `index` the bound lies.
+    /// Returns the position of the bound in segment `index`.
     pub fn bound_position(&self, index: usize, bound_offset: i64, mode: ReadMode) -> io::Result<u64> {
         let segment = &self.segments[index];
         let end = self.segment_end(index);
@@ -411,7 +420,7 @@ impl View {
         let segment = &self.segments[segment_index(&self.segments, offset)];
         let path = segment.path(FileKind::Log);
         match error.get_ref().and_then(|inner| inner.downcast_ref::<LogError>()) {
-            // The file and the position are known better where the damage was met.
+            // The error knows file and position better, since the damage was found there.
             Some(known) => known.clone(),
             None => LogError::io("read", &path, error),
         }

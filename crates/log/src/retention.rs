@@ -1,4 +1,4 @@
-//! What makes a log shorter at its beginning: time, size, DeleteRecords.
+//! Removal of a log's oldest records: by time, by size, by DeleteRecords.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,9 @@ use crate::error::LogError;
 use crate::partition_log::PartitionLog;
 use crate::segment::{FileKind, Segment, UNKNOWN_TIMESTAMP, file_path};
 
-/// Files of segments that the log no longer knows. First renamed, so that a restart does not see them; removed only
-/// `file.delete.delay.ms` later, when no reader is likely to need their names.
+/// Files of segments removed from the log. They are renamed first, so that a restart does not see
+/// them, and deleted only `file.delete.delay.ms` later, when no reader is likely to need their
+/// names.
 #[derive(Debug)]
 pub struct SegmentRemoval {
     disk: Arc<dyn Disk>,
@@ -18,7 +19,7 @@ pub struct SegmentRemoval {
     base_offsets: Vec<i64>,
     renamed: Vec<PathBuf>,
     is_renamed: bool,
-    /// When `purge` is due, wall clock.
+    /// When `purge` is due, in wall-clock time.
     pub purge_at_ms: i64,
 }
 
@@ -27,8 +28,8 @@ impl SegmentRemoval {
         self.base_offsets.len()
     }
 
-    /// Renames the files to `.deleted`, oldest segment first, so that an interruption leaves no gap. May be called again
-    /// after an error.
+    /// Renames the files to `.deleted`, oldest segment first, so that an interruption leaves no
+    /// gap. May be called again after an error.
     pub fn rename(&mut self) -> Result<(), LogError> {
         for base_offset in &self.base_offsets {
             for kind in FileKind::ALL {
@@ -50,12 +51,13 @@ impl SegmentRemoval {
         Ok(())
     }
 
-    /// `rename` has succeeded.
+    /// Whether `rename` has succeeded.
     pub fn is_renamed(&self) -> bool {
         self.is_renamed
     }
 
-    /// Removes the files; what is gone already (the topic was deleted) is no error. Freeing a large file may take a while.
+    /// Deletes the files; ones that no longer exist (the topic was deleted) are no error. Freeing a
+    /// large file may take a while.
     pub fn purge(&self) -> Result<(), LogError> {
         for path in &self.renamed {
             match self.disk.remove_file(path) {
@@ -70,10 +72,12 @@ impl SegmentRemoval {
 }
 
 impl PartitionLog {
-    /// Forgets segments that time, size or the log's start have made superfluous. Only whole segments below
-    /// `high_watermark` go, and only those whose largest timestamp is known (`LogReader::load_timestamps`).
+    /// Removes segments that time, size or the log's start have made superfluous from the log: only
+    /// whole segments below `high_watermark` whose largest timestamp is known
+    /// (`LogReader::load_timestamps`).
     ///
-    /// - Errors: only from closing the active segment when all of it has expired; the log is unchanged then.
+    /// - Errors: only from closing the active segment when all of it has expired; the log is then
+    ///   unchanged.
     pub fn retain(&mut self, now_ms: i64, high_watermark: i64) -> Result<Option<SegmentRemoval>, LogError> {
         if self.compacting {
             return Ok(None);
@@ -82,7 +86,7 @@ impl PartitionLog {
         let segments = Arc::clone(&self.reader.state().segments);
         let mut bytes: u64 = segments.iter().map(|segment| segment.bytes()).sum();
         let mut removed = 0;
-        // The active segment stays whatever happens.
+        // The active segment is never removed.
         for pair in segments.windows(2) {
             let [segment, next] = pair else {
                 unreachable!("windows of two")
@@ -117,19 +121,20 @@ impl PartitionLog {
         let largest = segment.largest_timestamp();
         self.config.delete
             && self.config.retention_ms >= 0
-            // Records without a time never expire by it.
+            // Records without a timestamp never expire by time.
             && largest != UNKNOWN_TIMESTAMP
             && largest >= 0
             && now_ms.saturating_sub(largest) > self.config.retention_ms
     }
 
-    /// Kafka keeps at least `retention.bytes`: a segment goes when the others still hold that much.
+    /// Kafka keeps at least `retention.bytes`: a segment is removed when the others still hold that
+    /// much.
     fn is_excess(&self, segment: &Segment, bytes: u64) -> bool {
         u64::try_from(self.config.retention_bytes)
             .is_ok_and(|limit| self.config.delete && bytes - segment.bytes() >= limit)
     }
 
-    /// An active segment can only go once it is closed.
+    /// Closes an expired active segment: only closed segments can be removed.
     fn roll_if_expired(&mut self, now_ms: i64, high_watermark: i64) -> Result<(), LogError> {
         let largest = self.active.progress.largest_timestamp;
         let expired = self.config.delete
@@ -149,7 +154,7 @@ impl PartitionLog {
         let remaining = segments[count..].to_vec();
         let first = remaining[0].base_offset;
         let forgotten = |segment: &Arc<Segment>| segment.base_offset < first;
-        // A checkpoint that was captured before must not make their index files again.
+        // A checkpoint captured before must not recreate their index files.
         segments[..count].iter().for_each(|segment| segment.retire());
         self.checkpoints.sealed.retain(|segment| !forgotten(segment));
         self.checkpoints.snapshots.retain(|(offset, _)| *offset >= first);
@@ -157,8 +162,9 @@ impl PartitionLog {
         self.raise_start(first);
     }
 
-    /// Moves the log's start up to `offset` (DeleteRecords); at most the high watermark, which the caller checks.
-    /// Returns the start; the caller writes it to `log-start-offset-checkpoint`. Segments go at the next `retain`.
+    /// Moves the log's start up to `offset` (DeleteRecords); at most the high watermark, which the
+    /// caller checks. Returns the start, which the caller writes to `log-start-offset-checkpoint`.
+    /// Segments are removed at the next `retain`.
     pub fn delete_records_before(&mut self, offset: i64) -> i64 {
         self.raise_start(offset.min(self.end_offset));
         self.start_offset

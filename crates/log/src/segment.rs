@@ -1,6 +1,6 @@
 //! Life of a produce, 6 of 6. Before: partition_log.rs.
 //!
-//! One segment: a file of batches and the indexes into it.
+//! One segment: a file of batches and its indexes.
 
 use std::fmt;
 use std::io;
@@ -20,7 +20,7 @@ use crate::read_mode::{ReadMode, read_up_to};
 use crate::time_index::TimeEntry;
 use crate::transaction_index::AbortedTransaction;
 
-/// Which file of a segment.
+/// The kinds of files of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileKind {
     Log,
@@ -50,7 +50,7 @@ impl FileKind {
     }
 }
 
-/// `00000000000000000042.log`
+/// Returns a name like `00000000000000000042.log`.
 pub(crate) fn file_name(base_offset: i64, kind: FileKind) -> String {
     format!("{base_offset:020}{}", kind.suffix())
 }
@@ -59,7 +59,7 @@ pub(crate) fn file_path(directory: &Path, base_offset: i64, kind: FileKind) -> P
     directory.join(file_name(base_offset, kind))
 }
 
-/// A batch and where it lies.
+/// A batch and its position in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchPlace {
     pub base_offset: i64,
@@ -78,7 +78,8 @@ impl BatchPlace {
             segment_base_offset,
             position,
             bytes: header.total_bytes() as u64,
-            // A batch that compaction emptied keeps its header, but no record carries that time any more.
+            // A batch emptied by compaction keeps its header, but no record carries that time any
+            // more.
             max_timestamp: if header.record_count == 0 {
                 -1
             } else {
@@ -97,7 +98,7 @@ pub(crate) struct SegmentIndexes {
     pub offsets: SparseIndex<OffsetEntry>,
     pub times: SparseIndex<TimeEntry>,
     pub aborted: Vec<AbortedTransaction>,
-    /// How many of `aborted` the `.txnindex` file holds.
+    /// How many of `aborted` are in the `.txnindex` file.
     pub aborted_in_file: usize,
 }
 
@@ -111,19 +112,19 @@ impl SegmentIndexes {
         }
     }
 
-    /// The files hold every entry.
+    /// Whether the files hold every entry.
     pub fn are_written(&self) -> bool {
         self.offsets.is_written() && self.times.is_written() && self.aborted_in_file == self.aborted.len()
     }
 }
 
-/// Where the indexes of a growing segment stand.
+/// The state of the indexes of a growing segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexProgress {
     pub bytes_since_entry: u64,
     pub largest_timestamp: i64,
     pub offset_of_largest_timestamp: i64,
-    /// Timestamp of the newest time index entry.
+    /// Timestamp of the last time index entry.
     pub last_time_entry: i64,
 }
 
@@ -131,7 +132,7 @@ impl Default for IndexProgress {
     fn default() -> IndexProgress {
         IndexProgress {
             bytes_since_entry: 0,
-            // As in Kafka: -1 is no time, and only larger ones are worth an entry.
+            // As in Kafka: -1 is no timestamp, and only larger ones get an entry.
             largest_timestamp: -1,
             offset_of_largest_timestamp: -1,
             last_time_entry: -1,
@@ -140,7 +141,8 @@ impl Default for IndexProgress {
 }
 
 impl IndexProgress {
-    /// Takes note of one more batch of `segment`; adds index entries when enough bytes lie behind the last ones.
+    /// Notes one more batch of `segment`; adds index entries when enough bytes have followed the
+    /// last ones.
     pub fn note(&mut self, segment: &Segment, place: &BatchPlace, interval_bytes: u32) {
         if place.max_timestamp > self.largest_timestamp {
             self.largest_timestamp = place.max_timestamp;
@@ -159,7 +161,8 @@ impl IndexProgress {
         self.bytes_since_entry += place.bytes;
     }
 
-    /// A closed segment's time index ends with its largest timestamp: retention by time reads it there.
+    /// Adds a last time index entry with the largest timestamp when a segment is closed: retention
+    /// by time reads it there.
     pub fn finish(&mut self, segment: &Segment) {
         self.push_time_entry(segment, &mut segment.indexes());
     }
@@ -175,33 +178,36 @@ impl IndexProgress {
     }
 }
 
-/// No timestamp is known (yet); Kafka's -1 is a timestamp that a record may carry.
+/// No timestamp is known (yet). Not -1: that is a timestamp that a Kafka record may carry.
 pub(crate) const UNKNOWN_TIMESTAMP: i64 = i64::MIN;
 
-/// Shared between the log, which alone appends, and readers.
+/// Shared between the log, which is the only writer, and readers.
 pub(crate) struct Segment {
     pub base_offset: i64,
     pub file: Arc<dyn DiskFile>,
     disk: Arc<dyn Disk>,
     directory: Arc<Path>,
-    /// Readable bytes. Readers of the active segment take the end from `ReaderState` instead, together with the offset.
+    /// Readable bytes. Readers of the active segment take the end from `ReaderState` instead, where
+    /// it is consistent with the offset.
     bytes: AtomicU64,
     largest_timestamp: AtomicI64,
-    /// Of the first batch.
+    /// Timestamp of the first batch.
     first_timestamp: AtomicI64,
     /// Compaction may have left gaps below this offset.
     gaps_below: AtomicI64,
     indexes: Mutex<SegmentIndexes>,
-    /// Bytes below were in the file when the log was opened, and may have been damaged before; 0 once all were checked.
+    /// Bytes below this position were in the file when the log was opened, and may be damaged; 0
+    /// once all have been checked.
     unchecked_below: AtomicU64,
     checked: Mutex<CheckedRanges>,
-    /// Removed, or replaced by compaction: index files of this name do not belong to it any more.
+    /// Set when the segment is removed, or replaced by compaction: index files of this name no
+    /// longer belong to it.
     retired: AtomicBool,
     offset_index_file: OnceLock<Arc<dyn DiskFile>>,
     time_index_file: OnceLock<Arc<dyn DiskFile>>,
 }
 
-/// What a walk along batches came to.
+/// The result of a walk along batches.
 #[derive(Default)]
 struct Walk {
     found: Option<BatchPlace>,
@@ -255,7 +261,7 @@ impl Segment {
         self.bytes.store(bytes, Ordering::Release);
     }
 
-    /// `UNKNOWN_TIMESTAMP` until it was computed.
+    /// Returns `UNKNOWN_TIMESTAMP` until it has been computed.
     pub fn largest_timestamp(&self) -> i64 {
         self.largest_timestamp.load(Ordering::Relaxed)
     }
@@ -264,7 +270,7 @@ impl Segment {
         self.largest_timestamp.store(timestamp, Ordering::Relaxed);
     }
 
-    /// `UNKNOWN_TIMESTAMP` until it was read.
+    /// Returns `UNKNOWN_TIMESTAMP` until it has been read.
     pub fn first_timestamp(&self) -> i64 {
         self.first_timestamp.load(Ordering::Relaxed)
     }
@@ -273,7 +279,8 @@ impl Segment {
         self.first_timestamp.store(timestamp, Ordering::Relaxed);
     }
 
-    /// Recovery cut the file; what is appended from here on is ours.
+    /// Notes that recovery truncated the file to `bytes`; everything appended from here on is this
+    /// process's.
     pub fn shorten(&self, bytes: u64) {
         self.set_bytes(bytes);
         self.unchecked_below.fetch_min(bytes, Ordering::AcqRel);
@@ -283,12 +290,13 @@ impl Segment {
         self.gaps_below.fetch_max(offset, Ordering::Relaxed);
     }
 
-    /// What is in the file now is somebody else's until its checksums were compared.
+    /// Marks the present bytes as unchecked: another process wrote them.
     pub fn distrust(&self) {
         self.unchecked_below.store(self.bytes(), Ordering::Release);
     }
 
-    /// The bytes are what was appended: written by this process, or compared with their checksums.
+    /// Whether the bytes are known to be intact: written by this process, or compared with their
+    /// checksums.
     pub fn is_checked(&self, start: u64, end: u64) -> bool {
         let below = self.unchecked_below.load(Ordering::Acquire);
         start >= below || self.checked().contains(start, end.min(below))
@@ -317,7 +325,8 @@ impl Segment {
     }
 
     pub fn indexes(&self) -> MutexGuard<'_, SegmentIndexes> {
-        // The critical sections below do not panic half-way, so a poisoned lock still guards whole values.
+        // The critical sections below do not panic half-way, so a poisoned lock still guards
+        // consistent values.
         self.indexes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -325,17 +334,17 @@ impl Segment {
         i32::try_from(offset - self.base_offset).expect("a segment rolls before its offsets exceed 31 bits")
     }
 
-    /// Where a search for `offset` may begin: the position of a batch at or before it.
+    /// Returns where a search for `offset` may begin: the position of a batch at or before it.
     pub fn position_floor(&self, offset: i64, mode: ReadMode) -> io::Result<u64> {
         self.position_where(mode, |entry| {
             self.base_offset + i64::from(entry.relative_offset) <= offset
         })
     }
 
-    /// The end of the last batch that ends at or before `position`, or where damage begins.
+    /// Returns the end of the last batch that ends at or before `position`, or where damage begins.
     ///
-    /// - `first`: where some batch begins, before `position`.
-    /// - `end`: of what may be read.
+    /// - `first`: the position of some batch before `position`.
+    /// - `end`: the end of what may be read.
     pub fn batch_end_floor(&self, first: u64, position: u64, end: u64, mode: ReadMode) -> io::Result<u64> {
         let from = self.position_where(mode, |entry| u64::from(entry.position) <= position)?;
         let walk = self.walk(from.max(first), end, mode, |place| place.end() > position)?;
@@ -343,7 +352,7 @@ impl Segment {
         Ok(walk.damage_position.or(crossing).unwrap_or(end))
     }
 
-    /// The position in the last entry of the offset index for which `precedes` holds.
+    /// Returns the position in the last offset index entry for which `precedes` holds.
     pub fn position_where(&self, mode: ReadMode, precedes: impl Fn(&OffsetEntry) -> bool) -> io::Result<u64> {
         let floor = self.indexes().offsets.floor(&precedes);
         match floor {
@@ -354,7 +363,8 @@ impl Segment {
         }
     }
 
-    /// The same among the first `count` entries of the file. An entry that lies would make a reader skip batches.
+    /// Like `position_where`, among the first `count` entries of the file. Each entry is verified:
+    /// a wrong one would make a reader skip batches.
     fn genuine_position(
         &self,
         mut count: u32,
@@ -371,7 +381,7 @@ impl Segment {
         Ok(0)
     }
 
-    /// The last time index entry with a timestamp below `timestamp`.
+    /// Returns the last time index entry with a timestamp below `timestamp`.
     pub fn time_floor(&self, timestamp: i64, mode: ReadMode) -> io::Result<Option<TimeEntry>> {
         self.time_entry_where(mode, |entry| entry.timestamp < timestamp)
     }
@@ -390,7 +400,8 @@ impl Segment {
         }
     }
 
-    /// The same among the first `count` entries of the file, held against the batch it names.
+    /// Like `time_entry_where`, among the first `count` entries of the file, each verified against
+    /// the batch it names.
     fn genuine_time(
         &self,
         mut count: u32,
@@ -407,7 +418,7 @@ impl Segment {
         Ok(None)
     }
 
-    /// The batch that ends with the entry's offset has the entry's time.
+    /// Whether the batch that ends with the entry's offset has the entry's timestamp.
     pub fn is_genuine_time(&self, entry: TimeEntry, mode: ReadMode) -> io::Result<bool> {
         let offset = self.base_offset + i64::from(entry.relative_offset);
         match self.search(offset, self.bytes(), mode) {
@@ -418,19 +429,19 @@ impl Segment {
         }
     }
 
-    /// The last time index entry that speaks of an offset below `offset`.
+    /// Returns the last time index entry with an offset below `offset`.
     pub fn time_floor_by_offset(&self, offset: i64, mode: ReadMode) -> io::Result<Option<TimeEntry>> {
         self.time_entry_where(mode, |entry| {
             self.base_offset + i64::from(entry.relative_offset) < offset
         })
     }
 
-    /// The last entry of the time index as a closed segment's file holds it.
+    /// Returns the last entry of a closed segment's time index.
     pub fn last_time_entry(&self, mode: ReadMode) -> io::Result<Option<TimeEntry>> {
         self.time_floor(i64::MAX, mode)
     }
 
-    /// An index file, opened when first needed. Opening may wait for the device.
+    /// Returns an index file, opened on first use. Opening may wait for the device.
     pub fn index_file(&self, kind: FileKind, mode: ReadMode) -> io::Result<Arc<dyn DiskFile>> {
         let slot = match kind {
             FileKind::OffsetIndex => &self.offset_index_file,
@@ -446,7 +457,7 @@ impl Segment {
         Ok(Arc::clone(slot.get_or_init(|| file)))
     }
 
-    /// The first batch below `end` whose last offset is at least `offset`.
+    /// Returns the first batch below `end` whose last offset is at least `offset`.
     ///
     /// - Errors: `InvalidData` where damage may have held the offset.
     pub fn search(&self, offset: i64, end: u64, mode: ReadMode) -> io::Result<Option<BatchPlace>> {
@@ -454,7 +465,7 @@ impl Segment {
         self.find_batch(offset, from, end, mode)
     }
 
-    /// The same from a batch at `from` on.
+    /// Like `search`, starting from a batch at `from`.
     pub fn find_batch(
         &self,
         offset: i64,
@@ -470,7 +481,7 @@ impl Segment {
         }
     }
 
-    /// The first batch at or behind `from` and below `end` that is `wanted`; damage is passed over.
+    /// Returns the first batch at or after `from` and below `end` that is `wanted`; skips damage.
     pub fn find_batch_where(
         &self,
         from: u64,
@@ -481,7 +492,7 @@ impl Segment {
         Ok(self.walk(from, end, mode, wanted)?.found)
     }
 
-    /// Walks from header to header; nothing else is read but behind damage.
+    /// Walks from header to header; reads nothing else except after damage.
     fn walk(
         &self,
         from: u64,
@@ -493,7 +504,7 @@ impl Segment {
         let mut position = from;
         let mut due = (from == 0).then_some(self.base_offset);
         let mut walk = Walk::default();
-        // The batch in front of `position`.
+        // The batch before `position`.
         let mut last: Option<BatchPlace> = None;
         while position < end {
             let wanted_bytes = usize::try_from(end - position)
@@ -526,7 +537,7 @@ impl Segment {
                 }
             }
             if let Some(reason) = invalid {
-                // It may be the length of the batch before that is wrong.
+                // The length of the batch before may be what is wrong.
                 if let Some(before) = last.take()
                     && self.doubt(&before, None, end, mode)?.is_some()
                 {
@@ -544,8 +555,9 @@ impl Segment {
         Ok(walk)
     }
 
-    /// What is wrong with a batch that a walk has found: a damaged header may claim offsets that are not its own. What is
-    /// wanted without waiting for the device is checked where it is read.
+    /// Returns what is wrong with a batch that a walk has found: a damaged header may claim offsets
+    /// that are not its own. With `ReadMode::Resident` nothing is checked here, but where the batch
+    /// is read.
     fn doubt(
         &self,
         place: &BatchPlace,
@@ -556,7 +568,8 @@ impl Segment {
         if mode == ReadMode::Resident || self.is_checked(place.position, place.end()) {
             return Ok(None);
         }
-        // No checksum covers the offset: where two batches contradict each other, the one that fits to neither neighbour lies.
+        // No checksum covers the offset: where two batches contradict each other, the one that fits
+        // neither neighbour is wrong.
         let mut next = [0; HEADER_BYTES];
         if read_up_to(&*self.file, &mut next, place.end().min(end), mode)? == HEADER_BYTES
             && let Ok(next) = self.place_at(&next, place.end(), end, due)
@@ -595,14 +608,14 @@ impl Segment {
         });
         match expected {
             Some(expected) if !expected.is_met_by(place.base_offset) => Err(format!(
-                "offset {} where {} was due",
+                "offset {}, expected {}",
                 place.base_offset, expected.offset
             )),
             _ => Ok(place),
         }
     }
 
-    /// Where the batches go on behind damage.
+    /// Returns where valid batches continue after damage.
     fn batch_behind(
         &self,
         damage: u64,
@@ -611,7 +624,8 @@ impl Segment {
         mode: ReadMode,
     ) -> io::Result<Option<u64>> {
         if mode == ReadMode::Resident {
-            // A search through the bytes takes too long for an event loop, even if all of them are there.
+            // A search through the bytes takes too long for an event loop, even if all of them are
+            // resident.
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let expected = Expected {
@@ -626,7 +640,7 @@ impl Segment {
         LogError::corrupt(&self.path(FileKind::Log), position, reason).into_invalid_data()
     }
 
-    /// The header of the batch that an index entry points to; `None` if the entry lies.
+    /// Returns the header of the batch that an index entry points to; `None` if the entry is wrong.
     pub fn batch_of_entry(
         &self,
         entry: OffsetEntry,

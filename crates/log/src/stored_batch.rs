@@ -9,16 +9,17 @@ use ottla_wire::records::record::Records;
 use crate::read_mode::{ReadMode, read_up_to};
 use crate::segment::{BatchPlace, Segment};
 
-/// A batch that unfolds to more is not looked into: what one compaction or time look-up may take at most. Requests are
-/// limited to 100 MiB (`socket.request.max.bytes`), and few batches unfold to more than what that allows.
+/// A batch that decompresses to more is not decoded: the memory bound of one compaction or
+/// timestamp look-up. Requests are limited to 100 MiB (`socket.request.max.bytes`), and few batches
+/// decompress to more than that.
 const UNCOMPRESSED_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// What an event loop unfolds itself: half a millisecond's work.
+/// The most that an event loop decompresses itself: half a millisecond's work.
 const RESIDENT_BYTES_MAX: usize = 512 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct StoredBatch {
-    /// The batch as it lies in the file.
+    /// The batch as stored in the file.
     bytes: Vec<u8>,
     uncompressed: Vec<u8>,
     header: Option<BatchHeader>,
@@ -27,7 +28,8 @@ pub(crate) struct StoredBatch {
 impl StoredBatch {
     /// Reads the batch at `place` into the buffers of `self`.
     ///
-    /// - Errors: `WouldBlock` in `ReadMode::Resident`, also for what unfolds to much; `InvalidData` when it is not what its header says.
+    /// - Errors: `WouldBlock` in `ReadMode::Resident`, also for a batch that is too large to
+    ///   decompress there; `InvalidData` when it is not what its header says.
     pub fn load(&mut self, segment: &Segment, place: &BatchPlace, mode: ReadMode) -> io::Result<()> {
         self.header = None;
         let length = usize::try_from(place.bytes).expect("a batch is shorter than 2 GiB");

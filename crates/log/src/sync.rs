@@ -1,5 +1,5 @@
-//! Work that waits for the device, cut out of the log so that it runs without the partition's lock: begin under the lock,
-//! run without it, finish under the lock.
+//! Jobs that wait for the device, separated from the log so that they run without the partition's
+//! lock: begin under the lock, run without it, finish under the lock.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,13 +16,14 @@ use crate::reader::Bound;
 use crate::segment::{FileKind, Segment, file_path};
 use crate::transaction_index::AbortedTransaction;
 
-/// One group commit: makes everything durable that was appended before it began.
+/// One group commit: makes everything durable that was appended before the job began.
 #[derive(Debug)]
 pub struct SyncJob {
     pub(crate) active: Arc<dyn DiskFile>,
     /// Closed segments that were never synced, oldest first.
     pub(crate) sealed: Vec<Arc<dyn DiskFile>>,
-    /// Set when a segment was created: its name must be durable before what is in it counts.
+    /// Set when a segment was created: its directory entry must be durable before its contents
+    /// count.
     pub(crate) directory: Option<(Arc<dyn Disk>, Arc<Path>)>,
     pub(crate) end: Bound,
     pub(crate) checkpoint: Option<Box<CheckpointJob>>,
@@ -30,7 +31,8 @@ pub struct SyncJob {
 }
 
 impl SyncJob {
-    /// Waits for the device. An error poisons the log when it is handed to `finish_sync`, unless it is a shortage.
+    /// Waits for the device. An error poisons the log when passed to `finish_sync`, unless it is a
+    /// shortage.
     pub fn run(&self) -> io::Result<()> {
         for file in &self.sealed {
             file.sync()?;
@@ -42,13 +44,14 @@ impl SyncJob {
         }
     }
 
-    /// What is durable after success.
+    /// The end of what is durable after success.
     pub fn end(&self) -> Bound {
         self.end
     }
 }
 
-/// Writes everything that shortens recovery: index entries, producer state, leader epochs. The data itself is durable.
+/// Writes everything that shortens recovery: index entries, producer state, leader epochs. The data
+/// itself is already durable.
 #[derive(Debug)]
 pub struct CheckpointJob {
     pub(crate) disk: Arc<dyn Disk>,
@@ -56,23 +59,24 @@ pub struct CheckpointJob {
     pub(crate) segments: Vec<IndexWrite>,
     /// Offset and bytes of producer snapshots.
     pub(crate) snapshots: Vec<(i64, Vec<u8>)>,
-    /// Offsets of snapshots that nobody needs once the new ones are there.
+    /// Offsets of snapshots that are superseded once the new ones exist.
     pub(crate) stale_snapshots: Vec<i64>,
-    /// Unless the file says so already.
+    /// `None` if the file is up to date.
     pub(crate) leader_epochs: Option<LeaderEpochs>,
     pub(crate) recovery_point: i64,
     pub(crate) appended_bytes: u64,
     pub(crate) truncations: u64,
 }
 
-/// The index entries of one segment that its files lack.
+/// The index entries of one segment that are missing in its files.
 #[derive(Debug)]
 pub(crate) struct IndexWrite {
     pub segment: Arc<Segment>,
     pub offsets: (u64, Vec<u8>),
     pub times: (u64, Vec<u8>),
     pub aborted: (usize, Vec<AbortedTransaction>),
-    /// Length of the log file if the segment is closed: reserved space behind it goes back to the file system.
+    /// Length of the log file if the segment is closed: space reserved beyond it is given back to
+    /// the file system.
     pub sealed_bytes: Option<u64>,
 }
 
@@ -97,7 +101,7 @@ impl IndexWrite {
         sync_files(disk, &files, &self.segment.path(FileKind::Log))
     }
 
-    /// Writes the entries and says which files must be synced for them.
+    /// Writes the entries and adds the files that must be synced for them.
     fn write(&self, disk: &dyn Disk, files: &mut Vec<Arc<dyn DiskFile>>) -> Result<(), LogError> {
         if self.segment.is_retired() {
             return Ok(());
@@ -121,7 +125,7 @@ impl IndexWrite {
         (position, bytes): &(u64, Vec<u8>),
         files: &mut Vec<Arc<dyn DiskFile>>,
     ) -> Result<(), LogError> {
-        // Kafka expects both index files of every segment to exist, empty ones too.
+        // Kafka expects both index files of every segment to exist, even if empty.
         let write = || -> io::Result<Arc<dyn DiskFile>> {
             let file = self.segment.index_file(kind, ReadMode::Blocking)?;
             if !bytes.is_empty() {
@@ -156,7 +160,7 @@ impl IndexWrite {
         Ok(())
     }
 
-    /// Tells the segment that its files have caught up.
+    /// Notes in the segment that its files are up to date.
     pub fn finish(&self) {
         let mut indexes = self.segment.indexes();
         indexes
@@ -168,7 +172,8 @@ impl IndexWrite {
 }
 
 impl CheckpointJob {
-    /// Waits for the device. An error does not harm the log: the next recovery is longer, that is all.
+    /// Waits for the device. An error does not harm the log: it only makes the next recovery
+    /// longer.
     pub fn run(&self) -> Result<(), LogError> {
         let mut files = Vec::new();
         self.write(&mut files)?;
@@ -180,17 +185,18 @@ impl CheckpointJob {
         self.remove_stale()
     }
 
-    /// The same for many logs: what must be synced is synced together. Each has an outcome of its own.
+    /// Runs many jobs with one joint sync. Each has an outcome of its own.
     pub fn run_all(disk: &dyn Disk, jobs: &[CheckpointJob], crew: &dyn Crew) -> Vec<Result<(), LogError>> {
         let all: Vec<&CheckpointJob> = jobs.iter().collect();
         match run_together(disk, &all, &[], crew) {
             Ok(()) => jobs.iter().map(|_| Ok(())).collect(),
-            // One of them is at fault; the others need not suffer for it.
+            // One of them failed; the others need not fail with it.
             Err(_) => jobs.iter().map(CheckpointJob::run).collect(),
         }
     }
 
-    /// First step: writes everything, what replaces a file under another name, and says what must be synced for it.
+    /// First step: writes everything, under temporary names where a file is replaced, and adds the
+    /// files to be synced.
     pub(crate) fn write(&self, files: &mut Vec<Arc<dyn DiskFile>>) -> Result<(), LogError> {
         for segment in &self.segments {
             segment.write(&*self.disk, files)?;
@@ -201,7 +207,7 @@ impl CheckpointJob {
         Ok(())
     }
 
-    /// Second step, when all of that is synced: gives the files their names. The directory must be synced for them.
+    /// Second step, after that sync: renames the files. The directory must then be synced.
     pub(crate) fn name_files(&self) -> Result<(), LogError> {
         for (path, _) in self.small_files() {
             self.disk
@@ -211,7 +217,7 @@ impl CheckpointJob {
         Ok(())
     }
 
-    /// Third step, when the names are synced.
+    /// Third step, after the directory sync.
     pub(crate) fn remove_stale(&self) -> Result<(), LogError> {
         for offset in &self.stale_snapshots {
             let path = file_path(&self.directory, *offset, FileKind::Snapshot);
@@ -224,7 +230,7 @@ impl CheckpointJob {
         Ok(())
     }
 
-    /// What is replaced as a whole.
+    /// The files that are replaced as a whole.
     fn small_files(&self) -> impl Iterator<Item = (PathBuf, Cow<'_, [u8]>)> {
         let snapshots = self.snapshots.iter().map(|(offset, bytes)| {
             let path = file_path(&self.directory, *offset, FileKind::Snapshot);
@@ -238,10 +244,11 @@ impl CheckpointJob {
     }
 }
 
-/// Does all of these at once: one `sync_all` for what was written, one for its names. Waits for the device.
+/// Runs all of these together: one `sync_all` for the data, one for the names. Waits for the
+/// device.
 ///
-/// - Errors: of any of them. None is done then, and each may be run again on its own, except a sync that was not prevented
-///   by a shortage.
+/// - Errors: the first error of any of them. None is done then, and each may be run again on its
+///   own, except a sync: one that failed is never retried unless it failed for a shortage.
 pub(crate) fn run_together(
     disk: &dyn Disk,
     checkpoints: &[&CheckpointJob],
@@ -258,7 +265,7 @@ pub(crate) fn run_together(
             .extend(files);
         outcome
     })?;
-    // Batches first, then what points to them.
+    // Batches first, then the index entries that point to them.
     let batches = syncs
         .iter()
         .flat_map(|sync| sync.sealed.iter().chain([&sync.active]));
@@ -275,7 +282,7 @@ pub(crate) fn run_together(
     try_for_each(crew, checkpoints, CheckpointJob::remove_stale)
 }
 
-/// The first error, if any; the work goes on for the others.
+/// Runs `work` for all jobs; returns the first error, if any, without stopping the others.
 fn try_for_each(
     crew: &dyn Crew,
     jobs: &[&CheckpointJob],
@@ -297,7 +304,8 @@ fn sync_files(disk: &dyn Disk, files: &[Arc<dyn DiskFile>], path: &Path) -> Resu
         .map_err(|source| LogError::io("sync", path, source))
 }
 
-/// Hands dirty pages to the device early, so that the kernel never has a flood of them to write at once.
+/// Hands dirty pages to the device early, so that the kernel never has to write a flood of them at
+/// once.
 #[derive(Debug)]
 pub struct WritebackJob {
     pub(crate) file: Arc<dyn DiskFile>,
@@ -306,7 +314,8 @@ pub struct WritebackJob {
 }
 
 impl WritebackJob {
-    /// May wait when the device's queue is full. An error here says nothing; the next sync reports it.
+    /// May wait when the device's queue is full. An error here may be ignored; the next sync
+    /// reports it.
     pub fn run(&self) -> io::Result<()> {
         self.file.start_writeback(self.position, self.bytes)
     }

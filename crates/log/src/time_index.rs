@@ -2,7 +2,7 @@
 
 use crate::index_file::IndexEntry;
 
-/// The largest timestamp up to and including the batch that ends with this offset is `timestamp`.
+/// `timestamp` is the largest timestamp up to and including the batch that ends with this offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeEntry {
     pub timestamp: i64,

@@ -1,4 +1,4 @@
-//! Offsets by time: what ListOffsets asks for.
+//! Look-up of offsets by timestamp, for ListOffsets.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::reader::{Bound, LogReader, View, segment_index};
 use crate::segment::{BatchPlace, FileKind, Segment, UNKNOWN_TIMESTAMP};
 use crate::stored_batch::StoredBatch;
 
-/// A record's place in time and in the log.
+/// The timestamp and offset of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampOffset {
     pub timestamp: i64,
@@ -17,17 +17,17 @@ pub struct TimestampOffset {
     pub leader_epoch: i32,
 }
 
-/// Outcome of a look-up that may need the disk.
+/// The outcome of a look-up that may need the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     Found(TimestampOffset),
     Nothing,
-    /// Only in `ReadMode::Resident`: ask again in `ReadMode::Blocking`, elsewhere.
+    /// Only in `ReadMode::Resident`: look up again in `ReadMode::Blocking`, on another thread.
     WouldBlock,
 }
 
 impl LogReader {
-    /// The first record below `bound` whose timestamp is at least `timestamp`.
+    /// Finds the first record below `bound` whose timestamp is at least `timestamp`.
     pub fn offset_for_timestamp(
         &self,
         timestamp: i64,
@@ -38,13 +38,14 @@ impl LogReader {
         finish(&view, view.first_at_or_after(timestamp, bound.offset, mode))
     }
 
-    /// The first record below `bound` that has the largest timestamp of all (KIP-734).
+    /// Finds the first record below `bound` that has the largest timestamp of all (KIP-734).
     pub fn offset_for_max_timestamp(&self, bound: Bound, mode: ReadMode) -> Result<Lookup, ReadError> {
         let view = self.view(i64::MAX, bound);
         finish(&view, view.max_timestamp(bound.offset, mode))
     }
 
-    /// Reads what is missing of the segments' largest timestamps. Waits for the device; retention by time needs it.
+    /// Reads those of the segments' largest timestamps that are not known yet. Waits for the
+    /// device; retention by time needs it.
     pub fn load_timestamps(&self) -> Result<(), ReadError> {
         let segments = Arc::clone(&self.state().segments);
         let sealed = segments.len() - 1;
@@ -55,7 +56,8 @@ impl LogReader {
         Ok(())
     }
 
-    /// As `load_timestamps`, and the times at which the closed segments from `first_dirty_offset` on begin.
+    /// Like `load_timestamps`, and reads the first timestamps of the closed segments from
+    /// `first_dirty_offset` on.
     pub fn load_compaction_times(&self, first_dirty_offset: i64) -> Result<(), ReadError> {
         self.load_timestamps()?;
         let segments = Arc::clone(&self.state().segments);
@@ -85,13 +87,14 @@ fn finish(view: &View, found: io::Result<Option<TimestampOffset>>) -> Result<Loo
     }
 }
 
-/// A closed segment's largest timestamp, from memory or from the last entry of its time index.
+/// Returns a closed segment's largest timestamp, from memory or from the last entry of its time
+/// index.
 fn largest_timestamp(segment: &Segment, mode: ReadMode) -> io::Result<i64> {
     let known = segment.largest_timestamp();
     if known != UNKNOWN_TIMESTAMP {
         return Ok(known);
     }
-    // Without an entry no record carries a time (Kafka writes none for timestamp -1).
+    // Without an entry no record has a timestamp (Kafka writes none for timestamp -1).
     let (mut largest, mut at) = match segment.last_time_entry(mode)? {
         Some(entry) => {
             let offset = segment.base_offset + i64::from(entry.relative_offset);
@@ -99,7 +102,8 @@ fn largest_timestamp(segment: &Segment, mode: ReadMode) -> io::Result<i64> {
         }
         None => (-1, 0),
     };
-    // The last entry tells the largest of all, unless the file has lost its end: retention would take the segment too early.
+    // The last entry holds the largest timestamp unless the file was truncated: retention would
+    // then remove the segment too early.
     let is_larger = |place: &BatchPlace, than: i64| place.max_timestamp > than;
     while let Some(place) =
         segment.find_batch_where(at, segment.bytes(), mode, |place| is_larger(place, largest))?
@@ -153,7 +157,8 @@ impl View {
         Ok(None)
     }
 
-    /// Every batch below this position is older than `timestamp`, or lies before the log's start.
+    /// Returns a position below which every batch is older than `timestamp`, or lies before the
+    /// log's start.
     fn position_before(&self, segment: &Segment, timestamp: i64, mode: ReadMode) -> io::Result<u64> {
         let by_time = match segment.time_floor(timestamp, mode)? {
             Some(entry) => {
@@ -199,11 +204,12 @@ impl View {
         self.first_at_or_after(timestamp, bound_offset, mode)
     }
 
-    /// Largest timestamp of a segment's batches below the bound.
+    /// Returns the largest timestamp of a segment's batches below the bound.
     fn largest_below(&self, index: usize, bound_offset: i64, mode: ReadMode) -> io::Result<i64> {
         let segment = &self.segments[index];
         let end = self.bound_position(index, bound_offset, mode)?;
-        // The newest time entry that lies below the bound tells the largest up to its batch; the rest is scanned.
+        // The last time entry below the bound gives the maximum up to its batch; the rest is
+        // scanned.
         let entry = segment.time_floor_by_offset(bound_offset, mode)?;
         let (mut largest, from) = match entry {
             Some(entry) => {

@@ -1,8 +1,8 @@
-//! `.txnindex`: which transactions of a segment were aborted, for readers of committed records.
+//! `.txnindex`: the aborted transactions of a segment, for readers of committed records.
 
 use std::ops::Range;
 
-/// - Units: all but the producer id are offsets; `last_offset` is the marker's.
+/// - Units: everything but the producer id is an offset; `last_offset` is the marker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
     pub producer_id: i64,
@@ -28,9 +28,9 @@ impl AbortedTransaction {
         }
     }
 
-    /// The entries of a segment's file; `None` if it is damaged.
+    /// Decodes the entries of a segment's file; `None` if it is damaged.
     ///
-    /// - Shape: markers lie within `offsets`, in order, each behind what it ends.
+    /// - Shape: markers lie within `offsets`, in order, each after the transaction it ends.
     pub(crate) fn decode_all(bytes: &[u8], offsets: Range<i64>) -> Option<Vec<AbortedTransaction>> {
         let (entries, rest) = bytes.as_chunks::<{ AbortedTransaction::BYTES }>();
         let entries: Vec<AbortedTransaction> = entries

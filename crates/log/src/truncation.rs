@@ -1,4 +1,5 @@
-//! Taking back the end of a log. A lone broker does this only when it takes over from a cluster; nothing here is fast.
+//! Truncation of a log's end. A lone broker does this only when it takes over from a cluster, so
+//! nothing here is fast.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::recovery::OpenOptions;
 use crate::segment::{FileKind, Segment};
 
 impl PartitionLog {
-    /// Removes every batch that holds an offset at or behind `offset`. Waits for the device.
+    /// Removes every batch that holds an offset at or above `offset`. Waits for the device.
     ///
     /// - Shape: the end offset becomes `offset`, or the base offset of the batch that spans it.
     /// - Errors: a poisoned log is not truncated; any failure poisons it.
@@ -20,7 +21,7 @@ impl PartitionLog {
         if offset >= self.end_offset {
             return Ok(());
         }
-        // Everything is flushed first, so that what remains can be opened like a cleanly closed log.
+        // Everything is flushed first, so that the rest can be opened like a cleanly closed log.
         self.close()?;
         let truncated = self.truncate_files(offset.max(self.start_offset), now_ms);
         truncated.map_err(|error| self.poison_with(format!("truncation failed: {error}")))
@@ -68,7 +69,7 @@ impl PartitionLog {
         let options = OpenOptions {
             clean_shutdown: true,
             log_start_offset: self.start_offset,
-            // What was readable a moment ago needs no proof.
+            // Data that was readable a moment ago needs no proof.
             gaps_below: i64::MAX,
             now_ms,
             ..OpenOptions::default()
@@ -79,7 +80,7 @@ impl PartitionLog {
             self.config.clone(),
             options,
         )?;
-        // Readers hold on to the old handle, so the new state moves into it.
+        // Readers hold on to the old handle, so the new state is moved into it.
         let reader = self.reader.clone();
         {
             let mut state = reader.state();

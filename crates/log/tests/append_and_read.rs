@@ -1,4 +1,4 @@
-//! Appends, reads, syncs and reopenings on real files.
+//! Appends, reads, syncs and reopens on real files.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ fn sync(log: &mut PartitionLog) {
     log.finish_sync(job, result).expect("synced");
 }
 
-/// The values of all records from `offset` up to the log's end, read in pieces of `max_bytes`.
+/// Returns the values of all records from `offset` to the log's end, read in chunks of `max_bytes`.
 fn read_all(log: &PartitionLog, mut offset: i64, max_bytes: u32) -> Vec<(i64, Vec<u8>)> {
     let reader = log.reader();
     let mut records = Vec::new();
@@ -139,7 +139,7 @@ fn a_read_ends_with_the_last_batch_that_fits() {
     });
     let (mut log, _) = home.open(true, 0);
     append_numbered(&mut log, 200);
-    // From 300 on all values, and so all batches, are equally long.
+    // From 300 on all values, and so all batches, have the same length.
     let bytes_of = |log: &PartitionLog, max_bytes, mode| {
         let bound = Bound {
             offset: log.end_offset(),
@@ -151,7 +151,7 @@ fn a_read_ends_with_the_last_batch_that_fits() {
             .expect("in range")
         {
             Read::Region(read) => {
-                // What counts for a reader that wants to be woken when its limit is reached.
+                // What counts for a reader that is woken when its limit is reached.
                 assert!(read.reached_bytes >= read.region.bytes);
                 assert!(
                     read.reached_bytes == read.region.bytes || read.reached_bytes == u64::from(max_bytes)
@@ -176,7 +176,7 @@ fn a_read_ends_with_the_last_batch_that_fits() {
 }
 
 #[test]
-fn what_was_appended_is_read_over_segments_and_after_reopening() {
+fn appended_records_are_read_across_segments_and_after_reopening() {
     let home = Home::new(small_segments());
     let (mut log, report) = home.open(true, 0);
     assert_eq!(report.segment_count, 0);
@@ -227,7 +227,7 @@ fn a_killed_log_is_checked_from_its_recovery_point() {
 }
 
 #[test]
-fn a_reader_never_sees_beyond_its_bound() {
+fn a_reader_never_reads_beyond_its_bound() {
     let home = Home::new(small_segments());
     let (mut log, _) = home.open(true, 0);
     append_numbered(&mut log, 40);
@@ -277,7 +277,7 @@ fn a_reader_never_sees_beyond_its_bound() {
 
 #[test]
 fn a_producers_retry_is_recognised_after_a_kill_even_several_batches_back() {
-    // With two batches to a segment, the snapshot is one batch behind the beginning of a segment.
+    // With two batches per segment, the snapshot is one batch after the beginning of a segment.
     for segment_bytes in [small_segments().segment_bytes, 150] {
         recognise_retries(LogConfig {
             segment_bytes,
@@ -304,7 +304,7 @@ fn recognise_retries(config: LogConfig) {
     let recovery_point = log.close().expect("closes");
     drop(log);
     let (mut log, report) = home.open(false, recovery_point);
-    assert_eq!(report.replayed_batches, 0, "the snapshot says it all");
+    assert_eq!(report.replayed_batches, 0, "the snapshot is complete");
     for sequence in 5..10 {
         let again = append(&mut log, &produced(sequence)).expect("recognised");
         assert!(again.duplicate);

@@ -1,4 +1,4 @@
-//! Compaction keeps the last record of each key, and a crash in the middle of it loses nothing.
+//! Compaction keeps the last record of each key, and a crash during it loses nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -105,7 +105,7 @@ impl World {
         Ok(())
     }
 
-    /// True if there was something to do.
+    /// Returns true if there was something to do.
     fn compact(&mut self, map_bytes: usize) -> Result<bool, LogError> {
         self.log.reader().load_timestamps().expect("readable");
         let high_watermark = self.log.durable_offset();
@@ -179,7 +179,7 @@ impl World {
         data.flat_map(|(_, records)| records).collect()
     }
 
-    /// The last value of each key, tombstones left out.
+    /// Returns the last value of each key, without tombstones.
     fn table(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut table = BTreeMap::new();
         for (_, key, value) in self.records() {
@@ -211,7 +211,7 @@ fn fill(world: &mut World, random: &mut Random, batch_count: u32, key_count: u64
 }
 
 #[test]
-fn only_the_last_record_of_a_key_stays_and_offsets_do_not_change() {
+fn only_the_last_record_of_a_key_is_kept_and_offsets_do_not_change() {
     let mut world = World::new(1);
     fill(&mut world, &mut Random::new(7), 400, 40);
     let (before, table, end_offset) = (world.records(), world.table(), world.log.end_offset());
@@ -261,7 +261,8 @@ fn a_small_map_needs_several_runs_for_the_same_result() {
     );
 }
 
-/// Above it a start reads every segment again, and a gap that compaction left would look like a loss.
+/// Above the recovery point a start reads every segment again, and a gap left by compaction would
+/// look like a loss.
 #[test]
 fn nothing_beyond_the_recovery_point_is_compacted() {
     let mut world = World::new(1);
@@ -321,7 +322,7 @@ fn tombstones_outlive_their_keys_by_the_delete_retention() {
 }
 
 #[test]
-fn a_producers_last_batch_stays_without_its_records() {
+fn a_producers_last_batch_is_kept_without_its_records() {
     let mut world = World::new(1);
     let produced = |sequence| BatchOptions {
         producer_id: 5,
@@ -344,14 +345,14 @@ fn a_producers_last_batch_stays_without_its_records() {
         (header.base_sequence, header.record_count, records.len()),
         (1, 0, 0)
     );
-    // The emptied batch's time belongs to no record any more.
+    // The timestamp of the emptied batch belongs to no record any more.
     let emptied_at = header.max_timestamp;
     let newest = world
         .log
         .reader()
         .offset_for_timestamp(emptied_at, world.log.end(), ReadMode::Blocking);
     assert!(matches!(newest, Ok(Lookup::Found(found)) if found.offset > header.last_offset()));
-    // Without any snapshot the batch alone must tell the producer's state.
+    // Without any snapshot the batch alone must restore the producer's state.
     for entry in world.disk.list(Path::new(DIRECTORY)).expect("listed") {
         if entry
             .path
@@ -375,7 +376,7 @@ fn a_producers_last_batch_stays_without_its_records() {
 }
 
 #[test]
-fn aborted_records_replace_nothing_and_go_away() {
+fn aborted_records_replace_nothing_and_are_removed() {
     let mut world = World::new(1);
     let in_transaction = |sequence| BatchOptions {
         producer_id: 8,
@@ -389,7 +390,7 @@ fn aborted_records_replace_nothing_and_go_away() {
         &[(b"k".to_vec(), Some(b"committed".to_vec()))],
     );
     world.append(in_transaction(0), &[(b"k".to_vec(), Some(b"aborted".to_vec()))]);
-    // The marker comes long after, in a segment that is not compacted yet.
+    // The marker comes much later, in a segment that is not compacted yet.
     fill(&mut world, &mut Random::new(3), 60, 10);
     world.marker(8, false);
     world.checkpoint().expect("checkpoint");
@@ -413,7 +414,8 @@ fn aborted_records_replace_nothing_and_go_away() {
         table.get(b"t".as_slice()).map(Vec::as_slice),
         Some(b"in".as_slice())
     );
-    // Both markers stay until their data is gone and a day has passed; the committed one as long as its data lives.
+    // Both markers stay until their data is gone and a day has passed; the committed one as long as
+    // its data exists.
     let markers = |world: &World| {
         world
             .batches()

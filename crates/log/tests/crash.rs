@@ -1,7 +1,7 @@
-//! Stops a log in the middle of every disk operation, by a kill or by a power cut, opens it again and compares it with what
-//! had been acknowledged.
+//! Interrupts a log in every disk operation, by a kill or by a power cut, reopens it, and compares
+//! it with what had been acknowledged.
 //!
-//! Every test prints the seed it fails with. `OTTLA_CRASH_SEEDS=from..to` runs others.
+//! Every test prints the seed it fails with. `OTTLA_CRASH_SEEDS=from..to` runs other seeds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 const DIRECTORY: &str = "data/topic-0";
 const START_MS: i64 = 1_700_000_000_000;
 
-/// One record as it was appended.
+/// One record as appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Expected {
     value: Vec<u8>,
@@ -36,7 +36,7 @@ struct Producer {
     batches: Vec<(i32, i64, Vec<u8>)>,
 }
 
-/// The log under test, and what must be in it.
+/// The log under test, and its expected contents.
 struct World {
     seed: u64,
     random: Random,
@@ -47,16 +47,16 @@ struct World {
     /// Every record from `start_offset` on, acknowledged or not.
     records: BTreeMap<i64, Expected>,
     start_offset: i64,
-    /// Acknowledged: no crash may take what lies below.
+    /// Acknowledged: no crash may lose records below this offset.
     durable_offset: i64,
-    /// The checkpoint files that the broker would keep.
+    /// The contents of the checkpoint files that a broker would keep.
     recovery_point: i64,
     leader_epoch: i32,
     producers: BTreeMap<i64, Producer>,
     crashes: u32,
-    /// Appends that were refused because the disk was full or descriptors were short.
+    /// Appends refused because of a full disk or a lack of descriptors.
     refused: u32,
-    /// Syncs that found no descriptor and were tried again.
+    /// Syncs that found no descriptor and were retried.
     retried: u32,
 }
 
@@ -114,7 +114,7 @@ impl World {
             .max(self.start_offset)
     }
 
-    /// One random step. `Err` when the power went off in it.
+    /// Performs one random step. `Err` when the power was cut in it.
     fn step(&mut self) -> Result<(), LogError> {
         match self.random.below(100) {
             0..55 => self.append(),
@@ -160,7 +160,8 @@ impl World {
         });
         let bytes = builder.finish();
         let leader_epoch = self.leader_epoch;
-        // A batch whose append fails half-way may be found whole by recovery, so it is expected before the attempt.
+        // Recovery may find a batch whose append failed half-way complete, so it is expected before
+        // the attempt.
         for (offset, value) in (first..).zip(values) {
             self.records.insert(
                 offset,
@@ -180,7 +181,7 @@ impl World {
             producer.next_sequence += count as i32;
         }
         if self.random.one_in(8) {
-            // The disk is full, nearly or quite, for this one append.
+            // For this one append the disk is full or nearly full.
             let used = self.disk.used_bytes();
             self.disk.set_capacity(Some(used + self.random.below(3) * 4096));
         }
@@ -212,7 +213,7 @@ impl World {
             })
     }
 
-    /// A client that missed the answer sends its newest batch again.
+    /// A client that did not get the answer sends its newest batch again.
     fn repeat_batch(&mut self) -> Result<(), LogError> {
         let producer_id = self.random.below(4) as i64;
         let Some((_, base_offset, bytes)) = self
@@ -224,7 +225,7 @@ impl World {
             return Ok(());
         };
         if base_offset < self.start_offset {
-            // Retention may have taken the producer's history along with its records.
+            // Retention may have removed the producer's history along with its records.
             return Ok(());
         }
         let appended = self.append_bytes(&bytes)?;
@@ -237,7 +238,7 @@ impl World {
         Ok(())
     }
 
-    /// Now and then the next operations find no descriptor.
+    /// Occasionally makes the next operations find no descriptor.
     fn begin_shortage(&mut self) {
         if self.random.one_in(8) {
             self.disk.begin_shortage(0, 1 + self.random.below(3));
@@ -248,7 +249,7 @@ impl World {
         let Some(job) = self.log().begin_sync() else {
             return Ok(());
         };
-        // Appends may come in while a sync is under way; they are not covered by it.
+        // Batches may be appended while a sync is under way; it does not cover them.
         if self.random.one_in(3) {
             self.append()?;
         }
@@ -287,11 +288,11 @@ impl World {
         }
         let finished = self.log().finish_checkpoint(job, result);
         if finished.as_ref().is_err_and(LogError::is_shortage) {
-            // The next checkpoint does it all.
+            // The next checkpoint does all of it.
             return Ok(());
         }
         let recovery_point = finished?;
-        // The broker writes its checkpoint file a little later, or crashes before.
+        // The broker writes its checkpoint file a little later, or crashes first.
         if !self.random.one_in(5) {
             self.recovery_point = recovery_point;
         }
@@ -333,7 +334,7 @@ impl World {
     fn truncate(&mut self) -> Result<(), LogError> {
         let span = (self.end_offset() - self.start_offset) as u64;
         let offset = self.end_offset() - self.random.below(span.min(20) + 1) as i64;
-        // From here on a crash may leave the log with or without what is cut.
+        // From here on a crash may leave the log with or without the truncated records.
         self.durable_offset = self.durable_offset.min(offset).min(self.batch_start(offset));
         self.recovery_point = self.recovery_point.min(self.durable_offset);
         let now_ms = self.now_ms;
@@ -345,8 +346,8 @@ impl World {
         Ok(())
     }
 
-    /// Base offset of the batch that holds `offset`, as far as the expectation tells: records of one batch have one time
-    /// and one epoch, and batches hold at most five.
+    /// Lower bound of the base offset of the batch that holds `offset`: the expectation does not
+    /// record batches, which hold at most five records.
     fn batch_start(&self, offset: i64) -> i64 {
         (offset - 5).max(self.start_offset)
     }
@@ -372,7 +373,7 @@ impl World {
         self.disk.end_shortage();
         let recovery_point = closed?;
         assert_eq!(recovery_point, self.end_offset());
-        // What is closed has nothing left to close.
+        // A closed log has nothing left to close.
         let operations = self.disk.operations();
         assert_eq!(self.log().close()?, recovery_point);
         assert_eq!(self.disk.operations(), operations, "seed {}", self.seed);
@@ -404,7 +405,7 @@ impl World {
         Ok(report)
     }
 
-    /// Opens the log after a crash, possibly crashing again while it recovers.
+    /// Reopens the log after a crash, possibly crashing again during recovery.
     fn recover(&mut self) {
         loop {
             self.crashes += 1;
@@ -420,7 +421,7 @@ impl World {
             }
             match self.open(false) {
                 Ok(report) => {
-                    // A cut that was due later may still come in the steps that follow.
+                    // A power cut that was armed for later may still happen in the following steps.
                     self.check(report);
                     return;
                 }
@@ -429,7 +430,7 @@ impl World {
         }
     }
 
-    /// Compares the opened log with what was appended, and takes over what the crash left.
+    /// Compares the reopened log with what was appended, and adopts what the crash left.
     fn check(&mut self, report: RecoveryReport) {
         let seed = self.seed;
         let log = self.log.as_ref().expect("just opened");
@@ -467,7 +468,7 @@ impl World {
         self.check_producers(&context);
     }
 
-    /// The newest batches of every producer must be recognised when they come again, and nothing else.
+    /// The newest batches of every producer, and no others, must be detected as duplicates.
     fn check_producers(&mut self, context: &str) {
         let start_offset = self.start_offset;
         for (producer_id, producer) in self.producers.clone() {
@@ -537,7 +538,7 @@ fn read_all(log: &PartitionLog, start_offset: i64, context: &str) -> BTreeMap<i6
     records
 }
 
-/// Lives through `steps` steps with a crash in the middle of a random disk operation every now and then.
+/// Runs `steps` steps with occasional crashes in random disk operations.
 fn live(seed: u64, steps: u32, operations_between_crashes: u64) -> World {
     let mut world = World::new(seed);
     let arm = |world: &mut World| {
@@ -566,7 +567,7 @@ fn seeds(default: Range<u64>) -> Range<u64> {
 }
 
 #[test]
-fn no_acknowledged_record_is_lost_in_a_thousand_lives_with_crashes() {
+fn no_acknowledged_record_is_lost_in_a_thousand_runs_with_crashes() {
     let (mut crashes, mut refused, mut retried) = (0, 0, 0);
     for seed in seeds(0..1_000) {
         let world = live(seed, 120, 60);
@@ -577,7 +578,7 @@ fn no_acknowledged_record_is_lost_in_a_thousand_lives_with_crashes() {
     let chosen = std::env::var("OTTLA_CRASH_SEEDS").is_ok();
     assert!(
         chosen || crashes > 1_000 && refused > 300 && retried > 300,
-        "only {crashes} crashes, {refused} refusals, {retried} syncs tried again"
+        "only {crashes} crashes, {refused} refusals, {retried} syncs retried"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Damage to a log's files: what is served, what is refused, and what is said.
+//! Damage to a log's files: what is served, what is refused, and what is reported.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn contents(disk: &MemoryDisk) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     paths.map(|path| (path.clone(), disk.read_file(&path))).collect()
 }
 
-/// The log is refused for `file`, says `reason`, and every byte stays.
+/// Checks that the log is refused because of `file`, with `reason`, and that no byte is changed.
 fn check_refused(disk: &MemoryDisk, options: OpenOptions, file: &str, reason: &str) {
     let before = contents(disk);
     let Err(error) = try_open(disk, options) else {
@@ -61,15 +61,15 @@ fn read_code(log: &PartitionLog, offset: i64) -> Result<Option<i64>, ReadError> 
     Ok(Some(found.base_offset))
 }
 
-/// Where the batch at `offset` lies: batches of the test are equally long.
+/// Returns the position of a batch: all batches of the test have the same length.
 fn position_of(disk: &MemoryDisk, segment: &Path, nth: u64) -> u64 {
     let bytes = disk.read_file(segment).expect("there");
     let length = u64::from(u32::from_be_bytes(bytes[8..12].try_into().expect("four bytes"))) + 12;
     nth * length
 }
 
-/// An operator changed one byte of the batch at the last index entry below the recovery point: the log seemed empty, and new
-/// records took offsets that old ones had.
+/// Regression: an operator changed one byte of the batch at the last index entry below the recovery
+/// point; the log seemed empty, and new records took offsets of old ones.
 #[test]
 fn a_damaged_batch_below_the_recovery_point_hides_no_other() {
     let disk = closed(100);
@@ -90,7 +90,8 @@ fn a_damaged_batch_below_the_recovery_point_hides_no_other() {
                 false => assert_eq!(read.expect("intact"), Some(offset)),
             }
         }
-        // What recovery did not read, because an index entry lies behind it, is found when it is read.
+        // Damage that recovery did not read, because an index entry follows it, is found when it is
+        // read.
         let is_told = report
             .findings
             .iter()
@@ -100,8 +101,9 @@ fn a_damaged_batch_below_the_recovery_point_hides_no_other() {
 }
 
 #[test]
-fn a_damaged_header_costs_its_batch_and_no_other() {
-    // Offset, length, magic, last offset delta: fields that a walk along headers goes by, some of them without a checksum.
+fn a_damaged_header_loses_only_its_batch() {
+    // Offset, length, magic, last offset delta: fields that a walk along headers relies on, some
+    // without a checksum.
     for (byte, flip) in [
         (3, 0x80),
         (7, 4),
@@ -159,7 +161,7 @@ fn whole_batches_behind_a_cut_are_kept_beside_the_segment() {
 }
 
 #[test]
-fn what_is_kept_has_a_bound() {
+fn kept_bytes_are_bounded() {
     let disk = closed(300);
     disk.write_file(
         &Path::new(DIRECTORY).join("00000000000000000000.log.cut-1"),
@@ -178,7 +180,7 @@ fn what_is_kept_has_a_bound() {
 }
 
 #[test]
-fn an_end_that_a_crash_left_unfinished_is_cut_and_nothing_is_kept() {
+fn an_unfinished_end_after_a_crash_is_cut_and_not_kept() {
     let disk = closed(300);
     let segment = files(&disk, ".log").pop().expect("there");
     let mut bytes = disk.read_file(&segment).expect("there");
@@ -191,7 +193,7 @@ fn an_end_that_a_crash_left_unfinished_is_cut_and_nothing_is_kept() {
 }
 
 #[test]
-fn records_that_a_checkpoint_proves_and_no_file_has_refuse_the_log() {
+fn records_proven_by_a_checkpoint_but_missing_refuse_the_log() {
     let lost_end = closed(300);
     let last = files(&lost_end, ".log").pop().expect("there");
     lost_end.write_file(&last, b"");
@@ -248,13 +250,13 @@ fn a_missing_first_segment_refuses_the_log_where_its_start_is_known() {
         ..OpenOptions::default()
     };
     check_refused(&disk, clean, first, "no segment holds offsets 0 to 113");
-    // After a crash of Apache Kafka, retention may have taken it.
+    // After a crash of Apache Kafka, retention may have removed it.
     let (log, _) = try_open(&disk, unclean(300)).expect("opens");
     assert_eq!((log.start_offset(), log.end_offset()), (114, 300));
 }
 
 #[test]
-fn a_hole_between_segments_is_named_and_answered_with_an_error() {
+fn a_hole_between_segments_is_reported_and_reads_of_it_fail() {
     let disk = closed(300);
     let segment = &files(&disk, ".log")[0];
     let mut bytes = disk.read_file(segment).expect("there");
@@ -317,7 +319,7 @@ fn a_file_of_another_log_refuses_the_log() {
 }
 
 #[test]
-fn accepted_losses_leave_a_gap_whose_offsets_are_not_given_again() {
+fn accepted_losses_leave_a_gap_whose_offsets_are_not_reused() {
     let disk = closed(300);
     let last = files(&disk, ".log").pop().expect("there");
     disk.write_file(&last, b"");
@@ -329,7 +331,7 @@ fn accepted_losses_leave_a_gap_whose_offsets_are_not_given_again() {
     assert_eq!(report.findings[0].kind, FindingKind::Lost);
     assert_eq!((log.end_offset(), report.gap_end), (300, Some(300)));
     assert_eq!(append(&mut log).expect("takes records"), 300);
-    // Readers pass over the gap.
+    // Readers skip the gap.
     assert_eq!(read_code(&log, 250).expect("a gap"), Some(300));
     let recovery_point = log.close().expect("closed");
     let options = OpenOptions {
@@ -340,9 +342,9 @@ fn accepted_losses_leave_a_gap_whose_offsets_are_not_given_again() {
     assert_eq!((log.end_offset(), report.findings), (301, Vec::new()));
 }
 
-/// One changed bit in an index made a reader skip the batches in front of the entry.
+/// Regression: one flipped bit in an index made a reader skip the batches before the entry.
 #[test]
-fn an_index_entry_that_lies_is_not_believed() {
+fn a_wrong_index_entry_is_not_trusted() {
     let disk = closed(300);
     for suffix in [".index", ".timeindex"] {
         let index = &files(&disk, suffix)[0];
@@ -378,7 +380,7 @@ fn an_index_entry_that_lies_is_not_believed() {
 }
 
 #[test]
-fn a_time_index_that_has_lost_its_end_does_not_let_retention_take_a_segment_early() {
+fn a_truncated_time_index_does_not_make_retention_remove_a_segment_early() {
     let disk = closed(300);
     let index = &files(&disk, ".timeindex")[0];
     let bytes = disk.read_file(index).expect("there");

@@ -1,4 +1,5 @@
-//! A full disk, failing writes and syncs, damaged files, cold pages: what the log says and what it keeps.
+//! A full disk, failing writes and syncs, damaged files, cold pages: what the log reports and what
+//! it keeps.
 
 mod support;
 
@@ -29,7 +30,7 @@ fn a_full_disk_refuses_writes_and_takes_them_again_without_a_restart() {
         refused > 1_000 && full_at > 300,
         "{refused} refused, full at {full_at}"
     );
-    // What is there can still be made durable and read.
+    // Existing records can still be made durable and read.
     sync(&mut log).expect("synced");
     check_records(&log, 0, full_at);
     assert_eq!(log.poison(), None);
@@ -66,9 +67,10 @@ fn retention_makes_room_on_a_full_disk() {
     check_records(&log, start, end + 100);
 }
 
-/// Apache Kafka keeps at least `retention.bytes`: a segment goes when the others still hold that much.
+/// Apache Kafka keeps at least `retention.bytes`: a segment is removed when the others still hold
+/// that much.
 #[test]
-fn retention_by_size_takes_no_segment_that_is_needed_for_the_bytes_to_keep() {
+fn retention_by_size_removes_no_segment_needed_to_keep_the_limit() {
     let disk = MemoryDisk::new(1);
     let mut log = create(&disk);
     append_many(&mut log, 700);
@@ -77,7 +79,7 @@ fn retention_by_size_takes_no_segment_that_is_needed_for_the_bytes_to_keep() {
     let Ok(Read::Region(first)) = read else {
         panic!("{read:?}")
     };
-    // All records are of one length.
+    // All records have the same length.
     let bytes_of = |records: i64| records as u64 * first.region.bytes;
     let mut bases: Vec<i64> = files(&disk, ".log")
         .iter()
@@ -119,14 +121,14 @@ fn a_failed_write_poisons_the_log_until_it_is_opened_again() {
         Err(AppendError::Log(LogError::Poisoned { .. }))
     ));
     let Err(AppendError::Log(LogError::Poisoned { reason })) = append(&mut log) else {
-        panic!("takes writes again")
+        panic!("accepts writes again")
     };
     assert!(reason.contains("injected write error"), "{reason}");
     assert!(log.begin_sync().is_none());
     check_records(&log, 0, 20);
     disk.kill();
     let (mut log, _) = open(&disk, false, 0);
-    // The batch whose write failed may be there: nobody was told that it is not.
+    // The batch whose write failed may be there: no client was told that it is not.
     let end_offset = log.end_offset();
     assert!((20..=21).contains(&end_offset), "{end_offset}");
     append_many(&mut log, 5);
@@ -134,7 +136,7 @@ fn a_failed_write_poisons_the_log_until_it_is_opened_again() {
 }
 
 #[test]
-fn a_failed_sync_acknowledges_nothing_and_is_not_tried_again() {
+fn a_failed_sync_acknowledges_nothing_and_is_not_retried() {
     let disk = MemoryDisk::new(3);
     let mut log = create(&disk);
     append_many(&mut log, 20);
@@ -174,7 +176,7 @@ fn a_corrupted_byte_above_the_recovery_point_cuts_the_log_there() {
 }
 
 #[test]
-fn damaged_or_missing_indexes_are_made_again() {
+fn damaged_or_missing_indexes_are_rebuilt() {
     type Damage = fn(&MemoryDisk, &Path);
     let damages: [(&str, Damage); 5] = [
         ("missing", |disk, path| disk.remove_file(path).expect("removed")),
@@ -208,7 +210,8 @@ fn damaged_or_missing_indexes_are_made_again() {
                 let (mut log, report) = open(&disk, clean_shutdown, 0);
                 assert_eq!(report.cut_bytes, 0, "{name} {suffix}");
                 check_records(&log, 0, 400);
-                // A time look-up may rely on a damaged index below the recovery point, but not after a recovery.
+                // A timestamp look-up may rely on a damaged index below the recovery point, but not
+                // after a recovery.
                 if !clean_shutdown {
                     let found = log
                         .reader()
@@ -227,7 +230,7 @@ fn damaged_or_missing_indexes_are_made_again() {
 }
 
 #[test]
-fn damaged_snapshots_and_epoch_files_are_made_again() {
+fn damaged_snapshots_and_epoch_files_are_rebuilt() {
     let disk = closed(300);
     for path in files(&disk, ".snapshot") {
         let mut bytes = disk.read_file(&path).expect("there");
@@ -259,7 +262,7 @@ fn a_directory_with_nothing_but_logs_opens() {
 }
 
 #[test]
-fn an_event_loop_is_never_made_to_wait_for_the_device() {
+fn an_event_loop_never_waits_for_the_device() {
     let disk = closed(1_000);
     let (log, _) = open(&disk, true, 1_000);
     disk.evict();
@@ -337,7 +340,7 @@ fn offsets_are_found_by_time_in_closed_and_growing_segments() {
 }
 
 #[test]
-fn expired_segments_go_and_the_growing_one_too() {
+fn expired_segments_are_removed_including_the_active_one() {
     let disk = MemoryDisk::new(1);
     let mut log = create(&disk);
     append_many(&mut log, 400);
@@ -372,9 +375,10 @@ fn a_directory_is_locked_once() {
     disk.lock(Path::new(".lock")).expect("free again");
 }
 
-/// Flips, cuts and swaps bytes of a whole directory: opening must end, and what it gives must be readable.
+/// Flips, cuts and swaps bytes of a whole directory: opening must terminate, and what it returns
+/// must be readable.
 #[test]
-fn whatever_lies_in_the_directory_opening_ends_without_a_panic() {
+fn opening_any_directory_ends_without_a_panic() {
     for seed in 0..400 {
         let disk = closed(150);
         let mut random = Random::new(seed);
@@ -402,7 +406,8 @@ fn whatever_lies_in_the_directory_opening_ends_without_a_panic() {
             ..OpenOptions::default()
         };
         let opened = PartitionLog::open(disk.shared(), Path::new(DIRECTORY), config(), options);
-        // Bytes below the recovery point were durable and checked: damage there is an error, not a shorter log.
+        // Bytes below the recovery point were durable and checked: damage there is an error, not a
+        // shorter log.
         let Ok((log, _)) = opened else { continue };
         let mut offset = log.start_offset();
         let mut batch_count = 0;
@@ -433,7 +438,7 @@ fn checkpoint(log: &mut PartitionLog) -> i64 {
     log.finish_checkpoint(job, result).expect("written")
 }
 
-/// Appends until the next append must begin a segment, and makes everything durable.
+/// Appends until the next append must begin a new segment, and makes everything durable.
 fn filled_to_the_brim(disk: &MemoryDisk) -> (PartitionLog, i64) {
     let mut log = create(disk);
     while log.bytes() + 600 < u64::from(config().segment_bytes) {
@@ -444,8 +449,9 @@ fn filled_to_the_brim(disk: &MemoryDisk) -> (PartitionLog, i64) {
     (log, recovery_point)
 }
 
-/// Found by a seed of the crash test: the process was killed between creating a segment and the first batch in it. After
-/// the restart nothing called for a sync of the directory, and a power cut took the segment with acknowledged records.
+/// Found by a seed of the crash test: the process was killed between creating a segment and the
+/// first batch in it. After the restart nothing triggered a sync of the directory, and a power cut
+/// removed the segment with acknowledged records.
 #[test]
 fn a_segment_that_a_killed_process_created_keeps_its_name() {
     for seed in 0..50 {
@@ -464,10 +470,11 @@ fn a_segment_that_a_killed_process_created_keeps_its_name() {
     }
 }
 
-/// Found by a seed of the crash test: a recovery cut torn bytes but did not sync the cut. The next segment began at the
-/// recovery point, so the one with the cut was not looked at again when a power cut had brought the bytes back.
+/// Found by a seed of the crash test: a recovery truncated torn bytes but did not sync the
+/// truncation. The next segment began at the recovery point, so the truncated one was not examined
+/// again after a power cut had restored the bytes.
 #[test]
-fn bytes_that_were_cut_do_not_come_back_unseen() {
+fn truncated_bytes_do_not_come_back_unnoticed() {
     for seed in 0..200 {
         let disk = MemoryDisk::new(seed);
         let (mut log, recovery_point) = filled_to_the_brim(&disk);

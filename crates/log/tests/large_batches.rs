@@ -1,4 +1,5 @@
-//! Compressed batches that unfold to much: an event loop is told to have somebody else look into them.
+//! Compressed batches that decompress to large sizes: an event loop is told to leave them to
+//! another thread.
 
 use std::path::Path;
 
@@ -33,7 +34,7 @@ fn log_of(codec: Codec, value_bytes: usize) -> PartitionLog {
 }
 
 #[test]
-fn a_time_is_looked_for_in_a_large_batch_only_where_waiting_is_allowed() {
+fn a_timestamp_is_searched_in_a_large_batch_only_where_waiting_is_allowed() {
     for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
         for (value_bytes, is_large) in [(100_000, false), (1 << 20, true)] {
             let log = log_of(codec, value_bytes);

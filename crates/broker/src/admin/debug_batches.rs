@@ -1,7 +1,9 @@
-//! `/debug/batches`: when batches were received, appended, visible and fetched, on the clock that all processes share.
+//! `/debug/batches`: when batches were received, appended, visible and fetched, on the clock that
+//! all processes share.
 //!
-//! `POST ?seconds=N` begins and answers with a reader's number, `GET ?reader=R` answers with what was written down since, as often as it
-//! is asked, `DELETE ?reader=R` ends it. Readers do not disturb each other.
+//! `POST ?seconds=N` begins to record and answers with a reader's number, `GET ?reader=R` answers
+//! with what has been recorded since, as often as it is asked, `DELETE ?reader=R` ends it. Readers
+//! are independent of each other.
 
 use std::time::Duration;
 
@@ -12,37 +14,37 @@ use ottla_core::time::{Clock, Moment};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// The form of the document; raised when a field changes its meaning.
+/// The version of the document; raised when a field changes its meaning.
 const VERSION: u32 = 1;
 
-/// Somebody who forgot to end it does not slow the broker for ever.
+/// The longest recording, so that a forgotten one does not slow the broker for ever.
 const SECONDS_MAX: u64 = 3_600;
 
-/// The status of an answer, and a sentence for whoever asked.
+/// The status of an answer, and a sentence for the caller.
 pub type Refusal = (StatusCode, String);
 
-/// Begins to write down for a reader, whose number is in the answer.
+/// Begins to record for a new reader, whose number is in the answer.
 pub fn begin(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
     let seconds = (number(query, "seconds="))
         .filter(|seconds| (1..=SECONDS_MAX).contains(seconds))
         .ok_or_else(|| {
             bad(format!(
-                "say for how long: ?seconds=N with N from 1 to {SECONDS_MAX}\n"
+                "missing duration: ?seconds=N with N from 1 to {SECONDS_MAX}\n"
             ))
         })?;
     let now = node.clock.moment();
     let until = now.after(Duration::from_secs(seconds));
     let ReaderId(reader) = node.batch_times.begin(now, until).ok_or_else(|| {
-        let reason = "too many have batches written down; their time ends by itself\n";
+        let reason = "too many readers are recording; each ends when its time is over\n";
         (StatusCode::TOO_MANY_REQUESTS, reason.to_owned())
     })?;
     let document = json!({"version": VERSION, "seconds": seconds, "reader": reader});
     Ok(format!("{document}\n"))
 }
 
-/// A reader needs no more.
+/// Ends a reader's recording.
 pub fn end(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
-    let reader = number(query, "reader=").ok_or_else(|| bad("say who: ?reader=N\n".to_owned()))?;
+    let reader = number(query, "reader=").ok_or_else(|| bad("missing ?reader=N\n".to_owned()))?;
     match node.batch_times.end(ReaderId(reader)) {
         true => Ok(format!("{}\n", json!({"version": VERSION, "reader": reader}))),
         false => Err(unknown(reader)),
@@ -60,15 +62,15 @@ fn bad(reason: String) -> Refusal {
 fn unknown(reader: u64) -> Refusal {
     (
         StatusCode::NOT_FOUND,
-        format!("nothing is known of reader {reader}\n"),
+        format!("reader {reader} is unknown or has ended\n"),
     )
 }
 
-/// What was written down since a reader began, or without one all there is.
+/// Renders what was recorded since a reader began; without a reader, everything there is.
 pub fn render(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
     let reader = match query {
         None | Some("") => None,
-        Some(_) => Some(number(query, "reader=").ok_or_else(|| bad("say who: ?reader=N\n".to_owned()))?),
+        Some(_) => Some(number(query, "reader=").ok_or_else(|| bad("missing ?reader=N\n".to_owned()))?),
     };
     let read = node.batch_times.read(reader.map(ReaderId));
     let (partitions, one_of) = read.ok_or_else(|| unknown(reader.unwrap_or_default()))?;
@@ -102,7 +104,7 @@ pub fn render(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
     Ok(format!("{document}\n"))
 }
 
-/// One moment on two clocks.
+/// The same moment on two clocks.
 struct SharedClock {
     moment: Moment,
     nanos: u64,
@@ -117,7 +119,7 @@ impl SharedClock {
         }
     }
 
-    /// - Shape: `moment` has passed. To the microsecond, which is what a moment counts.
+    /// - Shape: `moment` is in the past. Accurate to the microsecond, the resolution of a moment.
     fn nanos(&self, moment: Moment) -> u64 {
         self.nanos
             .saturating_sub(self.moment.micros_since(moment) * 1_000)

@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 use crate::metrics::recorder::{ApiRecords, ClientRecords, SlowRequest, Totals};
 use crate::metrics::stage::{Stage, StageTimes};
 
-/// The form of the document; raised when a field changes its meaning.
+/// The version of the document; raised when a field changes its meaning.
 const VERSION: u32 = 1;
 
 /// How many of the slowest requests are shown.
 const SLOWEST_MAX: usize = 100;
 
-/// Renders the document. All times are in microseconds; `now` is one moment on both clocks.
+/// Renders the document. All times are in microseconds; `now` is the same moment on both clocks.
 pub fn render(totals: &Totals, now: (Moment, Timestamp)) -> String {
     let slowest: Vec<Value> = totals
         .slowest

@@ -1,10 +1,10 @@
-//! Writing Prometheus' text format.
+//! Writes Prometheus' text format.
 
 use std::fmt::{Display, Write};
 
 use ottla_wire::text;
 
-/// A page of metrics under construction. Samples of one metric must be written together.
+/// A page of metrics being written. Samples of one metric must be written together.
 #[derive(Debug, Default)]
 pub struct Page {
     text: String,
@@ -30,7 +30,7 @@ impl Page {
         let _ = writeln!(self.text, " {value}");
     }
 
-    /// A metric with one sample and no labels.
+    /// Writes a metric with one sample and no labels.
     pub fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.metric(name, kind, help);
         self.sample(name, &[], value);
@@ -41,7 +41,8 @@ impl Page {
     }
 }
 
-/// A label may be any text to Prometheus, but people read the page, too.
+/// Prometheus accepts any text as a label; control characters are escaped because people read the
+/// page, too.
 fn escape(value: &str, into: &mut String) {
     for character in text::printable(value).chars() {
         match character {

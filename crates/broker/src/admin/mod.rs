@@ -1,4 +1,5 @@
-//! The admin address: metrics, the slowest requests and health, over HTTP, away from the event loops.
+//! The admin address: metrics, the slowest requests and health, over HTTP, on a thread apart from
+//! the event loops.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -33,10 +34,10 @@ pub mod quotas;
 
 const JSON: &str = "application/json";
 
-/// Nobody has anything to say in a body.
+/// No request of the admin address needs a body.
 const BODY_BYTES_MAX: u64 = 64 * 1024;
 
-/// What the admin address looks at.
+/// What the admin address reads.
 #[derive(Clone)]
 pub struct AdminView {
     pub node: Arc<Node>,
@@ -48,17 +49,17 @@ pub struct AdminView {
     pub clock: Arc<dyn Clock>,
 }
 
-/// What a page says.
+/// A rendered page.
 pub struct PageBody {
     pub content_type: &'static str,
     pub text: String,
 }
 
-/// A page of the program around the broker.
+/// A page of the embedding program.
 #[derive(Clone)]
 pub struct Page {
     pub path: &'static str,
-    /// Makes the text anew for each request, away from the thread that serves `/health`.
+    /// Renders the text for each request, away from the thread that serves `/health`.
     pub render: Arc<dyn Fn() -> PageBody + Send + Sync>,
 }
 
@@ -69,7 +70,8 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// - `names`: under which the address is asked, beside those that every machine has.
+    /// - `names`: the host names under which the address may be asked, besides `localhost` and IP
+    ///   addresses.
     pub fn start(socket: TcpListener, view: AdminView, pages: Vec<Page>, names: Names) -> io::Result<Admin> {
         let address = socket.local_addr()?;
         let tenants = view.tenants.clone();
@@ -127,7 +129,7 @@ async fn added(render: Arc<dyn Fn() -> PageBody + Send + Sync>) -> Response {
     match tokio::task::spawn_blocking(move || render()).await {
         Ok(page) if page.content_type == JSON => json(&page.text),
         Ok(page) => ([(CONTENT_TYPE, page.content_type)], page.text).into_response(),
-        // It panicked; the panic's own line says where.
+        // The page panicked; the log line of the panic says where.
         Err(_) => (
             StatusCode::INTERNAL_SERVER_ERROR,
             [(CONTENT_TYPE, "text/plain")],
@@ -137,7 +139,7 @@ async fn added(render: Arc<dyn Fn() -> PageBody + Send + Sync>) -> Response {
     }
 }
 
-/// A document with names that clients chose, for whoever looks at it in a terminal.
+/// A document with names that clients chose, escaped for display in a terminal.
 fn json(document: &str) -> Response {
     (
         [(CONTENT_TYPE, JSON)],
@@ -156,7 +158,7 @@ async fn tenants_page(State(view): State<AdminView>) -> Response {
     json(&tenants::render(&view.tenants))
 }
 
-/// Keeps the last hour of the tenants.
+/// Keeps the history of the tenants over the last hour.
 async fn look_at_tenants(books: &TenantBooks) {
     let mut interval = tokio::time::interval(Duration::from_millis(LOOK_INTERVAL_MS));
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);

@@ -1,4 +1,4 @@
-//! `GET /metrics`: names that existing Kafka dashboards query, and our own with finer stages.
+//! `GET /metrics`: names that existing Kafka dashboards query, and Ottla's own with finer stages.
 
 use ottla_wire::api_key::ApiKey;
 
@@ -10,7 +10,7 @@ use crate::metrics::recorder::Totals;
 use crate::metrics::stage::Stage;
 use crate::metrics::tenants::{TenantReading, TenantRow};
 
-/// Partitions with metrics of their own; a scrape must not melt where there are forty thousand.
+/// The most partitions with metrics of their own: a scrape must stay bounded with forty thousand.
 const PARTITIONS_MAX: usize = 2_000;
 
 const QUANTILES: [(&str, f64); 5] = [
@@ -21,7 +21,7 @@ const QUANTILES: [(&str, f64); 5] = [
     ("0.999", 0.999),
 ];
 
-/// Ends of the buckets of our histograms, in microseconds.
+/// Upper bounds of the histogram buckets, in microseconds.
 const BUCKETS_MICROS: [u32; 14] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
 ];
@@ -44,8 +44,9 @@ pub fn render(view: &AdminView) -> String {
     page.finish()
 }
 
-/// A request is handled on the loop that reads it, so both of Kafka's gauges are one number here. Its window is the broker's, not
-/// the time since somebody looked: several look.
+/// A request is handled on the loop that reads it, so both of Kafka's idle gauges are the same
+/// number. The window is the broker's, not the time since the last scrape: there may be several
+/// scrapers.
 fn write_loops(page: &mut Page, reading: &TenantReading) {
     let available = reading.available_micros();
     let busy = reading.busy_micros.min(available);
@@ -136,7 +137,7 @@ fn write_traffic(page: &mut Page, view: &AdminView, totals: &Totals) {
     );
 }
 
-/// Kafka's parts of a request's time, made of our stages.
+/// Kafka's parts of a request's time, each composed of Ottla's stages.
 const REQUEST_TIMES: [(&str, &str, &[Stage]); 5] = [
     (
         "kafka_network_requestmetrics_requestqueuetimems",
@@ -171,7 +172,7 @@ const REQUEST_TIMES: [(&str, &str, &[Stage]); 5] = [
     ),
 ];
 
-/// Kafka's request metrics, in milliseconds.
+/// Writes Kafka's request metrics, in milliseconds.
 fn write_request_times(page: &mut Page, totals: &Totals) {
     const COUNT: &str = "kafka_network_requestmetrics_requests_total";
     page.metric(COUNT, "counter", "Requests by API.");
@@ -195,7 +196,7 @@ fn write_request_times(page: &mut Page, totals: &Totals) {
     }
 }
 
-/// Of several stages, the one that takes longest stands for a quantile; sums are exact.
+/// A quantile over several stages is that of the longest stage; sums are exact.
 fn write_summary(page: &mut Page, name: &str, api_key: ApiKey, histograms: &[&Histogram], count: u64) {
     let request = ("request", api_key.name());
     for (label, quantile) in QUANTILES {
@@ -283,24 +284,24 @@ fn write_clients(page: &mut Page, totals: &Totals) {
     }
 }
 
-/// What a tenant's sum is called, what is said of it, and how many of the sum are one of the metric's unit.
+/// A tenant's sums: metric name, help, and how many of the sum's unit make one of the metric's.
 const TENANT_METRICS: [(Sum, &str, &str, f64); SUM_COUNT] = [
     (
         Sum::HandlingMicros,
         "handling_seconds",
-        "Time of event loops for requests of the tenant.",
+        "Event loop time spent on the tenant's requests.",
         1e6,
     ),
     (
         Sum::SendingMicros,
         "sending_seconds",
-        "Time of event loops for sending answers to the tenant.",
+        "Event loop time spent on sending answers to the tenant.",
         1e6,
     ),
     (
         Sum::DiskMicros,
         "disk_seconds",
-        "Time of cold-read threads for the tenant.",
+        "Time of cold-read threads spent on the tenant.",
         1e6,
     ),
     (Sum::Requests, "requests", "Requests of the tenant.", 1.0),
@@ -320,30 +321,31 @@ const TENANT_METRICS: [(Sum, &str, &str, f64); SUM_COUNT] = [
     (
         Sum::ColdBytes,
         "cold_bytes",
-        "Bytes that were read from the device for the tenant.",
+        "Bytes read from the device for the tenant.",
         1.0,
     ),
     (
         Sum::ThrottledMs,
         "throttled_seconds",
-        "For which a quota made the tenant wait.",
+        "Time a quota made the tenant wait.",
         1e3,
     ),
     (
         Sum::InflictedMicros,
         "wait_inflicted_seconds",
-        "For which others waited while the tenant was served, added up.",
+        "Time other tenants waited while the tenant was served, summed over them.",
         1e6,
     ),
     (
         Sum::SufferedMicros,
         "wait_suffered_seconds",
-        "For which the tenant waited while others were served.",
+        "Time the tenant waited while others were served.",
         1e6,
     ),
 ];
 
-/// The heaviest tenants, and all others as one: names come from the network.
+/// The heaviest tenants, and the sum of all others: names come from the network, so their number is
+/// bounded.
 fn write_tenants(page: &mut Page, reading: &TenantReading, shown_max: usize) {
     page.single(
         "ottla_tenants",
@@ -408,7 +410,7 @@ fn write_partitions(page: &mut Page, view: &AdminView) {
     );
 }
 
-/// In sum: instance ids come from the network.
+/// Writes telemetry totals only: instance ids come from the network.
 fn write_telemetry(page: &mut Page, view: &AdminView) {
     let telemetry = &view.node.telemetry;
     let counted = telemetry.counts.read();
@@ -432,18 +434,18 @@ fn write_telemetry(page: &mut Page, view: &AdminView) {
         ),
         (
             "subscriptions_throttled",
-            "Questions for a subscription that came too early.",
+            "Subscription requests that came too early.",
             counted.questions_throttled,
         ),
-        ("pushes", "Pushes of client metrics taken.", counted.pushes),
+        ("pushes", "Pushes of client metrics accepted.", counted.pushes),
         (
             "payload_bytes",
-            "Bytes of pushes taken, as they came.",
+            "Bytes of accepted pushes, as received.",
             counted.payload_bytes,
         ),
         (
             "unfolded_bytes",
-            "Bytes of pushes taken, unfolded.",
+            "Bytes of accepted pushes, uncompressed.",
             counted.unfolded_bytes,
         ),
     ] {
@@ -461,25 +463,25 @@ fn write_memory(page: &mut Page, view: &AdminView) {
     page.single(
         "ottla_request_memory_bytes",
         "gauge",
-        "Memory kept for requests that have not arrived whole or are not served, and for answers that were not taken.",
+        "Memory held for requests not yet received or served, and for answers not yet taken.",
         memory.used_bytes(),
     );
     page.single(
         "ottla_request_memory_limit_bytes",
         "gauge",
-        "The most that there may be of it (queued.max.request.bytes).",
+        "Limit of that memory (queued.max.request.bytes).",
         memory.limit_bytes(),
     );
     page.single(
         "ottla_request_memory_waiting",
         "gauge",
-        "Connections that are not read until there is memory for their request.",
+        "Connections that are not read because they wait for memory.",
         memory.waiting(),
     );
     page.single(
         "ottla_request_memory_waits_total",
         "counter",
-        "How often a connection has waited for it.",
+        "How often a connection has waited for memory.",
         memory.waits(),
     );
 }
@@ -489,7 +491,7 @@ fn write_closed(page: &mut Page, totals: &Totals) {
     page.metric(
         NAME,
         "counter",
-        "Connections that ended, by the reason; gone: the client closed.",
+        "Connections that ended, by reason; gone: closed by the client.",
     );
     for (reason, count) in &totals.closed {
         page.sample(NAME, &[("reason", reason)], count);
@@ -513,20 +515,20 @@ fn write_process(page: &mut Page, view: &AdminView) {
     page.single(
         "ottla_connections_refused_total",
         "counter",
-        "Connections refused by max.connections.per.ip, or because there was no descriptor for them.",
+        "Connections refused by max.connections.per.ip, or for lack of a descriptor.",
         view.connections.refused(),
     );
     write_descriptors(page, view);
     page.single(
         "ottla_cold_reads_queued",
         "gauge",
-        "Reads that wait for a thread that may wait for the device.",
+        "Reads that wait for a cold-read thread.",
         view.queues.cold_reads().queued(),
     );
     page.single(
         "ottla_long_answers_queued",
         "gauge",
-        "Requests and answers that name thousands of things and wait for a thread.",
+        "Large requests and answers that wait for a thread for long answers.",
         view.queues.long_answers().queued(),
     );
     write_memory(page, view);
@@ -554,7 +556,7 @@ fn write_descriptors(page: &mut Page, view: &AdminView) {
     page.metric(
         NAME,
         "gauge",
-        "Descriptors that files of logs and connections have, and those that the process may have.",
+        "Descriptors in use by log files and connections, and the limit of the process.",
     );
     for (holder, count) in [
         ("files", now.files),
@@ -566,7 +568,7 @@ fn write_descriptors(page: &mut Page, view: &AdminView) {
     page.single(
         "ottla_files_reopened_total",
         "counter",
-        "Files of logs that were opened again after their descriptor was given to another one.",
+        "Log files reopened after their descriptor had been given to another file.",
         now.reopened,
     );
 }

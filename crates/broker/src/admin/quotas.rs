@@ -1,4 +1,5 @@
-//! Client quotas: `GET /quotas` with everybody known, and Kafka's quota metrics for the heaviest.
+//! Client quotas: `GET /quotas` with every known client, and Kafka's quota metrics for the
+//! heaviest.
 
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use serde_json::{Map, Value, json};
 
 use super::exposition::Page;
 
-/// The form of the document; raised when a field changes its meaning.
+/// The version of the document; raised when a field changes its meaning.
 const VERSION: u32 = 1;
 
-/// Users and client ids with metrics of their own; the rest is one more.
+/// Users and client ids with metrics of their own; the rest are summed up in one more.
 const SHOWN_MAX: usize = 20;
 
-/// Renders the document: per user and client id its limits, what it uses and how often it was held back, the heaviest
+/// Renders the document: limits, usage and number of throttles per user and client id, the heaviest
 /// first. Rates are in the unit of the quota's key.
 pub fn render(node: &Node) -> String {
     let quotas = &node.quotas;
@@ -37,7 +38,8 @@ pub fn render(node: &Node) -> String {
 
 fn heaviest_first(quotas: &Quotas) -> Vec<ClientReport> {
     let mut clients = quotas.report();
-    // By time of event loops: whoever sends many tiny requests weighs more than whoever sends many bytes.
+    // By event loop time: a client that sends many tiny requests weighs more than one that sends
+    // many bytes.
     let weight = |client: &ClientReport| client.sums.used[QuotaKind::Request as usize];
     clients.sort_by_key(|client| std::cmp::Reverse(weight(client)));
     clients
@@ -69,7 +71,7 @@ fn quota(client: &ClientReport, kind: QuotaKind) -> Value {
     })
 }
 
-/// Kafka's names of what each kind is measured by: type and the metric of its rate.
+/// Returns Kafka's names for a kind of quota: type, rate metric and its help.
 fn kafka_name(kind: QuotaKind) -> (&'static str, &'static str, &'static str) {
     match kind {
         QuotaKind::Produce => ("produce", "byte_rate", "Bytes of produce requests per second"),
@@ -128,7 +130,7 @@ fn shown(quotas: &Quotas) -> Vec<Shown> {
     all
 }
 
-/// Kafka's quota metrics by user and client id, and how often whom a quota held back.
+/// Writes Kafka's quota metrics by user and client id, and how often each quota throttled.
 pub fn write_metrics(page: &mut Page, quotas: &Quotas) {
     let shown = shown(quotas);
     for kind in QuotaKind::ALL {
@@ -155,8 +157,8 @@ pub fn write_metrics(page: &mut Page, quotas: &Quotas) {
     }
     const THROTTLES: &str = "ottla_quota_throttles_total";
     let help = match quotas.is_dry_run() {
-        true => "Answers that would have told their client to wait, were the quotas no dry run.",
-        false => "Answers that told their client to wait, by quota.",
+        true => "Answers that would have been throttled if the quotas were not in a dry run.",
+        false => "Throttled answers, by quota.",
     };
     page.metric(THROTTLES, "counter", help);
     for one in &shown {
@@ -172,7 +174,7 @@ pub fn write_metrics(page: &mut Page, quotas: &Quotas) {
     page.single(
         "ottla_quota_connections_throttled_total",
         "counter",
-        "Connections that came faster than connection_creation_rate.",
+        "Connections throttled by connection_creation_rate.",
         quotas.connections.throttled(),
     );
 }

@@ -1,14 +1,16 @@
-//! `GET /tenants`: what every tenant costs, in the last minute and in all, and what share it had in the last hour.
+//! `GET /tenants`: what each tenant costs, in the last minute and in total, and its share over the
+//! last hour.
 
 use serde_json::{Map, Value, json};
 
 use crate::metrics::accounts::{Sum, Sums};
 use crate::metrics::tenants::{TenantBooks, TenantReading, TenantRow};
 
-/// The form of the document; raised when a field changes its meaning.
+/// The version of the document; raised when a field changes its meaning.
 const VERSION: u32 = 1;
 
-/// Renders the document. Shares are of the time of all event loops; sums carry their units in their names.
+/// Renders the document. Shares are of the time of all event loops; the names of sums carry their
+/// units.
 pub fn render(books: &TenantBooks) -> String {
     let reading = books.read();
     let key: Vec<&str> = books
@@ -61,7 +63,7 @@ fn sums(of: &Sums) -> Value {
         .into()
 }
 
-/// A share with five decimals: beyond them it is noise.
+/// Rounds a share to five decimals: further ones are noise.
 fn rounded(part: u64, whole: u64) -> f64 {
     let share = part as f64 / whole.max(1) as f64;
     (share * 1e5).round() / 1e5

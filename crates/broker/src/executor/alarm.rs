@@ -1,4 +1,4 @@
-//! A thread's alarm clock that others can set earlier.
+//! A timer for one thread that other threads can trigger early.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ struct Inner {
 }
 
 impl Alarm {
-    /// Ends the current wait, or the next one.
+    /// Ends the current wait, or the next one if there is none.
     pub fn ring(&self) {
         let must_wake = {
             let mut inner = self.lock();
@@ -34,7 +34,8 @@ impl Alarm {
         self.changed.notify_all();
     }
 
-    /// Waits until `timeout` has passed or somebody rang; `None` waits for the latter. False once stopped.
+    /// Waits until `timeout` has passed or the alarm rings; `None`: only for the ring. False once
+    /// stopped.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         let mut inner = self.lock();
         inner.is_waiting = true;

@@ -1,4 +1,4 @@
-//! The threads that wait for the disk in the place of event loops.
+//! The threads that wait for the disk instead of the event loops.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,7 +10,8 @@ use ottla_log::disk::cold_cache::ColdCache;
 
 use super::fair_pool::{FairPool, PoolKind, Work};
 
-/// Reads at the device at once; more would not make a disk faster. A tenant leaves two of them to others.
+/// Concurrent reads at the device; more would not make a disk faster. One tenant may not occupy the
+/// last two threads.
 const POOL: PoolKind = PoolKind {
     name: "ottla-cold-read",
     threads_max: 8,
@@ -18,19 +19,19 @@ const POOL: PoolKind = PoolKind {
     quantum: 1024 * 1024,
 };
 
-/// For a broker without a configuration: tests of the network layer.
+/// For event loops without a broker configuration: tests of the network layer.
 const CACHE_BYTES_DEFAULT: u64 = 128 * 1024 * 1024;
 
-/// Tenants whose reads are told apart; a bound for the case that ids are ever less dense than they are.
+/// Tenants whose reads are accounted separately; a bound in case ids ever become sparse.
 const TENANTS_MAX: usize = 100_001;
 
-/// What a tenant's reads have cost.
+/// The cost of a tenant's reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColdCost {
     pub reads: u64,
-    /// From the device.
+    /// Bytes read from the device.
     pub bytes: u64,
-    /// During which a thread was busy with them or waited.
+    /// Time in which a thread worked or waited for them.
     pub micros: u64,
 }
 
@@ -52,7 +53,7 @@ impl Default for ColdReads {
 }
 
 impl ColdReads {
-    /// Names the cache that is loaded into; before the first read.
+    /// Sets the cache to load into; must be called before the first read.
     pub fn bind(&self, cache: Arc<ColdCache>) {
         self.cache.get_or_init(|| cache);
     }
@@ -62,7 +63,7 @@ impl ColdReads {
             .get_or_init(|| Arc::new(ColdCache::new(CACHE_BYTES_DEFAULT)))
     }
 
-    /// - Units: `bytes` is about what will be read; `read` returns what was.
+    /// - Units: `bytes` is an estimate of what will be read; `read` returns what was.
     pub fn run(&self, payer: Payer, bytes: u64, read: Work) {
         let costs = self.costs.clone();
         let work = move || {
@@ -80,12 +81,12 @@ impl ColdReads {
         self.pool.queued()
     }
 
-    /// What each tenant's reads have cost since the start, by the number it had then.
+    /// Returns the cost of each tenant's reads since the start, by its id at the time.
     pub fn costs(&self) -> BTreeMap<TenantId, ColdCost> {
         self.costs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Finishes what is queued and waits for the threads to end.
+    /// Finishes queued work and joins the threads.
     pub fn stop(&self) {
         self.pool.stop();
     }
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_are_charged_to_whom_they_serve() {
+    fn reads_are_charged_to_the_tenant_they_serve() {
         let reads = ColdReads::default();
         for tenant in [1, 2, 1] {
             reads.run(Payer::Tenant(TenantId(tenant)), 100, Box::new(|| 60));

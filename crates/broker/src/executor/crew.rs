@@ -1,10 +1,10 @@
-//! Threads for what is done to all logs at once, at the start and at the stop.
+//! Threads for work on all logs at once, at start and stop.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ottla_log::crew::Crew;
 
-/// Threads that live as long as the work.
+/// Threads that live only as long as the work.
 #[derive(Debug)]
 pub struct ThreadCrew {
     threads: usize,
@@ -33,7 +33,7 @@ impl Crew for ThreadCrew {
         std::thread::scope(|scope| {
             for _ in 1..self.threads.min(count) {
                 let thread = std::thread::Builder::new().name("ottla-crew".into());
-                // With fewer threads it only takes longer.
+                // With fewer threads it merely takes longer.
                 let _ = thread.spawn_scoped(scope, run);
             }
             run();

@@ -1,4 +1,5 @@
-//! Threads for work of several payers: as many as there is work, up to a limit, and none when there is none.
+//! A thread pool shared fairly by several payers: as many threads as there is work, up to a limit,
+//! and none without work.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,14 +13,14 @@ use super::fair_queue::{Charge, FairQueue};
 /// How long a thread waits for work before it ends.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// Returns what it has cost. Its thread has the priority of all others: set aside with the pool's lock, or the allocator's, it would
-/// keep event loops waiting.
+/// Work that returns its actual cost. Pool threads have normal priority: one preempted while
+/// holding the pool's lock, or the allocator's, would block event loops (priority inversion).
 pub type Work = Box<dyn FnOnce() -> u64 + Send>;
 
-/// What a pool is for.
+/// The parameters of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolKind {
-    /// Of its threads.
+    /// The name of its threads.
     pub name: &'static str,
     pub threads_max: usize,
     /// How many threads one payer may occupy.
@@ -65,7 +66,7 @@ impl FairPool {
         }
     }
 
-    /// Dropped unrun when the pool is stopped.
+    /// Queues work; it is dropped unrun once the pool is stopped.
     pub fn run(self: &Arc<Self>, payer: Payer, cost: u64, work: Work) {
         let mut inner = self.lock();
         if inner.is_stopped {
@@ -88,7 +89,8 @@ impl FairPool {
             .name(self.kind.name.into())
             .spawn(move || pool.serve())
         {
-            // The work stays queued for the threads there are; without any, the next piece tries again.
+            // The work stays queued for the existing threads; if there are none, the next piece of
+            // work tries again.
             error!(%error, name = self.kind.name, "thread cannot be started");
             self.lock().threads -= 1;
         }
@@ -132,7 +134,7 @@ impl FairPool {
     fn settle(&self, inner: &mut Inner, charge: Charge<Payer>, actual: u64) {
         inner.queue.finish(charge, actual);
         if inner.is_stopped {
-            // Those who wait for the last of a payer's places may find the queue empty now.
+            // Threads waiting for a payer's running work to finish may find the queue empty now.
             self.changed.notify_all();
         }
     }
@@ -141,7 +143,7 @@ impl FairPool {
         self.lock().queue.len()
     }
 
-    /// Finishes what is queued and waits for the threads to end.
+    /// Finishes queued work and joins the threads.
     pub fn stop(&self) {
         let mut inner = self.lock();
         inner.is_stopped = true;
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn work_of_several_payers_waits_side_by_side() {
+    fn work_of_several_payers_runs_concurrently() {
         let pool = Arc::new(FairPool::new(KIND));
         let barrier = Arc::new(Barrier::new(4));
         let done = Arc::new(AtomicUsize::new(0));
@@ -202,7 +204,7 @@ mod tests {
         for _ in 0..10 {
             let gate = gate.clone();
             let work = move || {
-                // Ends when the sender is gone.
+                // Ends when the sender is dropped.
                 let _ = gate.lock().unwrap().recv();
                 1
             };

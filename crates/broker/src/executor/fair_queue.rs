@@ -1,20 +1,21 @@
-//! Work of several payers, who take turns by what it costs: deficit round robin.
+//! Deficit round robin: payers take turns by the cost of their work.
 //!
-//! Each payer has a queue of its own and a credit. Whoever is at the front and has credit for his first piece of work gets
-//! it done; whoever has not gets some more and goes to the end. So payers with work waiting share evenly, in bytes and not
-//! in pieces, and who comes anew waits for one turn of the others, however much they have queued. (Shreedhar and Varghese,
-//! "Efficient Fair Queuing using Deficit Round Robin", 1995.)
+//! Each payer has a queue and a credit. If the payer at the front has enough credit for its first
+//! piece of work, that work is handed out; if not, it gets one quantum more and goes to the end. So
+//! payers with waiting work share evenly, in bytes rather than in pieces, and a newcomer waits for
+//! one turn of each other payer, however much they have queued. (Shreedhar and Varghese, "Efficient
+//! Fair Queuing using Deficit Round Robin", 1995.)
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// No work counts for more than so many turns: its estimate may be wrong.
+/// No work counts for more than this many quanta: its estimate may be wrong.
 const COST_TURNS_MAX: u64 = 16;
 
 #[derive(Debug)]
 pub struct FairQueue<K, T> {
-    /// Payers with work that waits or runs.
+    /// Payers with waiting or running work.
     payers: BTreeMap<K, Account<T>>,
-    /// Those with work that waits.
+    /// Payers with waiting work.
     ring: VecDeque<K>,
     quantum: i64,
     running_max: usize,
@@ -28,7 +29,7 @@ struct Account<T> {
     running: usize,
 }
 
-/// Work that is being done; to be handed back to [`FairQueue::finish`].
+/// Work being done; must be handed back to [`FairQueue::finish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge<K> {
     payer: K,
@@ -36,7 +37,8 @@ pub struct Charge<K> {
 }
 
 impl<K: Copy + Ord, T> FairQueue<K, T> {
-    /// - Units: `quantum` is what a payer may spend in one turn; at most `running_max` pieces of his work run at once.
+    /// - Units: `quantum` is what a payer may spend in one turn; at most `running_max` pieces of
+    ///   its work run at once.
     pub fn new(quantum: u64, running_max: usize) -> FairQueue<K, T> {
         FairQueue {
             payers: BTreeMap::new(),
@@ -47,7 +49,7 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
         }
     }
 
-    /// How much work waits.
+    /// The number of waiting pieces of work.
     pub fn len(&self) -> usize {
         self.waiting
     }
@@ -70,7 +72,8 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
         self.waiting += 1;
     }
 
-    /// The next piece of work; `None` when none waits, or all that waits is of payers who have enough running.
+    /// Returns the next piece of work; `None` when none waits, or all payers with waiting work are
+    /// at their concurrency limit.
     pub fn pop(&mut self) -> Option<(Charge<K>, T)> {
         let mut blocked = 0;
         while blocked < self.ring.len() {
@@ -78,8 +81,8 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
             let account = self
                 .payers
                 .get_mut(&payer)
-                .expect("who is in the ring has an account");
-            let (cost, _) = account.work.front().expect("who is in the ring has work");
+                .expect("a payer in the ring has an account");
+            let (cost, _) = account.work.front().expect("a payer in the ring has work");
             let cost = *cost;
             if account.running >= self.running_max {
                 blocked += 1;
@@ -104,7 +107,8 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
         None
     }
 
-    /// The work is done and has cost `actual`: the difference to what was announced is settled.
+    /// Settles finished work that has cost `actual`: the difference to the announced cost goes to
+    /// the payer's credit.
     pub fn finish(&mut self, charge: Charge<K>, actual: u64) {
         let actual = self.bounded(actual);
         let Some(account) = self.payers.get_mut(&charge.payer) else {
@@ -127,7 +131,7 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
 mod tests {
     use super::*;
 
-    /// Takes and finishes `count` pieces one after the other; returns what each payer got.
+    /// Takes and finishes `count` pieces one after the other; returns what each payer was served.
     fn serve(queue: &mut FairQueue<u32, u64>, count: usize) -> BTreeMap<u32, u64> {
         let mut served = BTreeMap::new();
         for _ in 0..count {
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_anew_waits_for_one_turn_of_each() {
+    fn a_newcomer_waits_for_one_turn_of_each_payer() {
         let mut queue = FairQueue::new(100, 1);
         for _ in 0..10_000 {
             queue.push(1, 50, 50);
@@ -175,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_occupies_more_than_his_places() {
+    fn no_payer_runs_more_than_its_limit() {
         let mut queue = FairQueue::new(100, 2);
         for _ in 0..5 {
             queue.push(1, 100, 0);
         }
         let first = queue.pop().expect("a place is free").0;
         queue.pop().expect("another one");
-        assert!(queue.pop().is_none(), "his third");
+        assert!(queue.pop().is_none(), "a third one");
         queue.push(2, 100, 0);
         assert_eq!(queue.pop().expect("of another").0.payer, 2);
         queue.finish(first, 100);
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_spends_more_than_announced_pays_later() {
+    fn a_payer_that_exceeds_its_estimate_pays_later() {
         let mut queue = FairQueue::new(100, 1);
         for _ in 0..100 {
             queue.push(1, 1, 1);

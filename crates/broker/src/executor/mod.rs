@@ -1,4 +1,4 @@
-//! The threads that do what an event loop must not wait for.
+//! The threads for work that an event loop must not wait for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
@@ -23,19 +23,20 @@ use cold_reads::ColdReads;
 use fair_pool::{FairPool, PoolKind};
 use work_queue::WorkQueue;
 
-/// How many syncs may be at the device at once. Each partition has at most one; a second thread keeps a slow one from
-/// holding up the others.
+/// How many syncs may be at the device at once. Each partition has at most one; further threads
+/// keep a slow one from holding up the others.
 const SYNC_THREADS: usize = 3;
 
-/// How many threads work off what names thousands of things, or unfolds to much: half as many as there are processors, and two at
-/// least. More would take more of the processors from event loops; fewer would be where producers of large compressed
-/// batches meet.
+/// The number of threads for requests that name thousands of things or decompress to large sizes:
+/// half of the processors, at least two. More would take too much of the processors from event
+/// loops; with fewer, producers of large compressed batches would queue up behind each other.
 pub fn long_answer_threads() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors / 2).max(2)
 }
 
-/// A tenant leaves one to others: whoever has metadata to wait for does not wait for a single tenant's seconds.
+/// A tenant leaves one thread to others, so that a metadata request does not wait for seconds of a
+/// single tenant's work.
 fn long_answers() -> PoolKind {
     PoolKind {
         name: "ottla-answer",
@@ -45,10 +46,11 @@ fn long_answers() -> PoolKind {
     }
 }
 
-/// Housekeeping comes once a second, or more often if `log.cleaner.backoff.ms` is shorter, but not more often than this.
+/// Maintenance runs once a second, or at the interval of `log.cleaner.backoff.ms` if that is
+/// shorter, but not more often than this.
 const MAINTENANCE_MS_MIN: u64 = 100;
 
-/// What waits for a thread. The core's [`Executor`].
+/// The queues of work for the threads; implements the core's [`Executor`].
 pub struct Queues {
     node: OnceLock<Weak<Node>>,
     syncs: WorkQueue<Arc<Partition>>,
@@ -76,7 +78,7 @@ impl Default for Queues {
 }
 
 impl Queues {
-    /// Names the node that jobs will work on; before it is given this executor.
+    /// Sets the node that jobs will work on; must be called before the node is given this executor.
     pub fn bind(&self, node: &Arc<Node>) {
         self.node.get_or_init(|| Arc::downgrade(node));
         self.cold_reads.bind(node.cold_cache.clone());
@@ -128,8 +130,8 @@ impl Executor for Queues {
     }
 }
 
-/// The running threads. Dropping it finishes what is queued, but for syncs, and joins them: nobody waits for a sync any more,
-/// and the node makes all logs durable when it is closed.
+/// The running threads. Dropping them finishes queued work except syncs, and joins them: no client
+/// waits for a sync any more, and the node makes all logs durable when it is closed.
 pub struct Workers {
     queues: Arc<Queues>,
     threads: Vec<JoinHandle<()>>,
@@ -155,8 +157,8 @@ impl Workers {
             }
         })?;
         workers.spawn("ottla-telemetry", node, |node, queues| {
-            // Not at a lower priority: set aside while it held a lock of the queue or of the allocator, it kept event loops
-            // waiting for 50 to 100 ms.
+            // Not at a lower priority: preempted while holding a lock of the queue or of the
+            // allocator, it blocked event loops for 50 to 100 ms (priority inversion).
             while let Some(job) = queues.telemetry.pop() {
                 contain("telemetry", || job(node));
             }
@@ -222,7 +224,7 @@ fn run_deadlines(node: &Node, queues: &Queues, clock: &dyn Clock) {
     }
 }
 
-/// A panic in one piece of work must not take the thread with it.
+/// Runs one piece of work; a panic in it must not end the thread.
 pub(crate) fn contain(work: &'static str, body: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         error!(work, "a bug was hit by a background thread");

@@ -1,15 +1,15 @@
-//! First in, first out, for a fixed set of threads.
+//! A FIFO queue of work for a fixed set of threads.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 thread_local! {
-    /// Address of the queue that this thread took work from and will come back to, so that the first piece of work it
-    /// adds there itself wakes nobody; 0 for none.
+    /// Address of the queue that this thread took work from and will return to, so that the first
+    /// piece of work it adds there itself wakes no other thread; 0 for none.
     ///
-    /// A partition under load asks for its next sync at the end of each; without this, every sync would move to
-    /// another thread, at the price of two context switches.
+    /// A partition under load asks for its next sync at the end of each one; without this, every
+    /// sync would move to another thread, at the price of two context switches.
     static COMES_BACK_TO: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -44,7 +44,7 @@ impl<T> WorkQueue<T> {
     pub fn push(&self, work: T) {
         let mut inner = self.lock();
         inner.work.push_back(work);
-        // Waking is a system call; without a waiting thread it would be for nothing.
+        // Waking is a system call; skip it when no thread waits.
         let must_wake = inner.waiting_threads > 0 && !self.is_taken_by_this_thread();
         drop(inner);
         if must_wake {
@@ -74,7 +74,7 @@ impl<T> WorkQueue<T> {
         std::ptr::from_ref(self).addr()
     }
 
-    /// True once after each `pop` on this thread.
+    /// True once after each `pop` on this thread, if it took work from this queue.
     fn is_taken_by_this_thread(&self) -> bool {
         let comes_back = COMES_BACK_TO.get() == self.address();
         if comes_back {
@@ -83,13 +83,13 @@ impl<T> WorkQueue<T> {
         comes_back
     }
 
-    /// What is queued is still handed out.
+    /// Stops the queue; queued work is still handed out.
     pub fn stop(&self) {
         self.lock().is_stopped = true;
         self.arrived.notify_all();
     }
 
-    /// What is queued is forgotten, and nothing is handed out any more.
+    /// Stops the queue and drops what is queued.
     pub fn discard(&self) {
         let mut inner = self.lock();
         inner.is_stopped = true;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn work_added_by_a_thread_of_another_queue_wakes_somebody() {
+    fn work_added_by_a_thread_of_another_queue_wakes_a_waiter() {
         let (first, second) = (Arc::new(WorkQueue::default()), Arc::new(WorkQueue::default()));
         let last = std::thread::spawn({
             let second = second.clone();

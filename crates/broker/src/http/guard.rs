@@ -1,10 +1,13 @@
-//! Who may ask an HTTP address that has no password: whoever reaches it, but no web page that somebody on this machine looks at.
+//! Access to an HTTP address without a password: open to every process that reaches it, but not to
+//! web pages in a browser on this machine.
 //!
-//! A browser lends a page of any site its way to addresses like 127.0.0.1. Two things keep such pages out. **DNS rebinding**: the page's
-//! own name is made to point here, and to the browser our answers are then its own. The name stands in `Host`, so names that are
-//! not ours are refused with 421 (RFC 9110, 15.5.20). **Requests across sites**: the page cannot read the answer, but the
-//! request is made. So what changes something needs a header that a page can only send after a preflight (CORS), which nobody
-//! here answers, and what a browser says to come from another site (`Origin`, `Sec-Fetch-Site`) is refused.
+//! A browser lets a page of any site send requests to addresses like 127.0.0.1. Two checks keep
+//! such pages out. **DNS rebinding**: the page's own name is made to resolve to this address, so
+//! the browser treats the answers as same-origin. The name is in `Host`, so foreign names are
+//! refused with 421 (RFC 9110, 15.5.20). **Cross-site requests**: the page cannot read the answer,
+//! but the request is executed. So a change needs a header that a page can send only after a CORS
+//! preflight, which this server never grants, and requests that the browser marks as cross-site
+//! (`Origin`, `Sec-Fetch-Site`) are refused.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,14 +18,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-/// The header that a request for a change must have; its value does not matter.
+/// The header required for a change; its value does not matter.
 pub const CHANGE_HEADER: HeaderName = HeaderName::from_static("x-ottla-admin");
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// Names under which an address is asked, beside addresses and `localhost`.
+/// Host names under which an address may be asked, besides IP addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Arc<[String]>);
 
@@ -49,7 +52,7 @@ fn canonical(name: &str) -> String {
     name.to_ascii_lowercase()
 }
 
-/// The host of `host`, `host:port` or `[v6]:port`; `None` for what is none of these.
+/// Returns the host of `host`, `host:port` or `[v6]:port`; `None` for anything else.
 fn host_of(authority: &str) -> Option<&str> {
     let (host, rest) = match authority.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']')?,
@@ -60,14 +63,15 @@ fn host_of(authority: &str) -> Option<&str> {
     (is_end && !host.is_empty()).then_some(host)
 }
 
-/// What is looked at beside the site that a request comes from.
+/// What is checked besides the site that a request comes from.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    /// `None`: any name, where other machines ask under names that nobody told us.
+    /// `None`: any name, where other machines use names unknown to the server.
     pub names: Option<Names>,
     /// Whether a change needs [`CHANGE_HEADER`].
     pub changes_are_prepared: bool,
-    /// The longest body that is announced; handlers that read one have their own limit for what comes.
+    /// The longest body that a request may announce; handlers that read one limit what actually
+    /// arrives.
     pub body_bytes_max: u64,
 }
 
@@ -83,7 +87,7 @@ impl Guard {
     }
 }
 
-/// Lets through what may be asked; a layer of the router.
+/// Lets permitted requests through; a layer of the router.
 pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let refusal = guard.refusal(&request);
     let mut response = match refusal {
@@ -98,12 +102,12 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
 
 type Refusal = (StatusCode, &'static str);
 
-/// A name that is not ours.
+/// Refuses a host name that is not this server's.
 fn misdirected(names: &Names, request: &Request) -> Option<Refusal> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let in_target = request.uri().authority().map(|authority| authority.as_str());
     let (host, is_more) = (hosts.next(), hosts.next().is_some());
-    // RFC 9112, 3.2: one and no more; a tool that speaks HTTP/1.0 need not have any.
+    // RFC 9112, 3.2: exactly one; HTTP/1.0 clients may omit it.
     if is_more || (host.is_none() && request.version() != Version::HTTP_10) {
         return Some((StatusCode::BAD_REQUEST, "one Host header is needed"));
     }
@@ -118,11 +122,12 @@ fn misdirected(names: &Names, request: &Request) -> Option<Refusal> {
     ))
 }
 
-/// A page of another site, as a browser says.
+/// Refuses requests that a browser marks as coming from another site.
 fn foreign(method: &Method, headers: &HeaderMap) -> Option<Refusal> {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let is_reading = matches!(*method, Method::GET | Method::HEAD);
-    // Somebody who follows a link from elsewhere sees the page; the site of the link does not.
+    // Following a link from another site shows the page to the user; the linking site cannot read
+    // it.
     let is_followed = is_reading && text(&SEC_FETCH_MODE) == Some("navigate");
     let is_site_foreign = text(&SEC_FETCH_SITE).is_some_and(|site| !matches!(site, "same-origin" | "none"));
     let is_origin_foreign = text(&ORIGIN).is_some_and(|origin| {
@@ -133,7 +138,7 @@ fn foreign(method: &Method, headers: &HeaderMap) -> Option<Refusal> {
     is_foreign.then_some((StatusCode::FORBIDDEN, "not for pages of other sites"))
 }
 
-/// A change without the header that no page can send unasked.
+/// Refuses a change without the header that a page cannot send without a preflight.
 fn unprepared(method: &Method, headers: &HeaderMap) -> Option<Refusal> {
     let is_change = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     (is_change && !headers.contains_key(CHANGE_HEADER)).then_some((
@@ -154,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_localhost_and_own_names_are_ours_and_nothing_else() {
+    fn only_addresses_localhost_and_own_names_are_accepted() {
         let names = Names::new(["Kafka.Example.".to_owned(), String::new()]);
         for ours in [
             "127.0.0.1:9644",

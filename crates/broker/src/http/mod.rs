@@ -1,4 +1,4 @@
-//! HTTP for people and their tools: pages that must neither cost the broker more than they are worth nor serve whoever is not meant.
+//! HTTP for people and their tools: pages with bounded cost, served only to permitted callers.
 //!
 //! Reading order: the modules below, top to bottom.
 

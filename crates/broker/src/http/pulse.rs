@@ -1,4 +1,4 @@
-//! What an HTTP connection is doing, so that one that does nothing can be told from one that is busy.
+//! What an HTTP connection is doing, to tell idle and stalled connections from busy ones.
 
 use std::io;
 use std::pin::Pin;
@@ -14,23 +14,23 @@ use super::server::Patience;
 
 #[derive(Clone, Copy, Debug)]
 enum Doing {
-    /// It owes us the whole head of a request.
+    /// Waiting for the whole head of a request.
     Waiting {
         since: Instant,
     },
     Answering,
-    /// It does not take what it was sent: since when, and what it took meanwhile.
+    /// The peer does not take its answer: since when, and the bytes it has taken meanwhile.
     Sending {
         since: Instant,
         taken_bytes: u64,
     },
 }
 
-/// Shared by the connection, its socket and whoever decides who must go.
+/// Shared by the connection, its socket and the code that chooses which connection to evict.
 #[derive(Debug)]
 pub struct Pulse {
     doing: Mutex<Doing>,
-    /// Its place is needed.
+    /// Notified when another connection needs the place.
     pub evicted: Notify,
 }
 
@@ -42,17 +42,18 @@ impl Pulse {
         }
     }
 
-    /// A head has arrived.
+    /// Notes that the head of a request has arrived.
     pub fn answering(&self) {
         *self.lock() = Doing::Answering;
     }
 
-    /// The answer is on its way; if the socket takes it, the next request is awaited.
+    /// Notes that the answer is being sent; once the socket has taken it, the next request is
+    /// awaited.
     pub fn answered(&self, now: Instant) {
         *self.lock() = Doing::Waiting { since: now };
     }
 
-    /// Since when it has been without a request; `None` while it has one.
+    /// Returns since when it has been without a request; `None` while it has one.
     pub fn waiting_since(&self) -> Option<Instant> {
         match *self.lock() {
             Doing::Waiting { since } => Some(since),
@@ -60,7 +61,7 @@ impl Pulse {
         }
     }
 
-    /// Whether it has kept us waiting for too long.
+    /// Whether a time limit has been exceeded.
     pub fn is_over(&self, now: Instant, patience: &Patience) -> bool {
         match *self.lock() {
             Doing::Waiting { since } => now >= since + patience.for_head,
@@ -85,7 +86,7 @@ impl Pulse {
         }
     }
 
-    /// The socket has everything.
+    /// Notes that the socket has taken everything.
     fn flushed(&self, now: Instant) {
         let mut doing = self.lock();
         if matches!(*doing, Doing::Sending { .. }) {
@@ -98,7 +99,7 @@ impl Pulse {
     }
 }
 
-/// A socket that notes whether its peer takes what it is sent.
+/// A socket that records whether its peer takes what is sent.
 pub struct Watched {
     socket: TcpStream,
     pulse: Arc<Pulse>,
@@ -153,7 +154,7 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Called when every byte was written before.
+        // hyper calls this once all bytes have been written.
         ready!(Pin::new(&mut self.socket).poll_flush(context))?;
         self.pulse.flushed(Instant::now());
         Poll::Ready(Ok(()))

@@ -1,8 +1,9 @@
-//! Connections of an HTTP address: few, and none for longer than it is used.
+//! Connections of an HTTP address: few, and each only for as long as it is used.
 //!
-//! A connection costs one of the process's descriptors, and its answer memory until it is taken. So there is a limit of them; who
-//! comes when all places are taken gets that of the one which has been without a request longest, and waits only while all are
-//! being answered. Whoever is slow, with a head or with taking an answer, is closed.
+//! A connection costs a descriptor of the process, and its answer costs memory until it is taken.
+//! So their number is limited: when all places are taken, a new connection gets the place of the
+//! one that has been idle longest, and waits only while all of them are being answered. A peer that
+//! is slow to send a head or to take an answer is disconnected.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,25 +24,27 @@ use tracing::warn;
 use super::pulse::{Pulse, Watched};
 use crate::rate_limit::RateLimit;
 
-/// The longest head of a request, its target included.
+/// The longest head of a request, including its target.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 
-/// How often it is looked who is slow.
+/// How often to check for slow peers.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long accepting pauses when the process is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Pages that are made at the same time, away from the thread that serves connections.
+/// Pages rendered at the same time, away from the thread that serves connections.
 const PAGES_MADE_MAX: usize = 2;
 
-/// How long a peer may keep us waiting.
+/// Time limits for a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// From the connection, or the end of the answer before, to the last byte of a request's head.
+    /// From the connection, or the end of the previous answer, to the last byte of a request's
+    /// head.
     pub for_head: Duration,
-    /// For an answer that the socket does not take at once, and as many bytes a second must be taken then.
+    /// Grace period for an answer that the socket does not take at once, and the rate at which it
+    /// must be taken after that.
     pub for_answer: Duration,
     pub answer_bytes_per_second_min: u64,
 }
@@ -62,7 +65,7 @@ impl Patience {
     }
 }
 
-/// How many connections there may be, and for how long.
+/// Limits on the number of connections and their duration.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpLimits {
     pub connections_max: usize,
@@ -86,7 +89,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Serves until it is dropped, and does what `beside` does meanwhile.
+    /// Serves until dropped, and runs `beside` on the same thread.
     pub fn start(
         thread_name: &str,
         socket: TcpListener,
@@ -131,7 +134,7 @@ impl Drop for HttpServer {
     }
 }
 
-/// The connections that there are.
+/// The open connections.
 #[derive(Debug, Default)]
 struct Places {
     taken: Mutex<Taken>,
@@ -145,7 +148,7 @@ struct Taken {
 }
 
 impl Places {
-    /// A place, once there is one.
+    /// Returns a place as soon as one is free.
     async fn take(self: &Arc<Self>, connections_max: usize) -> Place {
         loop {
             if let Some(place) = self.try_take(connections_max) {
@@ -180,7 +183,7 @@ impl Places {
     }
 }
 
-/// Of one connection; given back when it is dropped.
+/// The place of one connection; given back when dropped.
 struct Place {
     number: u64,
     pulse: Arc<Pulse>,
@@ -202,7 +205,8 @@ async fn accept(socket: tokio::net::TcpListener, router: Router, limits: HttpLim
             Ok((connection, _)) => {
                 let place = places.take(limits.connections_max).await;
                 tokio::spawn(serve(connection, place, router.clone(), limits.patience));
-                // Whoever has sent its request is at work before the next one comes, who may take its place.
+                // Lets a connection that has already sent its request become busy before the next
+                // one may evict it.
                 tokio::task::yield_now().await;
             }
             Err(error) => {
@@ -234,7 +238,7 @@ async fn serve(socket: TcpStream, place: Place, router: Router, patience: Patien
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(Watched::new(socket, pulse.clone())), service);
     tokio::select! {
-        // What went wrong is the peer's concern; hyper has told it if it could.
+        // An error is the peer's concern; hyper has answered it if possible.
         _ = connection => {}
         () = pulse.evicted.notified() => {}
         () = slow(&pulse, &patience) => {}
@@ -242,7 +246,7 @@ async fn serve(socket: TcpStream, place: Place, router: Router, patience: Patien
     drop(place);
 }
 
-/// Returns when the peer has kept us waiting for too long.
+/// Returns when the peer has exceeded a time limit.
 async fn slow(pulse: &Pulse, patience: &Patience) {
     while !pulse.is_over(Instant::now(), patience) {
         tokio::time::sleep(LOOK_INTERVAL.min(patience.for_head)).await;

@@ -1,7 +1,8 @@
-//! What each tenant has cost an event loop, in sums since the loop began.
+//! What each tenant has cost an event loop, in sums since the loop started.
 //!
-//! One thread writes, its own loop; whoever reads does so without a lock, so that counting costs a store and a reader costs the
-//! loop nothing. A reading of several sums is of about one moment, not of exactly one.
+//! Only the owning loop writes. Readers take no lock, so counting costs one store and a reader
+//! costs the loop nothing. A reading of several sums is of approximately one moment, not of exactly
+//! one.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,17 +20,17 @@ pub enum Sum {
     /// Time that threads of the cold-read pool read from the device.
     DiskMicros,
     Requests,
-    /// Produced, or by how many offsets its fetches came on.
+    /// Records produced, or by how many offsets its fetches advanced.
     Records,
     BytesIn,
     BytesOut,
-    /// Read from the device for it.
+    /// Bytes read from the device for the tenant.
     ColdBytes,
-    /// For which a quota made it wait.
+    /// Time a quota made the tenant wait.
     ThrottledMs,
-    /// The loop's time for it, as often as other tenants waited meanwhile.
+    /// The loop's time for the tenant, times the number of other tenants waiting meanwhile.
     InflictedMicros,
-    /// For which it waited while others were served.
+    /// Time the tenant waited while others were served.
     SufferedMicros,
 }
 
@@ -50,7 +51,7 @@ impl Sum {
         Sum::SufferedMicros,
     ];
 
-    /// As in JSON and in the names of metrics.
+    /// The name in JSON and in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Sum::HandlingMicros => "handling_micros",
@@ -68,7 +69,7 @@ impl Sum {
     }
 }
 
-/// One tenant's sums, as they were read.
+/// One reading of a tenant's sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums([u64; SUM_COUNT]);
 
@@ -83,7 +84,7 @@ impl Sums {
         }
     }
 
-    /// What came after `earlier`, which is the same tenant's.
+    /// Returns what was added since `earlier`, an older reading of the same tenant.
     pub fn since(&self, earlier: &Sums) -> Sums {
         let mut later = *self;
         for (into, from) in later.0.iter_mut().zip(earlier.0) {
@@ -96,7 +97,7 @@ impl Sums {
         self.0.iter().all(|sum| *sum == 0)
     }
 
-    /// Time of event loops: what tenants are ranked by.
+    /// Event loop time, by which tenants are ranked.
     pub fn loop_micros(&self) -> u64 {
         self.get(Sum::HandlingMicros) + self.get(Sum::SendingMicros)
     }
@@ -121,7 +122,7 @@ impl Account {
         }))
     }
 
-    /// Only the loop that owns the account may call this.
+    /// Only the loop that owns the account may call this: it is not an atomic addition.
     fn add(&self, sum: Sum, amount: u64) {
         let sum = &self.sums[sum as usize];
         sum.store(
@@ -136,12 +137,12 @@ const PAGE_ACCOUNTS: usize = 64;
 
 type Page = [Account; PAGE_ACCOUNTS];
 
-/// The accounts of one loop, for all who read.
+/// The accounts of one loop, for all readers.
 #[derive(Debug)]
 pub struct Accounts {
-    /// By tenant. A page is made when the first of its tenants comes.
+    /// By tenant. A page is allocated when the first of its tenants comes.
     pages: Box<[OnceLock<Box<Page>>]>,
-    /// Of tenants whose place another has by now.
+    /// The sum over tenants whose id has since been given to another.
     departed: Account,
 }
 
@@ -155,14 +156,14 @@ impl Accounts {
         })
     }
 
-    /// Gives `visit` the id, generation and sums of every tenant that has been served.
+    /// Calls `visit` with the id, generation and sums of every tenant that has been served.
     pub fn read(&self, mut visit: impl FnMut(TenantId, u32, Sums)) {
         for (number, page) in self.pages.iter().enumerate() {
             let Some(page) = page.get() else { continue };
             for (index, account) in page.iter().enumerate() {
                 let generation = account.generation.load(Ordering::Acquire);
                 let sums = account.read();
-                // Given to another tenant meanwhile: the next reading has it.
+                // The id was given to another tenant meanwhile: the next reading includes it.
                 let is_whole = account.generation.load(Ordering::Acquire) == generation;
                 if is_whole && !sums.is_zero() {
                     let id = TenantId((number * PAGE_ACCOUNTS + index) as u32);
@@ -172,7 +173,7 @@ impl Accounts {
         }
     }
 
-    /// Of tenants that were forgotten.
+    /// The sum over tenants that were forgotten.
     pub fn departed(&self) -> Sums {
         self.departed.read()
     }
@@ -184,7 +185,7 @@ impl Accounts {
     }
 }
 
-/// The right to write to the accounts of one loop; there is one of it.
+/// The exclusive right to write to the accounts of one loop.
 #[derive(Debug)]
 pub struct AccountBook(Arc<Accounts>);
 
@@ -193,7 +194,8 @@ impl AccountBook {
         AccountBook(accounts)
     }
 
-    /// A tenant's connection has come; what another had under its id is put aside.
+    /// Opens the account of a tenant whose connection has come; sums of an earlier tenant with this
+    /// id move to `departed`.
     pub fn open(&mut self, lease: &TenantLease) {
         let Some(account) = self.0.account(lease.id()) else {
             return;
@@ -208,7 +210,7 @@ impl AccountBook {
         account.generation.store(lease.generation(), Ordering::Release);
     }
 
-    /// - Shape: `amounts` are few; those of zero cost nothing.
+    /// - Shape: few `amounts`; zero amounts cost nothing.
     pub fn add<const N: usize>(&mut self, tenant: TenantId, amounts: [(Sum, u64); N]) {
         if let Some(account) = self.0.account(tenant) {
             for (sum, amount) in amounts {
@@ -256,7 +258,7 @@ mod tests {
         book.add(TenantId(3), [(Sum::Requests, 1), (Sum::BytesIn, 100)]);
         book.add(TenantId(3), [(Sum::Requests, 1), (Sum::BytesIn, 0)]);
         book.add(TenantId(10_000), [(Sum::SendingMicros, 7)]);
-        // Nobody has such an id; nothing may break.
+        // No tenant has this id; it must be ignored.
         book.add(TenantId(u32::MAX), [(Sum::Requests, 1)]);
         let expected = [
             (

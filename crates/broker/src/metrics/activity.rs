@@ -1,8 +1,8 @@
-//! What the client of each connection does, in sums since its connection was opened: evidence for the doctor, above all about
-//! clients that push no metrics.
+//! What the client of each connection does, in sums since its connection was opened: evidence for
+//! the doctor, above all about clients that push no metrics.
 //!
-//! Each event loop keeps those of its own connections, where it keeps its other counts; nothing is shared between loops until
-//! somebody reads.
+//! Each event loop keeps the sums of its own connections together with its other counts; loops
+//! share nothing until a reader asks.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -16,42 +16,44 @@ use slab::Slab;
 
 use super::stage::{STAGE_COUNT, Stage, StageTimes};
 
-/// Closed connections whose sums wait for the next reading; what closes beyond them between two readings is not reported.
+/// Closed connections whose sums wait for the next reading; further ones closed between two
+/// readings are not reported.
 const DEPARTED_MAX: usize = 1024;
 
-/// For how long they wait: several times as long as readers rest.
+/// How long they wait: several times the interval of readers.
 const DEPARTED_KEPT_MICROS: u64 = 60_000_000;
 
-/// Different error codes of one client that are told apart.
+/// Different error codes of one client that are counted separately.
 const ERRORS_MAX: usize = 8;
 
-/// Connections that are read before the event loop gets its counts back.
+/// Connections read at a time before the event loop gets its counts back.
 const READ_AT_ONCE: usize = 256;
 
-/// A client turns round within this, besides the network's own round trip and a third of it (rule S4).
+/// The reaction time of a client, on top of 1.3 network round trips (rule S4).
 const TURN_MICROS: u64 = 1_000;
 
-/// Whose connection it is.
+/// The identity of a connection's client.
 #[derive(Clone, Debug)]
 pub struct Who {
     pub connection_id: u64,
-    /// Of the first request that moved records.
+    /// The client id of the first request that moved records.
     pub client_id: Arc<str>,
     pub principal: Arc<str>,
     pub listener_name: Arc<str>,
     pub address: IpAddr,
     pub port: u16,
-    /// Software and instance id, as far as they were said.
+    /// Software and instance id, as far as the client sent them.
     pub identity: Arc<ClientIdentity>,
 }
 
-/// What lay between the answers before a request and the request.
+/// The time between the answers before a request and the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gap {
-    /// It was the first, or came beside a request of another kind.
+    /// It was the first request, or came beside a request of another kind.
     #[default]
     Unknown,
-    /// An earlier one that moves records was not answered yet: the client has more than one in flight.
+    /// An earlier request that moves records was not answered yet: the client has more than one in
+    /// flight.
     Overlap,
     /// From the last byte written to the first byte of the request.
     Micros(u64),
@@ -65,7 +67,7 @@ pub struct ApiActivity {
     pub reply_bytes: u64,
     pub stage_micros: [u64; STAGE_COUNT],
     pub batches: u64,
-    /// Produced, or by how many offsets the client's fetches came on.
+    /// Records produced, or by how many offsets the client's fetches advanced.
     pub records: u64,
     pub batch_bytes: u64,
     pub codecs: CodecsSeen,
@@ -76,22 +78,22 @@ pub struct ApiActivity {
     /// Requests that came after all earlier ones were answered, and how long after.
     pub gaps: u64,
     pub gap_micros: u64,
-    /// The shortest.
+    /// The shortest gap.
     pub gap_micros_min: Option<u64>,
-    /// Those of them whose gap could be held against a round trip, and those that came at once.
+    /// Gaps that could be compared with a round trip, and those of requests that came at once.
     pub gaps_judged: u64,
     pub back_to_back: u64,
     /// Requests that came while an earlier one was not answered.
     pub overlaps: u64,
-    /// Answers that waited for the device, how long they waited and their bytes.
+    /// Answers that waited for the device, how long they waited, and their bytes.
     pub cold_reads: u64,
     pub cold_bytes: u64,
-    /// By code, as many partitions.
+    /// By error code: the number of partitions.
     pub errors: [(i16, u64); ERRORS_MAX],
     position: Option<Position>,
 }
 
-/// One request and its answer, as its connection saw them.
+/// One request and its answer, as the connection saw them.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
     pub api_key: ApiKey,
@@ -100,7 +102,8 @@ pub struct Exchange<'a> {
     pub times: &'a StageTimes,
     pub seen: &'a Seen,
     pub gap: Gap,
-    /// Ranges of files that had to be fetched from the device while the answer was sent, and their bytes.
+    /// Ranges of files that had to be read from the device while the answer was sent, and their
+    /// bytes.
     pub cold_regions: u32,
     pub cold_bytes: u64,
 }
@@ -123,7 +126,7 @@ impl ApiActivity {
         }
     }
 
-    /// Takes in what happened elsewhere, or later.
+    /// Adds what happened elsewhere, or later.
     pub fn merge(&mut self, other: &ApiActivity) {
         for (into, from) in self.sums().into_iter().zip(other.clone().sums()) {
             *into += *from;
@@ -138,7 +141,8 @@ impl ApiActivity {
         }
     }
 
-    /// What happened after `earlier`, which is the same connection's. What is no sum stays as it is.
+    /// Returns what happened since `earlier`, an older value of the same connection. What is not a
+    /// sum stays as it is.
     pub fn since(&self, earlier: &ApiActivity) -> ApiActivity {
         let mut later = self.clone();
         for (into, from) in later.sums().into_iter().zip(earlier.clone().sums()) {
@@ -222,18 +226,18 @@ impl ApiActivity {
     }
 }
 
-/// What one connection's client has done.
+/// The activity of one connection's client.
 #[derive(Clone, Debug)]
 pub struct Activity {
     pub who: Who,
     pub produce: Option<Box<ApiActivity>>,
     pub fetch: Option<Box<ApiActivity>>,
-    /// Of all other requests: how many, and their time in handlers.
+    /// All other requests: their number and their time in handlers.
     pub other_requests: u64,
     pub other_micros: u64,
-    /// The kernel's own measurement of the path, without what waits in queues for long.
+    /// The path's round trip as measured by the kernel, without long queueing delays.
     pub round_trip_micros: Option<u32>,
-    /// Where its fetches stood at the last look, and when that was.
+    /// The positions of its fetches when they were last noted, and when that was.
     pub fetched: Option<(Moment, Vec<FetchedPartition>)>,
     pub is_closed: bool,
 }
@@ -261,9 +265,9 @@ pub struct ActivityIndex(usize);
 #[derive(Debug, Default)]
 pub struct Activities {
     open: Slab<Activity>,
-    /// Oldest first, with the moment of their closing.
+    /// Oldest first, each with the moment it was closed.
     departed: VecDeque<(Moment, Activity)>,
-    /// How many have departed in all.
+    /// How many have departed in total.
     departed_count: u64,
 }
 
@@ -303,15 +307,17 @@ impl Activities {
         self.departed_count += 1;
     }
 
-    /// Copies the next few open connections from `from` on; where to go on, `None` behind the last.
+    /// Copies the next few open connections from `from` on; returns where to continue, `None` after
+    /// the last.
     pub fn read(&self, from: usize, into: &mut Vec<Activity>) -> Option<usize> {
         let end = from + READ_AT_ONCE;
         into.extend((from..end).filter_map(|index| self.open.get(index)).cloned());
-        // Indexes are reused, so the slab is as long as it ever was.
+        // Indexes are reused, so the slab is as long as it has ever been.
         (end < self.open.capacity()).then_some(end)
     }
 
-    /// Copies the connections that were closed behind the first `seen`; returns how many have been seen with them.
+    /// Copies the closed connections after the first `seen`; returns how many have been seen
+    /// including them.
     pub fn read_departed(&mut self, seen: u64, now: Moment, into: &mut Vec<Activity>) -> u64 {
         while let Some((closed, _)) = self.departed.front()
             && now.micros_since(*closed) > DEPARTED_KEPT_MICROS
@@ -407,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_within_a_round_trip_and_its_third_and_a_millisecond_came_at_once() {
+    fn a_request_within_a_round_trip_and_a_third_and_a_millisecond_came_at_once() {
         let mut activities = Activities::default();
         let index = activities.open(who(1));
         let (times, seen) = (StageTimes::default(), Seen::default());
@@ -431,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_what_came_after_its_beginning() {
+    fn a_window_contains_what_came_after_its_beginning() {
         let mut activities = Activities::default();
         let index = activities.open(who(1));
         let mut times = StageTimes::default();
@@ -467,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumers_records_are_the_offsets_it_came_on() {
+    fn a_consumers_records_are_the_offsets_it_advanced() {
         let mut activities = Activities::default();
         let index = activities.open(who(1));
         let times = StageTimes::default();
@@ -504,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reader_is_told_of_a_closed_connection_within_a_minute() {
+    fn every_reader_sees_a_closed_connection_for_a_minute() {
         let mut activities = Activities::default();
         let [first, second] = [1, 2].map(|id| activities.open(who(id)));
         let told = |activities: &mut Activities, seen, at| {

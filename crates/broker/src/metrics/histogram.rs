@@ -12,7 +12,7 @@ pub struct Histogram {
     max: u32,
 }
 
-/// Index of the bucket of `value`: values below 16 have their own.
+/// Returns the index of the bucket of `value`: values below 16 have one each.
 fn bucket_of(value: u32) -> usize {
     if value < SUB_BUCKETS {
         return value as usize;

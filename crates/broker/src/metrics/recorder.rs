@@ -10,7 +10,7 @@ use super::activity::Activities;
 use super::histogram::Histogram;
 use super::stage::{STAGE_COUNT, Stage, StageTimes};
 
-/// Client ids come from the network: so many are told apart, the rest is counted together.
+/// Client ids come from the network: at most this many are counted separately, the rest together.
 pub const CLIENTS_MAX: usize = 128;
 pub const OTHER_CLIENTS: &str = "other";
 
@@ -42,7 +42,7 @@ pub struct ApiRecords {
     pub count: u64,
     pub request_bytes: u64,
     pub reply_bytes: u64,
-    /// Values above zero only; `count` says how many zeros are missing.
+    /// Only values above zero; `count` minus their number is the number of zeros.
     pub stages: [Histogram; STAGE_COUNT],
     pub total: Histogram,
 }
@@ -72,7 +72,7 @@ pub struct SlowRequest {
 struct Window {
     number: u64,
     slowest: Vec<SlowRequest>,
-    /// What a request must exceed to enter the full window.
+    /// What a request must exceed to enter a full window.
     entry_micros: u64,
 }
 
@@ -84,9 +84,9 @@ pub struct LoopRecords {
     client_indexes: HashMap<Arc<str>, ClientIndex>,
     clients: Vec<ClientRecords>,
     windows: [Window; WINDOW_COUNT],
-    /// How long the loop has not waited in all.
+    /// Total time the loop was not waiting.
     pub busy_micros: u64,
-    /// Connections that ended, by the reason.
+    /// Connections that ended, by reason.
     closed: BTreeMap<&'static str, u64>,
     /// What the clients of its connections do.
     pub activities: Activities,
@@ -107,7 +107,8 @@ impl Default for LoopRecords {
     }
 }
 
-/// A client id as it is kept: a name is a label and a log field, and comes from the network.
+/// Truncates a client id to what is kept: a name becomes a label and a log field, and comes from
+/// the network.
 pub fn bounded_name(client_id: &str) -> &str {
     let end = client_id.char_indices().map(|(start, _)| start).nth(128);
     &client_id[..end.unwrap_or(client_id.len())]
@@ -129,7 +130,7 @@ impl LoopRecords {
         index
     }
 
-    /// A connection ended, and why.
+    /// Counts a connection that ended, by reason.
     pub fn closed(&mut self, reason: &'static str) {
         *self.closed.entry(reason).or_default() += 1;
     }
@@ -203,16 +204,16 @@ pub struct Totals {
     pub clients: BTreeMap<Arc<str>, ClientRecords>,
     /// Slowest first.
     pub slowest: Vec<SlowRequest>,
-    /// Connections that ended, by the reason.
+    /// Connections that ended, by reason.
     pub closed: BTreeMap<&'static str, u64>,
 }
 
-/// All event loops' records.
+/// The records of all event loops.
 #[derive(Clone, Debug, Default)]
 pub struct Records(pub Vec<Arc<Mutex<LoopRecords>>>);
 
 impl Records {
-    /// How long the loops have not waited, all together.
+    /// Total time the loops were not waiting.
     pub fn busy_micros(&self) -> u64 {
         let of_loop = |records: &Arc<Mutex<LoopRecords>>| {
             records.lock().unwrap_or_else(PoisonError::into_inner).busy_micros
@@ -220,7 +221,7 @@ impl Records {
         self.0.iter().map(of_loop).sum()
     }
 
-    /// Merges what the loops have counted; `now` decides which slow requests are of the last minute.
+    /// Merges the counts of all loops; `now` decides which slow requests belong to the last minute.
     pub fn totals(&self, now: Moment) -> Totals {
         let mut totals = Totals::default();
         for records in &self.0 {

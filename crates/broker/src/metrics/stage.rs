@@ -1,4 +1,5 @@
-//! The stages of a request. Their times sum to the request's total, but for the throttle, which comes after the answer.
+//! The stages of a request. Their times sum to the request's total, except for the throttle, which
+//! comes after the answer.
 
 use ottla_core::reply::WaitKind;
 
@@ -6,9 +7,9 @@ use ottla_core::reply::WaitKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Stage {
-    /// From its first byte to its last, when it did not arrive at once.
+    /// From its first byte to its last, if it did not arrive at once.
     Read,
-    /// Whole, but other requests were served first.
+    /// Complete, while other requests are served first.
     Queued,
     /// In its handler, without the append.
     Handled,
@@ -22,9 +23,9 @@ pub enum Stage {
     /// Waiting for other members of the group.
     WaitedForGroup,
     Controller,
-    /// Answered, and its connection is not read because its client is over a quota.
+    /// Answered, while the connection is muted because its client is over a quota.
     Throttled,
-    /// Answered, but an earlier request of the connection was not.
+    /// Answered, while an earlier request of the connection is not.
     Behind,
     /// Until the socket took the last byte of the answer.
     Written,
@@ -48,7 +49,7 @@ impl Stage {
         Stage::Written,
     ];
 
-    /// As in metric labels and JSON.
+    /// The name in metric labels and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Read => "read",
@@ -66,7 +67,7 @@ impl Stage {
         }
     }
 
-    /// Whether the client asked for this wait, so that it does not make the request slow.
+    /// Whether the client asked for this wait, so that it does not count as slowness.
     pub fn is_asked_for(self) -> bool {
         matches!(
             self,
@@ -84,7 +85,7 @@ impl From<WaitKind> for Stage {
             WaitKind::Group => Stage::WaitedForGroup,
             WaitKind::Controller => Stage::Controller,
             WaitKind::Throttle => Stage::Throttled,
-            // Its handler goes on on another thread.
+            // Its handler continues on another thread.
             WaitKind::Reading => Stage::Handled,
         }
     }
@@ -104,13 +105,14 @@ impl StageTimes {
         self.0[stage as usize]
     }
 
-    /// From the first byte read to the last written. KIP-219: the answer does not wait for the throttle.
+    /// From the first byte read to the last written. KIP-219: the answer does not wait for the
+    /// throttle time.
     pub fn total(&self) -> u64 {
         let all: u64 = self.0.iter().map(|micros| u64::from(*micros)).sum();
         all - u64::from(self.get(Stage::Throttled))
     }
 
-    /// The total without what the client asked to wait for.
+    /// The total without the waiting that the client asked for.
     pub fn own_time(&self) -> u64 {
         Stage::ALL
             .iter()

@@ -1,4 +1,5 @@
-//! What every tenant costs the broker: the sums of all event loops, and what of it fell into the last minute and hour.
+//! What each tenant costs the broker: sums over all event loops, with the parts that fell into the
+//! last minute and hour.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,19 +10,20 @@ use ottla_core::time::{Clock, Moment, Timestamp};
 use super::accounts::{Accounts, Sum, Sums};
 use super::recorder::Records;
 
-/// How often [`TenantBooks::look`] is to be called.
+/// The interval at which [`TenantBooks::look`] must be called.
 pub const LOOK_INTERVAL_MS: u64 = 15_000;
 
-/// A minute of such looks.
+/// The looks that make up a minute.
 const LOOKS_MAX: usize = 4;
 
-/// Minutes that are remembered.
+/// Minutes of history that are kept.
 const MINUTES_MAX: usize = 60;
 
-/// Of a minute, tenants with less than this share of the loops' time are not remembered.
+/// Tenants with less than this share of the loops' time in a minute are left out of that minute's
+/// history.
 const REMEMBERED_SHARE_MIN: f32 = 0.001;
 
-/// A tenant for as long as it keeps its id.
+/// Identifies a tenant while it keeps its id: id and generation.
 type Who = (TenantId, u32);
 
 /// One tenant at one moment.
@@ -33,7 +35,7 @@ pub struct TenantRow {
     pub total: Sums,
     /// Since the beginning of the window.
     pub window: Sums,
-    /// Of the time of all event loops, a minute each, latest first; as far back as an hour.
+    /// Shares of the time of all event loops, one per minute, latest first; up to an hour.
     pub past_shares: Vec<f32>,
 }
 
@@ -42,17 +44,17 @@ pub struct TenantRow {
 pub struct TenantReading {
     pub loop_count: usize,
     pub at: Moment,
-    /// Time in which the event loops did not wait, all together, since the broker started.
+    /// Total time in which the event loops were not waiting, since the broker started.
     pub busy_micros_total: u64,
-    /// Length of the window: a minute at most.
+    /// Length of the window; at most a minute.
     pub window_micros: u64,
-    /// The same in the window.
+    /// Time in which the event loops were not waiting within the window.
     pub busy_micros: u64,
-    /// Minutes behind the window that are remembered.
+    /// Minutes of history before the window.
     pub past_minutes: usize,
-    /// The one who took most of the event loops' time in the window first.
+    /// Ordered by event loop time in the window, heaviest first.
     pub tenants: Vec<TenantRow>,
-    /// Of tenants that were forgotten.
+    /// The sum over tenants that were forgotten.
     pub departed: Sums,
 }
 
@@ -67,9 +69,9 @@ struct Look {
 struct History {
     /// Oldest first.
     looks: VecDeque<Arc<Look>>,
-    /// Latest first: the shares of a minute.
+    /// The shares of each minute, latest first.
     minutes: VecDeque<HashMap<Who, f32>>,
-    /// The look from which the next minute is counted.
+    /// The look at which the current minute began.
     minute_began: Option<Arc<Look>>,
 }
 
@@ -101,7 +103,7 @@ impl TenantBooks {
         books
     }
 
-    /// What the clock on the wall says.
+    /// The wall-clock time.
     pub fn timestamp(&self) -> Timestamp {
         self.clock.timestamp()
     }
@@ -110,7 +112,7 @@ impl TenantBooks {
         &self.tenants
     }
 
-    /// Notes where the sums stand, for readings to come.
+    /// Records the current sums for later readings.
     pub fn look(&self) {
         let now = Arc::new(self.look_now());
         let mut history = self.lock();
@@ -128,7 +130,7 @@ impl TenantBooks {
         }
     }
 
-    /// Everyone who has been served, or is connected.
+    /// Reads every tenant that has been served or is connected.
     pub fn read(&self) -> TenantReading {
         let now = self.look_now();
         let known = self.tenants.known();
@@ -163,7 +165,8 @@ impl TenantBooks {
         }
     }
 
-    /// Sums under names that are no longer known, of loops that have not noticed yet among them.
+    /// Sums of tenants that are no longer known, including those of loops that have not noticed it
+    /// yet.
     fn departed(&self, now: &Look) -> Sums {
         let generations: BTreeMap<TenantId, u32> = (self.tenants.known().iter())
             .map(|known| (known.id, known.generation))
@@ -197,7 +200,7 @@ impl TenantBooks {
     }
 }
 
-/// Who took which share of `available_micros` between two looks.
+/// Returns each tenant's share of `available_micros` between two looks.
 fn shares(before: &Look, after: &Look, available_micros: u64) -> HashMap<Who, f32> {
     let of_tenant = |(who, sums): (&Who, &Sums)| {
         let earlier = before.sums.get(who).copied().unwrap_or_default();
@@ -207,7 +210,8 @@ fn shares(before: &Look, after: &Look, available_micros: u64) -> HashMap<Who, f3
     after.sums.iter().filter_map(of_tenant).collect()
 }
 
-/// Minutes in which it did not count are zero; those at the far end are left out.
+/// Returns a tenant's shares; zero for minutes without it, except that zeros at the far end are
+/// left out.
 fn past_shares(minutes: &VecDeque<HashMap<Who, f32>>, who: &Who) -> Vec<f32> {
     let mut shares: Vec<f32> = minutes
         .iter()
@@ -220,14 +224,16 @@ fn past_shares(minutes: &VecDeque<HashMap<Who, f32>>, who: &Who) -> Vec<f32> {
 }
 
 impl TenantReading {
-    /// Time of the event loops that there was in the window.
+    /// The time that all event loops together had in the window.
     pub fn available_micros(&self) -> u64 {
         self.window_micros.saturating_mul(self.loop_count as u64)
     }
 
-    /// The heaviest by all they have cost so far, and the sum of all others: so many metrics and no more.
+    /// Returns the `count` tenants with the highest total cost, and the sum of all others: a fixed
+    /// number of metrics.
     ///
-    /// - Shape: the order of `/metrics` must not change with the minute, so the window does not count.
+    /// - Shape: ranked by totals rather than by the window, so that the order of `/metrics` does
+    ///   not change every minute.
     pub fn heaviest(&self, count: usize) -> (Vec<&TenantRow>, Sums) {
         let mut rows: Vec<&TenantRow> = self.tenants.iter().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.total.loop_micros()));
@@ -239,7 +245,7 @@ impl TenantReading {
         (rows, other)
     }
 
-    /// What the event loops did for all tenants in the window.
+    /// Event loop time charged to all tenants in the window.
     pub fn charged_micros(&self) -> u64 {
         self.tenants.iter().map(|row| row.window.loop_micros()).sum()
     }

@@ -1,4 +1,5 @@
-//! A range of a file that left the page cache before it was sent: loaded on the cold-read pool, never on an event loop.
+//! A range of a file that left the page cache before it was sent: loaded by the cold-read pool,
+//! never on an event loop.
 
 use std::io;
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use ottla_log::disk::FileRegion;
 
 use crate::executor::cold_reads::ColdReads;
 
-/// How much is loaded before sending goes on. As much again is loaded behind it while that is sent.
+/// How much is loaded before sending goes on. The same amount behind it is loaded while that is
+/// sent.
 pub const COLD_READ_BYTES: u64 = 512 * 1024;
 
-/// How much is copied at once. A socket that is written to takes about as much (`unsent.rs`), so little of it stays with us when
-/// the client does not read.
+/// How much is copied at a time. A socket takes about this much at once (`unsent.rs`), so little of
+/// it stays in memory when the client does not read.
 const COPIED_BYTES: u64 = 64 * 1024;
 
 /// How the bytes get to the socket.
@@ -22,11 +24,12 @@ const COPIED_BYTES: u64 = 64 * 1024;
 pub enum ColdPath {
     /// From the page cache.
     Load,
-    /// Through our memory: the file is not the operating system's, or its pages did not even stay until they could be sent.
+    /// Through this process's memory: the file is not the operating system's, or its pages did not
+    /// stay resident until they could be sent.
     Copy,
 }
 
-/// What came from the device.
+/// What has been read from the device.
 #[derive(Debug)]
 pub enum Loaded {
     /// The beginning of the region should be in the page cache.
@@ -35,7 +38,7 @@ pub enum Loaded {
     Bytes(Vec<u8>, FileRegion),
 }
 
-/// Bytes on their way from the device. Dropping it lets a read that has not begun do nothing.
+/// A read from the device under way. Dropping it turns a read that has not begun into a no-op.
 #[derive(Debug)]
 pub struct ColdRegion {
     region: FileRegion,
@@ -57,7 +60,7 @@ impl ColdRegion {
         let (job_region, job_slot) = (region.clone(), slot.clone());
         let cache = reads.cache().clone();
         let work = move || {
-            // Nobody else holds the slot: the connection is gone.
+            // Only this job holds the slot: the connection is closed.
             if Arc::strong_count(&job_slot) == 1 {
                 return 0;
             }
@@ -73,7 +76,7 @@ impl ColdRegion {
                 loaded = bytes;
                 None
             }));
-            // What cannot be read ahead is reported when it is needed.
+            // A failed read-ahead is reported when its bytes are needed.
             loaded + cache.load(&part(&job_region, first.bytes)).unwrap_or(0)
         };
         reads.run(payer, 2 * COLD_READ_BYTES, Box::new(work));
@@ -85,7 +88,7 @@ impl ColdRegion {
         }
     }
 
-    /// What is about to be read into our memory.
+    /// Bytes about to be read into this process's memory.
     pub fn memory_bytes(&self) -> usize {
         match self.path {
             ColdPath::Load => 0,
@@ -93,7 +96,7 @@ impl ColdRegion {
         }
     }
 
-    /// What was read; `None` while it is on its way.
+    /// Returns what was read; `None` while it is under way.
     pub fn take(&self) -> Option<io::Result<Loaded>> {
         let result = self.slot.take_or_register(&self.waker)?;
         Some(result.map(|bytes| match bytes {
@@ -106,7 +109,7 @@ impl ColdRegion {
     }
 }
 
-/// At most [`COLD_READ_BYTES`] of the region from `start` on.
+/// Returns at most [`COLD_READ_BYTES`] of the region from `start` on.
 fn part(region: &FileRegion, start: u64) -> FileRegion {
     let rest = behind(region, start.min(region.bytes));
     FileRegion {

@@ -1,10 +1,11 @@
 //! Life of a produce, 1 of 6. After: core/src/dispatch.rs.
 //!
-//! One client's connection: requests are served as they come and answered in their order.
+//! One client's connection: requests are served as they arrive and answered in order.
 //!
-//! A connection makes turns: serve what was read, read more, let the first waiting reply go on, send. A turn ends when none
-//! of these is possible, or when its time is over: others wait. It stops reading while too many replies wait, while the client
-//! does not take them, or when there is no memory for its request (`memory_budget.rs`).
+//! A connection is served in turns: serve what was read, read more, let the first waiting reply go
+//! on, send. A turn ends when none of these is possible, or when its time is up and others wait.
+//! Back pressure: the connection is not read while too many replies wait, while the client does not
+//! take them, or while there is no memory for its request (`memory_budget.rs`).
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
@@ -44,41 +45,44 @@ use crate::metrics::stage::{Stage, StageTimes};
 
 mod reading;
 
-/// Requests of one connection that may be unanswered before it is no longer read.
+/// Unanswered requests of one connection above which it is no longer read.
 const UNANSWERED_MAX: usize = 1024;
 
-/// What replies may take of memory before a connection is no longer read; and where memory is tight, which sends them one by one.
+/// Memory of replies above which a connection is no longer read. Where memory is tight, replies are
+/// sent one by one.
 const REPLY_BYTES_MAX: usize = 1024 * 1024;
 const REPLY_BYTES_MAX_TIGHT: usize = 16 * 1024;
 
-/// What a handler keeps of a small request while it waits, for each of its bytes: names and numbers as values of their own.
+/// What a handler keeps of a small waiting request, per byte of it: names and numbers as values of
+/// their own.
 const KEPT_PER_REQUEST_BYTE: usize = 4;
 
-/// Larger ones are read by other threads, as they came.
+/// Requests of this size and more are decoded by other threads, from their bytes.
 const UNREAD_BODY_BYTES_MIN: usize = 16 * 1024;
 
-/// How often a connection reads before others have their turn.
+/// How often a connection may read in one turn.
 const READS_PER_TURN: usize = 4;
 
-/// How often the kernel is asked for a connection's round trip at most: one system call in a thousand milliseconds.
+/// How often the kernel is asked for a connection's round-trip time at most: one system call per
+/// second.
 const ROUND_TRIP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it is noted where a connection's fetches stand in their partitions.
+/// How often the positions of a connection's fetches in their partitions are noted.
 const POSITIONS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often a muted connection looks whether its quota was changed.
+/// How often a muted connection checks whether its quota has changed.
 const MUTED_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a turn ended with.
+/// How a turn ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Nothing to do until the socket, a waker or a deadline says so.
+    /// No work until the socket, a waker or a deadline reports some.
     Wait,
-    /// There is more to do at once, after the others.
+    /// There is more to do right away, after the others.
     Again,
 }
 
-/// A request without its body: what is needed to answer it and to book its time.
+/// A request without its body: what is needed to answer it and to account for its time.
 #[derive(Debug)]
 struct Asked {
     api_key: ApiKey,
@@ -87,13 +91,13 @@ struct Asked {
     client: ClientIndex,
     request_bytes: u32,
     times: StageTimes,
-    /// Up to here the time is booked.
+    /// The moment up to which its time is accounted for.
     booked: Moment,
     seen: Seen,
     gap: Gap,
-    /// For how long the answer says that the client is held back.
+    /// The throttle time that the answer tells the client.
     throttle_ms: u32,
-    /// Another thread makes the answer.
+    /// Whether another thread makes the answer.
     is_of_thread: bool,
 }
 
@@ -103,11 +107,11 @@ impl Asked {
     }
 }
 
-/// A reply that waits: for its turn, or for something else.
+/// A reply that waits for earlier replies, or for something else.
 struct Reply {
     asked: Asked,
     answer: Answer,
-    /// About how much memory it takes.
+    /// An estimate of its memory.
     kept_bytes: usize,
 }
 
@@ -123,7 +127,7 @@ pub struct Connection {
     peer: SocketAddr,
     context: ConnectionContext,
     tenancy: Tenancy,
-    /// Since when it waits for its turn.
+    /// Since when it has been queued for its turn.
     queued: Option<Moment>,
     waker: Option<(Arc<ConnectionWaker>, Waker)>,
     permit: ConnectionPermit,
@@ -131,8 +135,8 @@ pub struct Connection {
     is_readable: bool,
     has_peer_closed: bool,
     input: Input,
-    /// How many bytes of the started request are missing; counts only while `input` holds one, or while memory for one that is
-    /// still in the socket is waited for.
+    /// Missing bytes of the request that has begun. Valid only while `input` holds such a request,
+    /// or while the connection waits for memory for one that is still in the socket.
     missing: usize,
     holding: Holding,
     request_began: Option<Moment>,
@@ -141,40 +145,43 @@ pub struct Connection {
     received: Moment,
 
     replies: VecDeque<Reply>,
-    /// Of all of them.
+    /// The sum over `replies`.
     reply_bytes: usize,
-    /// The last of them is still to be begun by another thread, and what comes behind it must not be before it.
+    /// Another thread has yet to begin the last of them; later requests must not be served before
+    /// it.
     is_held: bool,
-    /// The first reply need not be polled before its waker or deadline says so.
+    /// The first reply need not be polled before its waker or deadline fires.
     is_first_polled: bool,
     reply_deadline: Option<Moment>,
 
     output: Output,
     is_writable: bool,
-    /// The socket did not take all of it: since when, and where in the stream. Until it has, nothing more is read.
+    /// The socket did not take everything: since when, and at which stream position. Nothing more
+    /// is read until it has.
     stuck: Option<(Moment, u64)>,
-    /// Sending stopped because the turn was over.
+    /// Sending was interrupted because the turn was over.
     is_output_cut: bool,
     /// Requests whose reply is in `output`, and the stream position where it ends.
     unsent: VecDeque<(u64, u64, Asked)>,
     progress: Moment,
     is_stopping: bool,
-    /// Its client is over a quota and knows it (KIP-219): until then nothing more is read.
+    /// Until when nothing is read: the client is over a quota and has been told (KIP-219).
     muted_until: Option<Moment>,
 
     client: Option<(Option<Box<str>>, ClientIndex)>,
-    /// Since the first request that moved records.
+    /// Set by the first request that moved records.
     activity: Option<ActivityIndex>,
-    /// When the last byte of the last answer was with the socket.
+    /// When the socket took the last byte of the last answer.
     last_answered: Option<Moment>,
     next_round_trip: Moment,
     next_positions: Moment,
     positions: Option<Vec<FetchedPartition>>,
-    /// Where its last fetch stood.
+    /// The position of its last fetch.
     position: Option<Position>,
-    /// Ranges fetched from the device while answers were sent, and their bytes, since the last answer was complete.
+    /// Ranges fetched from the device while answers were sent, and their bytes, since the last
+    /// answer was completed.
     cold_regions: (u32, u64),
-    /// The deadline the event loop has noted for this connection.
+    /// The deadline that the event loop has armed for this connection.
     pub armed: Option<Moment>,
 }
 
@@ -248,7 +255,7 @@ impl Connection {
         &self.socket
     }
 
-    /// Its first turn begins; false when it has begun before.
+    /// Notes that its first turn begins; false in later turns.
     pub fn opened(&mut self) -> bool {
         self.permit.opened()
     }
@@ -261,7 +268,7 @@ impl Connection {
         self.context.tenant
     }
 
-    /// It has something to do from `now` on; false when that was known already.
+    /// Notes that it has had work since `now`; false if that was known.
     pub fn queue(&mut self, now: Moment) -> bool {
         let is_new = self.queued.is_none();
         self.queued.get_or_insert(now);
@@ -274,7 +281,7 @@ impl Connection {
         self.has_peer_closed |= has_peer_closed;
     }
 
-    /// A reply may go on.
+    /// Called when a waiting reply can go on.
     pub fn on_wake(&mut self) {
         if let Some((waker, _)) = &self.waker {
             waker.arm();
@@ -282,12 +289,12 @@ impl Connection {
         self.is_first_polled = false;
     }
 
-    /// No further request is served; what was accepted is answered.
+    /// Stops serving further requests; accepted ones are still answered.
     pub fn stop_reading(&mut self) {
         self.is_stopping = true;
     }
 
-    /// Whether closing now would take away an answer that is due soon.
+    /// Whether it may be closed without losing an answer that is due soon.
     pub fn is_settled(&self) -> bool {
         let is_due = |answer: &Answer| match answer {
             Answer::Ready(_) => true,
@@ -299,16 +306,16 @@ impl Connection {
         self.output.is_empty() && !self.replies.iter().any(|reply| is_due(&reply.answer))
     }
 
-    /// Does what can be done until the turn's time is over. An error closes the connection.
+    /// Does what can be done within the turn's time. An error closes the connection.
     pub fn turn(&mut self, context: &mut LoopContext, shared: &mut [u8]) -> Result<Turn, Refusal> {
         let arrived = self.queued.take().unwrap_or(context.now());
         self.unmute_if_due(context);
         self.look_for_memory(context)?;
-        // What a client has not taken goes before what it asks for next.
+        // Send what the client has not taken yet before serving its next request.
         self.flush(context)?;
         for _ in 0..READS_PER_TURN {
             let served = self.serve_input(context).and_then(|()| {
-                // What comes first now may be a request that nothing was asked for yet.
+                // The first request in the input may be one that has not asked for memory yet.
                 self.settle_memory(context);
                 if self.is_readable && self.may_serve_next(context) && !context.turn.is_over() {
                     self.read(context, shared, arrived)
@@ -317,7 +324,7 @@ impl Connection {
                 }
             });
             self.settle_memory(context);
-            // What came before a broken request is still answered.
+            // Requests before a broken one are still answered.
             self.advance(context)?;
             self.flush(context)?;
             self.settle_answers(context);
@@ -332,7 +339,7 @@ impl Connection {
         Ok(Turn::Again)
     }
 
-    /// Whether there is more to do without anything happening first.
+    /// Whether it can go on right away, without waiting for an event.
     fn can_go_on(&self, context: &LoopContext) -> bool {
         let can_read = self.is_readable && self.may_serve_next(context);
         let can_serve = self.may_serve_next(context) && self.has_whole_request(context);
@@ -363,15 +370,16 @@ impl Connection {
             || self.answer_bytes() >= reply_bytes_max
     }
 
-    /// About how much memory its replies take, from the request that is not answered to the byte that is not taken.
+    /// An estimate of the memory of its replies, from unanswered requests to unsent bytes.
     fn answer_bytes(&self) -> usize {
         let waiting =
             self.replies.len() * size_of::<Reply>() + self.unsent.len() * size_of::<(u64, u64, Asked)>();
         waiting + self.reply_bytes + self.output.memory_bytes()
     }
 
-    /// Whoever was given memory that others may wait for finishes that request, whatever else holds it back: its client might take
-    /// its replies only after those of somebody who waits.
+    /// Whether the next request may be served. A connection that holds memory others may wait for
+    /// finishes its request even when it is full: its client might take its replies only after
+    /// those of a waiter.
     fn may_serve_next(&self, context: &LoopContext) -> bool {
         let must_not = self.is_stopping || self.is_held;
         if self.holding.is_waiting() {
@@ -388,7 +396,7 @@ impl Connection {
             )
     }
 
-    /// Serves what was left over when the connection was full.
+    /// Serves what was left over while the connection was full.
     fn serve_input(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
         if self.input.is_empty() || !self.may_serve_next(context) {
             return Ok(());
@@ -401,7 +409,8 @@ impl Connection {
         served.map(|_| ())
     }
 
-    /// Serves whole requests at the front of `bytes` while the turn lasts; returns how many bytes that were.
+    /// Serves whole requests at the front of `bytes` while the turn lasts; returns how many bytes
+    /// they were.
     fn serve(&mut self, context: &mut LoopContext, bytes: &[u8]) -> Result<usize, Refusal> {
         let mut served = 0;
         self.missing = 0;
@@ -490,7 +499,7 @@ impl Connection {
             Handled::Replied if self.replies.is_empty() => self.enqueue(context, asked)?,
             Handled::Replied => {
                 let mut reply = std::mem::take(&mut context.reply);
-                // The buffer may have had a larger answer in it before.
+                // The buffer may have held a larger answer before.
                 reply.bytes.shrink_to_fit();
                 let kept_bytes = reply.bytes.len() + size_of_val(&*reply.regions);
                 self.push_reply(asked, Answer::Ready(reply), kept_bytes);
@@ -516,7 +525,7 @@ impl Connection {
         });
     }
 
-    /// Mutes the connection from `now` on; the answer will say so.
+    /// Mutes the connection from `now` on; the answer will tell the throttle time.
     fn hold_back(&mut self, asked: &mut Asked, throttle_ms: u32, now: Moment) {
         if throttle_ms <= asked.throttle_ms {
             return;
@@ -527,7 +536,8 @@ impl Connection {
         self.muted_until = self.muted_until.max(Some(now.after_ms(throttle_ms.into())));
     }
 
-    /// Reads on when the time is over, when the quotas have changed, and when the client has gone: then to its end.
+    /// Resumes reading when the mute time is over, when the quotas have changed, or when the client
+    /// has closed, so that its end of stream is read.
     fn unmute_if_due(&mut self, context: &LoopContext) {
         let Some(muted_until) = self.muted_until else {
             return;
@@ -539,14 +549,14 @@ impl Connection {
             return;
         }
         self.muted_until = None;
-        // Nobody waited for the client in this time, nor did a request wait for its turn.
+        // While muted, neither the client's idleness nor the request's waiting counts.
         self.progress = now;
         self.arrived = now;
         self.received = now;
         self.request_began = self.request_began.map(|_| now);
     }
 
-    /// Keeps what a fetch has said about its partitions, until it is booked with the request.
+    /// Keeps a fetch's partition positions until the request is accounted for.
     fn note_positions(&mut self, context: &mut LoopContext, now: Moment) {
         if let Some(positions) = context.reply.fetched.take() {
             self.next_positions = now.after(POSITIONS_INTERVAL);
@@ -554,7 +564,7 @@ impl Connection {
         }
     }
 
-    /// From the last answer to the first byte of the request that is about to be served.
+    /// The gap between the last answer and the first byte of the request about to be served.
     fn gap(&self) -> Gap {
         let mut unanswered = self.replies.iter().map(|reply| &reply.asked);
         let mut unsent = self.unsent.iter().map(|(_, _, asked)| asked);
@@ -582,7 +592,8 @@ impl Connection {
         times.add(Stage::Handled, served.saturating_sub(append_micros));
     }
 
-    /// Where the client is counted; when it is another than before, it may be another tenant, too.
+    /// Returns the index under which the client is counted; a new client id may also mean another
+    /// tenant.
     fn client_index(&mut self, context: &mut LoopContext, client_id: Option<&str>) -> ClientIndex {
         let claim = TenantClaim {
             principal: &self.context.principal,
@@ -613,7 +624,7 @@ impl Connection {
         context.accounts.open(self.tenancy.lease());
     }
 
-    /// Lets the replies at the front go out as far as they are ready.
+    /// Moves ready replies at the front to the output.
     fn advance(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
         context.turn.allow_one();
         while let Some(first) = self.replies.front_mut() {
@@ -655,7 +666,7 @@ impl Connection {
                             self.reply_bytes = self.reply_bytes + kept_bytes - first.kept_bytes;
                             first.kept_bytes = kept_bytes;
                             let is_alone = pending.is_alone();
-                            // Behind one that holds others back there is none.
+                            // Nothing is served behind a reply that holds others back.
                             self.is_held &= is_alone || self.replies.len() > 1;
                             return Ok(());
                         }
@@ -689,7 +700,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Puts the reply in `context.reply` behind the others.
+    /// Appends the reply in `context.reply` to the output.
     fn enqueue(&mut self, context: &mut LoopContext, mut asked: Asked) -> Result<(), Refusal> {
         self.throttle_answer(context, &mut asked);
         context.header.clear();
@@ -722,7 +733,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Books what the answer in `context.reply` costs, and says in it for how long the client is held back.
+    /// Charges the answer in `context.reply` to its quotas, and writes the throttle time into it.
     fn throttle_answer(&mut self, context: &mut LoopContext, asked: &mut Asked) {
         let reply = &context.reply;
         let of_regions: u64 = reply.regions.iter().map(|inserted| inserted.region.bytes).sum();
@@ -817,7 +828,7 @@ impl Connection {
         context.finish(finished, activity);
     }
 
-    /// Charges the tenant with what an answered request was.
+    /// Charges an answered request to its tenant.
     fn book(&mut self, context: &mut LoopContext, asked: &Asked, reply_bytes: u64, region_bytes: u64) {
         let seen = &asked.seen;
         let mut records = seen.records;
@@ -841,7 +852,8 @@ impl Connection {
         context.accounts.add(self.context.tenant, amounts);
     }
 
-    /// Where this connection's activity is kept, opened by the first request that moves records.
+    /// Returns where this connection's activity is counted; opened by the first request that moves
+    /// records.
     fn activity_index(&mut self, context: &LoopContext, asked: &Asked, now: Moment) -> Option<ActivityIndex> {
         let is_data = asked.moves_records();
         if self.activity.is_none() && is_data {
@@ -869,7 +881,7 @@ impl Connection {
         Some(index)
     }
 
-    /// The connection is gone: whoever remembers it may forget.
+    /// Called when the connection is closed: lets the service and the tenant's accounts forget it.
     pub fn leave(&self, context: &LoopContext) {
         context.service.disconnected(&self.context);
         self.holding.leave(&context.pocket);
@@ -878,7 +890,7 @@ impl Connection {
         }
     }
 
-    /// When to make a turn although nothing happened.
+    /// Returns when to give it a turn even if no event arrives.
     pub fn next_deadline(&self, context: &LoopContext) -> Option<Moment> {
         let limit = match (self.limits_since(), context.settings.idle_max) {
             (Some(since), Some(idle_max)) => Some(since.after(idle_max)),
@@ -897,13 +909,14 @@ impl Connection {
             .min()
     }
 
-    /// By when it must have taken more of its answers if others wait for their memory.
+    /// By when the client must have taken more of its answers if others wait for their memory.
     fn reader_stalls_at(&self) -> Option<Moment> {
         let (stuck, sent) = self.stuck?;
         self.holding.reader_stalls_at(stuck, self.output.sent() - sent)
     }
 
-    /// Since when the client owes us something: bytes of its request, taking its replies, or any sign of life.
+    /// Since when something is expected of the client: bytes of its request, taking its replies, or
+    /// any sign of life.
     fn limits_since(&self) -> Option<Moment> {
         if !self.output.is_empty() {
             return Some(self.progress);
@@ -914,7 +927,7 @@ impl Connection {
         Some(self.request_began.unwrap_or(self.progress))
     }
 
-    /// Closes connections whose client owes us something for too long (`connections.max.idle.ms`).
+    /// Closes connections whose clients have exceeded a time limit (`connections.max.idle.ms`).
     pub fn check_limits(&self, context: &LoopContext, now: Moment) -> Result<(), Refusal> {
         if context.memory.waiting() > 0 {
             let is_over = |stalls_at: Option<Moment>| stalls_at.is_some_and(|stalls_at| stalls_at <= now);
@@ -946,7 +959,7 @@ impl Connection {
     }
 }
 
-/// The waker of a connection, made when it is first needed.
+/// Returns the connection's waker, made on first use.
 fn own_waker<'a>(
     waker: &'a mut Option<(Arc<ConnectionWaker>, Waker)>,
     mailbox: &Arc<Mailbox>,
@@ -959,7 +972,8 @@ fn own_waker<'a>(
     waker
 }
 
-/// About how much memory a reply takes until it is ready, and its answer then if another thread makes it.
+/// An estimate of the memory of a reply until it is ready, including the answer if another thread
+/// makes it.
 fn kept_until_ready(context: &LoopContext, asked: &mut Asked, pending: &dyn PendingReply) -> usize {
     asked.is_of_thread |= pending.waits_for() == WaitKind::Reading;
     let of_answer = match asked.is_of_thread {
@@ -967,7 +981,7 @@ fn kept_until_ready(context: &LoopContext, asked: &mut Asked, pending: &dyn Pend
         false => 0,
     };
     let of_request = match asked.request_bytes as usize {
-        // Larger ones say themselves what they keep; of a produce the records are in the log.
+        // Larger requests report what they keep; the records of a produce are in the log.
         UNREAD_BODY_BYTES_MIN.. => 0,
         _ if asked.api_key == ApiKey::Produce => 0,
         request_bytes => KEPT_PER_REQUEST_BYTE * request_bytes,

@@ -1,5 +1,5 @@
-//! One thread that serves many connections: waits for sockets, wake-ups and deadlines, and gives each connection its turn when its
-//! tenant has one (`scheduler.rs`).
+//! One thread that serves many connections: waits for sockets, wake-ups and deadlines, and gives
+//! each connection a turn when its tenant is scheduled (`scheduler.rs`).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -34,45 +34,48 @@ use crate::rate_limit::RateLimit;
 const MAILBOX_EVENT: u64 = u64::MAX;
 const EVENTS_PER_WAIT: usize = 256;
 
-/// How long ready connections are served before the kernel is asked for newcomers: half a turn, so that one who comes while many wait
-/// is seen before the next turn is over, at the price of one system call for it.
+/// How long ready connections are served before the kernel is asked for new events: half a quantum,
+/// so that a newcomer is seen before the next turn ends, at the price of one system call per
+/// interval.
 const POLL_INTERVAL_MICROS: u64 = QUANTUM_MICROS as u64 / 2;
 
-/// The same in turns, for a clock that stands still or was set back. A turn is seldom shorter than 2 µs.
+/// The same bound in turns, for a clock that stands still or was set back. A turn seldom takes less
+/// than 2 µs.
 const TURNS_PER_POLL_MAX: usize = 64;
 
-/// How often free buffers are looked at while there are any.
+/// How often free buffers are trimmed while there are any.
 const TRIM_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long a stopping loop waits for replies that are due.
 const STOP_GRACE: Duration = Duration::from_millis(1_000);
 
-/// Accepted connections that are given a place in one round: a microsecond or two for each, that is less than the round's turns.
+/// Accepted connections that are registered per round: a microsecond or two each, less than the
+/// round's turns.
 const TAKEN_IN_PER_ROUND: usize = 32;
 
-/// What all connections of a listener have in common.
+/// Settings that all connections of a listener share.
 #[derive(Clone, Debug)]
 pub struct NetSettings {
     /// `socket.request.max.bytes`.
     pub request_bytes_max: i32,
-    /// `connections.max.idle.ms`; also how long a request may take to arrive, and a client to take the next byte of its
-    /// replies. `None`: for ever.
+    /// `connections.max.idle.ms`; also how long a request may take to arrive, and how long a client
+    /// may take to accept the next byte of its replies. `None`: no limit.
     pub idle_max: Option<Duration>,
     /// `socket.send.buffer.bytes` and `socket.receive.buffer.bytes`; `None` leaves them to the kernel.
     pub send_buffer_bytes: Option<usize>,
     pub receive_buffer_bytes: Option<usize>,
-    /// `ottla.slow.request.ms`; `None`: no line.
+    /// `ottla.slow.request.ms`; `None`: slow requests are not logged.
     pub slow_request: Option<Duration>,
 }
 
-/// How far the turn of a connection has come.
+/// The clock of the current turn.
 #[derive(Debug, Default)]
 pub struct TurnClock {
-    /// The last look at the clock.
+    /// The time of the last reading of the clock.
     now: Moment,
     ends: Moment,
     is_one_free: bool,
-    /// Of this turn, for sending.
+    /// Time this turn has spent sending.
     pub sending_micros: u64,
 }
 
@@ -87,12 +90,12 @@ impl TurnClock {
         self.ends
     }
 
-    /// The others should have their turn.
+    /// Whether the turn's budget is used up, so that others should be served.
     pub fn is_over(&self) -> bool {
         self.now >= self.ends
     }
 
-    /// What was begun with a read, or is due, goes on by one step whatever the time.
+    /// Grants one step regardless of the budget: for work that a read has begun or that is due.
     pub fn allow_one(&mut self) {
         self.is_one_free = true;
     }
@@ -107,7 +110,7 @@ impl TurnClock {
     }
 }
 
-/// What an event loop lends to the connection whose turn it is.
+/// What an event loop lends to the connection being served.
 pub struct LoopContext {
     pub service: Arc<dyn Service>,
     pub clock: Arc<dyn Clock>,
@@ -116,7 +119,7 @@ pub struct LoopContext {
     pub cold_reads: Arc<ColdReads>,
     pub quotas: Arc<Quotas>,
     pub memory: Arc<MemoryBudget>,
-    /// Of this loop.
+    /// The pocket of this loop.
     pub pocket: Arc<Pocket>,
     pub pool: BufferPool,
     pub spare: SparePages,
@@ -135,18 +138,18 @@ impl LoopContext {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last look at the clock: good enough for what happened since.
+    /// The last reading of the clock: accurate enough for what happened since.
     pub fn now(&self) -> Moment {
         self.turn.now
     }
 
-    /// Looks at the clock.
+    /// Reads the clock.
     pub fn tick(&mut self) -> Moment {
         self.turn.now = self.clock.moment();
         self.turn.now
     }
 
-    /// Counts a request; `activity` says to whom it counts besides its client id.
+    /// Counts a request; `activity` is the connection it counts for besides its client id.
     pub fn finish(&mut self, request: Finished, activity: Option<(ActivityIndex, Exchange<'_>)>) {
         {
             let mut records = self.records();
@@ -198,7 +201,7 @@ impl LoopContext {
     }
 }
 
-/// What an event loop is made from.
+/// What an event loop is built from.
 pub struct LoopParts {
     pub service: Arc<dyn Service>,
     pub clock: Arc<dyn Clock>,
@@ -213,7 +216,8 @@ pub struct LoopParts {
     pub accounts: Arc<Accounts>,
 }
 
-/// A running event loop. Dropping it answers what is due, closes its connections and joins its thread.
+/// A running event loop. Dropping it answers what is due, closes its connections and joins its
+/// thread.
 pub struct EventLoop {
     mailbox: Arc<Mailbox>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -275,7 +279,7 @@ impl EventLoop {
         &self.mailbox
     }
 
-    /// Begins stopping; dropping waits for the end.
+    /// Begins to stop; dropping waits for the end.
     pub fn stop(&self) {
         self.mailbox.stop();
     }
@@ -287,7 +291,7 @@ impl Drop for EventLoop {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            error!("an event loop ended by a panic");
+            error!("an event loop panicked");
         }
     }
 }
@@ -297,9 +301,9 @@ struct Looper {
     connections: Slab<Connection>,
     next_generation: u32,
     deadlines: BTreeSet<(Moment, Token)>,
-    /// Connections that have something to do.
+    /// Connections that have work.
     scheduler: Scheduler<Token>,
-    /// Accepted, without a place among the connections.
+    /// Accepted connections that are not registered yet.
     arrivals: VecDeque<NewConnection>,
     next_trim: Moment,
     stop_at: Option<Moment>,
@@ -347,7 +351,7 @@ impl Looper {
         }
     }
 
-    /// Gives turns until nobody is ready, or it is time to look for newcomers.
+    /// Serves turns until no connection is ready, or it is time to poll for new events.
     fn serve_ready(&mut self, shared: &mut [u8]) {
         let began = self.context.tick();
         for _ in 0..TURNS_PER_POLL_MAX {
@@ -361,7 +365,7 @@ impl Looper {
         }
     }
 
-    /// The connection has something to do.
+    /// Queues a connection that has work.
     fn queue(&mut self, token: Token, now: Moment) {
         if let Some(connection) = connection(&mut self.connections, token)
             && connection.queue(now)
@@ -406,7 +410,7 @@ impl Looper {
         let next = self.deadlines.first().map(|(deadline, _)| *deadline);
         let trim = (!self.context.pool.is_empty()).then_some(self.next_trim);
         let next = [next, trim, self.stop_at].into_iter().flatten().min()?;
-        // epoll counts milliseconds: rounded up, or the loop would spin through the last one.
+        // epoll counts milliseconds: round up, or the loop would spin through the last one.
         let millis = next.micros_since(now).div_ceil(1_000);
         Some(Timespec {
             tv_sec: (millis / 1_000) as i64,
@@ -414,8 +418,9 @@ impl Looper {
         })
     }
 
-    /// Gives a few of those that were accepted a place; the rest have theirs after the turns of a round. They are opened in their
-    /// first turn, so that who comes with a thousand at once waits for himself.
+    /// Registers a few accepted connections; the rest follow after this round's turns. A connection
+    /// is opened in its first turn, so the cost of a thousand connections at once falls on their
+    /// own tenant.
     fn take_in_some(&mut self) {
         if self.stop_at.is_some() {
             self.arrivals.clear();
@@ -441,7 +446,7 @@ impl Looper {
             index: entry.key() as u32,
             generation: self.next_generation,
         };
-        // Never the mailbox's token: its generation is not used.
+        // Never the mailbox's token: `u32::MAX` is not used as a generation.
         self.next_generation = (self.next_generation + 1) % u32::MAX;
         let connection = Connection::new(new, token, self.principal.clone(), &mut self.context);
         let tenant = connection.tenant();
@@ -450,7 +455,7 @@ impl Looper {
         tenant
     }
 
-    /// Something was done for a tenant outside its turns.
+    /// Charges a tenant for work done outside its turns.
     fn book(&mut self, tenant: TenantId, micros: u64) {
         self.scheduler.owe(tenant, micros);
         self.context.accounts.add(tenant, [(Sum::HandlingMicros, micros)]);
@@ -474,8 +479,9 @@ impl Looper {
         self.queue(token, now);
     }
 
-    /// Looks at what is due. Closing takes time, and a thousand connections that came together are idle together: beyond a quantum
-    /// the rest is left for the next round, which is due already.
+    /// Checks expired deadlines. Closing takes time, and a thousand connections that came together
+    /// become idle together: beyond one quantum the rest is left to the next round, which is then
+    /// due at once.
     fn on_deadlines(&mut self, now: Moment) {
         let mut began = now;
         while let Some((deadline, token)) = self.deadlines.first().copied()
@@ -514,7 +520,7 @@ impl Looper {
                     .and_then(|()| connection.turn(&mut self.context, shared));
                 (outcome, connection.tenant())
             }
-            // Closed while it waited.
+            // The connection was closed while it waited in the queue.
             None => (Ok(Turn::Wait), ready.tenant),
         };
         if let Err(refusal) = &outcome {
@@ -542,7 +548,7 @@ impl Looper {
             return;
         };
         let deadline = connection.next_deadline(&self.context);
-        // A noted deadline that is too early only costs one look; only an earlier one must be noted.
+        // An armed deadline that is too early costs one check; only an earlier one must be armed.
         if let Some(deadline) = deadline
             && connection.armed.is_none_or(|armed| deadline < armed)
         {
@@ -577,7 +583,7 @@ fn connection(connections: &mut Slab<Connection>, token: Token) -> Option<&mut C
         .filter(|connection| connection.token == token)
 }
 
-/// Does in a connection's first turn what is left to do for it, and nothing in later ones.
+/// Finishes opening a connection in its first turn; does nothing in later turns.
 fn open(epoll: &OwnedFd, connection: &mut Connection, settings: &NetSettings) -> Result<(), Refusal> {
     if !connection.opened() {
         return Ok(());

@@ -1,15 +1,16 @@
-//! How large the answers of an API have been lately: what its next one may take, which is known only once it is there.
+//! Predicts the memory of an API's next answer, known only once it is made, from its recent
+//! answers.
 
 use ottla_core::long_answer::is_long;
 use ottla_wire::api_key::ApiKey;
 
-/// Codes of APIs are below this; those that are not share a place.
+/// API keys are below this; those that are not share an entry.
 const PLACES: usize = 128;
 
-/// An answer that is not met again counts half after some forty smaller ones.
+/// Decay: the weight of a large answer halves after some forty smaller ones.
 const FADING: u32 = 64;
 
-/// Of one event loop.
+/// The expected answers of one event loop.
 #[derive(Debug)]
 pub struct ExpectedAnswers {
     of_loop: [u32; PLACES],
@@ -26,13 +27,14 @@ impl Default for ExpectedAnswers {
 }
 
 impl ExpectedAnswers {
-    /// What another thread's answer may take.
+    /// The expected size of an answer made by another thread.
     pub fn of_threads(&self, api_key: ApiKey) -> usize {
         self.of_threads[place(api_key)] as usize
     }
 
-    /// What the answer to a request may take. Nothing is asked for a fetch: its records are left in their files where memory is tight, and
-    /// what is said about a thousand partitions is less than the kernel's part (`unsent.rs`).
+    /// The expected size of the answer to a request. Zero for a fetch: its records stay in their
+    /// files where memory is tight, and the rest, about a thousand partitions, is less than the
+    /// kernel's share (`unsent.rs`).
     pub fn to_request(&self, api_key: ApiKey, request_bytes: usize) -> usize {
         if is_long(api_key, request_bytes) {
             return self.of_threads(api_key);
@@ -43,8 +45,8 @@ impl ExpectedAnswers {
         }
     }
 
-    /// An answer takes so much memory. Where memory `is_tight` nothing fades: many small requests would make room for a large answer
-    /// that is not there.
+    /// Notes the size of an answer. Where memory `is_tight` nothing decays: many small requests
+    /// would otherwise make room for a large answer by predicting that there is none.
     pub fn answered(&mut self, api_key: ApiKey, is_of_thread: bool, bytes: usize, is_tight: bool) {
         let places = match is_of_thread {
             true => &mut self.of_threads,
@@ -67,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_answer_is_expected_until_it_is_long_ago() {
+    fn the_largest_answer_is_expected_until_it_has_decayed() {
         let mut expected = ExpectedAnswers::default();
         assert_eq!(expected.of_threads(ApiKey::Metadata), 0);
         expected.answered(ApiKey::Metadata, true, 1_000_000, false);
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_loop_makes_and_what_threads_make_is_told_apart() {
+    fn answers_of_a_loop_and_of_threads_are_expected_separately() {
         let mut expected = ExpectedAnswers::default();
         expected.answered(ApiKey::Metadata, false, 40_000, false);
         expected.answered(ApiKey::Metadata, true, 4_000_000, false);

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_nobody_should_announce_are_refused_by_what_they_look_like() {
+    fn impossible_lengths_are_refused_by_what_they_look_like() {
         let lookalike = |bytes: &[u8]| match cut(bytes, 104_857_600) {
             Err(Refusal::FrameTooLarge { lookalike, .. } | Refusal::NegativeLength { lookalike, .. }) => {
                 lookalike

@@ -1,4 +1,5 @@
-//! The memory that one connection holds: for what it has read and not served, and for answers that its client has not taken.
+//! The memory that one connection holds: for bytes read and not served, and for answers that its
+//! client has not taken.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -9,56 +10,60 @@ use ottla_core::time::Moment;
 
 use super::memory_budget::{Claim, MemoryBudget, Pocket};
 
-/// Whoever holds memory that others wait for gets this long, and its bytes must come, or go, this fast then. Half a megabit per second
-/// is slower than any line that carries requests and answers of this size.
+/// A holder of memory that others wait for gets this grace period; after it, its bytes must come,
+/// or go, at least this fast. Half a megabit per second is slower than any line that carries
+/// requests and answers of this size.
 const STALL_GRACE: Duration = Duration::from_secs(10);
 const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
-/// What serving a connection's request may leave behind although there is no room: no more than a connection costs by itself.
+/// What serving a request may leave behind even without room: no more than a connection costs by
+/// itself.
 const UNASKED_BYTES_MAX: usize = 4 * 1024;
 
-/// Answers that shrink by less keep what they have: each change takes a lock.
+/// Answers that shrink by less keep their memory: each change takes a lock.
 const ANSWERS_STEP_BYTES: usize = 64 * 1024;
 
-/// How often it is looked whether others wait.
+/// How often to check whether others wait.
 const STALL_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a connection needs memory for.
+/// The memory that a connection needs for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// The buffer that it has.
+    /// The size of its current buffer.
     pub buffer_bytes: usize,
-    /// The buffer that its request will have when it is whole; 0 when nothing more is awaited.
+    /// The size of the buffer for the whole request; 0 when no more bytes are expected.
     pub request_bytes: usize,
 }
 
-/// Usually nothing.
+/// The memory that one connection holds; usually none.
 #[derive(Debug, Default)]
 pub struct Holding {
     pocket_bytes: usize,
-    /// For one request that has not arrived whole, the first one that is not served.
+    /// For one incomplete request, the first that is not served.
     claim: Option<Claim>,
-    /// Since when `claim` is more than a place among those who wait.
+    /// Since when `claim` is granted rather than waiting.
     given: Option<Moment>,
     is_served: bool,
-    /// For answers: what is not in `answers` is in the pocket.
+    /// Answers: what is not in `answers` is in the pocket.
     answers_in_pocket: usize,
     answers: Option<Claim>,
 }
 
 impl Holding {
-    /// It must not read: the memory for its request is not there.
+    /// Whether it must not be read because memory for its request is not granted yet.
     pub fn is_waiting(&self) -> bool {
         self.claim.is_some() && self.given.is_none()
     }
 
-    /// It holds what others may wait for, until one request is served: nothing must keep it from reading and serving that one.
+    /// Whether it holds memory, granted for one request, that others may wait for: nothing must
+    /// keep it from reading and serving that request.
     pub fn is_entitled(&self) -> bool {
         self.given.is_some() && !self.is_served
     }
 
-    /// Whether the memory that it waited for was given since the last look. It is for what the connection's buffer has, or for a
-    /// request that will leave that: then the buffer counts on.
+    /// Whether the awaited memory has been granted since the last look. With `is_for_buffer` it
+    /// covers the connection's buffer; otherwise it is for a request that will leave the buffer,
+    /// which stays counted.
     pub fn look(&mut self, pocket: &Pocket, now: Moment, is_for_buffer: bool) -> bool {
         let is_given = self.is_waiting() && self.claim.as_ref().is_some_and(Claim::is_given);
         if is_given {
@@ -74,13 +79,14 @@ impl Holding {
         self.is_served = self.given.is_some();
     }
 
-    /// Whether a request of which serving may leave so much behind, in the hands of another thread or as its answer, must get
-    /// memory of the common part before: what is left behind goes there if it does not fit into the pocket.
+    /// Whether a request must get memory of the common part before it is served, given that serving
+    /// it may leave `bytes` behind, with another thread or as its answer: what does not fit into
+    /// the pocket goes there.
     pub fn must_ask_before_serving(&self, pocket: &Pocket, bytes: usize) -> bool {
         bytes > UNASKED_BYTES_MAX && !self.is_entitled() && !fits_as_answer(pocket, bytes, bytes)
     }
 
-    /// The connection's answers, and what it keeps until they are ready, take so much now.
+    /// Sets the memory of the connection's answers, including what it keeps until they are ready.
     pub fn keep_answers(
         &mut self,
         bytes: usize,
@@ -101,13 +107,15 @@ impl Holding {
                 .checked_sub(in_common)
                 .is_some_and(|less| less < ANSWERS_STEP_BYTES);
         if in_common != held_bytes && !is_near {
-            // The new before the old is given back, so that nobody is given what is in use.
+            // Take the new claim before giving the old one back, so that no waiter is granted
+            // memory in use.
             let claim = (in_common > 0).then(|| budget.take_unasked(tenant, in_common));
             self.answers = claim;
         }
     }
 
-    /// Nothing is left over; who waits, or was given memory and has read nothing yet, keeps the place.
+    /// Nothing is left over; a connection that waits, or has been granted memory and not read yet,
+    /// keeps its place.
     pub fn keep_nothing(&mut self, pocket: &Pocket) {
         self.release_served();
         if self.pocket_bytes > 0 {
@@ -115,7 +123,8 @@ impl Holding {
         }
     }
 
-    /// Takes memory for what is left over. What is in the buffer already comes from the pocket, which had room before it was read.
+    /// Takes memory for what is left over. What is already in the buffer comes from the pocket,
+    /// which had room before it was read.
     pub fn keep(
         &mut self,
         need: Need,
@@ -142,7 +151,7 @@ impl Holding {
         }
     }
 
-    /// Asks the common part for so many bytes, for a request that is whole and not served.
+    /// Asks the common part for `bytes`, for a request that is whole and not served.
     pub fn ask(
         &mut self,
         bytes: usize,
@@ -166,18 +175,19 @@ impl Holding {
         self.claim = Some(claim);
     }
 
-    /// The connection is gone. The claims go with it.
+    /// Gives everything back when the connection is closed. Claims are given back when dropped.
     pub fn leave(&self, pocket: &Pocket) {
         pocket.exchange(self.pocket_bytes + self.answers_in_pocket, 0);
     }
 
-    /// By when a request of which so much has arrived must have come further if others wait for its memory.
+    /// By when a request with `arrived_bytes` must have progressed if others wait for its memory.
     pub fn stalls_at(&self, arrived_bytes: usize) -> Option<Moment> {
         let given = self.given.filter(|_| !self.is_served)?;
         Some(stalls_at(given, arrived_bytes as u64))
     }
 
-    /// By when a client that takes no more since `stuck`, but has taken so much since, must have taken more if others wait.
+    /// By when a client that has been stuck since `stuck`, and has taken `taken_bytes` since, must
+    /// have taken more if others wait.
     pub fn reader_stalls_at(&self, stuck: Moment, taken_bytes: u64) -> Option<Moment> {
         self.answers.as_ref().map(|_| stalls_at(stuck, taken_bytes))
     }
@@ -194,7 +204,8 @@ impl Holding {
     }
 }
 
-/// Whether what stays until a client reads it fits into the pocket; `more_bytes` of it are not there yet.
+/// Whether an answer fits into the pocket, where it stays until a client reads it; `more_bytes` of
+/// it are not counted yet.
 fn fits_as_answer(pocket: &Pocket, bytes: usize, more_bytes: usize) -> bool {
     bytes <= pocket.request_bytes_max() && (more_bytes == 0 || pocket.has_room_for_answers(more_bytes))
 }
@@ -204,7 +215,7 @@ fn stalls_at(since: Moment, moved_bytes: u64) -> Moment {
     since.after(STALL_GRACE).after_ms(earned_ms)
 }
 
-/// When to look whether somebody who stalls at `stalls_at` is in the way of others.
+/// When to check whether a holder that stalls at `stalls_at` blocks others.
 pub fn next_look(stalls_at: Moment, now: Moment) -> Moment {
     stalls_at.max(now.after(STALL_LOOK_INTERVAL))
 }
@@ -262,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_keeps_what_has_arrived_and_goes_on_when_it_is_given() {
+    fn a_waiter_keeps_what_has_arrived_and_goes_on_when_memory_is_given() {
         let fixture = fixture();
         let (mut first, mut second) = (Holding::default(), Holding::default());
         fixture.keep(&mut first, 4_096, 4 * MIB);
@@ -303,16 +314,16 @@ mod tests {
         let mut holding = Holding::default();
         let must_ask = |holding: &Holding, bytes| holding.must_ask_before_serving(&fixture.pocket, bytes);
         assert!(!must_ask(&holding, 65_536));
-        assert!(must_ask(&holding, 65_537), "what is none for a pocket");
+        assert!(must_ask(&holding, 65_537), "too large for a pocket");
         fixture.pocket.exchange(0, MIB / 2 - 50_000);
         assert!(!must_ask(&holding, 50_000) && must_ask(&holding, 50_001));
         fixture.pocket.exchange(0, 50_000);
         assert!(must_ask(&holding, 4_097), "the other half is for requests");
         assert!(!must_ask(&holding, 4_096), "it costs less than its connection");
         fixture.keep(&mut holding, 0, 4 * MIB);
-        assert!(!must_ask(&holding, 50_000), "it has");
+        assert!(!must_ask(&holding, 50_000), "memory was granted");
         holding.request_served();
-        assert!(must_ask(&holding, 50_000), "the next has not");
+        assert!(must_ask(&holding, 50_000), "not for the next request");
     }
 
     #[test]
@@ -327,13 +338,13 @@ mod tests {
         keep(&mut small, 60_000);
         keep(&mut large, 70_000);
         assert_eq!((fixture.pocket.used_bytes(), common_bytes()), (60_000, 70_000));
-        assert_eq!(small.reader_stalls_at(Moment(0), 0), None, "in nobody's way");
+        assert_eq!(small.reader_stalls_at(Moment(0), 0), None, "blocks no other");
         assert_eq!(large.reader_stalls_at(Moment(0), 0), Some(Moment(10_000_000)));
         assert_eq!(
             large.reader_stalls_at(Moment(0), MIB as u64),
             Some(Moment(26_000_000))
         );
-        // It grows out of the pocket, and back into it.
+        // It grows out of the pocket, and shrinks back into it.
         keep(&mut small, 5 * MIB);
         assert_eq!(
             (fixture.pocket.used_bytes(), common_bytes()),
@@ -341,7 +352,7 @@ mod tests {
         );
         keep(&mut small, 60_000);
         assert_eq!((fixture.pocket.used_bytes(), common_bytes()), (60_000, 70_000));
-        // A little less is not worth a lock, much less is.
+        // Shrinking a little is not worth a lock; shrinking much is.
         keep(&mut large, 69_000);
         assert_eq!(common_bytes(), 70_000);
         keep(&mut large, 3 * MIB);
@@ -353,7 +364,7 @@ mod tests {
         keep(&mut other, 20_000);
         assert_eq!(common_bytes(), 2 * MIB + 20_000);
         keep(&mut small, 50_000);
-        assert_eq!(common_bytes(), 2 * MIB + 20_000, "who is in stays in");
+        assert_eq!(common_bytes(), 2 * MIB + 20_000, "stays in the pocket");
         fixture.pocket.exchange(MIB / 2 - 70_000, 0);
         for mut holding in [small, large, other] {
             keep(&mut holding, 7_000);

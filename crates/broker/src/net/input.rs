@@ -1,25 +1,28 @@
-//! Bytes read from a socket that are not yet served, and where their memory comes from.
+//! Bytes read from a socket and not yet served, and where their memory comes from.
 //!
 //! A connection between two requests owns no buffer: the event loop reads into one it shares between all its
 //! connections, and only what is left of a started request moves into a buffer of its own.
 
-/// Shared read buffer of an event loop: large enough for several full batches, small enough to stay in the L2 cache
-/// between the read, the checksum and the write to the log.
+/// The shared read buffer of an event loop: large enough for several full batches, small enough to
+/// stay in the L2 cache between the read, the checksum and the write to the log.
 pub const SHARED_READ_BYTES: usize = 256 * 1024;
 
-/// First size of a buffer that waits for the rest of a request.
+/// Initial size of a buffer for an incomplete request.
 const PARTIAL_BYTES_MIN: usize = 4 * 1024;
 
-/// Up to this size a started request gets room for all of it at once, so that it is never moved again. A new buffer is
-/// untouched zero pages: a client that announces much and sends little occupies addresses, not memory.
+/// Up to this size an incomplete request gets a buffer for all of it at once, so that it is never
+/// moved again. A new buffer consists of untouched zero pages: a client that announces much and
+/// sends little occupies address space, not memory.
 const WHOLE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Most bytes of free buffers an event loop keeps for the next large requests, if it has as much memory for them.
+/// The most bytes of free buffers that an event loop keeps for the next large requests, if it has
+/// that much memory for them.
 const POOL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The buffer that a request of so many bytes gets.
+/// Returns the size of the buffer that a request of `request_bytes` gets.
 ///
-/// Sizes repeat, so that the next request of about this size finds the buffer again; what is too large to be kept is exact.
+/// Sizes are rounded so that the next request of about this size can reuse the buffer; sizes too
+/// large to be kept are exact.
 pub fn buffer_bytes(request_bytes: usize) -> usize {
     match request_bytes {
         0..=PARTIAL_BYTES_MIN => PARTIAL_BYTES_MIN,
@@ -28,7 +31,7 @@ pub fn buffer_bytes(request_bytes: usize) -> usize {
     }
 }
 
-/// Buffers between uses. All their bytes are initialised, so that taking one costs no clearing.
+/// Free buffers for reuse. All their bytes are initialised, so taking one needs no clearing.
 #[derive(Debug)]
 pub struct BufferPool {
     bytes_max: usize,
@@ -44,7 +47,7 @@ impl Default for BufferPool {
 }
 
 impl BufferPool {
-    /// - `bytes_max`: what free buffers may take here, at most what they may take anywhere.
+    /// - `bytes_max`: the most that free buffers may take here, capped by [`POOL_BYTES_MAX`].
     pub fn new(bytes_max: usize) -> BufferPool {
         BufferPool {
             bytes_max: bytes_max.min(POOL_BYTES_MAX),
@@ -54,11 +57,11 @@ impl BufferPool {
         }
     }
 
-    /// A buffer of at least `bytes_min` bytes, the smallest that fits.
+    /// Takes a buffer of at least `bytes_min` bytes, the smallest that fits.
     fn take(&mut self, bytes_min: usize) -> Vec<u8> {
         self.taken_since_trim = true;
         let best = (0..self.free.len())
-            // Not a much larger one: its memory is counted by what was asked for.
+            // Not a much larger one: the memory is accounted by the size requested.
             .filter(|&index| (bytes_min..2 * bytes_min.max(1)).contains(&self.free[index].len()))
             .min_by_key(|&index| self.free[index].len());
         match best {
@@ -78,7 +81,7 @@ impl BufferPool {
         }
     }
 
-    /// Frees everything when nothing was taken since the last call.
+    /// Frees all buffers if none was taken since the last call.
     pub fn trim(&mut self) {
         if !self.taken_since_trim {
             self.free = Vec::new();
@@ -92,7 +95,7 @@ impl BufferPool {
     }
 }
 
-/// What a connection has read and not yet served: usually nothing.
+/// What a connection has read and not yet served; usually nothing.
 #[derive(Debug, Default)]
 pub struct Input {
     buffer: Vec<u8>,
@@ -109,12 +112,12 @@ impl Input {
         &self.buffer[self.start..self.end]
     }
 
-    /// The memory that it has.
+    /// The size of its buffer.
     pub fn buffer_bytes(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Moves the unserved bytes out, so that they can be served while the connection changes.
+    /// Moves the unserved bytes out, so that they can be served while the connection is changed.
     pub fn take(&mut self) -> Input {
         std::mem::take(self)
     }
@@ -124,16 +127,18 @@ impl Input {
         debug_assert!(self.start <= self.end);
     }
 
-    /// Appends the start of a request that is left over in the shared buffer; `missing` bytes of it are yet to come.
+    /// Appends the start of a request from the shared buffer; `missing` bytes of it are yet to
+    /// come.
     pub fn extend(&mut self, bytes: &[u8], missing: usize, pool: &mut BufferPool) {
         self.make_room(bytes.len() + missing.min(WHOLE_BYTES_MAX), pool);
         self.buffer[self.end..self.end + bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
     }
 
-    /// Where the next bytes of the started request go: at most `missing` bytes.
+    /// Returns where the next bytes of the started request go: at most `missing` bytes.
     ///
-    /// Beyond [`WHOLE_BYTES_MAX`] the room grows with the bytes that arrived (doubling), not with those announced.
+    /// Beyond [`WHOLE_BYTES_MAX`] the room grows (by doubling) with the bytes that arrived, not
+    /// with those announced.
     pub fn room(&mut self, missing: usize, pool: &mut BufferPool) -> &mut [u8] {
         let arrived = self.end - self.start;
         if self.buffer.len() == self.end {
@@ -143,7 +148,7 @@ impl Input {
         &mut self.buffer[self.end..self.end + room]
     }
 
-    /// `bytes` were read into [`Input::room`].
+    /// Notes that `bytes` were read into [`Input::room`].
     pub fn filled(&mut self, bytes: usize) {
         self.end += bytes;
     }
@@ -250,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_forgets_buffers_nobody_takes() {
+    fn the_pool_frees_buffers_that_are_not_taken() {
         let mut pool = BufferPool::default();
         pool.put(vec![0; 8_192]);
         pool.put(vec![0; POOL_BYTES_MAX]);

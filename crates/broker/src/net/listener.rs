@@ -1,5 +1,5 @@
-//! Accepting connections: one thread per listener, which takes what has come, a batch at a time, and hands sockets to the loops in
-//! turn.
+//! Accepting connections: one thread per listener accepts in batches and hands the sockets to the
+//! event loops round robin.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -24,28 +24,32 @@ use crate::rate_limit::RateLimit;
 /// How long accepting pauses when the process is out of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections that wait for their tenant's turn to be opened. Further ones wait in the kernel, whose own queue is bounded too, but
-/// there they are in one line: here an address that comes with hundreds at once is in its own way only.
+/// Accepted connections that wait to be opened in their tenant's turn. Further ones wait in the
+/// kernel's backlog, which is bounded too but is one FIFO queue; here an address that opens
+/// hundreds of connections at once delays only itself.
 const UNOPENED_MAX: usize = 1_024;
 
-/// Connections that are accepted in one go.
+/// Connections accepted in one batch.
 const BATCH_MAX: usize = 32;
 
-/// In a storm the thread looks for connections so often, and not for each one: 5,000 a second would wake it, and an event loop, 5,000
-/// times. With [`BATCH_MAX`] it is also the bound on what accepting takes from the loops: 32,000 connections a second of 5 µs.
+/// During a storm the thread accepts once per interval instead of once per connection: 5,000
+/// connections a second would wake it, and an event loop, 5,000 times. With [`BATCH_MAX`] this also
+/// bounds what accepting takes from the loops: 32,000 connections a second of 5 µs each.
 const STORM_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Batches that are taken at once before the intervals begin to count.
+/// Batches that are accepted without delay before the intervals apply.
 const EAGER_BATCHES: u32 = 16;
 
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_COUNT: u32 = 4;
 
-/// Connections of addresses over their rate that wait to be closed; beyond them they are closed at once.
+/// Connections from addresses over their rate that wait to be closed; beyond this number they are
+/// closed at once.
 const THROTTLED_MAX: usize = 1_000;
 
-/// How many connections may be open, in all and from one address (`max.connections`, `max.connections.per.ip`).
+/// How many connections may be open in total and per address (`max.connections`,
+/// `max.connections.per.ip`).
 #[derive(Debug)]
 pub struct ConnectionLimits {
     pub connections_max: usize,
@@ -71,20 +75,21 @@ pub struct ConnectionCounts {
 #[derive(Debug, Default)]
 struct Counts {
     open: usize,
-    /// Accepted, but no event loop has looked at them yet.
+    /// Accepted, but not yet opened by an event loop.
     unopened: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
 impl Counts {
-    /// One waits no more; whether it was the one that accepting waited for.
+    /// Counts one less waiting to be opened; returns whether that frees the place that accepting
+    /// waits for.
     fn leave_queue(&mut self) -> bool {
         self.unopened -= 1;
         self.unopened == UNOPENED_MAX - 1
     }
 }
 
-/// The right to be open; dropped with the connection.
+/// The permission for one open connection; dropped with the connection.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     counts: Arc<ConnectionCounts>,
@@ -94,7 +99,7 @@ pub struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// The connection waits no more; false when that was known.
+    /// Notes that the connection has been opened; false when it already was.
     pub fn opened(&mut self) -> bool {
         let is_first = !std::mem::replace(&mut self.is_opened, true);
         if is_first {
@@ -139,7 +144,7 @@ impl ConnectionCounts {
         }
     }
 
-    /// The same, and addresses may open no more connections per second than these allow.
+    /// Adds the quotas on connection creation per address.
     pub fn with_quotas(self, quotas: Arc<Quotas>, clock: Arc<dyn Clock>) -> ConnectionCounts {
         ConnectionCounts {
             quotas: Some((quotas, clock)),
@@ -147,7 +152,7 @@ impl ConnectionCounts {
         }
     }
 
-    /// For how long `address` has to wait for one more connection, as a moment; `None`: it has not.
+    /// Until when `address` has to wait before it may open one more connection; `None`: not at all.
     fn throttled_until(&self, address: IpAddr) -> Option<Moment> {
         let (quotas, clock) = self.quotas.as_ref()?;
         let now = clock.moment();
@@ -165,7 +170,7 @@ impl ConnectionCounts {
         self.lock().open
     }
 
-    /// Connections that were accepted and wait to be opened.
+    /// The number of accepted connections that wait to be opened.
     pub fn unopened(&self) -> usize {
         self.lock().unopened
     }
@@ -182,7 +187,8 @@ impl ConnectionCounts {
         &self.descriptors
     }
 
-    /// A descriptor for one more connection; `None` when all that are for connections are in use.
+    /// Reserves a descriptor for one more connection; `None` when all descriptors for connections
+    /// are in use.
     fn descriptor(&self) -> Option<ConnectionDescriptor> {
         let admitted = self.descriptors.admit();
         if admitted.is_none() {
@@ -191,7 +197,7 @@ impl ConnectionCounts {
         admitted
     }
 
-    /// `None` when the address has as many connections as it may.
+    /// Returns a permit; `None` when the address has reached its limit.
     fn permit(
         self: &Arc<Self>,
         address: IpAddr,
@@ -223,7 +229,8 @@ impl ConnectionCounts {
         })
     }
 
-    /// Returns when one more connection may be opened, or accepting has ended. As Apache Kafka, we do not accept and close.
+    /// Waits until one more connection may be opened, or accepting has ended. Like Apache Kafka,
+    /// Ottla does not accept in order to close.
     fn wait_for_room(&self, stopped: &AtomicBool) {
         let mut counts = self.lock();
         while !self.has_room(&counts) && !stopped.load(Ordering::SeqCst) {
@@ -293,7 +300,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::SeqCst);
-        // Wakes `poll`; accepting then fails.
+        // Wakes `poll`; the next accept then fails.
         let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
         {
             let _counts = self.counts.lock();
@@ -305,11 +312,12 @@ impl Drop for Listener {
     }
 }
 
-/// What accepted sockets inherit, set once instead of for each of them.
+/// Sets options that accepted sockets inherit, once instead of for each of them.
 fn prepare(socket: &TcpListener) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     sockopt::set_tcp_nodelay(socket, true)?;
-    // A peer that vanished while its long poll waits is found after two minutes, not after the kernel's two hours.
+    // A peer that vanished during a long poll is detected after two minutes, not after the kernel's
+    // two hours.
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
@@ -317,10 +325,11 @@ fn prepare(socket: &TcpListener) -> io::Result<()> {
     limit_unsent(socket.as_fd())
 }
 
-/// How often connections are looked for: at once while few come, once in [`STORM_INTERVAL`] while many do.
+/// How often to accept: at once while few connections come, once per [`STORM_INTERVAL`] while many
+/// do.
 #[derive(Debug)]
 struct Pace {
-    /// For as much time, looks are free.
+    /// Time saved up, in which batches need no rest.
     credit: Duration,
     looked: Instant,
 }
@@ -333,14 +342,14 @@ impl Pace {
         }
     }
 
-    /// A batch was taken at `now`: how long to wait before the next.
+    /// A batch was accepted at `now`: returns how long to rest before the next.
     fn rest(&mut self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.looked);
         let credit = (self.credit + passed).min(STORM_INTERVAL * EAGER_BATCHES);
         self.looked = now;
         self.credit = credit.saturating_sub(STORM_INTERVAL);
         let rest = STORM_INTERVAL.saturating_sub(credit);
-        // What is slept is paid with, and must not be counted again.
+        // The rest pays for the next batch, and must not be counted again as time that passed.
         self.looked += rest;
         rest
     }
@@ -352,10 +361,11 @@ struct Acceptor {
     stopped: Arc<AtomicBool>,
     counts: Arc<ConnectionCounts>,
     mailboxes: Vec<Arc<Mailbox>>,
-    /// Accepted in this go, by mailbox.
+    /// Accepted in this batch, by mailbox.
     batch: Vec<Vec<NewConnection>>,
     pace: Pace,
-    /// Over their address's rate, with the moment at which each is closed: a client that is refused at once comes back at once.
+    /// Over their address's rate, with the moment at which to close each: a client that is closed
+    /// at once would reconnect at once.
     throttled: VecDeque<(Moment, TcpStream, ConnectionDescriptor)>,
     refusals: RateLimit,
 }
@@ -382,7 +392,7 @@ impl Acceptor {
         }
     }
 
-    /// Returns when there is something to accept, or the next throttled one was to be closed.
+    /// Returns when there is something to accept, or a throttled connection is due to be closed.
     fn wait_for_connections(&mut self) {
         let now = self.counts.now();
         while self.throttled.front().is_some_and(|(until, ..)| *until <= now) {
@@ -396,11 +406,11 @@ impl Acceptor {
             }
         });
         let mut listening = [PollFd::new(&*self.socket, PollFlags::IN)];
-        // An error is accept's to tell.
+        // Errors are reported by accept.
         let _ = poll(&mut listening, timeout.as_ref());
     }
 
-    /// How many came; none when there was nothing to accept after all.
+    /// Returns how many connections were accepted; zero when there were none after all.
     fn accept_batch(&mut self) -> Result<usize, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         for count in 0..BATCH_MAX {
@@ -409,13 +419,13 @@ impl Acceptor {
             }
             match acceptfrom_with(&*self.socket, flags) {
                 Ok((socket, peer)) => {
-                    // A socket of TCP has a peer with an address.
+                    // A TCP socket always has a peer with an address.
                     if let Some(peer) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
                         self.hand_out(socket.into(), peer);
                     }
                 }
                 Err(Errno::AGAIN) => return Ok(count),
-                // A peer that gave up while waiting in the backlog is no reason to pause.
+                // A peer that gave up while in the backlog is no reason to pause.
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
@@ -424,7 +434,7 @@ impl Acceptor {
     }
 
     fn hand_out(&mut self, socket: TcpStream, peer: SocketAddr) {
-        // A socket for both families shows IPv4 peers as ::ffff:a.b.c.d.
+        // A dual-stack socket shows IPv4 peers as ::ffff:a.b.c.d.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let Some(descriptor) = self.counts.descriptor() else {
             if let Some(suppressed) = self.refusals.pass() {
@@ -438,7 +448,7 @@ impl Acceptor {
         };
         if let Some(until) = self.counts.throttled_until(peer.ip()) {
             if self.throttled.len() < THROTTLED_MAX {
-                // Addresses have rates of their own, so what comes later may be due earlier.
+                // Addresses have different rates, so a later connection may be due earlier.
                 let at = self.throttled.partition_point(|(other, ..)| *other <= until);
                 self.throttled.insert(at, (until, socket, descriptor));
             }
@@ -462,7 +472,8 @@ impl Acceptor {
     }
 
     fn pause_after(&mut self, error: Errno) {
-        // Somebody else in this process, or in the system, has more than was thought: files of logs give way first.
+        // Other descriptors of this process or system exceed the estimate: close an idle log file
+        // to make room.
         if matches!(error, Errno::MFILE | Errno::NFILE) && self.counts.descriptors.close_idle_file() {
             return;
         }
@@ -479,11 +490,11 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn few_connections_are_taken_at_once_and_many_once_in_an_interval() {
+    fn few_connections_are_accepted_at_once_and_many_once_per_interval() {
         let start = Instant::now();
         let mut pace = Pace::new(start);
         let mut now = start;
-        // One every two milliseconds, for ever.
+        // One every two milliseconds, indefinitely.
         for _ in 0..1_000 {
             now += STORM_INTERVAL * 2;
             assert_eq!(pace.rest(now), Duration::ZERO);
@@ -497,7 +508,7 @@ mod tests {
             looks += 1;
         }
         assert!((1_000..=1_000 + 2 * EAGER_BATCHES).contains(&looks), "{looks}");
-        // After a pause some may come at once again.
+        // After a pause, some are accepted at once again.
         now += Duration::from_secs(1);
         for _ in 0..EAGER_BATCHES {
             assert_eq!(pace.rest(now), Duration::ZERO);
@@ -506,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn accepted_sockets_have_what_was_set_for_the_listening_one() {
+    fn accepted_sockets_inherit_the_options_of_the_listening_one() {
         let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         prepare(&listening).unwrap();
         let _client = TcpStream::connect(listening.local_addr().unwrap()).unwrap();
@@ -522,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn accepting_is_woken_by_the_one_place_that_it_waited_for() {
+    fn accepting_is_woken_when_the_place_it_waits_for_is_freed() {
         let limits = ConnectionLimits {
             connections_max: usize::MAX,
             connections_max_per_ip: usize::MAX,
@@ -543,7 +554,7 @@ mod tests {
         let opener = counts.clone();
         std::thread::scope(|scope| {
             scope.spawn(move || opener.wait_for_room(&AtomicBool::new(false)));
-            // Closed before it was opened.
+            // The connection is closed before it was opened.
             waiting.pop();
         });
         drop(waiting);

@@ -32,7 +32,7 @@ impl Token {
     }
 }
 
-/// A socket fresh from its listener.
+/// A newly accepted socket.
 #[derive(Debug)]
 pub struct NewConnection {
     pub socket: TcpStream,
@@ -42,7 +42,7 @@ pub struct NewConnection {
     pub permit: ConnectionPermit,
 }
 
-/// What arrived since the loop last looked.
+/// What has arrived since the loop last looked.
 #[derive(Debug, Default)]
 pub struct Mail {
     pub connections: Vec<NewConnection>,
@@ -77,7 +77,7 @@ impl Mailbox {
         &self.eventfd
     }
 
-    /// Delivers them all, and leaves `connections` empty.
+    /// Delivers all of them, and leaves `connections` empty.
     pub fn connect(&self, connections: &mut Vec<NewConnection>) {
         self.deliver(|mail| mail.connections.append(connections));
     }
@@ -91,9 +91,10 @@ impl Mailbox {
         std::mem::swap(&mut *self.lock(), into);
     }
 
-    /// From now on mail is announced through the eventfd. False when there is some already: the loop must not sleep.
+    /// From now on mail is announced through the eventfd. False if there already is mail: the loop
+    /// must not sleep.
     pub fn fall_asleep(&self) -> bool {
-        // Before the look, or mail that comes between look and sleep would not be announced.
+        // Before the check, or mail that arrives between check and sleep would not be announced.
         self.loop_sleeps.store(true, Ordering::SeqCst);
         let has_no_mail = self.lock().is_empty();
         if !has_no_mail {
@@ -102,7 +103,7 @@ impl Mailbox {
         has_no_mail
     }
 
-    /// The loop is awake and will collect before it sleeps.
+    /// Notes that the loop is awake and will collect mail before it sleeps.
     pub fn wake_up(&self) {
         self.loop_sleeps.store(false, Ordering::SeqCst);
     }
@@ -120,7 +121,7 @@ impl Mailbox {
     }
 }
 
-/// Wakes one connection. Several wake-ups before the loop looks are one.
+/// Wakes one connection. Several wake-ups count as one until the loop looks.
 #[derive(Debug)]
 pub struct ConnectionWaker {
     mailbox: Arc<Mailbox>,
@@ -137,7 +138,7 @@ impl ConnectionWaker {
         }
     }
 
-    /// The connection is about to look; later wake-ups count again.
+    /// Makes later wake-ups count again; called before the connection checks its state.
     pub fn arm(&self) {
         self.is_queued.store(false, Ordering::SeqCst);
     }

@@ -1,18 +1,22 @@
-//! The memory that all connections together may take for requests that are not served and answers that are not taken
-//! (`queued.max.request.bytes`).
+//! The memory that all connections together may take for requests not yet served and answers not
+//! yet sent (`queued.max.request.bytes`).
 //!
-//! Most need none: a request arrives whole in the buffer that an event loop shares between its connections, and its answer goes to
-//! the socket in the same turn. What is left over of either takes memory from one of two parts:
+//! Most requests need none: a request arrives whole in the buffer that an event loop shares between
+//! its connections, and its answer goes to the socket in the same turn. What is left over of either
+//! takes memory from one of two parts:
 //!
-//! - **The pocket of the event loop**, for what takes up to a sixteenth of it: a quarter of the limit, shared out among the loops.
-//!   Only that loop writes to it, so that what is usual touches nothing that another thread does. Nobody ever waits for a pocket:
-//!   when it is full, the loop reads no more than it can serve, and asks for the common part. Answers fill half of it at most.
-//! - **The common part** for the rest, tenants in turn (`memory_shares.rs`, which says why nobody waits for ever). A request asks
-//!   before it is read, and one that will have a large answer before it is served; whoever waits is not read: the bytes stay in
-//!   the socket, and in the end with the sender.
+//! - **The pocket of the event loop**, for items of up to a sixteenth of it. All pockets together
+//!   are a quarter of the limit, divided among the loops. Only its loop writes to a pocket, so the
+//!   usual case touches nothing that another thread does. No connection ever waits for a pocket:
+//!   when it is full, the loop reads no more than it can serve, and asks for the common part.
+//!   Answers may fill at most half of it.
+//! - **The common part** for the rest, shared fairly between tenants (`memory_shares.rs`, which
+//!   argues why there is no deadlock). A request asks before it is read, and one that will have a
+//!   large answer asks before it is served. Back pressure: a connection that waits is not read, so
+//!   the bytes stay in the socket, and in the end with the sender.
 //!
-//! Requests are never above the limit. An answer is as large as it is: each event loop, and each thread for long answers, may pass the
-//! limit by the one that it is at.
+//! Requests never exceed the limit. The size of an answer is known only when it is made: each event
+//! loop, and each thread for long answers, may exceed the limit by the one answer it is making.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,14 +26,16 @@ use ottla_core::tenant::TenantId;
 
 use super::memory_shares::{Shares, Ticket};
 
-/// The part of the limit that pockets have, and the part of a pocket that one request may have.
+/// The fraction of the limit that pockets have, and the fraction of a pocket that one request may
+/// have.
 const POCKETS_DIVISOR: usize = 4;
 const POCKET_REQUEST_DIVISOR: usize = 16;
 
-/// A pocket has room for what a few reads may leave over.
+/// A pocket must have room for what a few reads may leave over.
 pub const POCKET_BYTES_MIN: usize = 1024 * 1024;
 
-/// The memory of one event loop's usual requests. Written by that loop only, read by anybody.
+/// The memory for the usual requests of one event loop. Written by that loop only, read by any
+/// thread.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Pocket {
@@ -46,44 +52,45 @@ impl Pocket {
         self.limit_bytes
     }
 
-    /// Whether so much would fit.
+    /// Whether `bytes` more would fit.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.used_bytes() + bytes <= self.limit_bytes
     }
 
-    /// Whether so much more would fit that stays until a client reads it: the other half is for requests.
+    /// Whether `bytes` more would fit that stay until a client reads them; the other half is
+    /// reserved for requests.
     pub fn has_room_for_answers(&self, bytes: usize) -> bool {
         self.used_bytes() + bytes <= self.limit_bytes / 2
     }
 
-    /// The most that one request that has not arrived may take.
+    /// The most that one incomplete request may take.
     pub fn request_bytes_max(&self) -> usize {
         self.limit_bytes / POCKET_REQUEST_DIVISOR
     }
 
-    /// A connection that held `before` holds `after` now.
+    /// Replaces the `before` bytes that a connection held by `after`.
     pub fn exchange(&self, before: usize, after: usize) {
-        // A store without a lock: the loop is the only one that writes.
+        // A plain store, no lock: only this loop writes.
         self.used_bytes
             .store(self.used_bytes() - before + after, Ordering::Relaxed);
     }
 }
 
-/// Whoever waits for the common part.
+/// A connection that waits for the common part.
 #[derive(Debug)]
 struct Waiter {
     is_given: Arc<AtomicBool>,
     waker: Waker,
 }
 
-/// The limit, and what is in use of it.
+/// The limit, and how much of it is in use.
 #[derive(Debug)]
 pub struct MemoryBudget {
     limit_bytes: usize,
     pockets: Box<[Arc<Pocket>]>,
     common_limit_bytes: usize,
     shares: Mutex<Shares<Waiter>>,
-    /// Of `shares`, for those who only look.
+    /// Copies of numbers in `shares`, readable without its lock.
     common_bytes: AtomicUsize,
     waiting: AtomicUsize,
     waits: AtomicU64,
@@ -120,7 +127,7 @@ impl MemoryBudget {
         self.limit_bytes
     }
 
-    /// What is in use of the limit.
+    /// Bytes in use, of pockets and common part together.
     pub fn used_bytes(&self) -> usize {
         let of_pockets: usize = self.pockets.iter().map(|pocket| pocket.used_bytes()).sum();
         of_pockets + self.common_bytes.load(Ordering::Relaxed)
@@ -131,7 +138,7 @@ impl MemoryBudget {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// How often a connection has waited.
+    /// How often a connection has had to wait.
     pub fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
     }
@@ -141,7 +148,8 @@ impl MemoryBudget {
         self.pockets[event_loop].clone()
     }
 
-    /// Asks for memory of the common part for one request. `waker` is called when it is given, unless that is at once.
+    /// Asks the common part for memory for one request. `waker` is called when it is granted later
+    /// rather than at once.
     pub fn claim(self: &Arc<Self>, tenant: TenantId, bytes: usize, waker: impl FnOnce() -> Waker) -> Claim {
         let mut is_given: Option<Arc<AtomicBool>> = None;
         let mut shares = self.lock();
@@ -161,7 +169,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Takes memory of the common part that is in use already.
+    /// Takes memory of the common part for bytes that already exist.
     pub fn take_unasked(self: &Arc<Self>, tenant: TenantId, bytes: usize) -> Claim {
         let mut shares = self.lock();
         shares.take_unasked(tenant, bytes);
@@ -174,12 +182,12 @@ impl MemoryBudget {
         }
     }
 
-    /// More than half of the common part is in use: whoever comes next should find some.
+    /// Whether more than half of the common part is in use; the rest should be left for newcomers.
     pub fn is_tight(&self) -> bool {
         self.common_bytes.load(Ordering::Relaxed) > self.common_limit_bytes / 2
     }
 
-    /// Lets the counters follow, and tells those whom something was given.
+    /// Updates the counters, and wakes the waiters that were given memory.
     fn settle(&self, shares: MutexGuard<'_, Shares<Waiter>>, given: Vec<Waiter>) {
         for waiter in &given {
             waiter.is_given.store(true, Ordering::Release);
@@ -199,14 +207,14 @@ impl MemoryBudget {
     }
 }
 
-/// Memory of the common part, for one request or a connection's answers, or the place of those who wait for it. Given back when it is
-/// dropped.
+/// Memory of the common part, for one request or a connection's answers, or a place in the queue
+/// for it. Given back when dropped.
 #[derive(Debug)]
 pub struct Claim {
     budget: Arc<MemoryBudget>,
     tenant: TenantId,
     bytes: usize,
-    /// Of one who had to wait, and whether that is over.
+    /// Of a claim that had to wait: its place, and whether memory has been granted.
     place: Option<(Ticket, Arc<AtomicBool>)>,
 }
 
@@ -259,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_and_what_is_dropped_is_given_back() {
+    fn a_waiter_is_woken_and_a_dropped_claim_is_given_back() {
         struct Count(AtomicUsize);
         impl std::task::Wake for Count {
             fn wake(self: Arc<Self>) {

@@ -1,22 +1,27 @@
-//! Who gets memory for a large request, and who waits for it: decisions only, without threads, sockets or time.
+//! Fair sharing of memory for large requests: decisions only, without threads, sockets or time.
 //!
-//! **Nobody can wait for ever.** Memory is given for a whole request or not at all, so whoever waits holds nothing of it, and
-//! whoever holds some needs no more of it: a request becomes whole by bytes of its own sender, or its connection is closed. An
-//! answer is there before it is asked who pays for it, so it takes its memory without waiting, from what the tenant may
-//! have next: it leaves when the client reads it, or its connection is closed; one that another thread writes comes after the
-//! connection's earlier ones, which have deadlines. So there is no circle of those who wait for each other. While anybody
-//! waits, somebody holds: what is given back last makes room for the first one, because no request is larger than the limit.
+//! **No deadlock.** Memory is granted for a whole request or not at all, so a waiter holds none of
+//! it, and a holder needs no more of it: a request is completed by bytes from its own sender, or
+//! its connection is closed. An answer exists before its memory is accounted for, so it takes it
+//! without waiting, from what the tenant may have next. It leaves when the client reads it or its
+//! connection is closed; an answer that another thread writes comes after the connection's earlier
+//! ones, which have deadlines. So waiters cannot form a cycle. While any request waits, another
+//! holds memory: what is given back last makes room for the first waiter, because no request is
+//! larger than the limit.
 //!
-//! **Who is next.** Tenants take turns; within a tenant the order of arrival holds. A tenant that holds something may have as
-//! much as is left then (as switches share their buffers, "dynamic thresholds"): one alone comes to half of the limit, two to
-//! a third each, and there is room for the next who comes. Whoever holds nothing may have all that is free. A request for which there is
-//! only no room is *due*: smaller ones may pass it until they amount to the limit, and then nobody does.
+//! **Who is next.** Tenants take turns; within a tenant, requests are served in order of arrival. A
+//! tenant that holds memory may have at most as much as is then left free (the "dynamic thresholds"
+//! by which switches share their buffers): one alone gets half of the limit, two get a third each,
+//! and there is always room for a newcomer. A tenant that holds nothing may have all that is free.
+//! A request that lacks only free room is *due*: smaller ones may overtake it until they add up to
+//! the limit, and then none may, so it does not starve.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ottla_core::tenant::TenantId;
 
-/// Tenants that are looked at in vain when memory is given back: with thousands waiting, the rest are looked at next time.
+/// Unsuccessful tries per release of memory: with thousands of tenants waiting, the rest are tried
+/// at the next one.
 const VAIN_LOOKS_MAX: usize = 64;
 
 /// A place in the queue of a tenant.
@@ -26,7 +31,7 @@ pub struct Ticket(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Nothing,
-    /// There is not so much left.
+    /// There is not enough free memory.
     Room,
     /// The tenant has its share.
     Share,
@@ -35,7 +40,7 @@ enum Lack {
 #[derive(Debug)]
 struct Tenant<W> {
     held_bytes: usize,
-    /// What each needs, in the order of arrival.
+    /// The bytes that each request needs, in order of arrival.
     waiting: BTreeMap<Ticket, (usize, W)>,
     is_in_ring: bool,
 }
@@ -56,17 +61,18 @@ impl<W> Tenant<W> {
     }
 }
 
-/// Memory for large requests. `W` is what is handed back for whoever no longer waits.
+/// Memory for large requests. `W` is handed back for each waiter that has been given memory.
 #[derive(Debug)]
 pub struct Shares<W> {
     limit_bytes: usize,
     used_bytes: usize,
-    /// Only those who hold something or wait.
+    /// Only tenants that hold memory or wait.
     tenants: HashMap<TenantId, Tenant<W>>,
-    /// Tenants that wait, whose turn is next first, without the one that is due. May name some that wait no longer.
+    /// Waiting tenants, the next one first, without the one that is due. May still name some that
+    /// no longer wait.
     ring: VecDeque<TenantId>,
     due: Option<TenantId>,
-    /// What others were given while this one was due.
+    /// Bytes granted to others while this tenant was due.
     overtaken_bytes: usize,
     waiting: usize,
     next_ticket: u64,
@@ -90,12 +96,13 @@ impl<W> Shares<W> {
         self.used_bytes
     }
 
-    /// How many wait.
+    /// The number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Asks for memory for one request: `None` when it is given at once. Otherwise `waiter` is handed back when it is.
+    /// Asks for memory for one request: `None` when it is granted at once. Otherwise `waiter` is
+    /// handed back when it is.
     pub fn ask(&mut self, id: TenantId, bytes: usize, waiter: impl FnOnce() -> W) -> Option<Ticket> {
         let lack = self.lack(id, bytes);
         let may_pass = self.may_pass(bytes);
@@ -119,13 +126,14 @@ impl<W> Shares<W> {
         Some(ticket)
     }
 
-    /// Memory that is in use already: others wait for as long as that is more than the limit leaves.
+    /// Takes memory that is already in use: others wait while the total exceeds the limit.
     pub fn take_unasked(&mut self, id: TenantId, bytes: usize) {
         self.tenants.entry(id).or_default().held_bytes += bytes;
         self.used_bytes += bytes;
     }
 
-    /// Memory of a request that is served or an answer that was sent, or whose connection is gone. Who gets it is added to `given`.
+    /// Gives back the memory of a request that was served, of an answer that was sent, or of a
+    /// closed connection. Waiters that get it are added to `given`.
     pub fn give_back(&mut self, id: TenantId, bytes: usize, given: &mut Vec<W>) {
         self.used_bytes -= bytes;
         if let Some(tenant) = self.tenants.get_mut(&id) {
@@ -135,7 +143,7 @@ impl<W> Shares<W> {
         self.admit(given);
     }
 
-    /// Whoever has this ticket waits no longer; false when memory was given before.
+    /// Takes a waiter out of the queue; false when it had already been given memory.
     pub fn withdraw(&mut self, id: TenantId, ticket: Ticket, given: &mut Vec<W>) -> bool {
         let Some(tenant) = self.tenants.get_mut(&id) else {
             return false;
@@ -167,7 +175,7 @@ impl<W> Shares<W> {
         }
     }
 
-    /// Whether `bytes` may go to somebody else than the one who is due.
+    /// Whether `bytes` may be granted to another tenant than the one that is due.
     fn may_pass(&self, bytes: usize) -> bool {
         self.due.is_none() || self.overtaken_bytes + bytes <= self.limit_bytes
     }
@@ -179,7 +187,7 @@ impl<W> Shares<W> {
         }
     }
 
-    /// Gives what there is to those who wait.
+    /// Grants free memory to waiters.
     fn admit(&mut self, given: &mut Vec<W>) {
         let mut vain_looks = 0;
         loop {
@@ -191,7 +199,7 @@ impl<W> Shares<W> {
                 self.due = None;
                 self.give_to_first(id, given);
             }
-            // Each tenant once, then again as long as somebody got something.
+            // Each tenant once, and again as long as a round granted anything.
             let mut was_given = false;
             for _ in 0..self.ring.len() {
                 let Some(id) = self.ring.pop_front() else { break };
@@ -226,7 +234,8 @@ impl<W> Shares<W> {
         }
     }
 
-    /// The first of a tenant's requests gets its memory; the tenant goes to the end of the ring when it has more.
+    /// Grants a tenant's first request its memory; the tenant goes to the end of the ring if it has
+    /// more.
     fn give_to_first(&mut self, id: TenantId, given: &mut Vec<W>) {
         let Some(tenant) = self.tenants.get_mut(&id) else {
             return;

@@ -1,6 +1,6 @@
 //! Life of a fetch, 6 of 6. Before: log/src/reader.rs.
 //!
-//! Reply bytes on their way to a socket: bytes in memory, and ranges of files between them.
+//! Reply bytes on their way to a socket: bytes in memory, with ranges of files between them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,24 +13,26 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::cold_region::{ColdPath, ColdRegion, Loaded};
 
-/// Up to this size a range of a file is read into the reply: one more copy is cheaper than one more system call.
+/// Up to this size a range of a file is copied into the reply: one more copy is cheaper than one
+/// more system call.
 const REGION_COPIED_BYTES_MAX: u64 = 32 * 1024;
 
-/// What replies may take of memory before ranges are left in their files after all: an answer may have 256 of them.
+/// Reply memory above which ranges are left in their files after all: an answer may have 256 of
+/// them.
 pub const COPIED_BYTES_MAX: usize = 512 * 1024;
 
-/// What stays until a client reads is cut to what is in it if it has so much to spare.
+/// Spare capacity above which a buffer that stays until a client reads is shrunk.
 const SPARE_BYTES_MAX: usize = 1024;
 
 /// Replies up to this size are gathered in one buffer; larger ones keep their own.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
-/// How much of a file is checked for residence and sent at once.
+/// How much of a file is checked for residency and sent per step.
 const REGION_STEP_BYTES: u64 = 1024 * 1024;
 
 const SLICES_MAX: usize = 32;
 
-/// What the buffer in which replies are made keeps for the next one.
+/// Capacity that the buffer in which replies are made keeps for the next one.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 /// Free gathering buffers of an event loop.
@@ -64,7 +66,7 @@ enum Segment {
 }
 
 impl Segment {
-    /// With what another thread is about to read for it.
+    /// Includes what another thread is about to read for it.
     fn memory_bytes(&self) -> usize {
         let of_content = match self {
             Segment::Bytes(bytes) => bytes.capacity(),
@@ -75,16 +77,17 @@ impl Segment {
     }
 }
 
-/// How far a flush came.
+/// How far a flush got.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Flushed {
-    /// Everything is with the socket.
+    /// The socket took everything.
     All,
     /// The socket takes no more for now.
     SocketFull,
-    /// The next bytes of a file are being fetched from the device; the waker is called when they are here.
+    /// The next bytes of a file are being read from the device; the waker is called when they are
+    /// there.
     Cold,
-    /// The socket would take more, but the time for it is over.
+    /// The socket would take more, but the time is up.
     Cut,
 }
 
@@ -92,7 +95,7 @@ pub enum Flushed {
 #[derive(Debug)]
 pub enum OutputError {
     Socket(io::Error),
-    /// A file of the log could not be read: the reply is cut short, so the connection cannot go on.
+    /// A file of the log could not be read: the reply is truncated, so the connection cannot go on.
     File(io::Error),
 }
 
@@ -100,13 +103,13 @@ pub enum OutputError {
 #[derive(Debug, Default)]
 pub struct Output {
     segments: VecDeque<Segment>,
-    /// Bytes of the first segment that are already with the socket.
+    /// Bytes of the first segment that the socket has taken.
     front_sent: usize,
-    /// What all segments take.
+    /// Memory of all segments.
     memory_bytes: usize,
-    /// The stream position of a leading region that was loaded and of which nothing was sent yet.
+    /// The stream position of a leading region that has been loaded but not begun to be sent.
     loaded_at: Option<u64>,
-    /// Positions in the stream of all bytes ever sent on this connection.
+    /// Stream positions: bytes ever enqueued and sent on this connection.
     enqueued: u64,
     sent: u64,
 }
@@ -130,8 +133,8 @@ impl Output {
         self.sent
     }
 
-    /// Enqueues one framed reply: `header` behind the length, then the reply. Returns what it takes of memory if all its ranges are
-    /// left in their files, as they are from `copied_bytes_max` on.
+    /// Enqueues one framed reply: length, `header`, reply. Returns the memory it takes if all its
+    /// ranges are left in their files, as they are from `copied_bytes_max` on.
     pub fn push(
         &mut self,
         header: &[u8],
@@ -168,7 +171,7 @@ impl Output {
         Ok(memory_bytes)
     }
 
-    /// Enqueues a reply that was framed before, behind the others.
+    /// Appends a reply that is already framed.
     fn push_vec(&mut self, bytes: Vec<u8>) {
         self.enqueued += bytes.len() as u64;
         self.push_segment(Segment::Bytes(bytes));
@@ -179,14 +182,14 @@ impl Output {
         self.segments.push_back(segment);
     }
 
-    /// Puts `segment` in the place of the first one.
+    /// Replaces the first segment by `segment`.
     fn replace_first(&mut self, segment: Segment) {
         self.memory_bytes += segment.memory_bytes();
         let before = std::mem::replace(&mut self.segments[0], segment);
         self.memory_bytes -= before.memory_bytes();
     }
 
-    /// Lets what stays until the client reads take no more than it needs.
+    /// Trims buffers that stay until the client reads.
     pub fn shrink(&mut self) {
         for segment in &mut self.segments {
             if let Segment::Bytes(bytes) = segment
@@ -211,7 +214,7 @@ impl Output {
         self.memory_bytes += grown;
     }
 
-    /// The last segment when it has room for `bytes` more, or else a new one.
+    /// Returns the last segment if it has room for `bytes` more, or else a new one.
     fn gathering_page(&mut self, bytes: usize, spare: &mut SparePages) -> &mut Vec<u8> {
         let has_room = matches!(self.segments.back(),
             Some(Segment::Bytes(page)) if page.capacity() - page.len() >= bytes);
@@ -235,7 +238,7 @@ impl Output {
         self.push_segment(Segment::Region(region));
     }
 
-    /// Copies a small region behind the last bytes; false when it is not resident.
+    /// Copies a small region behind the last bytes; false if it is not resident.
     fn copy_resident(&mut self, region: &FileRegion, spare: &mut SparePages) -> bool {
         let bytes = region.bytes as usize;
         let page = self.gathering_page(bytes, spare);
@@ -252,9 +255,9 @@ impl Output {
         is_complete
     }
 
-    /// Sends as much as the socket takes until `is_over`, which is asked between two system calls.
+    /// Sends until the socket takes no more or `is_over`, which is checked between system calls.
     ///
-    /// `fetch_cold` starts reading a range that would have to wait for the device.
+    /// `fetch_cold` starts to read a range that would block on the device.
     pub fn flush(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -325,7 +328,7 @@ impl Output {
             slices[count] = io::IoSlice::new(&bytes[from..]);
             count += 1;
         }
-        // Without MSG_MORE the header of a fetch reply would leave as a packet of its own.
+        // Without MSG_MORE the header of a fetch reply would leave in a packet of its own.
         let flags = if count < self.segments.len() {
             SendFlags::MORE
         } else {
@@ -360,7 +363,8 @@ impl Output {
         let Some(Segment::Region(region)) = self.segments.front_mut() else {
             unreachable!("called for a leading region");
         };
-        // Without one the file was closed behind the look at it: the next look has it read elsewhere.
+        // No descriptor: the file was closed after the check. The next check reports it cold, and
+        // it is read elsewhere.
         let Some(file) = region.file.descriptor() else {
             return Ok(true);
         };
@@ -381,7 +385,7 @@ impl Output {
         }
     }
 
-    /// Forgets what the socket has taken.
+    /// Removes what the socket has taken.
     fn drop_sent(&mut self, spare: &mut SparePages) {
         while let Some(segment) = self.segments.front_mut() {
             match segment {
@@ -397,14 +401,14 @@ impl Output {
                 spare.put(page);
             }
         }
-        // An idle connection keeps no memory for a burst it once had.
+        // An idle connection must not keep memory from a past burst.
         if self.segments.capacity() > 64 {
             self.segments.shrink_to(4);
         }
     }
 }
 
-/// How much of the region can be sent now without waiting for the device.
+/// Returns how much of the region can be sent now without blocking on the device.
 fn sendable_bytes(region: &FileRegion) -> u64 {
     match region.file.descriptor() {
         Some(_) => region.resident_bytes(REGION_STEP_BYTES),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What the first bytes of a frame look like when they are not a Kafka request.
+/// What the first bytes of a frame look like if they are not a Kafka request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookalike {
     Http,
@@ -26,7 +26,7 @@ impl Lookalike {
 /// Why the connection is closed. `Display` is the log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The client closed, or the network did: nothing to say.
+    /// The client closed the connection, or the network did; not worth a line.
     Gone,
     FrameTooLarge {
         bytes: i32,
@@ -52,10 +52,10 @@ pub enum Refusal {
     },
     Idle(Duration),
     RequestTooSlow(Duration),
-    /// Others wait for the memory that was kept for a request of so many bytes.
+    /// Others wait for the memory held by an incomplete request of this many bytes.
     RequestInTheWay(usize),
     ReaderTooSlow(Duration),
-    /// Others wait for the memory that answers of so many bytes take.
+    /// Others wait for the memory held by answers of this many bytes.
     ReaderInTheWay(usize),
     ReplyUnreadable(String),
 }
@@ -132,7 +132,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// A word for it: the label of the counter.
+    /// The value of the counter's label.
     pub fn name(&self) -> &'static str {
         match self {
             Refusal::Gone => "gone",
@@ -150,7 +150,7 @@ impl Refusal {
         }
     }
 
-    /// Whether somebody should read about it.
+    /// Whether it is worth a log line.
     pub fn is_worth_a_line(&self) -> bool {
         !matches!(self, Refusal::Gone | Refusal::Idle(_))
     }

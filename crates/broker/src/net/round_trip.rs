@@ -1,18 +1,19 @@
-//! How far away a client is: the kernel measures it for every connection anyway.
+//! The network round trip to a client, which the kernel measures for every connection anyway.
 
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// `tcpi_rtt`, smoothed over the last acknowledgements, and `tcpi_min_rtt`, the least of the last minutes: byte positions in the
-/// kernel's `struct tcp_info`, whose fields are only ever added to.
+/// Offsets in the kernel's `struct tcp_info`, whose fields are only ever added to: `tcpi_rtt`,
+/// smoothed over the last acknowledgements, and `tcpi_min_rtt`, the minimum of the last minutes.
 const SMOOTHED_AT: usize = 68;
 const LEAST_AT: usize = 148;
 const INFO_BYTES: usize = 192;
 
-/// The round trip of a connection in microseconds, as the least that was seen: a smoothed one contains the forty milliseconds
-/// by which an idle peer puts off its acknowledgement.
+/// Returns the round trip of a connection in microseconds. It is the minimum, because the smoothed
+/// value contains the forty milliseconds by which an idle peer delays its acknowledgement.
 ///
-/// - Source: TCP_INFO; `None` when the kernel does not say (no TCP, a kernel of another family).
+/// - Source: TCP_INFO; `None` when the kernel does not report it (not TCP, a kernel of another
+///   family).
 pub fn round_trip_micros(socket: &TcpStream) -> Option<u32> {
     let mut info = [0; INFO_BYTES];
     let length = tcp_info(socket, &mut info)?;
@@ -23,16 +24,17 @@ pub fn round_trip_micros(socket: &TcpStream) -> Option<u32> {
             bytes.try_into().expect("four bytes were taken"),
         ))
     };
-    // Before the first measurement the least is all ones.
+    // Before the first measurement the minimum is all ones.
     let least = at(LEAST_AT).filter(|micros| (1..u32::MAX).contains(micros));
     least.or_else(|| at(SMOOTHED_AT).filter(|micros| *micros > 0))
 }
 
-/// How many bytes the kernel had to say.
+/// Returns how many bytes the kernel wrote.
 #[expect(unsafe_code, reason = "TCP_INFO has no safe wrapper")]
 fn tcp_info(socket: &TcpStream, info: &mut [u8; INFO_BYTES]) -> Option<usize> {
     let mut length = INFO_BYTES as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `info`, which has as many, and then says how many it wrote.
+    // SAFETY: the kernel writes at most `length` bytes to `info`, which has that many, and reports
+    // how many it wrote.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

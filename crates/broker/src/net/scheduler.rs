@@ -1,47 +1,53 @@
-//! Whose turn it is on an event loop: ready connections wait in a queue per tenant, and tenants are served in proportion to what
-//! their turns have cost, measured, not guessed (deficit round robin, Shreedhar and Varghese 1995).
+//! Fair scheduling of the connections of an event loop: deficit round robin over tenants (Shreedhar
+//! and Varghese 1995). Ready connections wait in one queue per tenant, and tenants are served in
+//! proportion to the measured cost of their turns.
 //!
-//! A tenant may be given more than its share only once per turn, and pays it back before it is served again: what it still may
-//! take is its credit, in microseconds, which is below zero while it owes. A tenant that comes back without owing anything is
-//! served ahead of the others, until its credit is used (the sparse flows of RFC 8290), so that a heartbeat does not wait behind a
-//! flood. Those ahead get at most as much of the loop as those behind, so that names made up anew win half of it at worst.
+//! A tenant's credit is the time, in microseconds, that it may still use; it is negative while the
+//! tenant is in debt. A turn may overrun the credit once, and the tenant pays that back before it
+//! is served again. A tenant that becomes ready without debt is served ahead of the others until
+//! its credit is used (the sparse flows of RFC 8290), so a heartbeat does not wait behind a flood.
+//! The tenants ahead get at most as much of the loop as those behind, so a client that keeps
+//! inventing names wins at most half of it.
 //!
-//! Cost: O(1) for a turn, whatever number of tenants is known. Only tenants with ready connections are in a ring.
+//! Cost: O(1) per turn, however many tenants are known. Only tenants with ready connections are in
+//! a ring.
 
 use std::collections::VecDeque;
 
 use ottla_core::tenant::TenantId;
 
-/// How long a tenant is served before another has its turn. Longer than most requests, so that changing tenants costs little; short
-/// beside the milliseconds that a client would notice.
+/// How long a tenant is served before the next one. Longer than most requests, so switching tenants
+/// costs little; short compared with the milliseconds that a client would notice.
 pub const QUANTUM_MICROS: i64 = 250;
 
-/// No turn is charged for more: a loop that stood still for longer was stopped, and did not work.
+/// The most that one turn is charged: a loop that stood still for longer was suspended, not
+/// working.
 pub const CHARGE_MICROS_MAX: i64 = 1_000_000;
 
-/// One long request of a newcomer must not keep all later newcomers waiting until it is made up for: its own tenant owes it.
+/// Bounds the lead: one long request of a newcomer must not block all later newcomers until it is
+/// paid back. Its own tenant owes it.
 const LEAD_MICROS_MAX: i64 = 4 * QUANTUM_MICROS;
 
-/// Free places that an empty queue keeps.
+/// Free capacity that an empty queue keeps.
 const SPARE_PLACES_MAX: usize = 64;
 
 const QUANTUM_NANOS: u64 = QUANTUM_MICROS as u64 * 1_000;
 
-/// A connection whose turn it is. [`Scheduler::charge`] says what it cost.
+/// A connection to serve now. [`Scheduler::charge`] reports what its turn cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready<C> {
     pub tenant: TenantId,
     pub connection: C,
-    /// After this it should let others go on; one request it may always finish.
+    /// Time after which it should yield; it may always finish one request.
     pub budget_micros: u64,
 }
 
-/// What a turn meant for those who waited.
+/// How long a turn made tenants wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// How long the tenant has waited while others were served, since its last turn.
+    /// How long the tenant has waited since its last turn while others were served.
     pub suffered_micros: u64,
-    /// What the turn cost the others: its duration, as often as tenants were waiting.
+    /// The waiting that the turn caused: its duration times the number of waiting tenants.
     pub inflicted_micros: u64,
 }
 
@@ -60,9 +66,9 @@ struct Queue<C> {
     ready: VecDeque<C>,
     place: Place,
     credit_micros: i64,
-    /// Where the loop stood when the tenant had nothing more to do: its idle periods, and its share.
+    /// `idle_periods` and `share_nanos` of the scheduler when the tenant last ran out of work.
     left: Option<(u64, u64)>,
-    /// `Scheduler::served_micros` up to which its waiting is counted.
+    /// The value of `Scheduler::served_micros` up to which its waiting is counted.
     counted_micros: u64,
 }
 
@@ -78,7 +84,7 @@ impl<C> Default for Queue<C> {
     }
 }
 
-/// The tenant whose visit it is.
+/// The tenant being served.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     tenant: TenantId,
@@ -89,18 +95,19 @@ struct Visit {
 /// The ready connections of one event loop.
 #[derive(Debug)]
 pub struct Scheduler<C> {
-    /// By tenant; as long as the highest id that was ever ready.
+    /// By tenant; as long as the highest id that has been ready.
     queues: Vec<Queue<C>>,
     ahead: VecDeque<TenantId>,
     behind: VecDeque<TenantId>,
     visit: Option<Visit>,
-    /// By how much tenants ahead were served more than those behind while both waited.
+    /// By how much tenants ahead were served more than those behind while both were waiting.
     lead_micros: i64,
-    /// What each tenant behind has been given by now.
+    /// The service that each tenant behind has been granted so far.
     share_nanos: u64,
-    /// How often nobody was ready: nobody owes anything to somebody who does not want it.
+    /// How often no tenant was ready. Debt from before an idle period is cancelled: no other tenant
+    /// wanted the time.
     idle_periods: u64,
-    /// Duration of all turns.
+    /// Total duration of all turns.
     served_micros: u64,
 }
 
@@ -120,7 +127,7 @@ impl<C> Default for Scheduler<C> {
 }
 
 impl<C> Scheduler<C> {
-    /// A connection has something to do. It must not be in here already.
+    /// Queues a connection that has work. It must not be queued already.
     pub fn push(&mut self, tenant: TenantId, connection: C) {
         if tenant.index() >= self.queues.len() {
             self.queues.resize_with(tenant.index() + 1, Queue::default);
@@ -143,7 +150,7 @@ impl<C> Scheduler<C> {
         has_ready
     }
 
-    /// The connection to serve now; its turn ends with [`Scheduler::charge`].
+    /// Returns the connection to serve now; its turn ends with [`Scheduler::charge`].
     pub fn next_ready(&mut self) -> Option<Ready<C>> {
         if !self.has_ready() {
             return None;
@@ -166,7 +173,8 @@ impl<C> Scheduler<C> {
         })
     }
 
-    /// Lets the tenant go whose visit is over: away when it has nothing to do, to the end of the ring when its credit is used.
+    /// Ends the visit if it is over: the tenant leaves the rings when it has no work, and goes to
+    /// the end of `behind` when its credit is used.
     fn end_visit(&mut self) {
         let Some(visit) = self.visit else { return };
         let queue = &mut self.queues[visit.tenant.index()];
@@ -185,19 +193,19 @@ impl<C> Scheduler<C> {
         self.visit = None;
     }
 
-    /// The turn that [`Scheduler::next_ready`] gave took so long.
+    /// Charges the turn that [`Scheduler::next_ready`] began with its duration.
     pub fn charge(&mut self, micros: u64) -> Waiting {
         let Some(visit) = &mut self.visit else {
             return Waiting::default();
         };
-        // A turn too short to be measured was one all the same.
+        // A turn too short to be measured still counts.
         let micros = micros.clamp(1, CHARGE_MICROS_MAX as u64);
         let cost_micros = micros as i64;
         if visit.is_ahead && !self.behind.is_empty() {
             self.lead_micros += cost_micros;
         } else if !visit.is_ahead {
             self.lead_micros -= cost_micros;
-            // Who was not there has missed nothing.
+            // With no tenant ahead there is none that could be owed time.
             if self.ahead.is_empty() {
                 self.lead_micros = self.lead_micros.max(0);
             }
@@ -207,7 +215,7 @@ impl<C> Scheduler<C> {
         let queue = &mut self.queues[visit.tenant.index()];
         queue.credit_micros -= cost_micros;
         queue.counted_micros = self.served_micros;
-        // Everyone in a ring is waiting, and nobody else is.
+        // The tenants in the rings are exactly those that wait.
         let waiting = (self.ahead.len() + self.behind.len()) as u64;
         Waiting {
             suffered_micros: std::mem::take(&mut visit.suffered_micros),
@@ -215,14 +223,14 @@ impl<C> Scheduler<C> {
         }
     }
 
-    /// Something was done for the tenant outside its turns, and took so long: it has that much less of the next ones.
+    /// Charges work of this duration that was done for the tenant outside its turns.
     pub fn owe(&mut self, tenant: TenantId, micros: u64) {
         if let Some(queue) = self.queues.get_mut(tenant.index()) {
             queue.credit_micros -= micros.min(CHARGE_MICROS_MAX as u64) as i64;
         }
     }
 
-    /// A tenant that had nothing to do takes its place.
+    /// Puts a tenant that had no work into a ring.
     fn join(&mut self, tenant: TenantId) {
         let queue = &mut self.queues[tenant.index()];
         queue.credit_micros = match queue.left {
@@ -241,7 +249,7 @@ impl<C> Scheduler<C> {
         ring.push_back(tenant);
     }
 
-    /// The tenant to visit next.
+    /// Chooses the tenant to visit next.
     fn choose(&mut self) -> Option<Visit> {
         let is_ahead = self.lead_micros < QUANTUM_MICROS || self.behind.is_empty();
         let tenant = match is_ahead {
@@ -256,14 +264,15 @@ impl<C> Scheduler<C> {
         if let Some(tenant) = tenant {
             return Some(visit(tenant, true));
         }
-        // Each round gives a quantum to everyone, so this ends; in sum it looks at one tenant per quantum of work done.
+        // Each round gives every tenant a quantum, so this ends; amortized, it visits one tenant
+        // per quantum of work done.
         loop {
             let tenant = self.behind.pop_front()?;
             self.share_nanos += QUANTUM_NANOS / (self.behind.len() + 1) as u64;
             let queue = &mut self.queues[tenant.index()];
             queue.credit_micros += QUANTUM_MICROS;
             if self.behind.is_empty() && self.ahead.is_empty() {
-                // Alone: what it owes, it owes to nobody.
+                // The only ready tenant: its debt is cancelled, since no other tenant waits.
                 queue.credit_micros = QUANTUM_MICROS;
             }
             if queue.credit_micros > 0 {

@@ -6,13 +6,13 @@ use ottla_core::node::Node;
 use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
 use ottla_core::request::{ConnectionContext, Request};
 
-/// Answers requests. The broker's is [`Node`]; tests have scripted ones.
+/// Answers requests. The broker's implementation is [`Node`]; tests use scripted ones.
 pub trait Service: Send + Sync {
     fn handle(&self, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled;
 
     fn poll(&self, pending: &mut dyn PendingReply, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()>;
 
-    /// The connection is gone.
+    /// Called when the connection is closed.
     fn disconnected(&self, _connection: &ConnectionContext) {}
 }
 

@@ -1,4 +1,5 @@
-//! Which tenant a connection belongs to, from its address to its first client id and through the names it takes after that.
+//! Which tenant a connection belongs to: by its address until its first client id, then by the
+//! names it takes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +7,11 @@ use std::time::Duration;
 use ottla_core::tenant::{TenantClaim, TenantId, TenantLease, Tenants};
 use ottla_core::time::Moment;
 
-/// How often a connection may take another name. Clients keep theirs; who changes it with every request would have the registry
-/// looked at with every request, and stays who he is.
+/// How often a connection may change its name. Clients keep theirs; one that changes it with every
+/// request would cost a registry look-up each time, so it stays with the last name allowed.
 const RENAMES_MAX: u32 = 16;
 
-/// When somebody without a name of his own is looked for again: the limit of new names is one of a minute.
+/// When a connection without a tenant of its own tries again: new names are limited per minute.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A connection's tenant.
@@ -38,12 +39,12 @@ impl Tenancy {
         self.lease.id()
     }
 
-    /// Whether a place among the known tenants may have become free for this one.
+    /// Whether a place among the known tenants may have become free for this connection.
     pub fn should_try_again(&self, now: Moment) -> bool {
         self.id() == TenantId::OTHERS && now >= self.next_try
     }
 
-    /// The client has told its client id, or another one.
+    /// Called when the client sends its client id, or another one.
     pub fn claim(&mut self, tenants: &Arc<Tenants>, claim: &TenantClaim<'_>, now: Moment) {
         if self.renames < RENAMES_MAX {
             self.lease = tenants.admit(claim, now);
@@ -52,7 +53,7 @@ impl Tenancy {
         self.next_try = now.after(RETRY_INTERVAL);
     }
 
-    /// The same client as before is looked for once more.
+    /// Looks up the same client once more.
     pub fn try_again(&mut self, tenants: &Arc<Tenants>, claim: &TenantClaim<'_>, now: Moment) {
         self.lease = tenants.admit(claim, now);
         self.next_try = now.after(RETRY_INTERVAL);
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_his_name_all_the_time_keeps_one() {
+    fn a_client_that_keeps_changing_its_name_keeps_one() {
         let tenants = tenants(1_000);
         let mut tenancy = Tenancy::new(&tenants, &claim(""), Moment(0));
         for number in 0..100 {
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_in_a_crowd_gets_his_own_name_a_minute_later() {
+    fn a_client_that_came_in_a_crowd_gets_its_own_name_a_minute_later() {
         let tenants = tenants(2);
         let mut tenancies: Vec<Tenancy> = ["a", "b", "c", "d"]
             .iter()

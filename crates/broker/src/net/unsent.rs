@@ -1,16 +1,19 @@
-//! How much the kernel queues for a client that does not read: its memory is ours, too, and in a control group counts as ours.
+//! How much the kernel queues for a client that does not read: that memory counts as this
+//! process's, as it does in a control group.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Left alone, the kernel takes up to `tcp_wmem`, usually 4 MiB. What is on its way, and not acknowledged, is not of it, so a long
-/// line is filled as before; and 128 KiB are ten gigabits per second for a hundred microseconds, in which an event loop comes back.
+/// By default the kernel queues up to `tcp_wmem`, usually 4 MiB. Bytes that are sent but not
+/// acknowledged do not count, so a long fat pipe is filled as before; and 128 KiB last for a
+/// hundred microseconds at ten gigabits per second, within which an event loop returns.
 pub const UNSENT_BYTES_MAX: libc::c_int = 128 * 1024;
 
-/// A socket, and those that it accepts, take no more than so much that they cannot send (`TCP_NOTSENT_LOWAT`, tcp(7)).
+/// Limits the unsent bytes queued for a socket and for those it accepts (`TCP_NOTSENT_LOWAT`,
+/// tcp(7)).
 pub fn limit_unsent(socket: BorrowedFd<'_>) -> io::Result<()> {
     let bytes = UNSENT_BYTES_MAX;
-    // SAFETY: the kernel reads one integer, of which it is told the size.
+    // SAFETY: the kernel reads one integer, whose size it is given.
     #[expect(unsafe_code, reason = "TCP_NOTSENT_LOWAT has no safe wrapper")]
     let result = unsafe {
         libc::setsockopt(
@@ -48,7 +51,7 @@ mod tests {
             taken += bytes;
         }
         let unsent = rustix::io::ioctl_fionread(&client).unwrap();
-        // What the client's own socket has is not ours.
+        // Bytes in the client's own receive queue do not count.
         let queued = taken as u64 - unsent;
         assert!(queued < 4 * UNSENT_BYTES_MAX as u64, "{queued} of {taken}");
         drop(socket);

@@ -1,6 +1,8 @@
-//! What a sample request holds here: plausible values, but for what a [`Recipe`] makes as large as it can be.
+//! The contents of a sample request: plausible values, except those that a [`Recipe`] makes as
+//! large as possible.
 //!
-//! Takes the place of `crates/wire/tests/golden/sample.rs` beside the generated `samples.rs`, which walks the schemas.
+//! Replaces `crates/wire/tests/golden/sample.rs` beside the generated `samples.rs`, which walks the
+//! schemas.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -8,34 +10,34 @@ use std::collections::BTreeSet;
 pub use ottla_wire::primitives::Uuid;
 use ottla_wire::primitives::{DecodeError, STRING_BYTES_MAX};
 
-/// Whether null is wherever it may be.
+/// Whether nullable fields are null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Populated,
     Nulls,
 }
 
-/// Which strings are of the greatest length.
+/// Which strings have the maximum length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Long {
     #[default]
     None,
     All,
-    /// The one on this path.
+    /// The string at this path.
     One(String),
-    /// None of the request's own: the client id before it.
+    /// None in the request itself: the client id in its header.
     ClientId,
 }
 
-/// What the fields of a request are to be.
+/// What the fields of a request are filled with.
 #[derive(Clone, Debug, Default)]
 pub struct Recipe {
     pub long: Long,
-    /// What long strings are made of.
+    /// What long strings consist of.
     pub filling: &'static str,
-    /// Of every integer whose name does not say what it should be.
+    /// The value of every integer whose name does not imply one.
     pub number: i64,
-    /// The array on this path has so many elements, the others one.
+    /// The array at this path has this many elements; the others have one.
     pub many: Option<(String, usize)>,
 }
 
@@ -90,7 +92,7 @@ pub struct Fields {
     pub arrays: BTreeSet<String>,
 }
 
-/// A request made by `recipe`, and what it has.
+/// Returns a request made by `recipe`, and its fields.
 pub fn make(entry: &Entry, version: i16, kind: Kind, recipe: Recipe) -> (Vec<u8>, Fields) {
     MAKING.set(Making {
         recipe,
@@ -121,7 +123,7 @@ pub fn root(message: &str) -> u64 {
 
 pub fn step(seed: u64, name: &str) -> u64 {
     with(seed, |making, path| {
-        // An element's number says nothing.
+        // The index of an element is not part of the path.
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
         making.paths.push(match is_number {
             true => path,
@@ -135,11 +137,11 @@ fn number(seed: u64) -> i64 {
     with(seed, |making, path| {
         let name = path.rsplit('.').next().unwrap_or_default();
         match name {
-            // Nobody waits here.
+            // Never wait.
             "MaxWaitMs" | "TimeoutMs" | "SessionTimeoutMs" | "RebalanceTimeoutMs" => 1,
             "MaxBytes" | "PartitionMaxBytes" => 1 << 20,
             "Acks" => -1,
-            // Another ends the connection of a fetch before version 7, as with Apache Kafka.
+            // Other values end the connection of a fetch before version 7, as with Apache Kafka.
             "IsolationLevel" => making.recipe.number & 1,
             _ => making.recipe.number,
         }
@@ -174,7 +176,7 @@ pub fn uuid(seed: u64) -> Uuid {
     Uuid((number(seed) as u128).to_be_bytes())
 }
 
-// Messages borrow; a test may leak what they borrow, if it is not much: long strings are the same ones again and again.
+// Messages borrow; a test may leak what they borrow if it is little: long strings are reused.
 pub fn string(seed: u64) -> &'static str {
     let (is_long, filling, path) = with(seed, |making, path| {
         making.strings.insert(path.clone());
@@ -191,7 +193,7 @@ pub fn string(seed: u64) -> &'static str {
     }
 }
 
-/// A string of as many bytes as there may be.
+/// A string of the maximum length.
 pub fn longest(filling: &'static str) -> &'static str {
     thread_local! {
         static MADE: RefCell<Vec<(&'static str, &'static str)>> = const { RefCell::new(Vec::new()) };
@@ -208,7 +210,7 @@ pub fn longest(filling: &'static str) -> &'static str {
     })
 }
 
-/// What leads a handler deeper than a name that nothing has.
+/// A value that takes a handler further than an unknown name.
 fn plausible(path: &str) -> &'static str {
     let mut names = path.rsplit('.');
     let (name, parent) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());

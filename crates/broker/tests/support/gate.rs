@@ -1,4 +1,5 @@
-//! The threads for long answers, held: what is handed to them stays undone for as long as a test wants.
+//! Blocks the threads for long answers, so that what is handed to them waits for as long as a test
+//! needs.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ pub struct Gate {
 
 impl Gate {
     pub fn close(broker: &Broker) -> Gate {
-        // Each occupies one thread.
+        // Each payer occupies one thread.
         let threads = u32::try_from(long_answer_threads()).unwrap();
         let payers: Vec<Payer> = (0..threads)
             .map(|number| Payer::Tenant(TenantId(70_000 + number)))
@@ -35,7 +36,7 @@ impl Gate {
                 entries: 1,
                 job: Box::new(move |_| {
                     begun.send(()).unwrap();
-                    // Ends when the sender is gone.
+                    // Ends when the sender is dropped.
                     let _ = gate.recv();
                     1
                 }),
@@ -48,7 +49,7 @@ impl Gate {
     }
 }
 
-/// A number that `/metrics` tells.
+/// Returns a number from `/metrics`.
 pub fn metric(broker: &Broker, name: &str) -> f64 {
     let page = super::http::get(broker, "/metrics");
     let value = page
@@ -60,12 +61,12 @@ pub fn metric(broker: &Broker, name: &str) -> f64 {
 pub fn wait_for(broker: &Broker, name: &str, value: f64) {
     let began = Instant::now();
     while metric(broker, name) != value {
-        assert!(began.elapsed() < HANG, "{name} never was {value}");
+        assert!(began.elapsed() < HANG, "{name} was never {value}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// So many requests wait for a thread for long answers.
+/// Waits until this many requests wait for a thread for long answers.
 pub fn wait_for_queued(broker: &Broker, count: usize) {
     wait_for(broker, "ottla_long_answers_queued", count as f64);
 }

@@ -1,4 +1,4 @@
-//! The admin address, asked by hand.
+//! The admin address, queried by hand.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use ottla_broker::Broker;
 
 use super::HANG;
 
-/// An answer as it came.
+/// An answer as received.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -15,7 +15,7 @@ pub struct Answer {
     pub body: String,
 }
 
-/// What comes back for these bytes until the connection is closed.
+/// Sends these bytes and returns what comes back until the connection is closed.
 pub fn ask(address: SocketAddr, request: &[u8]) -> Answer {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(HANG)).unwrap();

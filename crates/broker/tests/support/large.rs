@@ -1,4 +1,4 @@
-//! Requests that name a hundred thousand things, and what their answers are to be.
+//! Requests that name a hundred thousand things, and the expected size of their answers.
 
 use ottla_broker::broker::{Additions, Broker};
 use ottla_log::disk::memory::MemoryDisk;
@@ -37,10 +37,10 @@ use super::{Client, frame, frame_of};
 
 pub const NAMED: i32 = 100_000;
 pub const TOPIC: &str = "t";
-/// Of the topic; the others that are named do not exist.
+/// Of the topic; the other partitions named do not exist.
 pub const PARTITIONS: i32 = 3;
 
-/// One loop for everybody: whoever holds it up holds up all.
+/// A single loop: a request that holds it up delays all clients.
 pub const PROPERTIES: [(&str, &str); 3] = [
     ("num.network.threads", "1"),
     ("ottla.admin.listener", "127.0.0.1:0"),
@@ -53,7 +53,7 @@ pub fn start() -> Broker {
     broker
 }
 
-/// With a second topic, `many`, and without the thousands of files that it would have.
+/// Starts with a second topic, `many`, on a memory disk to avoid its thousands of files.
 pub fn start_with_many(partitions: i32) -> Broker {
     let additions = Additions {
         disk: Some(MemoryDisk::new(1).shared()),
@@ -86,13 +86,13 @@ pub fn create_topic(broker: &Broker, name: &str, num_partitions: i32) {
     assert_eq!(response.topics[0].error_code, ErrorCode::None.code());
 }
 
-/// A request that names very much, and how many things its answer names.
+/// A very large request, and how many things its answer names.
 pub struct Large {
     pub api_key: ApiKey,
     pub version: i16,
     pub body: Vec<u8>,
     pub count: fn(&[u8]) -> usize,
-    /// So many there are to be.
+    /// The expected count.
     pub expected: i32,
 }
 
@@ -176,7 +176,7 @@ pub fn large_offset_fetch() -> Large {
         count: |body| {
             let response = OffsetFetchResponse::decode(&mut Reader::new(body), 8).unwrap();
             let group = &response.groups[0];
-            // There is no offsets topic yet, so there is one error for all.
+            // There is no offsets topic yet, so all are answered with one error.
             assert_ne!(group.error_code, ErrorCode::None.code());
             response.groups.len()
         },
@@ -212,7 +212,7 @@ pub fn large_offset_commit() -> Large {
     }
 }
 
-/// Small, but its answer is not.
+/// A small request with a large answer.
 pub fn large_describe_configs() -> Large {
     const TIMES: usize = 100;
     let resource = DescribeConfigsResource {

@@ -1,4 +1,4 @@
-//! A client that writes frames by hand, so that it can also write them wrong.
+//! A client that writes frames by hand, so that it can also write broken ones.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
@@ -31,7 +31,8 @@ impl Client {
         Client::of(TcpStream::connect(address).unwrap())
     }
 
-    /// From an address of its own, as another machine would; on the loopback all of 127.0.0.0/8 may be had.
+    /// Connects from an address of its own, as another machine would; all of 127.0.0.0/8 is usable
+    /// on the loopback.
     pub fn connect_from(source: [u8; 4], address: SocketAddr) -> Client {
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         rustix::net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
@@ -50,12 +51,13 @@ impl Client {
         self.socket.write_all(bytes).unwrap();
     }
 
-    /// The body of the next reply, checked to be the one to `correlation_id`.
+    /// Receives the body of the next reply, checked to be the one to `correlation_id`.
     pub fn receive(&mut self, api_key: ApiKey, api_version: i16, correlation_id: i32) -> Vec<u8> {
         self.try_receive(api_key, api_version, correlation_id).unwrap()
     }
 
-    /// The same; an error when the connection is closed instead, or silent for a minute.
+    /// Like [`Client::receive`]; an error when the connection is closed instead, or silent for a
+    /// minute.
     pub fn try_receive(
         &mut self,
         api_key: ApiKey,
@@ -74,7 +76,7 @@ impl Client {
         Ok(frame[frame.len() - reader.remaining()..].to_vec())
     }
 
-    /// Waits until the broker has closed the connection; what it sent before is returned.
+    /// Waits until the broker has closed the connection; returns what it sent before.
     pub fn closed(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         match self.socket.read_to_end(&mut rest) {
@@ -85,7 +87,7 @@ impl Client {
     }
 }
 
-/// A whole request as it travels: length, header, body.
+/// A whole request as sent: length, header, body.
 pub fn frame(
     api_key: ApiKey,
     api_version: i16,
@@ -95,7 +97,7 @@ pub fn frame(
     frame_of("test", api_key, api_version, correlation_id, body)
 }
 
-/// The same of another client id.
+/// Like [`frame`], with another client id.
 pub fn frame_of(
     client_id: &str,
     api_key: ApiKey,

@@ -28,7 +28,7 @@ use ottla_wire::api_key::ApiKey;
 
 use super::{Client, frame_of};
 
-/// Answers a request with its own body, but for a few scripted ones.
+/// Answers a request with its own body, except for a few scripted ones.
 #[derive(Default)]
 pub struct Echo {
     pub promises: Mutex<Promises>,
@@ -36,7 +36,7 @@ pub struct Echo {
     pub slow: AtomicUsize,
     /// Requests answered to [`OF_BYTES`].
     pub large: AtomicUsize,
-    /// How many event loops are held by [`HOLD`], and whether they may go on.
+    /// How many event loops [`HOLD`] holds, and whether they may go on.
     held: Mutex<(usize, bool)>,
     let_go: Condvar,
 }
@@ -49,7 +49,7 @@ pub struct Promises {
 }
 
 impl Echo {
-    /// How many replies wait.
+    /// How many replies are waiting.
     pub fn waiting(&self) -> usize {
         self.promises.lock().unwrap().waiting
     }
@@ -71,7 +71,7 @@ impl Echo {
         drop(self.let_go.wait_while(held, |(_, may_go)| !*may_go).unwrap());
     }
 
-    /// Lets every waiting reply, and all later ones, be ready.
+    /// Makes every waiting reply, and all later ones, ready.
     pub fn keep_promises(&self) {
         let wakers = {
             let mut promises = self.promises.lock().unwrap();
@@ -84,25 +84,25 @@ impl Echo {
 
 pub const PANIC: &[u8] = b"panic";
 pub const SILENCE: &[u8] = b"silence";
-/// Waits for [`Echo::keep_promises`].
+/// Answered only after [`Echo::keep_promises`].
 pub const WAIT: &[u8] = b"wait";
 /// Bytes, a range of a file that can only be read where waiting is allowed, and bytes again.
 pub const COLD: &[u8] = b"cold";
 pub const COLD_BYTES: usize = 1_000_000;
-/// The same, but the file is shorter than the range.
+/// Like [`COLD`], but the file is shorter than the range.
 pub const TORN: &[u8] = b"torn";
-/// Keeps its event loop for a millisecond.
+/// Occupies its event loop for a millisecond.
 pub const SLOW: &[u8] = b"slow";
-/// Keeps its event loop until [`Echo::let_go`].
+/// Blocks its event loop until [`Echo::let_go`].
 pub const HOLD: &[u8] = b"hold";
 pub const LARGE: &[u8] = b"large";
 pub const LARGE_BYTES: usize = 10_000_000;
-/// What begins so is answered with its length.
+/// A body with this prefix is answered with its length.
 pub const COUNT: &[u8] = b"count";
-/// What begins so is answered with as many bytes as the number behind it says.
+/// A body with this prefix is answered with as many bytes as the number after it.
 pub const OF_BYTES: &[u8] = b"of bytes ";
 
-/// A request for an answer of so many bytes.
+/// A request for an answer of `bytes`.
 pub fn of_bytes(bytes: usize) -> Vec<u8> {
     [OF_BYTES, bytes.to_string().as_bytes()].concat()
 }
@@ -192,7 +192,7 @@ impl Service for EchoService {
     }
 }
 
-/// The system's clock, which may be set forward and back.
+/// The system's clock, which tests may set forward and back.
 #[derive(Debug)]
 pub struct JumpingClock {
     system: SystemClock,
@@ -200,7 +200,7 @@ pub struct JumpingClock {
 }
 
 impl JumpingClock {
-    /// Microseconds since its start when a test begins: enough to go back from.
+    /// Microseconds since its start when a test begins: enough to be set back.
     const START_MICROS: i64 = 3_600_000_000;
 
     pub fn jump(&self, micros: i64) {
@@ -252,7 +252,7 @@ pub struct Net {
     pub clock: Arc<JumpingClock>,
 }
 
-/// `socket.request.max.bytes` of a network without a bound of its own.
+/// `socket.request.max.bytes` of a network without an explicit limit.
 const REQUEST_BYTES_MAX: usize = 100 << 20;
 
 impl Net {
@@ -268,7 +268,8 @@ impl Net {
         )
     }
 
-    /// With so much memory for requests of all connections together, and for one.
+    /// Starts with these limits on the memory for requests of all connections together, and of one
+    /// request.
     pub fn start_within(
         (memory_bytes_max, request_bytes_max): (usize, usize),
         idle_max: Duration,
@@ -348,7 +349,7 @@ pub fn echo(correlation_id: i32, body: &[u8]) -> Vec<u8> {
     echo_of("test", correlation_id, body)
 }
 
-/// The same of another client id.
+/// Like [`echo`], with another client id.
 pub fn echo_of(client_id: &str, correlation_id: i32, body: &[u8]) -> Vec<u8> {
     frame_of(client_id, ApiKey::Metadata, 1, correlation_id, |bytes| {
         bytes.extend_from_slice(body)

@@ -1,4 +1,5 @@
-//! Which thread reads from the device, by the kernel's own count: a broker on real files, some of which left the page cache.
+//! Which threads read from the device, by the kernel's own counts: a broker on real files, some of
+//! them not in the page cache.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,7 +25,7 @@ const HOT: &str = "hot";
 const RECORD_BYTES: usize = 250_000;
 pub const MIB: u64 = 1024 * 1024;
 
-/// Removed with its value. Not in the temporary directory, which may be a memory file system without a device.
+/// Removed when dropped. Not in the temporary directory, which may be on tmpfs, without a device.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -41,25 +42,25 @@ impl Drop for Directory {
     }
 }
 
-/// What threads of one name have made the kernel do.
+/// Counts of the kernel for the threads of one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub threads: u64,
-    /// Fetched from the device, on their account.
+    /// Read from the device on their account.
     pub read_bytes: u64,
     pub major_faults: u64,
 }
 
-/// Of all threads that run now, by name.
+/// Returns the counts of all current threads by name.
 fn counts() -> BTreeMap<String, Counts> {
     let mut by_name = BTreeMap::<String, Counts>::new();
     for entry in std::fs::read_dir("/proc/self/task").unwrap() {
         let task = entry.unwrap().path();
-        // A thread may end between the listing and the look at it.
+        // A thread may end between the listing and reading its files.
         let read = |file: &str| std::fs::read_to_string(task.join(file)).unwrap_or_default();
         let (name, io, stat) = (read("comm"), read("io"), read("stat"));
         let read_bytes = io.lines().find_map(|line| line.strip_prefix("read_bytes: "));
-        // Field 12 of stat(5) is the tenth behind the name, which may hold spaces.
+        // Field 12 of stat(5) is the tenth after the name, which may contain spaces.
         let major_faults = stat
             .rsplit(')')
             .next()
@@ -129,7 +130,7 @@ fn produce(client: &mut Client, topic: &str, acks: i16) {
     assert_eq!(partition.error_code, ErrorCode::None.code());
 }
 
-/// How many records came.
+/// Returns how many records were fetched.
 fn fetch(client: &mut Client, topic: &str, fetch_offset: i64) -> i64 {
     let request = FetchRequest {
         max_wait_ms: 1_000,
@@ -152,12 +153,12 @@ fn fetch(client: &mut Client, topic: &str, fetch_offset: i64) -> i64 {
     let response = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
     let partition = &response.responses[0].partitions[0];
     assert_eq!(partition.error_code, ErrorCode::None.code());
-    // The last one may be cut.
+    // The last one may be truncated.
     let whole = batches(partition.records.unwrap_or_default()).take_while(Result::is_ok);
     whole.count() as i64
 }
 
-/// Files of a topic, written and out of the page cache.
+/// Writes a topic's files back and drops them from the page cache.
 fn evict(directory: &Directory, topic: &str) {
     for entry in std::fs::read_dir(directory.0.join(format!("{topic}-0"))).unwrap() {
         let file = File::open(entry.unwrap().path()).unwrap();
@@ -166,9 +167,10 @@ fn evict(directory: &Directory, topic: &str) {
     }
 }
 
-/// A consumer reads `bytes` that are not in the page cache, beside a producer and a consumer of what that one writes.
+/// Lets a consumer read `bytes` that are not in the page cache, beside a producer and a consumer
+/// that keeps up.
 ///
-/// Returns what each kind of thread has done meanwhile.
+/// Returns the counts of each kind of thread for this time.
 pub fn catch_up(bytes: u64) -> BTreeMap<String, Counts> {
     let directory = Directory::new("page-cache");
     let broker = start(&directory);
@@ -205,8 +207,9 @@ pub fn check(counts: &BTreeMap<String, Counts>, bytes: u64) {
     };
     assert!(
         of("ottla-cold-read") > bytes / 2,
-        "nothing was cold: the test shows nothing: {counts:#?}"
+        "nothing was cold: the test proves nothing: {counts:#?}"
     );
-    // The file system reads its own maps of free blocks when space is reserved for a log: 4 KiB of each 128 MiB of disk.
+    // Reserving space for a log makes the file system read its free block maps: 4 KiB per 128 MiB
+    // of disk.
     assert!(of("ottla-loop") <= of("ottla-cold-read") / 256, "{counts:#?}");
 }

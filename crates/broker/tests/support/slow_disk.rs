@@ -1,4 +1,5 @@
-//! Real files on a disk whose cold reads take their time, and that remembers which threads made them wait.
+//! Real files on a disk whose cold reads are slow, and which records the threads that waited for
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,7 +23,7 @@ pub struct SlowDisk {
 
 struct Shared {
     inner: OsDisk,
-    /// What every read of a cold range takes.
+    /// The duration of every read of a cold range.
     delay: Duration,
     state: Mutex<State>,
     changed: Condvar,
@@ -30,13 +31,13 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Pages that must come from the device, by file.
+    /// Pages that must be read from the device, by file.
     cold: BTreeMap<PathBuf, BTreeSet<u64>>,
-    /// While it is closed, no cold read ends.
+    /// While true, no cold read ends.
     is_closed: bool,
     /// Reads that are waiting now.
     waiting: usize,
-    /// Names of the threads that waited, once for each time.
+    /// Names of the threads that waited, once per wait.
     waits: Vec<String>,
 }
 
@@ -62,8 +63,8 @@ impl SlowDisk {
         Arc::new(self.clone())
     }
 
-    /// Takes everything below `directory` out of the page cache, but for the last page of each log, in which its partition
-    /// goes on writing.
+    /// Marks everything below `directory` as cold, except the last page of each log, to which its
+    /// partition keeps appending.
     pub fn evict(&self, directory: &Path) {
         let mut cold = BTreeMap::new();
         for entry in std::fs::read_dir(directory).unwrap() {
@@ -84,7 +85,7 @@ impl SlowDisk {
         self.shared.changed.notify_all();
     }
 
-    /// Returns when `count` reads are waiting at once; panics when that does not come to be.
+    /// Returns when `count` reads are waiting at once; panics if that does not happen in time.
     pub fn wait_for_waiting(&self, count: usize) {
         let state = self.state();
         let is_less = |state: &mut State| state.waiting < count;
@@ -92,7 +93,7 @@ impl SlowDisk {
             .wait_timeout_while(state, HANG, is_less)
             .unwrap_or_else(PoisonError::into_inner);
         drop(state);
-        assert!(!timeout.timed_out(), "nobody waits for the device");
+        assert!(!timeout.timed_out(), "no read waits for the device");
     }
 
     pub fn waits(&self) -> Vec<String> {
@@ -176,7 +177,7 @@ impl SlowFile {
         state.cold.get(&self.path)?.range(pages).next().copied()
     }
 
-    /// As the device: whoever wants a page that is not there waits for it.
+    /// Waits as the device would make a reader of a cold page wait.
     fn wait_for(&self, pages: Range<u64>) {
         if self.first_cold(pages.clone()).is_none() {
             return;
@@ -218,7 +219,7 @@ impl DiskFile for SlowFile {
 
     fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        // A page that is written in part must be read first.
+        // Writing a part of a page requires reading it first.
         if !position.is_multiple_of(PAGE_BYTES) {
             self.wait_for(pages(position, 1));
         }

@@ -1,7 +1,8 @@
-//! What was read from the device for readers that lag behind: a bounded part of the page cache, first in, first out.
+//! Page cache use of lagging readers: data read from the device for them is bounded, first in,
+//! first out.
 //!
-//! A consumer that catches up touches every page once. Left to the kernel, these pages push out those that were written
-//! last, which all other consumers are about to read.
+//! A consumer that catches up touches every page once. Left to the kernel, these pages would evict
+//! those written last, which all other consumers are about to read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{DiskFile, FileRegion};
 
-/// So close to its end a file is hot: whoever writes it, and whoever reads what was just written, needs these pages.
+/// A file is hot this close to its end: its writer, and readers at the tail, need these pages.
 const TAIL_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Loads ranges of files and lets the oldest of them leave the page cache again when there are too many.
+/// Loads ranges of files, and lets the oldest leave the page cache when there are too many.
 #[derive(Debug)]
 pub struct ColdCache {
     bytes_max: u64,
@@ -24,7 +25,7 @@ pub struct ColdCache {
 
 #[derive(Debug, Default)]
 struct Loaded {
-    /// Oldest first. A file that is deleted meanwhile is not kept open for this.
+    /// Oldest first. Weak: a file deleted meanwhile is not kept open.
     ranges: VecDeque<LoadedRange>,
     bytes: u64,
 }
@@ -37,7 +38,7 @@ struct LoadedRange {
 }
 
 impl ColdCache {
-    /// - Units: `bytes_max` bytes of the page cache at most, plus what is loaded in one call.
+    /// - Units: at most `bytes_max` bytes of the page cache, plus what is loaded in one call.
     pub fn new(bytes_max: u64) -> ColdCache {
         ColdCache {
             bytes_max,
@@ -47,9 +48,9 @@ impl ColdCache {
         }
     }
 
-    /// Sees to it that the pages of `region` are in the page cache. May wait for the device.
+    /// Makes sure that the pages of `region` are in the page cache. May wait for the device.
     ///
-    /// - Returns the bytes that were not there before, whole regions only.
+    /// - Returns the bytes that were not resident before, whole regions only.
     pub fn load(&self, region: &FileRegion) -> io::Result<u64> {
         if region.bytes == 0 || region.file.is_resident(region.position, region.bytes) {
             return Ok(0);
@@ -68,12 +69,12 @@ impl ColdCache {
         self.read_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that were given back to the kernel so far.
+    /// Bytes given back to the kernel so far.
     pub fn forgotten_bytes(&self) -> u64 {
         self.forgotten_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that are kept now.
+    /// Bytes kept now.
     pub fn kept_bytes(&self) -> u64 {
         self.lock().bytes
     }
@@ -96,7 +97,7 @@ impl ColdCache {
                 surplus.push(oldest);
             }
         }
-        // Without the lock: the kernel may have to look at every page.
+        // Without the lock: the kernel may have to visit every page.
         for range in surplus {
             self.forgotten_bytes.fetch_add(range.bytes, Ordering::Relaxed);
             if let Some(file) = range.file.upgrade() {
@@ -106,7 +107,7 @@ impl ColdCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, Loaded> {
-        // Nothing panics under this lock but an allocation that fails.
+        // Under this lock nothing panics except a failed allocation.
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_loaded_first_leaves_when_there_is_too_much() {
+    fn the_range_loaded_first_is_evicted_first() {
         let file = cold_file(&MemoryDisk::new(1));
         let cache = ColdCache::new(3 * MIB);
         for index in 0..5 {
@@ -156,7 +157,7 @@ mod tests {
         let file = cold_file(&disk);
         let cache = ColdCache::new(MIB);
         file.read_at(&mut vec![0; 2 * MIB as usize], 0)
-            .expect("warmed by somebody else");
+            .expect("warmed by another reader");
         assert_eq!(cache.load(&region(&file, 0)).expect("there"), 0);
         for index in 4..8 {
             cache.load(&region(&file, index * MIB)).expect("loaded");
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_closed_meanwhile_is_let_go() {
+    fn a_file_that_is_closed_meanwhile_is_released() {
         let disk = MemoryDisk::new(1);
         let file = cold_file(&disk);
         let cache = ColdCache::new(MIB);

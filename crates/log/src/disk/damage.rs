@@ -1,4 +1,5 @@
-//! Damage to files, as disks, operators and bugs of others do it: chosen by a seed, the same on every kind of disk. For tests.
+//! Damage to files as caused by disks, operators and other programs' bugs: chosen by a seed, the
+//! same on every kind of disk. For tests.
 
 use std::fmt;
 use std::io;
@@ -19,26 +20,26 @@ pub enum DamageKind {
         bytes: u64,
     },
     Emptied,
-    /// The whole file goes.
+    /// The file is removed.
     Missing,
-    /// A run of zeros where something was.
+    /// A range is overwritten with zeros.
     Zeroed {
         position: u64,
         bytes: u64,
     },
-    /// Bytes that nobody wrote behind the end.
+    /// Garbage is appended.
     Grown {
         bytes: u64,
     },
-    /// Two files change places.
+    /// Two files are swapped.
     Swapped {
         with: PathBuf,
     },
-    /// Bytes of the same length that mean nothing.
+    /// Replaced by random bytes of the same length.
     Noise,
-    /// A directory bears the name.
+    /// Replaced by a directory of the same name.
     Directory,
-    /// The whole directory goes, with all files in it.
+    /// The directory is removed with all files in it.
     DirectoryMissing,
 }
 
@@ -69,7 +70,7 @@ pub fn files_below(disk: &dyn Disk, root: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 impl Damage {
-    /// Chooses a file below `root`, and what happens to it. Small files and large ones are hit alike.
+    /// Chooses a file below `root` and a kind of damage. Small and large files are equally likely.
     pub fn choose(disk: &dyn Disk, root: &Path, seed: u64) -> io::Result<Damage> {
         let mut random = Random::new(seed);
         let files = files_below(disk, root)?;
@@ -116,7 +117,7 @@ impl Damage {
         Ok(Damage { path, kind, seed })
     }
 
-    /// Does it; durable when this returns.
+    /// Applies the damage; it is durable on return.
     pub fn apply(&self, disk: &dyn Disk) -> io::Result<()> {
         match &self.kind {
             DamageKind::Missing => disk.remove_file(&self.path)?,
@@ -172,8 +173,8 @@ impl Damage {
     }
 }
 
-/// Mostly a file of the same kind, which does the subtler harm. Batches do not say which log they belong to: two of the same
-/// offsets that change places cannot be told from what was written.
+/// Usually a file of the same kind, which does subtler harm. But batches do not say which log they
+/// belong to: two swapped batches with the same offsets cannot be told from what was written.
 fn partner(files: &[PathBuf], path: &Path, random: &mut Random) -> PathBuf {
     let is_log = path.extension().is_some_and(|kind| kind == "log");
     let others: Vec<&PathBuf> = files

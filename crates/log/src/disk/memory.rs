@@ -1,6 +1,6 @@
 //! A disk in memory that can lose, tear and reorder what was not synced. All choices come from a seed.
 //!
-//! The model is harsher than today's file systems, where it differs from them at all:
+//! Where the model differs from today's file systems it is harsher:
 //! - Writes go to a page cache. A power cut keeps any subset of the sectors written since the file's last sync, and any
 //!   length between the old and the new one.
 //! - Names change in the cache too. A power cut keeps any prefix of a directory's changes since its last sync; syncing a
@@ -37,9 +37,9 @@ struct State {
     random: Random,
     nodes: BTreeMap<u64, Node>,
     next_node: u64,
-    /// Goes up at every restart; handles of an earlier one are dead.
+    /// Incremented at every restart; handles from before are dead.
     boot: u64,
-    /// Operations that change something, since the beginning.
+    /// Modifying operations since the beginning.
     operations: u64,
     power_off_at: Option<u64>,
     powered: bool,
@@ -48,7 +48,7 @@ struct State {
     fail_next_sync: bool,
     short_reads: bool,
     ignores_reservations: bool,
-    /// So many operations still find a descriptor, and so many after them find none.
+    /// This many operations still find a descriptor, then this many (`refusals`) find none.
     grants: u64,
     refusals: u64,
     locked: BTreeSet<u64>,
@@ -64,10 +64,10 @@ enum Node {
 struct File {
     cached: Vec<u8>,
     medium: Vec<u8>,
-    /// Sectors in which the cache may differ from the medium.
+    /// Sectors whose cached contents may differ from the medium.
     dirty: BTreeSet<u64>,
     reserved: u64,
-    /// Pages that must come from the device.
+    /// Pages that must be read from the device.
     cold: BTreeSet<u64>,
 }
 
@@ -109,7 +109,7 @@ impl Directory {
     }
 }
 
-/// SplitMix64: small, good enough, the same everywhere.
+/// SplitMix64: small, good enough, and portable.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -130,12 +130,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Evenly from `0..limit`; 0 for an empty range.
+    /// Uniformly from `0..limit`; 0 for an empty range.
     pub fn below(&mut self, limit: u64) -> u64 {
         if limit == 0 { 0 } else { self.next() % limit }
     }
 
-    /// True once in `times`.
+    /// True with probability 1 in `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -167,7 +167,7 @@ impl MemoryDisk {
         }
     }
 
-    /// Another disk with the same contents; what happens to one does not happen to the other. Open files stay with the first.
+    /// Returns an independent disk with the same contents. Open files stay with the first.
     pub fn fork(&self, seed: u64) -> MemoryDisk {
         let mut state = self.state().clone();
         state.random = Random::new(seed);
@@ -186,12 +186,13 @@ impl MemoryDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Operations so far that changed something.
+    /// Modifying operations so far.
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// The power goes off in the middle of operation number `operation` (see `operations`); everything after it fails.
+    /// Cuts the power in the middle of operation number `operation` (see `operations`); everything
+    /// after it fails.
     pub fn cut_power_at(&self, operation: u64) {
         self.state().power_off_at = Some(operation);
     }
@@ -200,20 +201,20 @@ impl MemoryDisk {
         self.state().powered
     }
 
-    /// The power is cut (unless it is off already) and comes back: of what was not synced, a part chosen by the seed is
-    /// left. Open files are dead.
+    /// Cuts the power (unless it is off already) and restores it: of what was not synced, a part
+    /// chosen by the seed survives. Open files are dead.
     pub fn power_cut(&self) {
         let mut state = self.state();
         state.lose_unsynced();
         state.boot();
     }
 
-    /// The process is killed and started again: nothing that was written is lost. Open files are dead.
+    /// Kills the process and restarts it: nothing written is lost. Open files are dead.
     pub fn kill(&self) {
         self.state().boot();
     }
 
-    /// The disk holds at most this many bytes; what is on it stays.
+    /// Limits the disk to this many bytes; existing contents stay.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity_bytes = bytes;
     }
@@ -222,28 +223,30 @@ impl MemoryDisk {
         self.state().used_bytes()
     }
 
-    /// The next write fails with an I/O error after a part of it was written.
+    /// Makes the next write fail with an I/O error after a part of it was written.
     pub fn fail_next_write(&self) {
         self.state().fail_next_write = true;
     }
 
-    /// The next sync of a file fails with an I/O error; what it should have written is lost to later syncs.
+    /// Makes the next sync of a file fail with an I/O error; what it should have written is lost to
+    /// later syncs.
     pub fn fail_next_sync(&self) {
         self.state().fail_next_sync = true;
     }
 
-    /// Reads return a random part of what was asked for.
+    /// Makes reads return a random part of what was requested.
     pub fn set_short_reads(&self, short: bool) {
         self.state().short_reads = short;
     }
 
-    /// The file system knows no `fallocate`: a lack of space shows at the write, in the middle of it.
+    /// Emulates a file system without `fallocate`: a lack of space shows only in the middle of a
+    /// write.
     pub fn set_ignores_reservations(&self, ignores: bool) {
         self.state().ignores_reservations = ignores;
     }
 
-    /// After `grants` more operations that need a descriptor there are none: the next `refusals` fail, also those on open
-    /// files, which were closed meanwhile.
+    /// After `grants` more operations that need a descriptor there are none: the next `refusals`
+    /// operations fail, including those on open files, which count as closed.
     pub fn begin_shortage(&self, grants: u64, refusals: u64) {
         let mut state = self.state();
         (state.grants, state.refusals) = (grants, refusals);
@@ -254,7 +257,7 @@ impl MemoryDisk {
         std::mem::take(&mut self.state().refusals)
     }
 
-    /// Takes all clean pages out of the page cache: reading them must wait for the device.
+    /// Removes all clean pages from the page cache: reading them must wait for the device.
     pub fn evict(&self) {
         for node in self.state().nodes.values_mut() {
             if let Node::File(file) = node {
@@ -281,7 +284,7 @@ impl MemoryDisk {
         }
     }
 
-    /// The whole file as the page cache has it.
+    /// Returns the whole file as in the page cache.
     pub fn read_file(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         match state.nodes.get(&state.find(path).ok()?) {
@@ -350,7 +353,7 @@ impl State {
         self.grants == 0 && self.refusals > 0
     }
 
-    /// Counts an operation; `Ok(true)` if the power goes off during it.
+    /// Counts an operation; `Ok(true)` if the power is cut during it.
     fn begin(&mut self) -> io::Result<bool> {
         if !self.powered {
             return Err(power_is_off());
@@ -363,7 +366,7 @@ impl State {
         Ok(false)
     }
 
-    /// An operation that happens whole or not at all when the power goes off during it.
+    /// Counts an operation that is atomic when the power is cut during it.
     fn begin_atomic(&mut self) -> io::Result<()> {
         if self.begin()? {
             Err(power_is_off())
@@ -410,7 +413,7 @@ impl State {
         id
     }
 
-    /// Files without a name take no space any more, although an open handle still reads them.
+    /// Files without a name no longer take space, although an open handle can still read them.
     fn used_bytes(&self) -> u64 {
         self.named()
             .iter()
@@ -426,7 +429,7 @@ impl State {
             .map_or(1 << 50, |capacity| capacity.saturating_sub(self.used_bytes()))
     }
 
-    /// Bytes of `file` that can be there at most before the disk is full.
+    /// The length that `file` can reach before the disk is full.
     fn limit(&self, node: u64) -> u64 {
         let free = self.free_bytes() / PAGE_BYTES * PAGE_BYTES;
         match self.nodes.get(&node) {
@@ -501,7 +504,7 @@ fn lose_sectors(file: &mut File, random: &mut Random) {
         1 => old.min(new) + random.below(old.abs_diff(new) + 1),
         _ => new,
     };
-    // Some cuts lose everything, some nothing, some a suffix, some whatever they like.
+    // Some cuts lose everything, some nothing, some a suffix, some a random subset.
     let style = random.below(5);
     let dirty_count = file.dirty.len() as u64;
     let prefix = random.below(dirty_count + 1);
@@ -717,14 +720,14 @@ impl fmt::Debug for MemoryFile {
 }
 
 impl MemoryFile {
-    /// The disk's state if this handle may still be used, and there is a descriptor for it.
+    /// Returns the disk's state if this handle may still be used and there is a descriptor for it.
     fn in_use(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.state()?;
         state.take_descriptor()?;
         Ok(state)
     }
 
-    /// The disk's state if this handle may still be used.
+    /// Returns the disk's state if this handle may still be used.
     fn state(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.disk.state();
         if state.boot != self.boot {
@@ -744,7 +747,7 @@ fn file(state: &mut State, node: u64) -> io::Result<&mut File> {
     }
 }
 
-/// Changes the cache and marks the sectors; `bytes` may be cut short by the caller.
+/// Changes the cache and marks the sectors dirty; the caller may have truncated `bytes`.
 fn put(file: &mut File, position: u64, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
@@ -870,7 +873,7 @@ impl DiskFile for MemoryFile {
         let io_fails = std::mem::take(&mut state.fail_next_sync);
         let file = file(&mut state, self.node)?;
         if power_fails {
-            // Sectors that are on their way stay dirty: the cut decides about each.
+            // Sectors being written stay dirty: the power cut decides about each.
             return Err(power_is_off());
         }
         if io_fails {
@@ -931,7 +934,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_survives_and_the_rest_may_not() {
+    fn synced_data_survives_and_the_rest_may_not() {
         let mut outcomes = BTreeSet::new();
         for seed in 0..200 {
             let disk = MemoryDisk::new(seed);
@@ -977,7 +980,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_takes_a_part_and_says_so() {
+    fn a_full_disk_writes_a_part_and_reports_it() {
         let disk = MemoryDisk::new(1);
         let file = open(&disk, "a");
         disk.set_capacity(Some(8192));

@@ -1,6 +1,8 @@
-//! The only door to storage: a handful of methods, so that a memory disk can lose, tear and reorder writes in tests.
+//! The only access to storage: a handful of methods, so that a memory disk can lose, tear and
+//! reorder writes in tests.
 //!
-//! A [`Disk`] speaks of paths, a [`DiskFile`] of positions in one open file. Nothing here knows about logs.
+//! A [`Disk`] deals with paths, a [`DiskFile`] with positions in one open file. Nothing here knows
+//! about logs.
 
 pub mod memory;
 pub mod damage;
@@ -16,10 +18,10 @@ use std::sync::Arc;
 
 use os::Descriptor;
 
-/// How a file is opened. All files are opened for reading; none is ever truncated by opening it.
+/// How a file is opened. Every mode can read; none truncates the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// The file must exist and will not be written.
+    /// The file must exist and is not written.
     Read,
     /// The file must exist.
     Write,
@@ -35,24 +37,24 @@ pub struct DirectoryEntry {
     pub bytes: u64,
 }
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     File,
     Directory,
-    /// A pipe, a socket, a device, or a link that leads nowhere.
+    /// A pipe, a socket, a device, or a dangling link.
     Other,
 }
 
-/// How large a file system is, and how much of it an unprivileged writer may still allocate.
+/// The size of a file system, and how much of it an unprivileged writer may still allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     pub total_bytes: u64,
     pub free_bytes: u64,
 }
 
-/// There was nothing left to open a file with: descriptors, or memory of the kernel. Nothing was done; what others give
-/// back later will do.
+/// Nothing was left to open a file with: no descriptor, or no kernel memory. Nothing was done; a
+/// retry succeeds once others give something back.
 #[derive(Debug)]
 struct Shortage(String);
 
@@ -68,7 +70,7 @@ pub(crate) fn shortage(problem: String) -> io::Error {
     io::Error::other(Shortage(problem))
 }
 
-/// Whether an operation had no effect because there was no descriptor for it. It may be tried again, a sync too.
+/// Whether an operation had no effect for lack of a descriptor. It may be retried, even a sync.
 pub fn is_shortage(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Shortage>())
 }
@@ -76,8 +78,10 @@ pub fn is_shortage(error: &io::Error) -> bool {
 /// A file system.
 ///
 /// - Durability: a created, renamed or removed name survives a power cut only after `sync_directory` on its parent.
-/// - Shape: a name is changed within its directory. Open files follow, also when their directory is renamed.
-/// - Errors: `is_shortage` of everything that opens something, or needs a file that was closed meanwhile.
+/// - Shape: a rename stays within the directory. Open files follow it, also when their directory is
+///   renamed.
+/// - Errors: `is_shortage` from everything that opens something, or uses a file that was closed
+///   meanwhile.
 pub trait Disk: Send + Sync + fmt::Debug {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>>;
@@ -87,14 +91,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     fn remove_directory(&self, directory: &Path) -> io::Result<()>;
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
-    /// Makes all of these files and of the names in these directories durable, in any order.
+    /// Makes all of these files, and the names in these directories, durable, in any order.
     fn sync_all(&self, files: &[Arc<dyn DiskFile>], directories: &[&Path]) -> io::Result<()> {
         sync_each(self, files, directories)
     }
-    /// Makes durable at once what earlier processes wrote below `directory`, where the file system can do that. Then
-    /// `DiskFile::settle` has nothing left to do.
+    /// Makes durable at once what earlier processes wrote below `directory`, where the file system
+    /// supports that. `DiskFile::settle` then has nothing left to do.
     fn settle(&self, _directory: &Path) {}
-    /// Waits a moment, for others to give back what there was a shortage of. Never called by an event loop.
+    /// Waits a moment for others to give back what there is a shortage of. Never called by an event
+    /// loop.
     fn pause(&self) {}
     /// The file system that holds `path`.
     fn space(&self, path: &Path) -> io::Result<Space>;
@@ -106,7 +111,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
 /// An exclusive lock, given back when dropped.
 pub trait DirectoryLock: Send + fmt::Debug {}
 
-/// Tries again while there is a shortage; for what cannot be left half done. Never called by an event loop.
+/// Retries while there is a shortage; for operations that must not be left half done. Never called
+/// by an event loop.
 pub fn outlast_shortage<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match attempt() {
@@ -129,31 +135,36 @@ fn sync_each(
 
 /// One open file. All methods take `&self`; positions are explicit, so a file has no cursor.
 ///
-/// - Shape: it may be closed and opened again below this trait; as long as it is held it can be used, whatever becomes of
-///   its name.
+/// - Shape: it may be closed and reopened below this trait; it stays usable while it is held, even
+///   if its name is changed or removed.
 pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// Reads at most `buffer.len()` bytes; 0 means end of file. May wait for the device.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
-    /// As `read_at`, but fails with `WouldBlock` instead of waiting for the device. A short read is possible.
+    /// Like `read_at`, but fails with `WouldBlock` instead of waiting for the device. Short reads
+    /// are possible.
     fn read_at_resident(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
-    /// Writes all parts one after the other, starting at `position`. On error an unknown prefix was written.
+    /// Writes all parts consecutively, starting at `position`. On error an unknown prefix has been
+    /// written.
     fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()>;
 
     fn bytes(&self) -> io::Result<u64>;
 
-    /// Cuts or extends (with zeros) the file to `bytes` and gives back space reserved beyond it.
+    /// Truncates or extends (with zeros) the file to `bytes`, and gives back space reserved beyond
+    /// it.
     fn set_bytes(&self, bytes: u64) -> io::Result<()>;
 
-    /// Makes sure that writes below `bytes` cannot fail for lack of space; the file's visible length stays.
+    /// Makes sure that writes below `bytes` cannot fail for lack of space; the file's visible
+    /// length is unchanged.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
 
     /// Data and whatever metadata is needed to read it back are on the medium when this returns (fdatasync).
     /// Never call it again after an error: the pages may be marked clean although they were not written.
     fn sync(&self) -> io::Result<()>;
 
-    /// What earlier processes wrote to the file is on the medium when this returns. Says nothing of this one's writes.
+    /// Makes what earlier processes wrote to the file durable. Guarantees nothing about this
+    /// process's writes.
     fn settle(&self) -> io::Result<()> {
         self.sync()
     }
@@ -164,26 +175,27 @@ pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// True when every page of the range can be read without waiting for the device.
     fn is_resident(&self, position: u64, bytes: u64) -> bool;
 
-    /// Brings the range into the page cache and returns when all of it is there; without a copy through our memory where
-    /// the operating system allows. What lies behind the end of the file is left out. Waits for the device.
+    /// Brings the range into the page cache and returns when all of it is there; without a copy
+    /// through this process's memory where the operating system allows. Anything beyond the end of
+    /// the file is ignored. Waits for the device.
     fn load(&self, position: u64, bytes: u64) -> io::Result<()> {
         read_through(self, position, bytes)
     }
 
-    /// Lets clean pages of the range leave the page cache, unless somebody is using them. A hint.
+    /// Lets clean pages of the range leave the page cache, unless they are in use. A hint.
     fn forget(&self, position: u64, bytes: u64);
 
-    /// Keeps the page at `position` in the page cache; for files that nobody may be using.
+    /// Keeps the page at `position` in the page cache; for files that may be idle.
     fn keep_resident(&self, position: u64) -> io::Result<()> {
         self.read_at(&mut [0], position).map(drop)
     }
 
-    /// The descriptor for `sendfile`, open until it is dropped. `None` for a file that is not the operating system's, and
-    /// where it would have to be opened again from the device.
+    /// The descriptor for `sendfile`, kept open until it is dropped. `None` for a file that is not
+    /// the operating system's, or that would have to be reopened from the device.
     fn descriptor(&self) -> Option<Descriptor<'_>>;
 }
 
-/// What a load goes through where it cannot do without a copy.
+/// The buffer for loads that cannot avoid a copy.
 const LOAD_BUFFER_BYTES: usize = 128 * 1024;
 
 fn read_through(file: &(impl DiskFile + ?Sized), position: u64, bytes: u64) -> io::Result<()> {
@@ -202,7 +214,8 @@ fn read_through(file: &(impl DiskFile + ?Sized), position: u64, bytes: u64) -> i
 /// The smallest range that [`FileRegion::resident_bytes`] asks for.
 const RESIDENT_STEP_BYTES: u64 = 64 * 1024;
 
-/// A range of an open file: record bytes on their way to a client without passing through our memory.
+/// A range of an open file: record bytes on their way to a client without passing through this
+/// process's memory.
 /// Holding it keeps the file readable although its name may be gone.
 #[derive(Clone, Debug)]
 pub struct FileRegion {
@@ -212,8 +225,8 @@ pub struct FileRegion {
 }
 
 impl FileRegion {
-    /// How many of its first `bytes_max` bytes can be read without waiting for the device: all, or at least half of those
-    /// that can, in steps.
+    /// Returns how many of its first `bytes_max` bytes can be read without waiting for the device:
+    /// all of them, or at least half of the resident prefix, in steps.
     pub fn resident_bytes(&self, bytes_max: u64) -> u64 {
         let bytes_max = bytes_max.min(self.bytes);
         if self.file.is_resident(self.position, bytes_max) {

@@ -1,5 +1,5 @@
-//! The files of a partition's directory by name, as they will be once interrupted deletions and replacements are settled.
-//! Looking changes nothing.
+//! The files of a partition's directory by name, as they will be once interrupted deletions and
+//! replacements are completed. This module changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::disk::{DirectoryEntry, Disk, EntryKind, OpenMode};
 use crate::error::LogError;
 use crate::segment::{FileKind, file_path};
 
-/// What the names in a partition's directory come to.
+/// What the names in a partition's directory mean.
 #[derive(Debug, Default)]
 pub(crate) struct DirectoryFiles {
     /// Each file by base offset and kind.
@@ -22,7 +22,7 @@ pub(crate) struct DirectoryFiles {
 #[derive(Debug)]
 struct SegmentFile {
     bytes: u64,
-    /// Where it lies now: a replacement still has its temporary name.
+    /// Its current path: a replacement still has its temporary name.
     path: PathBuf,
 }
 
@@ -40,31 +40,32 @@ struct Swap {
     bytes: u64,
 }
 
-/// Names as they were found, sorted by what they mean.
+/// File names found, sorted by meaning.
 #[derive(Default)]
 struct Names {
     swaps: Vec<Swap>,
     lowest_cleaned: Option<i64>,
-    /// Segments whose removal had begun, so that some of their files may still have their old names.
+    /// Segments whose removal has begun, so that some of their files may still have their old
+    /// names.
     deleted: BTreeSet<i64>,
     leftovers: Vec<PathBuf>,
 }
 
-/// Base offset and kind of a segment file's name, and what follows it.
+/// Parses a segment file's name into base offset, kind, and the rest.
 fn parse_file_name(name: &str) -> Option<(i64, FileKind, &str)> {
     let (digits, rest) = name.split_at_checked(20)?;
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let base_offset = digits.parse().ok()?;
-    // `.log` is no prefix of another suffix, and neither is any of the others.
+    // None of the suffixes is a prefix of another.
     FileKind::ALL.into_iter().find_map(|kind| {
         rest.strip_prefix(kind.suffix())
             .map(|tail| (base_offset, kind, tail))
     })
 }
 
-/// The base offset in the name of a file of batches.
+/// Returns the base offset in the name of a log file.
 pub(crate) fn segment_base_offset(name: &str) -> Option<i64> {
     match parse_file_name(name) {
         Some((base_offset, FileKind::Log, "")) => Some(base_offset),
@@ -72,7 +73,7 @@ pub(crate) fn segment_base_offset(name: &str) -> Option<i64> {
     }
 }
 
-/// Where bytes that recovery cut off a segment at `position` are kept.
+/// Returns where bytes that recovery cut off a segment at `position` are kept.
 pub(super) fn kept_path(directory: &Path, base_offset: i64, position: u64) -> PathBuf {
     let mut path = file_path(directory, base_offset, FileKind::Log).into_os_string();
     path.push(format!("{CUT_SUFFIX}{position}"));
@@ -80,8 +81,8 @@ pub(super) fn kept_path(directory: &Path, base_offset: i64, position: u64) -> Pa
 }
 
 impl DirectoryFiles {
-    /// - Shape: the repairs make the directory what the result says.
-    /// - Errors: `Corrupt` for what only damage explains, unless `accept_loss`.
+    /// - Shape: the result describes the directory after the repairs.
+    /// - Errors: `Corrupt` for what only damage can explain, unless `accept_loss`.
     pub fn survey(
         disk: &dyn Disk,
         directory: &Path,
@@ -96,12 +97,14 @@ impl DirectoryFiles {
         let mut repairs = Vec::new();
         found.settle_swaps(disk, directory, &mut names, accept_loss, &mut repairs)?;
         found.settle_orphans(directory, &names, accept_loss, &mut repairs)?;
-        // Whoever set a segment aside may have been killed before that was durable. Once the file under the new name is gone,
-        // nothing would tell that a power cut has brought back the old one.
+        // A process that set a segment aside may have been killed before the rename was durable.
+        // Once the file with the new name is removed, nothing would show that a power cut has
+        // brought back the old one.
         if !names.deleted.is_empty() {
             repairs.push(Repair::SyncDirectory);
         }
-        // Only then: while a `.deleted` file is there, the others of its segment are known not to be wanted.
+        // Last: while a `.deleted` file exists, it shows that the others of its segment are
+        // obsolete.
         repairs.extend(names.leftovers.into_iter().map(Repair::Remove));
         Ok((found, repairs))
     }
@@ -112,7 +115,7 @@ impl DirectoryFiles {
         };
         let parsed = parse_file_name(name);
         if entry.kind != EntryKind::File {
-            // What is none of ours may be anything.
+            // Unknown names may be of any kind.
             return match parsed {
                 Some((_, _, "" | SWAP_SUFFIX)) => {
                     Err(LogError::corrupt(&entry.path, 0, "not a regular file"))
@@ -141,7 +144,7 @@ impl DirectoryFiles {
             }
             Some((base_offset, _, tail)) if tail.starts_with(CUT_SUFFIX) => {
                 self.kept_bytes += entry.bytes;
-                // All of a segment was cut off.
+                // The whole segment was cut off.
                 if tail == WHOLE_CUT_SUFFIX {
                     names.deleted.insert(base_offset);
                 }
@@ -157,8 +160,8 @@ impl DirectoryFiles {
             .insert((base_offset, kind), SegmentFile { bytes, path });
     }
 
-    /// A `.swap` file is a complete replacement unless a `.cleaned` one at or below it shows that the renaming from one to
-    /// the other was not finished.
+    /// A `.swap` file is a complete replacement unless a `.cleaned` file at or below it shows that
+    /// renaming from one to the other was interrupted.
     fn settle_swaps(
         &mut self,
         disk: &dyn Disk,
@@ -168,7 +171,8 @@ impl DirectoryFiles {
         repairs: &mut Vec<Repair>,
     ) -> Result<(), LogError> {
         for swap in std::mem::take(&mut names.swaps) {
-            // Indexes are rebuilt from the log: that is simpler than proving that they belong to it.
+            // Indexes are rebuilt from the log: that is simpler than proving that they belong to
+            // it.
             let is_wanted = swap.kind == FileKind::Log
                 && names
                     .lowest_cleaned
@@ -179,7 +183,7 @@ impl DirectoryFiles {
             }
             match last_offset_in(disk, &swap) {
                 Ok(covered_end) => self.replace(directory, swap, covered_end, repairs),
-                // What it should have replaced may still be there.
+                // The segments it should have replaced may still exist.
                 Err(LogError::Corrupt { .. }) if accept_loss => names.leftovers.push(swap.path),
                 Err(error) => return Err(error),
             }
@@ -200,7 +204,7 @@ impl DirectoryFiles {
             .collect();
         for key in covered {
             let old = self.files.remove(&key).expect("listed above");
-            // The segment of the same name is replaced by the rename below.
+            // The segment with the same name is replaced by the rename below.
             if key != (base_offset, FileKind::Log) {
                 repairs.push(Repair::Remove(old.path));
             }
@@ -213,8 +217,8 @@ impl DirectoryFiles {
         self.insert(base_offset, FileKind::Log, swap.path, swap.bytes);
     }
 
-    /// Indexes without a segment are leftovers of an interrupted deletion, which shows at `.deleted` files, or all that is
-    /// left of it.
+    /// Indexes without a segment are leftovers of an interrupted deletion, as `.deleted` files
+    /// show, or all that is left of a lost segment.
     fn settle_orphans(
         &mut self,
         directory: &Path,
@@ -250,7 +254,7 @@ impl DirectoryFiles {
         self.files.get(&(base_offset, kind)).map(|file| file.bytes)
     }
 
-    /// Where a file lies before the repairs.
+    /// Returns the path of a file before the repairs.
     pub fn path(&self, base_offset: i64, kind: FileKind) -> Option<&Path> {
         self.files.get(&(base_offset, kind)).map(|file| &*file.path)
     }
@@ -263,7 +267,7 @@ impl DirectoryFiles {
     }
 }
 
-/// - Errors: `Corrupt` for a replacement that is not whole.
+/// - Errors: `Corrupt` for an incomplete replacement.
 fn last_offset_in(disk: &dyn Disk, swap: &Swap) -> Result<i64, LogError> {
     let failed = |source| LogError::io("read", &swap.path, source);
     let file = disk.open(&swap.path, OpenMode::Read).map_err(failed)?;

@@ -1,11 +1,13 @@
-//! Opening a directory: finding the last batch that counts, saying what is damaged, finishing what a crash interrupted.
+//! Opening a directory: finds the last valid batch, reports damage, completes what a crash
+//! interrupted.
 //!
-//! After a clean stop only the ends of segments are looked at. After a crash everything from the recovery point on is read
-//! and checked; what lies below was durable, indexes included, when the recovery point was written.
+//! After a clean stop only the ends of segments are examined. After a crash everything from the
+//! recovery point on is read and verified; everything below, indexes included, was durable when the
+//! recovery point was written.
 //!
-//! Nothing is changed before it is certain that the log opens. What was durable and is not there any more is damage: where
-//! others can be read without it, it stays in its place and is reported, else the log is refused. What was not known to be
-//! durable is an unfinished end, and is cut.
+//! Nothing is changed before it is certain that the log opens. Data that was durable and is missing
+//! is damage: if other records can be read without it, it stays in place and is reported; otherwise
+//! the log is refused. An end that was not known to be durable is unfinished, and is truncated.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -41,69 +43,70 @@ use segments::Tail;
 /// What the checkpoint files of the log directory say about a partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// The broker that wrote the directory stopped cleanly (`.kafka_cleanshutdown` was there).
+    /// The broker that wrote the directory stopped cleanly (`.kafka_cleanshutdown` existed).
     pub clean_shutdown: bool,
     /// From `recovery-point-offset-checkpoint`; 0 when it is not listed there.
     pub recovery_point: i64,
     /// From `log-start-offset-checkpoint`; 0 when it is not listed there. A log without segments begins here.
     pub log_start_offset: i64,
-    /// The log reaches at least to here, or it is damaged. What lies below the recovery point need not be repeated.
+    /// The log must reach at least to this offset, or it is damaged. The recovery point is implied.
     pub proven_end: i64,
-    /// The first segment begins at or below `log_start_offset`, or the log is damaged.
+    /// The first segment must begin at or below `log_start_offset`, or the log is damaged.
     pub is_start_proven: bool,
-    /// Compaction may have left gaps below this offset, whatever the topic's settings are now.
+    /// Compaction may have left gaps below this offset, whatever the topic's current settings.
     pub gaps_below: i64,
-    /// Go on without what is missing. The offsets that were lost are not given again.
+    /// Open the log without the missing records. The lost offsets are not assigned again.
     pub accept_loss: bool,
     /// Wall clock, milliseconds.
     pub now_ms: i64,
 }
 
-/// What opening found and did.
+/// What opening a log found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     pub segment_count: usize,
     /// Bytes whose checksums were verified.
     pub checked_bytes: u64,
-    /// Bytes cut off behind the last valid batch.
+    /// Bytes cut off after the last valid batch.
     pub cut_bytes: u64,
-    /// Segments behind a cut that are no part of the log any more.
+    /// Segments after a cut that are no longer part of the log.
     pub segments_set_aside: usize,
-    /// Segments whose indexes were rebuilt, other than those above the recovery point.
+    /// Segments whose indexes were rebuilt, not counting those above the recovery point.
     pub rebuilt_indexes: usize,
     /// Batches whose headers were read to rebuild the producers' state.
     pub replayed_batches: u64,
-    /// Lost records were given up: below this offset some are missing.
+    /// Lost records were given up: some are missing below this offset.
     pub gap_end: Option<i64>,
     pub findings: Vec<Finding>,
 }
 
-/// Something that was wrong, and did not keep the log from opening.
+/// A problem that did not keep the log from opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub kind: FindingKind,
     pub path: PathBuf,
-    /// Counts bytes of the file.
+    /// In bytes of the file.
     pub position: u64,
-    /// What is the matter, and which offsets it concerns.
+    /// What is wrong, and which offsets it concerns.
     pub detail: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
-    /// Bytes behind the last whole batch were cut off: an append that a crash interrupted.
+    /// Bytes after the last complete batch were cut off: an append that a crash interrupted.
     CutEnd,
-    /// The same, but whole batches lay behind the first bad one. None of them is known to have been durable.
+    /// Like `CutEnd`, but complete batches followed the first bad one. None of them is known to
+    /// have been durable.
     CutBatches,
-    /// A file with what was cut off.
+    /// A file that holds what was cut off.
     Kept,
-    /// What was cut off is gone.
+    /// What was cut off was not kept.
     NotKept,
-    /// Durable batches that cannot be read any more.
+    /// Durable batches that can no longer be read.
     Damaged,
-    /// Durable records that are not there any more, and that the operator has given up.
+    /// Durable records that are missing, and that the operator has given up.
     Lost,
-    /// Two files contradict each other; the log goes by what keeps more records.
+    /// Two files contradict each other; the log uses the one that keeps more records.
     Contradiction,
 }
 
@@ -126,7 +129,7 @@ pub(crate) fn open(
     Ok((log, opening.report))
 }
 
-/// What opening a directory that is there would find, found without changing anything.
+/// Returns what opening an existing directory would find, without changing anything.
 pub(crate) fn check(
     disk: Arc<dyn Disk>,
     directory: &Path,
@@ -146,25 +149,25 @@ struct Opening {
     files: DirectoryFiles,
     report: RecoveryReport,
     leader_epochs: Option<LeaderEpochs>,
-    /// What their file says.
+    /// The leader epochs as stored in their file.
     stored_epochs: LeaderEpochs,
-    /// Closed segments above the recovery point, whose index files lack entries.
+    /// Closed segments above the recovery point whose index files lack entries.
     resealed: Vec<Arc<Segment>>,
-    /// What the transaction indexes say of aborts from here on is damaged.
+    /// Entries of the transaction indexes about aborts from this offset on are damaged.
     aborts_lost_from: i64,
-    /// To be done once it is certain that the log opens.
+    /// To be applied once it is certain that the log opens.
     repairs: Vec<Repair>,
 }
 
-/// Where the log goes on, once all of it was looked at.
+/// Where appends continue after the examination.
 enum Continuation {
     Within(Tail),
-    /// In a new segment; those that there are stay.
+    /// In a new segment after the existing ones.
     Behind {
         segment_base_offset: i64,
         before: Option<Tail>,
     },
-    /// In a new segment, and what there was belongs to deleted records.
+    /// In a new segment that replaces the existing ones, which hold only deleted records.
     Instead {
         segment_base_offset: i64,
     },
@@ -201,7 +204,7 @@ impl Opening {
         }
     }
 
-    /// Reads and judges; what is to be changed is noted in `repairs`.
+    /// Reads and judges; notes the changes to make in `repairs`.
     fn look(&mut self) -> Result<(Vec<Arc<Segment>>, Continuation), LogError> {
         self.leader_epochs = self.load_leader_epochs()?;
         self.stored_epochs = self.leader_epochs.clone().unwrap_or_default();
@@ -210,7 +213,8 @@ impl Opening {
         self.doubt_log_start();
         self.check_first_segment(&segments)?;
         if let Some(epochs) = &mut self.leader_epochs {
-            // The file may speak of batches that were truncated since; those from here on are read again anyway.
+            // The file may mention batches that have since been truncated; later ones are read
+            // again anyway.
             epochs.truncate_from_end(recovery_point);
         }
         let tail = self.examine(&mut segments, recovery_point)?;
@@ -231,10 +235,11 @@ impl Opening {
         let mut log = self.assemble(segments, tail, start_offset, producers, leader_epochs)?;
         log.recovery_point = recovery_point.min(log.end_offset).max(0);
         log.checkpoints.last_snapshot = last_snapshot;
-        // The killed process may have created the newest segment without anything in it that called for a sync above.
+        // The killed process may have created the newest segment without any data that made the
+        // code above sync.
         let newest = log.active.segment.base_offset;
         log.unsynced.directory = !self.options.clean_shutdown && newest >= log.recovery_point && newest != 0;
-        // What had to be checked now would have to be checked again.
+        // What had to be verified now would have to be verified again after another crash.
         log.appended_bytes = self.report.checked_bytes;
         if log_is_new {
             log.recovery_point = log.end_offset;
@@ -242,8 +247,9 @@ impl Opening {
         Ok(log)
     }
 
-    /// Records below were durable. Where the log's start has moved up to the recovery point, they were deleted since, and an
-    /// interrupted recovery may have taken away what held them.
+    /// Returns the offset below which records were durable. Where the log's start has moved up to
+    /// the recovery point, they have since been deleted, and an interrupted recovery may have
+    /// removed the files that held them.
     fn proven_end(&self) -> i64 {
         let recovery_point = self.options.recovery_point;
         if recovery_point > self.options.log_start_offset {
@@ -261,8 +267,8 @@ impl Opening {
         }
     }
 
-    /// After a clean stop the first leader epoch begins where the log does. When the checkpoint names a later start, one of
-    /// the two files is damaged: the earlier one hides no record.
+    /// After a clean stop the first leader epoch begins where the log does. When the checkpoint
+    /// names a later start, one of the two files is damaged; the earlier start hides no record.
     fn doubt_log_start(&mut self) {
         let epochs = self.leader_epochs.as_ref();
         let Some(first) = epochs.and_then(|epochs| epochs.entries().first()) else {
@@ -291,7 +297,7 @@ impl Opening {
         };
         let epochs = self.leader_epochs.as_ref();
         let first_epoch = epochs.and_then(|epochs| epochs.entries().first());
-        // Whoever moves the start of a log forgets the epochs before it, too.
+        // Moving the start of a log also removes the epochs before it.
         let known = self.options.log_start_offset.max(first.base_offset);
         if let Some(epoch) =
             first_epoch.filter(|epoch| self.options.clean_shutdown && epoch.start_offset > known)
@@ -318,7 +324,7 @@ impl Opening {
                 &file_path(&self.directory, start, FileKind::Log),
                 0,
                 format!(
-                    "no segment holds offsets {start} to {}: the first one begins behind the log's start",
+                    "no segment holds offsets {start} to {}: the first one begins after the log's start",
                     first.base_offset - 1
                 ),
             ),
@@ -326,7 +332,7 @@ impl Opening {
         }
     }
 
-    /// Refuses the log for records that are gone, unless they were given up.
+    /// Refuses the log because records are missing, unless they were given up.
     fn lose(&mut self, path: &Path, position: u64, detail: String) -> Result<(), LogError> {
         if !self.options.accept_loss {
             return Err(LogError::corrupt(path, position, detail));
@@ -340,11 +346,11 @@ impl Opening {
         Ok(())
     }
 
-    /// Compares the end with what is known to have been there.
+    /// Compares the end with what is known to have existed.
     fn judge(&mut self, segments: &[Arc<Segment>], tail: Option<Tail>) -> Result<Continuation, LogError> {
         let proven_end = self.proven_end();
         let log_start = self.options.log_start_offset.max(0);
-        // A log without segments begins at its start.
+        // A log without segments begins at its start offset.
         let end = tail.as_ref().map_or(log_start, |tail| tail.end_offset);
         if end < proven_end {
             let (path, position, why) = match (&tail, segments.last()) {
@@ -379,7 +385,8 @@ impl Opening {
                 segment_base_offset: log_start,
                 before: None,
             }),
-            // What lies there was deleted for clients, and what came after it was lost: go on where the log begins.
+            // The remaining records were deleted for clients, and those after them are lost:
+            // continue at the log's start.
             Some(tail) if tail.end_offset < log_start => Ok(Continuation::Instead {
                 segment_base_offset: log_start,
             }),
@@ -431,7 +438,7 @@ impl Opening {
         self.resealed.push(Arc::clone(segment));
     }
 
-    /// Replaces damaged transaction indexes by what the replay found.
+    /// Rewrites damaged transaction indexes from the replay.
     fn write_lost_aborts(&self, segments: &[Arc<Segment>]) -> Result<(), LogError> {
         for segment in segments {
             if segment.base_offset < self.aborts_lost_from {
@@ -467,7 +474,7 @@ impl Opening {
 
     fn load_leader_epochs(&self) -> Result<Option<LeaderEpochs>, LogError> {
         let bytes = read_file(&*self.disk, &self.directory.join(crate::LEADER_EPOCH_FILE))?;
-        // A damaged file is as good as none: the epochs stand in every batch.
+        // A damaged file is treated as missing: the epochs are also in every batch.
         Ok(bytes.and_then(|bytes| LeaderEpochs::decode(&bytes).ok()))
     }
 
@@ -534,8 +541,9 @@ impl Opening {
         leader_epochs: LeaderEpochs,
     ) -> Result<PartitionLog, LogError> {
         let last = Arc::clone(segments.last().expect("there is always one"));
-        // After a kill the bytes may be in the page cache only. What is above the recovery point becomes durable now, because
-        // readers will see it; and so does the end, which a killed recovery may have cut.
+        // After a kill the bytes may be only in the page cache. Everything above the recovery point
+        // becomes durable now, because readers will see it; and so does the file's end, which a
+        // killed recovery may have truncated.
         if !self.options.clean_shutdown && tail.end_offset >= self.options.recovery_point {
             let first_unsure = self.options.recovery_point.saturating_sub(1);
             let unsure = &segments[segment_index(&segments, first_unsure)..];
@@ -545,7 +553,8 @@ impl Opening {
                     .settle()
                     .map_err(|source| self.failed("sync", FileKind::Log, segment.base_offset, source))?;
             }
-            // A checkpoint that reached into a segment had made its name durable, and that of segment 0 is so from the start.
+            // A checkpoint that reached into a segment has made its name durable; the name of
+            // segment 0 is durable from the start.
             let newest = unsure[unsure.len() - 1].base_offset;
             if newest >= self.options.recovery_point && newest != 0 {
                 self.sync_directory()?;

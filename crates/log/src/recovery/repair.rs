@@ -1,4 +1,5 @@
-//! What a recovery changes in a directory: decided first, done when it is certain that the log opens.
+//! The changes that a recovery makes to a directory: decided first, applied once it is certain that
+//! the log opens.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::error::{LogError, is_full};
 use crate::read_mode::ReadMode;
 use crate::segment::{FileKind, Segment};
 
-/// A partition keeps at most this much of what recoveries have cut off, for people to look at.
+/// A partition keeps at most this much of what recoveries have cut off, for inspection.
 const KEPT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const COPY_BYTES: usize = 256 * 1024;
 
@@ -23,14 +24,14 @@ pub(crate) enum Repair {
         to: PathBuf,
     },
     SyncDirectory,
-    /// Keeps the first bytes of an index file, which is made if there is none.
+    /// Truncates an index file, or creates it.
     TrimIndex {
         segment: Arc<Segment>,
         kind: FileKind,
         bytes: u64,
     },
     WriteIndexes(Arc<Segment>),
-    /// Takes a segment away.
+    /// Removes a segment from the log.
     SetAside {
         segment: Arc<Segment>,
         keep: bool,
@@ -44,7 +45,7 @@ pub(crate) enum Repair {
 }
 
 impl Opening {
-    /// Does what was decided, in order. Waits for the device.
+    /// Applies the repairs in order. Waits for the device.
     pub(super) fn repair(&mut self) -> Result<(), LogError> {
         for repair in std::mem::take(&mut self.repairs) {
             match repair {
@@ -69,7 +70,7 @@ impl Opening {
         Ok(())
     }
 
-    /// Renames the file of batches, to be kept or removed later, and removes what was made of it.
+    /// Renames the log file, to be kept or removed later, and removes the files derived from it.
     fn set_aside(&mut self, segment: &Segment, keep: bool) -> Result<(), LogError> {
         let path = segment.path(FileKind::Log);
         let aside = if keep && self.may_keep(segment.bytes()) {
@@ -113,7 +114,7 @@ impl Opening {
                 self.note_kept(&kept, segment.base_offset);
                 Ok(())
             }
-            // A full disk is no reason not to serve what is intact.
+            // A full disk is no reason not to serve intact records.
             Err(error) if is_full(&error) => {
                 remove(&*self.disk, &kept)?;
                 self.note_not_kept(end - position, "the disk is full");
@@ -148,7 +149,7 @@ impl Opening {
             kind: FindingKind::Kept,
             path: path.to_path_buf(),
             position: 0,
-            detail: format!("batches of segment {base_offset} that are no part of the log any more"),
+            detail: format!("batches of segment {base_offset} that are no longer part of the log"),
         });
     }
 }
@@ -181,7 +182,7 @@ fn trim_index(segment: &Segment, kind: FileKind, bytes: u64) -> Result<(), LogEr
     trim().map_err(|source| LogError::io("cut", &segment.path(kind), source))
 }
 
-/// What is gone already is no error.
+/// Removes a file; one that no longer exists is no error.
 pub(super) fn remove(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
     match disk.remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LogError::io("remove", path, error)),

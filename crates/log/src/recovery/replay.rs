@@ -1,4 +1,5 @@
-//! The producers' state and the leader epochs as they were when the log was closed or killed.
+//! Rebuilds the producers' state and the leader epochs as they were when the log was closed or
+//! killed.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::reader::segment_index;
 use crate::segment::{FileKind, Segment, file_path};
 
 impl Opening {
-    /// Rebuilds the producers' state from the newest good snapshot and the headers behind it.
+    /// Rebuilds the producers' state from the newest intact snapshot and the headers after it.
     pub fn replay(
         &mut self,
         segments: &[Arc<Segment>],
@@ -53,7 +54,7 @@ impl Opening {
         let offsets: Vec<i64> = self.files.snapshots().rev().collect();
         for offset in offsets {
             let path = file_path(&self.directory, offset, FileKind::Snapshot);
-            // One above the recovery point describes batches that may not be those that are there now.
+            // A snapshot above the recovery point may describe batches that no longer exist.
             let mut usable = offset <= newest_allowed;
             if usable && loaded.1.is_none() && offset >= start_offset {
                 let bytes = read_file(&*self.disk, &path)?.unwrap_or_default();
@@ -96,7 +97,7 @@ impl Opening {
         })
     }
 
-    /// Walks the headers from `start` on, past what is damaged.
+    /// Walks the headers from `start` on, skipping damage.
     fn for_each_batch(
         &mut self,
         segment: &Arc<Segment>,
@@ -124,8 +125,8 @@ impl Opening {
         }
     }
 
-    /// A snapshot keeps one batch per producer, a client may repeat five: the headers just below the snapshot give the
-    /// others back.
+    /// A snapshot keeps one batch per producer, but a client may retry five: the headers just below
+    /// the snapshot restore the others.
     fn recall_older_batches(
         &mut self,
         segments: &[Arc<Segment>],
@@ -155,7 +156,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Looks at the headers of about the last `bytes_max` bytes below `end`; returns how many bytes it looked at.
+    /// Reads the headers of about the last `bytes_max` bytes below `end`; returns how many bytes it
+    /// covered.
     fn recall_from(
         &self,
         segment: &Segment,
@@ -206,7 +208,7 @@ fn replay_batch(
         producers.note_batch(header);
         return Ok(());
     }
-    // A marker takes some 20 bytes; anything larger is none.
+    // A marker takes some 20 bytes; a larger batch is none.
     let mut records = vec![0; (header.total_bytes() - HEADER_BYTES).min(4096)];
     read_up_to(
         &*segment.file,

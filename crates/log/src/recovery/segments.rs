@@ -1,4 +1,5 @@
-//! Looking at segments: where their batches end, whether they follow each other, and whether their indexes fit.
+//! Examines segments: where their batches end, whether they are contiguous, and whether their
+//! indexes match.
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use crate::reader::segment_index;
 use crate::segment::{BatchPlace, FileKind, IndexProgress, Segment, SegmentIndexes};
 use crate::time_index::TimeEntry;
 
-/// The end of a segment's batches as recovery found it.
+/// The end of a segment's batches as found by recovery.
 pub(super) struct Tail {
     pub end_offset: i64,
     pub progress: IndexProgress,
     pub position: u64,
-    /// What lies at `position` is no valid batch, and no valid one follows.
+    /// There is no valid batch at `position`, and none follows.
     pub invalid: Option<String>,
 }
 
@@ -37,7 +38,7 @@ impl Tail {
     }
 }
 
-/// Where a walk over a segment's batches begins, and the index entries that lie before.
+/// Where a walk over a segment's batches begins, and how many index entries precede it.
 struct Resume {
     offsets: u32,
     times: u32,
@@ -47,8 +48,8 @@ struct Resume {
 }
 
 impl Opening {
-    /// Looks at all segments; `None` if there are none. What lies above the recovery point is checked and, behind the first
-    /// bad batch, given up. What lies below stays as it is.
+    /// Examines all segments; `None` if there are none. Above the recovery point everything is
+    /// verified, and given up after the first bad batch. Below it everything stays.
     pub(super) fn examine(
         &mut self,
         segments: &mut Vec<Arc<Segment>>,
@@ -57,8 +58,9 @@ impl Opening {
         if segments.is_empty() {
             return Ok(None);
         }
-        // The segment in front of the recovery point, not the one behind it: bytes that were written there later and taken
-        // back (the disk was full, a recovery cut them) may have come back with a power cut.
+        // Begin with the segment before the recovery point, not the one after it: bytes that were
+        // later written there and taken back (the disk was full, a recovery truncated them) may
+        // have reappeared in a power cut.
         let first_unsure = segment_index(segments, recovery_point.saturating_sub(1));
         for index in 0..first_unsure {
             let next_base = segments[index + 1].base_offset;
@@ -81,7 +83,7 @@ impl Opening {
             let tail = self.recover_segment(&segment, recovery_point, proven_end)?;
             let next_base = segments.get(index + 1).map(|next| next.base_offset);
             let is_whole = tail.position == segment.bytes();
-            // What a later segment proves to have been there is not cut.
+            // Never cut where a later segment proves that records existed.
             if !is_whole && tail.end_offset >= proven_end {
                 self.give_up_behind(segments, index, &tail)?;
                 return Ok(tail);
@@ -91,8 +93,8 @@ impl Opening {
             };
             if !self.follows(tail.end_offset, next_base) {
                 if tail.end_offset.min(next_base) >= proven_end {
-                    // A segment that a crash left shorter than its successor's base tells of lost records in between: what
-                    // follows cannot be had without them.
+                    // A segment that a crash left shorter than its successor's base offset means
+                    // lost records in between: what follows is useless without them.
                     self.give_up_from(segments, index + 1, &tail)?;
                     return Ok(tail);
                 }
@@ -107,7 +109,8 @@ impl Opening {
         end_offset == next_base || end_offset < next_base && next_base <= self.gaps_below()
     }
 
-    /// Durable records between a segment's last batch and the next segment are gone; what follows is served all the same.
+    /// Durable records between a segment's last batch and the next segment are lost; what follows
+    /// is still served.
     fn miss_between(&mut self, segment: &Segment, tail: &Tail, next_base: i64) -> Result<(), LogError> {
         if tail.end_offset > next_base {
             let detail = format!(
@@ -126,7 +129,7 @@ impl Opening {
         Ok(())
     }
 
-    /// - Shape: offsets from `from` up to, but without, `to`. What was noted already is not noted again.
+    /// - Shape: the offsets are `from..to`. Damage already reported is not reported again.
     pub(super) fn note_damage(&mut self, segment: &Segment, position: u64, from: i64, to: i64, why: &str) {
         let path = segment.path(FileKind::Log);
         let mut known = self.report.findings.iter();
@@ -141,8 +144,8 @@ impl Opening {
         });
     }
 
-    /// A segment below the recovery point: its end must lead to the next one, and its indexes must fit, or they are made
-    /// anew. What lies between is checked when it is read.
+    /// Examines a segment below the recovery point: its end must lead to the next segment, and its
+    /// indexes must match or are rebuilt. What lies between is checked when it is read.
     fn examine_sealed(&mut self, segment: &Arc<Segment>, next_base: i64) -> Result<(), LogError> {
         let resume = self.resume_point(segment, i64::MAX)?;
         let genuine = resume.as_ref().map_or(0, |resume| resume.offsets);
@@ -163,7 +166,7 @@ impl Opening {
         self.miss_between(segment, &tail, next_base)
     }
 
-    /// Both index files are there, and their lengths make sense.
+    /// Whether both index files exist with plausible lengths.
     fn has_whole_indexes(&self, segment: &Segment) -> bool {
         let bytes = |kind| self.files.bytes(segment.base_offset, kind);
         let whole = |length: Option<u64>, entry_bytes: usize| {
@@ -177,7 +180,7 @@ impl Opening {
             && !long_without_entries
     }
 
-    /// Keeps the first entries of both indexes; the files follow when the log is certain to open.
+    /// Truncates both indexes in memory; the files follow once the log is certain to open.
     fn forget_indexes(&mut self, segment: &Arc<Segment>, offsets: u32, times: u32) {
         let kept = [
             (
@@ -198,7 +201,7 @@ impl Opening {
         (indexes.aborted, indexes.aborted_in_file) = (aborted, aborted_in_file);
     }
 
-    /// Finds the end of a segment's valid batches and brings its indexes in line.
+    /// Finds the end of a segment's valid batches and brings its indexes up to date.
     fn recover_segment(
         &mut self,
         segment: &Arc<Segment>,
@@ -214,7 +217,8 @@ impl Opening {
             .as_ref()
             .map_or((0, 0), |resume| (resume.offsets, resume.times));
         self.forget_indexes(segment, offsets, times);
-        // After a clean stop all of it was durable; without indexes that would be the whole segment.
+        // After a clean stop all of it was durable; verifying checksums without indexes would mean
+        // the whole segment.
         let trust = if self.options.clean_shutdown && resume.is_none() {
             Trust::Headers
         } else {
@@ -229,7 +233,7 @@ impl Opening {
         Ok(tail)
     }
 
-    /// What was walked over with a look at checksums, up to the first damage.
+    /// Notes the range that was walked with checksums, up to the first damage.
     fn note_checked(&self, segment: &Segment, start: u64, end: u64) {
         let path = segment.path(FileKind::Log);
         let damages = self.report.findings.iter().filter(|known| known.path == path);
@@ -240,7 +244,8 @@ impl Opening {
         segment.note_checked(start, first_damage.unwrap_or(end).min(end));
     }
 
-    /// From batch to batch to the end, past what is damaged as long as the records were proven to be durable.
+    /// Walks the batches to the end, skipping damage as long as the records are proven to have been
+    /// durable.
     fn walk(
         &mut self,
         segment: &Arc<Segment>,
@@ -300,8 +305,8 @@ impl Opening {
         Ok(tail)
     }
 
-    /// A file that begins with an intact batch of other offsets than its name says is not this log's, and neither is what
-    /// follows in it.
+    /// A file that begins with an intact batch at other offsets than its name says does not belong
+    /// to this log, nor does the rest of it.
     fn check_belongs(&mut self, segment: &Segment, scanner: &mut BatchScanner<'_>) -> Result<(), LogError> {
         if scanner.position() != 0 {
             return Ok(());
@@ -323,7 +328,8 @@ impl Opening {
         }
     }
 
-    /// The newest index entry below the recovery point that proves genuine, and the indexes up to it.
+    /// Returns the newest index entry below the recovery point that is verified, and the indexes up
+    /// to it.
     fn resume_point(&self, segment: &Arc<Segment>, trusted_until: i64) -> Result<Option<Resume>, LogError> {
         let failed = |source| self.failed("read", FileKind::OffsetIndex, segment.base_offset, source);
         let mut count = segment.indexes().offsets.count();
@@ -331,7 +337,7 @@ impl Opening {
             let file = segment
                 .index_file(FileKind::OffsetIndex, ReadMode::Blocking)
                 .map_err(failed)?;
-            // Zeros behind the last entry (Kafka preallocates) must not count as small offsets.
+            // Zeros after the last entry (Kafka preallocates) must not count as small offsets.
             let precedes = |entry: &OffsetEntry| {
                 entry.position > 0 && segment.base_offset + i64::from(entry.relative_offset) < trusted_until
             };
@@ -387,7 +393,7 @@ impl Opening {
         }))
     }
 
-    /// Gives up everything from the end of the valid batches on.
+    /// Gives up everything after the valid batches.
     fn give_up_behind(
         &mut self,
         segments: &mut Vec<Arc<Segment>>,
@@ -402,7 +408,7 @@ impl Opening {
             offset: tail.end_offset,
             gaps_below: i64::MAX,
         };
-        // A batch that is whole but out of place counts like one behind damage.
+        // A complete batch with a wrong offset counts like one after damage.
         scanner = scanner.expecting(expected);
         let whole_behind = match scanner.next().map_err(failed)? {
             Scanned::Batch { .. } => true,
@@ -415,7 +421,7 @@ impl Opening {
             FindingKind::CutEnd
         };
         self.note_cut(kind, &segment, tail, file_bytes - tail.position);
-        // Later segments first: an interruption leaves no gap.
+        // Later segments first: an interruption must not leave a gap.
         self.set_aside_from(segments, index + 1, keep);
         self.repairs.push(Repair::Cut {
             segment: Arc::clone(&segment),
@@ -455,7 +461,7 @@ impl Opening {
     fn note_cut(&mut self, kind: FindingKind, segment: &Segment, tail: &Tail, bytes: u64) {
         self.report.cut_bytes += bytes;
         let detail = format!(
-            "{}; {bytes} bytes from offset {} on are no part of the log",
+            "{}; {bytes} bytes from offset {} on are not part of the log",
             tail.why_it_ends(),
             tail.end_offset
         );
@@ -467,7 +473,7 @@ impl Opening {
         });
     }
 
-    /// Newest first, so that an interruption leaves no gap.
+    /// Newest first: an interruption must not leave a gap.
     fn set_aside_from(&mut self, segments: &mut Vec<Arc<Segment>>, first: usize, keep: bool) {
         if first == segments.len() {
             return;
@@ -482,7 +488,7 @@ impl Opening {
     }
 }
 
-/// Whether a walk makes index entries.
+/// Whether a walk adds index entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Indexing {
     Done,

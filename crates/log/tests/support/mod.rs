@@ -1,4 +1,4 @@
-//! What several tests of the log share.
+//! Helpers shared by several tests of the log.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 

@@ -1,4 +1,4 @@
-//! A log on a disk in memory whose records tell their offsets.
+//! A log on a disk in memory whose records contain their offsets.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ pub fn open(disk: &MemoryDisk, clean_shutdown: bool, recovery_point: i64) -> (Pa
     PartitionLog::open(disk.shared(), Path::new(DIRECTORY), config(), options).expect("opens")
 }
 
-/// Appends one record whose value tells its offset; its time is `START_MS` plus its offset.
+/// Appends one record whose value contains its offset; its timestamp is `START_MS` plus its offset.
 pub fn append(log: &mut PartitionLog) -> Result<i64, AppendError> {
     let offset = log.end_offset();
     let mut builder = BatchBuilder::new(BatchOptions::default());
@@ -71,7 +71,7 @@ pub fn sync(log: &mut PartitionLog) -> Result<Bound, LogError> {
     log.finish_sync(job, result)
 }
 
-/// Every record of the log, checked.
+/// Checks every record from `from` to `to`.
 pub fn check_records(log: &PartitionLog, from: i64, to: i64) {
     let mut offset = from;
     while offset < to {

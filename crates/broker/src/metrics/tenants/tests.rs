@@ -1,4 +1,4 @@
-//! What becomes of accounts in a minute and an hour.
+//! The history of accounts over a minute and an hour.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +60,7 @@ impl Shop {
         lease
     }
 
-    /// Lets time pass in which a tenant takes a share of both loops.
+    /// Lets time pass in which each tenant takes its share of both loops.
     fn pass(&mut self, seconds: u64, shares: &[(&TenantLease, f64)]) {
         for _ in 0..seconds / 15 {
             self.clock.0.fetch_add(15_000_000, Ordering::Relaxed);
@@ -97,9 +97,10 @@ fn a_window_is_a_minute_and_the_heaviest_comes_first() {
     assert_eq!(other.loop_micros(), 48_000_000 + 12_000_000);
 }
 
-/// The idle gauges told of the time since anybody had looked: two scrapers halved each other's window.
+/// Regression: idle gauges once covered the time since the last scrape, so two scrapers halved each
+/// other's window.
 #[test]
-fn whoever_reads_often_leaves_the_window_of_others_as_it_is() {
+fn a_frequent_reader_does_not_change_the_window_of_others() {
     let mut shop = Shop::open(100);
     shop.pass(600, &[]);
     for _ in 0..4 {
@@ -136,7 +137,7 @@ fn an_hour_is_remembered_minute_by_minute() {
 }
 
 #[test]
-fn what_a_forgotten_tenant_cost_stays_in_the_sum_and_its_past_is_not_its_successors() {
+fn the_cost_of_a_forgotten_tenant_stays_in_the_sum_and_its_history_is_not_inherited() {
     let mut shop = Shop::open(1);
     let first = shop.lease("first");
     shop.pass(120, &[(&first, 0.5)]);
@@ -159,7 +160,7 @@ fn what_a_forgotten_tenant_cost_stays_in_the_sum_and_its_past_is_not_its_success
 }
 
 #[test]
-fn tenants_that_only_passed_by_do_not_fill_the_memory() {
+fn transient_tenants_do_not_fill_the_memory() {
     let mut shop = Shop::open(50);
     for number in 0..500 {
         let lease = shop.lease(&format!("n{number}"));
@@ -171,7 +172,7 @@ fn tenants_that_only_passed_by_do_not_fill_the_memory() {
 }
 
 #[test]
-fn readings_are_sane_wherever_the_clock_jumps() {
+fn readings_stay_sane_when_the_clock_jumps() {
     let mut shop = Shop::open(10);
     let lease = shop.lease("orders");
     for now in [

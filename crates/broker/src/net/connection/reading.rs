@@ -1,4 +1,4 @@
-//! How a connection reads: no more than there is memory for.
+//! How a connection reads: never more than there is memory for.
 
 use ottla_core::time::Moment;
 use ottla_wire::api_key::ApiKey;
@@ -23,13 +23,14 @@ impl Connection {
         if self.input.is_empty() && !has_room && !self.holding.is_entitled() {
             return self.read_sparingly(context, shared, arrived);
         }
-        // How much of what follows is the request's own is known only with its length.
+        // How many of the following bytes belong to the request is known only with its length.
         let may_follow = has_room && !self.is_full(context) && self.input.bytes().len() >= LENGTH_BYTES;
         let (read, own_bytes, wanted) = self.read_socket(context, shared, may_follow);
         let Some(read) = self.bytes_read(read)? else {
             return Ok(());
         };
-        // A short read emptied the socket; the next byte is a new event. The end of the stream was announced before.
+        // A short read emptied the socket; the next byte triggers a new event. The end of the
+        // stream was announced before.
         self.is_readable = read == wanted || self.has_peer_closed;
         self.note_read(context, arrived);
         let own_read = read.min(own_bytes);
@@ -48,7 +49,7 @@ impl Connection {
         Ok(())
     }
 
-    /// How much was read; `None` when there is nothing to be read now.
+    /// Returns how much was read; `None` when nothing can be read now.
     fn bytes_read(&mut self, read: rustix::io::Result<usize>) -> Result<Option<usize>, Refusal> {
         match read {
             Ok(0) => Err(Refusal::Gone),
@@ -69,10 +70,11 @@ impl Connection {
         self.progress = self.received;
     }
 
-    /// Reads into the connection's own buffer what its started request misses, and what follows into the shared one if that
-    /// `may_follow`: there must be room for what is left over of it.
+    /// Reads the missing bytes of the started request into the connection's own buffer, and, if
+    /// more `may_follow`, further bytes into the shared one: only if there is room for what is left
+    /// over of them.
     ///
-    /// Returns the bytes read, the room in the own buffer and the room in all.
+    /// Returns the bytes read, the room in the own buffer and the total room.
     fn read_socket(
         &mut self,
         context: &mut LoopContext,
@@ -80,7 +82,8 @@ impl Connection {
         may_follow: bool,
     ) -> (rustix::io::Result<usize>, usize, usize) {
         if self.input.is_empty() {
-            // Memory was given for a request that is still in the socket: this one and nothing behind it.
+            // Memory was granted for a request that is still in the socket: for this one and
+            // nothing behind it.
             let wanted = match self.holding.is_entitled() {
                 true => self.missing.min(shared.len()),
                 false => shared.len(),
@@ -97,8 +100,9 @@ impl Connection {
         (rustix::io::readv(&self.socket, &mut slices), own_bytes, wanted)
     }
 
-    /// Reads although there is no room for what would be left over: requests are served where they are looked at, and only then
-    /// taken from the socket. One that is not whole is taken when there is memory for all of it.
+    /// Reads although there is no room for leftovers: requests are served from a peek, and only
+    /// then taken out of the socket. An incomplete request is taken out once there is memory for
+    /// all of it.
     #[cold]
     fn read_sparingly(
         &mut self,
@@ -120,7 +124,8 @@ impl Connection {
             return Ok(());
         }
         if self.missing == 0 || self.holding.is_waiting() {
-            // Whole, but its turn is over, its replies are too many, or another thread would keep it.
+            // Whole, but the turn is over, there are too many replies, or another thread would keep
+            // it.
             self.is_readable = true;
             return Ok(());
         }
@@ -148,7 +153,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes bytes that were looked at, and so are there.
+    /// Takes bytes out of the socket that were peeked at, so that they are certainly there.
     fn take_from_socket(&self, bytes: &mut [u8]) -> Result<(), Refusal> {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -162,16 +167,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves what is left over in the shared buffer into one of the connection's own, which usually has none.
+    /// Moves leftovers from the shared buffer into one of the connection's own, which usually does
+    /// not exist yet.
     fn keep(&mut self, context: &mut LoopContext, rest: &[u8]) {
         if !self.input.is_empty() {
-            // What is before it is whole, and waits for memory after all.
+            // What the own buffer holds is a whole request, which had to wait for memory.
             self.input.extend(rest, 0, &mut context.pool);
             return;
         }
         let need = self.need(buffer_bytes(rest.len()), rest.len());
         self.keep_memory(context, need);
-        // Room for the rest of it comes with the memory.
+        // The room for its missing bytes is allocated once the memory is granted.
         let awaited = if self.holding.is_waiting() {
             0
         } else {
@@ -191,8 +197,8 @@ impl Connection {
         }
     }
 
-    /// Lets the memory that the connection holds follow what is left over. What was kept for a request passes to its answer before
-    /// anybody else is given it.
+    /// Adjusts the memory that the connection holds to what is left over. What a request held
+    /// passes to its answer before another connection can get it.
     pub(super) fn settle_memory(&mut self, context: &mut LoopContext) {
         self.settle_answers(context);
         if self.input.is_empty() {
@@ -214,7 +220,7 @@ impl Connection {
         );
     }
 
-    /// Lets the memory that the connection holds follow what its client has not taken.
+    /// Adjusts the memory that the connection holds to the answers its client has not taken.
     pub(super) fn settle_answers(&mut self, context: &mut LoopContext) {
         if self.stuck.is_some() {
             self.output.shrink();
@@ -224,9 +230,10 @@ impl Connection {
             .keep_answers(self.answer_bytes(), memory, self.context.tenant);
     }
 
-    /// Whether there is memory for what serving a whole request may leave behind: the request, should it be handed to another thread
-    /// (most are not, but that is known only once they are), and an answer like those that this API has had. When there is none, it
-    /// waits like one that is not whole.
+    /// Whether there is memory for what serving a whole request may leave behind: the request
+    /// itself if another thread takes it (most are not handed over, but that is known only
+    /// afterwards), and an answer of the size that this API has had lately. Without it the request
+    /// waits, like an incomplete one.
     pub(super) fn may_be_kept(&mut self, context: &mut LoopContext, frame: &[u8]) -> bool {
         let api_key = frame
             .first_chunk()
@@ -250,7 +257,8 @@ impl Connection {
         !is_waiting
     }
 
-    /// Whether the memory that was waited for is there; if not, whether the request can still become whole.
+    /// Checks whether the awaited memory has been granted; if not, whether the request can still
+    /// become whole.
     pub(super) fn look_for_memory(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
         if !self.holding.is_waiting() {
             return Ok(());
@@ -258,7 +266,7 @@ impl Connection {
         let now = context.now();
         let is_whole = self.has_whole_request(context);
         if self.holding.look(&context.pocket, now, !is_whole) {
-            // It was we who let the client wait.
+            // The wait was the broker's, so it does not count against the client.
             self.progress = now;
             self.request_began = self.request_began.map(|_| now);
         } else if self.has_peer_closed && !is_whole {

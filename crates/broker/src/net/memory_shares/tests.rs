@@ -1,4 +1,5 @@
-//! Turns and bounds by hand, and a crowd from a seed: no deadlock, no leak, no starvation, the limit held.
+//! Turns and bounds by hand, and a seeded crowd: no deadlock, no leak, no starvation, the limit
+//! holds.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ const A: TenantId = TenantId(1);
 const B: TenantId = TenantId(2);
 const C: TenantId = TenantId(3);
 
-/// Asks; true when it is given at once.
+/// Asks for memory; true when it is granted at once.
 fn ask(shares: &mut Shares<&'static str>, tenant: TenantId, bytes: usize, name: &'static str) -> bool {
     shares.ask(tenant, bytes, || name).is_none()
 }
@@ -27,13 +28,13 @@ fn one_tenant_comes_to_half_and_the_next_finds_room() {
     let held = (0..20).filter(|_| ask(&mut shares, A, 100, "a")).count();
     assert_eq!(held, 5);
     let held = (0..20).filter(|_| ask(&mut shares, B, 100, "b")).count();
-    assert_eq!(held, 2, "as much as is left then");
+    assert_eq!(held, 2, "as much as is then left free");
     assert!(ask(&mut shares, C, 100, "c"));
     assert_eq!((shares.used_bytes(), shares.waiting()), (800, 33));
 }
 
 #[test]
-fn who_holds_nothing_may_have_all_that_is_free() {
+fn a_tenant_that_holds_nothing_may_have_all_that_is_free() {
     let mut shares = Shares::new(1_000);
     assert!(ask(&mut shares, A, 1_000, "all of it"));
     assert!(!ask(&mut shares, A, 1, "its own next"));
@@ -59,7 +60,7 @@ fn tenants_take_turns_and_the_order_within_a_tenant_holds() {
 }
 
 #[test]
-fn who_waits_for_his_own_requests_is_in_nobodys_way() {
+fn a_tenant_that_waits_for_its_own_requests_blocks_no_other() {
     let mut shares = Shares::new(1_000);
     for _ in 0..1_000 {
         ask(&mut shares, A, 400, "giant");
@@ -72,7 +73,7 @@ fn who_waits_for_his_own_requests_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_large_request_is_passed_by_as_much_as_the_limit_and_then_by_nobody() {
+fn a_large_request_is_overtaken_by_at_most_the_limit() {
     let mut shares = Shares::new(1_000);
     assert!(ask(&mut shares, A, 300, "a"));
     assert!(!ask(&mut shares, B, 800, "large"));
@@ -86,7 +87,7 @@ fn a_large_request_is_passed_by_as_much_as_the_limit_and_then_by_nobody() {
 }
 
 #[test]
-fn who_leaves_makes_room_for_those_behind_him() {
+fn a_waiter_that_leaves_makes_room_for_those_behind_it() {
     let mut shares = Shares::new(1_000);
     assert!(ask(&mut shares, A, 500, "a"));
     let large = shares.ask(B, 900, || "large").unwrap();
@@ -99,7 +100,7 @@ fn who_leaves_makes_room_for_those_behind_him() {
     assert!(!shares.withdraw(B, large, &mut given), "gone");
 }
 
-/// Requests that come, wait, arrive, are served, or vanish, in an order that only the seed knows.
+/// Requests that ask, wait, arrive, are served, or vanish, in an order drawn from the seed.
 struct Crowd {
     shares: Shares<usize>,
     random: Random,
@@ -128,7 +129,7 @@ impl Crowd {
     }
 
     fn come(&mut self, tenants: u64) {
-        // Some tenants only send large ones.
+        // Some tenants send only large requests.
         let tenant = TenantId(self.below(tenants) as u32);
         let bytes_max = if tenant.0.is_multiple_of(3) {
             self.limit_bytes
@@ -144,7 +145,7 @@ impl Crowd {
         }
     }
 
-    /// The request at this place among those held becomes whole and is served, or its connection is gone.
+    /// The held request with this number becomes whole and is served, or its connection closes.
     fn finish(&mut self, number: usize) {
         let (tenant, bytes) = self.requests[number];
         let mut given = Vec::new();
@@ -171,13 +172,13 @@ impl Crowd {
         assert_eq!(self.shares.waiting(), self.waiting.len());
         assert!(
             self.waiting.is_empty() || sum > 0,
-            "somebody waits and nobody holds anything"
+            "a request waits while none holds memory"
         );
     }
 }
 
 #[test]
-fn whatever_comes_nobody_waits_for_ever_and_nothing_is_left_over() {
+fn no_request_waits_for_ever_and_no_memory_leaks() {
     for seed in 0..200 {
         let mut crowd = Crowd::new(seed);
         let tenants = 1 + seed % 120;
@@ -199,7 +200,8 @@ fn whatever_comes_nobody_waits_for_ever_and_nothing_is_left_over() {
             }
             crowd.check();
         }
-        // Only those who hold finish now, while others keep coming: whoever waits gets his turn in bounded time.
+        // Now only holders finish, while others keep coming: each waiter gets its turn in bounded
+        // time.
         let waiters: Vec<usize> = crowd.waiting.keys().copied().collect();
         let mut steps = 0;
         while waiters.iter().any(|number| crowd.waiting.contains_key(number)) {
@@ -208,7 +210,7 @@ fn whatever_comes_nobody_waits_for_ever_and_nothing_is_left_over() {
             crowd.come(tenants);
             crowd.check();
             steps += 1;
-            assert!(steps < 20_000, "seed {seed}: somebody is passed for ever");
+            assert!(steps < 20_000, "seed {seed}: a waiter starves");
         }
         while let Some(number) = crowd.held.first().copied() {
             crowd.finish(number);
@@ -225,7 +227,7 @@ fn whatever_comes_nobody_waits_for_ever_and_nothing_is_left_over() {
 }
 
 #[test]
-fn ten_thousand_who_wait_cost_a_look_and_not_a_search() {
+fn ten_thousand_waiters_cost_one_look_and_no_search() {
     let mut shares = Shares::new(1_000);
     assert!(ask(&mut shares, A, 1_000, "a"));
     let tickets: Vec<(TenantId, Ticket)> = (10..10_010)

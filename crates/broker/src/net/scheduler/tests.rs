@@ -1,4 +1,5 @@
-//! The scheduler in a simulated event loop: time passes only by what turns cost, and every run repeats from its seed.
+//! The scheduler in a simulated event loop: time passes only by the cost of turns, and every run is
+//! reproducible from its seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,22 +7,22 @@ use ottla_core::random::Random;
 
 use super::*;
 
-/// How a connection behaves. Costs are microseconds of one request, from and to.
+/// How a connection behaves. Costs are a range in microseconds per request.
 #[derive(Clone, Copy, Debug)]
 enum Behaviour {
-    /// Always has the next request, as one who pipelines.
+    /// Always has a next request, like a pipelining client.
     Flood { cost: (u64, u64) },
-    /// One request after the other, each so long after the answer.
+    /// One request at a time, each sent `pause` after the answer to the one before.
     InTurn { cost: (u64, u64), pause: u64 },
-    /// So many requests at once, at one moment.
+    /// This many requests at one moment.
     Burst {
         at: u64,
         requests: usize,
         cost: (u64, u64),
     },
-    /// A request every so often, whatever became of the one before.
+    /// One request per interval, whatever became of the one before.
     Steady { every: u64, cost: (u64, u64) },
-    /// As InTurn, but a new tenant for each request, from so many names.
+    /// Like InTurn, but each request comes from a new tenant, out of this many names.
     Renaming { cost: (u64, u64), names: u32 },
 }
 
@@ -29,7 +30,7 @@ enum Behaviour {
 struct Connection {
     tenant: TenantId,
     behaviour: Behaviour,
-    /// When each waiting request came.
+    /// When each waiting request arrived.
     requests: VecDeque<u64>,
     is_queued: bool,
     last_turn: u64,
@@ -50,13 +51,13 @@ struct World {
     random: Random,
     now: u64,
     connections: Vec<Connection>,
-    /// When which connection has its next request.
+    /// When each connection has its next request.
     due: BTreeSet<(u64, usize)>,
     tallies: BTreeMap<TenantId, Tally>,
     renamed: u32,
 }
 
-/// The loop looks for newcomers this often while it is busy, and so learns late of them.
+/// The loop polls for newcomers this often while it is busy, and so sees them late.
 const POLL_MICROS: u64 = 125;
 
 const FIRST_RENAMED: u32 = 1_000;
@@ -97,7 +98,7 @@ impl World {
         from + self.random.next() % (to - from + 1)
     }
 
-    /// Lets requests arrive that are due, and tells the scheduler.
+    /// Lets due requests arrive, and tells the scheduler.
     fn poll(&mut self) {
         while let Some((due, index)) = self.due.first().copied().filter(|(due, _)| *due <= self.now) {
             self.due.pop_first();
@@ -139,7 +140,7 @@ impl World {
                     self.connections
                         .iter()
                         .all(|connection| connection.requests.is_empty()),
-                    "somebody is ready and nobody is served"
+                    "a connection is ready and none is served"
                 );
                 let next = self.due.first().map_or(end, |(due, _)| *due);
                 self.now = next.max(self.now + 1);
@@ -201,7 +202,7 @@ impl World {
         self.tallies.get(&TenantId(tenant)).copied().unwrap_or_default()
     }
 
-    /// The longest that a tenant's request has waited, in quanta, rounded up.
+    /// The longest wait of one of the tenant's requests, in quanta, rounded up.
     fn waited_quanta(&self, tenant: u32) -> u64 {
         self.tally(tenant).waited_max.div_ceil(QUANTUM_MICROS as u64)
     }
@@ -211,7 +212,7 @@ const VICTIM: u32 = 1;
 const DISTURBER: u32 = 2;
 const SECOND: u64 = 1_000_000;
 
-/// One request a millisecond or so, as a producer of twenty thousand records a second sends them.
+/// About one request a millisecond, like a producer of twenty thousand records a second.
 const VICTIMS_LOAD: Behaviour = Behaviour::Steady {
     every: 1_009,
     cost: (20, 60),
@@ -229,7 +230,7 @@ fn a_thousand_connections_of_tiny_requests_delay_a_victim_by_three_quanta_at_mos
             "seed {seed}: {:?}",
             world.tally(VICTIM)
         );
-        // And the flood has all the rest.
+        // And the flood gets all the rest.
         let served = world.tally(VICTIM).micros + world.tally(DISTURBER).micros;
         assert!(served >= SECOND - POLL_MICROS, "seed {seed}: {served}");
     }
@@ -276,7 +277,7 @@ fn renaming_wins_no_more_than_half_and_a_known_tenant_waits_for_one_round_of_nam
     for seed in 0..5 {
         let mut world = World::new(seed);
         world.add(VICTIM, 1, VICTIMS_LOAD);
-        // A neighbour that wants everything, and one who calls himself otherwise each time.
+        // A neighbour that wants everything, and one that changes its name all the time.
         world.add(3, 4, Behaviour::Flood { cost: (20, 60) });
         let renaming = Behaviour::Renaming {
             cost: (100, 200),
@@ -293,7 +294,8 @@ fn renaming_wins_no_more_than_half_and_a_known_tenant_waits_for_one_round_of_nam
         let honest = world.tally(3).micros;
         assert!(renamed <= 5 * SECOND * 51 / 100, "seed {seed}: {renamed}");
         assert!(honest >= 5 * SECOND * 44 / 100, "seed {seed}: {honest}");
-        // Thirty connections can be ahead of it with one request each, and as much again behind them.
+        // Thirty connections may be ahead of it with one request each, and the same time again goes
+        // to those behind.
         assert!(
             world.waited_quanta(VICTIM) <= 2 * 30 + 3,
             "{:?}",
@@ -336,8 +338,9 @@ fn tenants_that_want_more_than_there_is_get_the_same_whatever_their_requests_cos
 }
 
 #[test]
-fn who_asks_again_at_once_is_no_newcomer() {
-    // One connection, one request at a time: it has nothing to do between two requests, and returns all the time.
+fn a_tenant_that_asks_again_at_once_is_no_newcomer() {
+    // One connection, one request at a time: it has no work between two requests, and returns all
+    // the time.
     let mut world = World::new(7);
     world.add(
         1,
@@ -373,8 +376,8 @@ fn a_long_request_is_paid_back_by_its_own_tenant() {
 }
 
 #[test]
-fn idle_tenants_ask_in_passing_and_all_are_quick() {
-    // Two hundred clients with a heartbeat now and then, and a flood.
+fn mostly_idle_tenants_are_served_quickly_beside_a_flood() {
+    // Two hundred clients with an occasional heartbeat, and a flood.
     let mut world = World::new(11);
     for tenant in 10..210 {
         let heartbeat = Behaviour::Steady {
@@ -391,7 +394,7 @@ fn idle_tenants_ask_in_passing_and_all_are_quick() {
 }
 
 #[test]
-fn what_is_suffered_was_inflicted() {
+fn the_wait_suffered_equals_the_wait_inflicted() {
     let mut world = World::new(5);
     world.add(1, 2, Behaviour::Flood { cost: (10, 50) });
     world.add(2, 2, Behaviour::Flood { cost: (10, 50) });
@@ -399,7 +402,7 @@ fn what_is_suffered_was_inflicted() {
     world.run_until(SECOND);
     let sum = |of: fn(&Tally) -> u64| -> u64 { world.tallies.values().map(of).sum() };
     let (suffered, inflicted) = (sum(|tally| tally.suffered), sum(|tally| tally.inflicted));
-    // What those who still wait have suffered is not told yet.
+    // What current waiters have suffered is not reported yet.
     assert!(inflicted >= suffered);
     assert!(
         inflicted - suffered <= 3 * 3 * QUANTUM_MICROS as u64,
@@ -420,13 +423,13 @@ fn a_lone_tenant_suffers_nothing_and_is_never_kept_waiting() {
 }
 
 #[test]
-fn a_clock_that_jumps_starves_nobody() {
+fn a_clock_jump_starves_no_tenant() {
     let mut scheduler = Scheduler::default();
     for tenant in 1..=3 {
         scheduler.push(TenantId(tenant), tenant);
     }
     let first = scheduler.next_ready().unwrap();
-    // The process was stopped for a year.
+    // The process was suspended for a year.
     scheduler.charge(365 * 24 * 3_600 * SECOND);
     scheduler.push(first.tenant, first.connection);
     let mut served = BTreeMap::<TenantId, u64>::new();
@@ -436,14 +439,14 @@ fn a_clock_that_jumps_starves_nobody() {
         scheduler.charge(50);
         scheduler.push(ready.tenant, ready.connection);
     }
-    // Three seconds: it owes one to each of the others, and shares what is left.
+    // Three seconds: it owes one to each of the others, and shares the rest.
     assert!(served[&first.tenant] > 5_000, "{served:?}");
     scheduler.charge(u64::MAX);
     assert!(scheduler.next_ready().is_some());
 }
 
 #[test]
-fn ten_thousand_known_tenants_are_in_nobodys_way() {
+fn ten_thousand_known_tenants_slow_no_other() {
     let mut world = World::new(9);
     for tenant in 1..=10_000 {
         let once = Behaviour::Burst {
@@ -466,7 +469,7 @@ fn ten_thousand_known_tenants_are_in_nobodys_way() {
 }
 
 #[test]
-fn whatever_comes_everybody_ready_is_served_in_the_end() {
+fn every_ready_connection_is_eventually_served() {
     for seed in 0..200 {
         let mut world = World::new(seed);
         let tenants = 1 + world.random.next() % 20;
@@ -499,7 +502,8 @@ fn whatever_comes_everybody_ready_is_served_in_the_end() {
                 Some(world.now - connection.last_turn.max(*connection.requests.front()?))
             })
             .collect();
-        // A round of twenty tenants with five connections each, of three milliseconds at most, and as much for those ahead.
+        // A round of twenty tenants with five connections each, of three milliseconds at most, and
+        // the same for those ahead.
         let limit = 2 * 20 * 5 * 3_000 * 3;
         assert!(
             kept.iter().all(|waited| *waited <= limit),
@@ -509,7 +513,7 @@ fn whatever_comes_everybody_ready_is_served_in_the_end() {
 }
 
 #[test]
-fn what_is_done_for_a_tenant_outside_its_turns_counts_as_they_do() {
+fn work_for_a_tenant_outside_its_turns_is_charged_like_a_turn() {
     let (storm, other) = (TenantId(1), TenantId(2));
     let mut scheduler = Scheduler::default();
     scheduler.push(storm, storm);
@@ -521,7 +525,7 @@ fn what_is_done_for_a_tenant_outside_its_turns_counts_as_they_do() {
         scheduler.charge(20);
         scheduler.push(ready.tenant, ready.tenant);
         if ready.tenant == storm {
-            // For each turn a connection is taken in, and one that was idle is closed.
+            // For each turn one connection is registered, and an idle one closed.
             scheduler.owe(storm, 15);
             scheduler.owe(storm, 15);
             *spent.entry(storm).or_default() += 30;
@@ -530,6 +534,6 @@ fn what_is_done_for_a_tenant_outside_its_turns_counts_as_they_do() {
     let all: u64 = spent.values().sum();
     let share = spent[&storm] as f64 / all as f64;
     assert!((0.49..0.51).contains(&share), "{share} of {all}");
-    // Who has never come owes nothing.
+    // A tenant that has never come owes nothing.
     scheduler.owe(TenantId(1_000_000), 1);
 }

@@ -1,5 +1,5 @@
-//! Making much durable at once: one `syncfs` where thousands of files and directories would each ask for a commit of the
-//! file system's journal.
+//! Batched durability: one `syncfs` instead of thousands of syncs that would each wait for a commit
+//! of the file system's journal.
 
 use std::any::Any;
 use std::fs;
@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::file::OsFile;
 use crate::disk::DiskFile;
 
-/// From so many on, `syncfs` is faster although it also writes what nobody asked for.
+/// From this many files on, `syncfs` is faster although it also writes what was not requested.
 const BATCH_MIN: usize = 16;
 
-/// Where `syncfs` is known to make files and names durable (`statfs` magic numbers of ext4, xfs and btrfs). Others may take
-/// it for a hint: FUSE does not even hear of it.
+/// File systems whose `syncfs` is known to make files and names durable (`statfs` magic numbers of
+/// ext4, xfs and btrfs). Others may treat it as a hint: FUSE does not even receive it.
 const KNOWN_TYPES: [u64; 3] = [0xEF53, 0x5846_5342, 0x9123_683E];
 
 /// `syncfs` reports failed write-back since Linux 5.8; before, it always succeeded.
@@ -26,22 +26,23 @@ const KERNEL_MIN: (u32, u32) = (5, 8);
 #[derive(Debug, Default)]
 pub(super) struct SyncedFileSystems {
     watched: Mutex<Vec<Watched>>,
-    /// A `syncfs` failed. Its error, which concerns some file of the file system, will not be reported a second time, so that
-    /// only files themselves can still tell.
+    /// Set when a `syncfs` has failed. Its error concerns some file of the file system and is not
+    /// reported a second time, so from then on only syncs of single files can report errors.
     is_distrusted: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Watched {
     device: u64,
-    /// Opened before anything is written: from then on no error of the file system passes by unreported.
+    /// Opened before anything is written: from then on every error of the file system is reported
+    /// through it.
     directory: fs::File,
-    /// What earlier processes wrote is durable.
+    /// Whether what earlier processes wrote is durable.
     is_settled: bool,
 }
 
 impl SyncedFileSystems {
-    /// From now on `sync` may be used for the file system that holds `path`.
+    /// Allows `sync` for the file system that holds `path` from now on.
     pub fn watch(&self, path: &Path) {
         let parent = path.parent().unwrap_or_else(|| Path::new(""));
         // A file system that cannot be watched is synced file by file.
@@ -64,7 +65,7 @@ impl SyncedFileSystems {
         Ok(())
     }
 
-    /// Makes durable what earlier processes wrote to the file system that holds `directory`.
+    /// Makes durable what earlier processes wrote to the file system of `directory`.
     pub fn settle(&self, directory: &Path) {
         let Ok(device) = fs::metadata(directory).map(|metadata| metadata.dev()) else {
             return;
@@ -82,7 +83,8 @@ impl SyncedFileSystems {
             .any(|watched| watched.device == device && watched.is_settled)
     }
 
-    /// False if some page could not be written: nobody knows then whose it was.
+    /// Returns false if some page could not be written: it is then unknown which file it belonged
+    /// to.
     fn sync_all_of(&self, directory: &fs::File) -> bool {
         let is_synced = rustix::fs::syncfs(directory).is_ok();
         if !is_synced {
@@ -91,7 +93,8 @@ impl SyncedFileSystems {
         is_synced
     }
 
-    /// Makes all of it durable in one go; false where that is not possible or not worth it, or failed.
+    /// Makes everything durable in one call; false where that is not possible, not worth it, or
+    /// failed.
     pub fn sync(&self, files: &[Arc<dyn DiskFile>], directories: &[&Path]) -> bool {
         if files.len() + directories.len() < BATCH_MIN || self.is_distrusted.load(Ordering::SeqCst) {
             return false;
@@ -109,7 +112,8 @@ impl SyncedFileSystems {
         if !self.sync_all_of(&file_system.directory) {
             return false;
         }
-        // xfs flushes the device's cache with its log, if there is anything to log; a file's own sync flushes it always.
+        // xfs flushes the device's cache together with its log, but only if there is something to
+        // log; a file's own sync always flushes it.
         if let Some(file) = files.first()
             && file.sync().is_err()
         {
@@ -133,7 +137,7 @@ fn holds_all(device: u64, files: &[&OsFile], directories: &[&Path]) -> bool {
     files.iter().all(|file| file.device() == device) && directories.iter().all(is_there)
 }
 
-/// Of the release `6.1.0-18-amd64`: 6 and 1.
+/// Parses the kernel release: `6.1.0-18-amd64` gives 6 and 1.
 fn kernel() -> (u32, u32) {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release

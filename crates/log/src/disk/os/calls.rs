@@ -1,4 +1,4 @@
-//! System calls in the form in which files are used here.
+//! System calls in the form that file access needs here.
 
 use std::fs;
 use std::io;
@@ -12,13 +12,13 @@ use rustix::io::{Errno, retry_on_intr};
 
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// The kernel may cut a request to the device's limit, which is seldom smaller.
+/// The kernel may limit a read-ahead request to the device's maximum, which is seldom smaller.
 const ASK_STEP_BYTES: u64 = 128 * 1024;
 
 /// The kernel's limit of parts per call (`UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
 
-/// Writes all parts one after the other.
+/// Writes all parts consecutively.
 pub(super) fn write_all(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
     let wanted: usize = parts.iter().map(|part| part.len()).sum();
     let written = if parts.len() <= PARTS_MAX {
@@ -37,7 +37,7 @@ fn write_some(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64) -> io::
     Ok(retry_on_intr(|| rustix::io::pwritev(&file, parts, position))?)
 }
 
-/// Goes on after a short write: part by part, skipping what is written.
+/// Continues after a short write: part by part, skipping what has been written.
 fn write_rest(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64, written: usize) -> io::Result<()> {
     let mut part_start = 0;
     let mut done = written;
@@ -55,19 +55,20 @@ fn write_rest(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64, written
     Ok(())
 }
 
-/// Queues all of the range at the device, so that its parts are read side by side.
+/// Requests read-ahead of the whole range, so that its parts are read concurrently.
 pub(super) fn ask_for(file: impl AsFd, position: u64, bytes: u64) {
     let end = position + bytes;
     let mut at = position;
     while at < end {
         let step = NonZeroU64::new(ASK_STEP_BYTES.min(end - at));
-        // Where this fails, the pages are read one after the other when they are waited for.
+        // If this fails, the pages are read one after the other when they are needed.
         let _ = rustix::fs::fadvise(&file, at, step, Advice::WillNeed);
         at += ASK_STEP_BYTES;
     }
 }
 
-/// Where the kernel takes pages without a copy and forgets them; `None` when it cannot be opened.
+/// A file to which the kernel sends pages without a copy and discards them; `None` when it cannot
+/// be opened.
 pub(super) fn nowhere() -> Option<&'static fs::File> {
     static NOWHERE: OnceLock<Option<fs::File>> = OnceLock::new();
     NOWHERE
@@ -75,7 +76,7 @@ pub(super) fn nowhere() -> Option<&'static fs::File> {
         .as_ref()
 }
 
-/// Waits until the range has been in the page cache, by sending it.
+/// Brings the range into the page cache and waits for it, by sending it to `nowhere`.
 pub(super) fn send_to(nowhere: &fs::File, file: impl AsFd, position: u64, bytes: u64) -> io::Result<()> {
     let end = position + bytes;
     let mut at = position;
@@ -125,7 +126,7 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// Whether all pages of the range are in the page cache; `None` when the kernel cannot say.
+/// Whether all pages of the range are in the page cache; `None` when the kernel cannot tell.
 #[expect(unsafe_code, reason = "cachestat has no safe wrapper")]
 pub(super) fn resident_pages(file: impl AsFd, position: u64, bytes: u64) -> Option<bool> {
     static UNSUPPORTED: AtomicBool = AtomicBool::new(false);

@@ -1,7 +1,8 @@
-//! How many descriptors the process may have, and who has them.
+//! The budget of descriptors: how many the process may have, and how they are divided.
 //!
-//! Files of logs get what connections leave. A file keeps its descriptor until another one needs it: a clock's hand goes
-//! around the open files, and the first that nobody used since it last passed is closed.
+//! Log files get what connections leave. A file keeps its descriptor until another one needs it
+//! (clock replacement): the clock's hand goes around the open files, and closes the first that has
+//! not been used since it last passed.
 
 use std::io;
 use std::path::Path;
@@ -14,12 +15,14 @@ use rustix::process::{Resource, getrlimit};
 use super::file::OsFile;
 use crate::disk::shortage;
 
-/// Neither for files of logs nor for connections: listeners, event loops, lock files, the admin address, and whatever is
-/// open for a moment (a directory that is synced, a checkpoint). An eighth of the limit, within these bounds.
+/// Descriptors for neither log files nor connections: listeners, event loops, lock files, the admin
+/// address, and whatever is open briefly (a directory being synced, a checkpoint). An eighth of the
+/// limit, within these bounds.
 const RESERVE_MIN: usize = 32;
 const RESERVE_MAX: usize = 128;
 
-/// Files of logs keep at least this part of what is not reserved, however many connections there are.
+/// Log files keep at least this fraction of what is not reserved, however many connections there
+/// are.
 const FILES_SHARE: usize = 4;
 
 /// Counts descriptors and closes those of idle files.
@@ -29,7 +32,7 @@ pub struct Descriptors {
     limit: AtomicUsize,
     files: AtomicUsize,
     connections: AtomicUsize,
-    /// How often a file was opened again after its descriptor was closed.
+    /// How often a file was reopened after its descriptor had been closed.
     reopened: AtomicU64,
     clock: Mutex<Clock>,
 }
@@ -42,7 +45,7 @@ struct Clock {
     hand: usize,
 }
 
-/// How many descriptors there are, and for what.
+/// The limit of descriptors, and their current use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorUse {
     pub limit: usize,
@@ -62,7 +65,7 @@ impl Descriptors {
         })
     }
 
-    /// Those of this process, which all its brokers share; with the limit as it is now.
+    /// Returns those of this process, shared by all its brokers; each call reads the limit again.
     pub fn of_process() -> Arc<Descriptors> {
         static OF_PROCESS: OnceLock<Arc<Descriptors>> = OnceLock::new();
         let of_process = OF_PROCESS.get_or_init(|| Descriptors::with_limit(0));
@@ -81,13 +84,13 @@ impl Descriptors {
         }
     }
 
-    /// What files and connections share.
+    /// The descriptors that files and connections share.
     fn shared(&self) -> usize {
         let limit = self.limit.load(Ordering::Relaxed);
         limit.saturating_sub((limit / 8).clamp(RESERVE_MIN, RESERVE_MAX))
     }
 
-    /// How many connections there may be.
+    /// The maximum number of connections.
     pub fn connections_max(&self) -> usize {
         self.shared() - self.shared() / FILES_SHARE
     }
@@ -99,7 +102,8 @@ impl Descriptors {
         rest.max(self.shared() / FILES_SHARE).max(1)
     }
 
-    /// Room for one more connection, or `None` when there are as many as there may be. Closes files if need be.
+    /// Reserves a descriptor for one more connection; `None` at the maximum. Closes files if
+    /// necessary.
     pub fn admit(self: &Arc<Self>) -> Option<ConnectionDescriptor> {
         let admitted = self
             .connections
@@ -111,7 +115,7 @@ impl Descriptors {
         Some(ConnectionDescriptor(Arc::clone(self)))
     }
 
-    /// Opens something that keeps its descriptor, in place of another file if there are as many as there may be.
+    /// Opens something that keeps its descriptor, closing another file if the maximum is reached.
     ///
     /// - Errors: a shortage when no other file can be closed.
     pub(super) fn open_file<T>(&self, path: &Path, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
@@ -132,7 +136,8 @@ impl Descriptors {
         opened
     }
 
-    /// Opens something that is closed again at once. When the kernel has no descriptor, idle files are closed for it.
+    /// Opens something that is closed again at once. If the kernel has no descriptor left, idle
+    /// files are closed.
     pub(super) fn open_for_a_moment<T>(
         &self,
         path: &Path,
@@ -165,7 +170,7 @@ impl Descriptors {
         ))
     }
 
-    /// From now on the file's descriptor may be closed for others; returns its place.
+    /// Registers a file whose descriptor may from now on be closed; returns its index.
     pub(super) fn enter(&self, file: Weak<OsFile>) -> usize {
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = clock.free.pop() {
@@ -176,7 +181,7 @@ impl Descriptors {
         clock.places.len() - 1
     }
 
-    /// The file in `place` is gone, and its descriptor with it.
+    /// Frees the index of a file that is gone together with its descriptor.
     pub(super) fn leave(&self, place: usize) {
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         clock.vacate(place);
@@ -188,13 +193,15 @@ impl Descriptors {
         self.reopened.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Closes the descriptor of a file that nobody used lately; false if there is none that may be closed.
+    /// Closes the descriptor of a file that has not been used recently; false if none may be
+    /// closed.
     pub fn close_idle_file(&self) -> bool {
-        // A file that was given up meanwhile must not end under the lock: its end takes the lock, too.
+        // A file dropped meanwhile must not be destroyed under the lock: its drop takes the lock,
+        // too.
         let mut seen = Vec::new();
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let mut was_closed = false;
-        // Twice around: the first time everybody may have been used.
+        // Twice around: in the first round every file may have been used recently.
         for _ in 0..2 * clock.places.len() {
             let place = clock.hand;
             clock.hand = (place + 1) % clock.places.len();
@@ -223,7 +230,7 @@ impl Clock {
     }
 }
 
-/// A connection's share; given back when dropped.
+/// A connection's descriptor; given back when dropped.
 #[derive(Debug)]
 pub struct ConnectionDescriptor(Arc<Descriptors>);
 

@@ -1,4 +1,4 @@
-//! One open file, with a descriptor or for the moment without one.
+//! One open file, whose descriptor may be closed and reopened at any time.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -23,14 +23,15 @@ const NO_PLACE: usize = usize::MAX;
 
 pub(super) struct OsFile {
     slot: Slot,
-    /// Counts writes; raised while the descriptor is in use, so that whoever closes it sees it.
+    /// Counts writes; incremented while the descriptor is in use, so that the thread that closes it
+    /// sees the count.
     writes: AtomicU32,
-    /// So many of them were covered by a sync.
+    /// How many of them a sync has covered.
     synced_writes: AtomicU32,
-    /// The kernel was told not to read ahead.
+    /// Set once the kernel has been told not to read ahead.
     is_random: AtomicBool,
     is_writable: bool,
-    /// Loads under way: pages may be in the page cache and still be empty.
+    /// Loads under way: pages may be in the page cache without being filled yet.
     loads: AtomicU32,
     identity: Identity,
     state: Mutex<State>,
@@ -42,15 +43,16 @@ pub(super) struct OsFile {
 #[derive(Debug)]
 struct State {
     name: Arc<OsStr>,
-    /// False when the name is gone or another file's: the descriptor is the only way to the file then, and stays open.
+    /// False when the name was removed or is another file's: the descriptor is then the only way to
+    /// the file, and stays open.
     has_name: bool,
-    /// Of a file that was closed dirty.
+    /// Set while a file is closed with unsynced writes.
     hold: Option<InodeHold>,
-    /// In the clock.
+    /// Its index in the clock.
     place: usize,
 }
 
-/// Which file it is, whatever its name.
+/// Identifies the file independently of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -58,7 +60,7 @@ struct Identity {
 }
 
 impl Identity {
-    /// - Errors: `InvalidInput` for what is no regular file.
+    /// - Errors: `InvalidInput` for anything but a regular file.
     fn of(file: impl AsFd) -> io::Result<Identity> {
         let status = rustix::fs::fstat(file)?;
         if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
@@ -84,9 +86,9 @@ impl fmt::Debug for OsFile {
     }
 }
 
-/// From open to closed and back.
+/// Opening, closing and reopening.
 impl OsFile {
-    /// Called while nothing in `directory` can be renamed.
+    /// Opens a file. Called while nothing in `directory` can be renamed.
     pub fn open(
         path: &Path,
         mode: OpenMode,
@@ -129,7 +131,7 @@ impl OsFile {
         Ok(file)
     }
 
-    /// The descriptor; of a file that was closed, a new one. May wait for the device then.
+    /// Returns the descriptor; a closed file is reopened, which may wait for the device.
     fn in_use(&self) -> io::Result<Descriptor<'_>> {
         match self.slot.get_again() {
             Some(descriptor) => Ok(descriptor),
@@ -137,7 +139,7 @@ impl OsFile {
         }
     }
 
-    /// The descriptor, unless getting a new one would have to wait.
+    /// Returns the descriptor, unless reopening would have to wait.
     fn in_use_now(&self) -> Option<Descriptor<'_>> {
         self.slot.get_again().or_else(|| {
             let directory = self.directory.try_shared()?;
@@ -153,7 +155,7 @@ impl OsFile {
     }
 
     fn reopen_locked(&self, directory: &Path, state: &mut State, wait: Wait) -> io::Result<Descriptor<'_>> {
-        // Somebody else may have been faster.
+        // Another thread may have been faster.
         if let Some(descriptor) = self.slot.get() {
             return Ok(descriptor);
         }
@@ -168,7 +170,7 @@ impl OsFile {
             .open_file(&path, || self.open_same(&path, wait))?;
         self.disk.descriptors.count_reopened();
         self.put(state, fd);
-        // Nobody closes it while the state is locked.
+        // It cannot be closed while the state is locked.
         let descriptor = self.slot.get().expect("it was opened just now");
         Ok(descriptor)
     }
@@ -182,7 +184,7 @@ impl OsFile {
         };
         if Identity::of(&fd)? != self.identity {
             let problem = format!(
-                "{} is another file than the one that was opened: somebody has replaced it",
+                "{} is another file than the one that was opened: it has been replaced",
                 path.display()
             );
             return Err(io::Error::other(problem));
@@ -193,20 +195,21 @@ impl OsFile {
         Ok(fd)
     }
 
-    /// From now on there is a descriptor, which may be closed for others.
+    /// Stores a descriptor, which may from now on be closed in favor of other files.
     fn put(&self, state: &mut State, fd: OwnedFd) {
         self.slot.put(fd);
-        // The new descriptor keeps the inode.
+        // The new descriptor pins the inode.
         state.hold = None;
         state.place = self.disk.descriptors.enter(Weak::clone(&self.this));
     }
 
-    /// Closes the descriptor unless it is in use, was used lately, or is the only way to the file. True if it was closed.
+    /// Closes the descriptor unless it is in use, was used recently, or is the only way to the
+    /// file. True if it was closed.
     pub fn close_if_idle(&self) -> bool {
         if self.slot.was_used() {
             return false;
         }
-        // Whoever holds the lock is about to use the file.
+        // The thread that holds the lock is about to use the file.
         let Some(mut state) = self.try_state() else {
             return false;
         };
@@ -214,7 +217,7 @@ impl OsFile {
             return false;
         }
         let Some(fd) = self.slot.take() else { return false };
-        // Nobody has the descriptor now, so what was written with it is noted.
+        // No thread uses the descriptor any more, so all writes through it are counted.
         if self.writes() != self.synced_writes.load(Ordering::Relaxed) {
             match InodeHold::of(&fd) {
                 Ok(hold) => state.hold = Some(hold),
@@ -228,12 +231,12 @@ impl OsFile {
         true
     }
 
-    /// How many writes there were, to be given to `covered` after a sync that begins now.
+    /// The number of writes so far, to be passed to `covered` after a sync that begins now.
     pub fn writes(&self) -> u32 {
         self.writes.load(Ordering::Acquire)
     }
 
-    /// A sync covered the first `writes` writes.
+    /// Notes that a sync covered the first `writes` writes.
     pub fn covered(&self, writes: u32) {
         self.synced_writes.store(writes, Ordering::Relaxed);
         if writes == self.writes()
@@ -248,7 +251,7 @@ impl OsFile {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // What is changed under the lock is changed whole.
+        // Critical sections leave the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -261,18 +264,19 @@ impl OsFile {
     }
 }
 
-/// What happens to names. Called with the directory locked exclusively.
+/// Changes of names. Called with the directory locked exclusively.
 impl OsFile {
-    /// Opens the file if it is closed, and keeps it open: its name is about to be removed or to become another file's.
+    /// Opens the file if it is closed, and pins it: its name is about to be removed or to become
+    /// another file's.
     ///
-    /// - Errors: a shortage; the name must not be touched then.
+    /// - Errors: a shortage; the name must then not be changed.
     pub fn lose_name(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.state();
         if state.has_name {
             match self.reopen_locked(directory, &mut state, Wait::Allowed) {
                 Ok(_) => {}
                 Err(error) if crate::disk::is_shortage(&error) => return Err(error),
-                // Somebody else took the name away already, and with it the file.
+                // The name is already gone, and with it the file.
                 Err(_) => {}
             }
         }
@@ -280,12 +284,12 @@ impl OsFile {
         Ok(())
     }
 
-    /// The name was not removed after all.
+    /// Undoes `lose_name` when the name was not removed after all.
     pub fn keep_name(&self) {
         self.state().has_name = true;
     }
 
-    /// The name was removed.
+    /// Notes that the name was removed.
     pub fn forget_name(&self, directory: &Directory) {
         directory.leave(&self.state().name, &self.this);
     }
@@ -326,7 +330,8 @@ impl DiskFile for OsFile {
         let read =
             retry_on_intr(|| rustix::io::preadv2(&descriptor, &mut parts, position, ReadWriteFlags::NOWAIT));
         match read {
-            // A file system without RWF_NOWAIT cannot promise not to wait, so the caller must take the slow road.
+            // A file system without RWF_NOWAIT cannot promise not to wait, so the caller must take
+            // the slow path.
             Err(Errno::OPNOTSUPP) => Err(io::ErrorKind::WouldBlock.into()),
             read => Ok(read?),
         }
@@ -335,7 +340,7 @@ impl DiskFile for OsFile {
     fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
         let descriptor = self.in_use()?;
         let written = calls::write_all(&descriptor, parts, position);
-        // Behind the write: a sync that began before it must not count as one that covers it.
+        // After the write: a sync that began before it must not count as covering it.
         self.writes.fetch_add(1, Ordering::Relaxed);
         written
     }
@@ -345,7 +350,8 @@ impl DiskFile for OsFile {
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
-        // ftruncate to the present length also frees blocks that fallocate reserved behind it (ext4, xfs).
+        // ftruncate to the current length also frees blocks that fallocate reserved beyond it
+        // (ext4, xfs).
         Ok(rustix::fs::ftruncate(&self.in_use()?, bytes)?)
     }
 
@@ -359,7 +365,7 @@ impl DiskFile for OsFile {
             rustix::fs::fallocate(&descriptor, FallocateFlags::KEEP_SIZE, length, bytes - length)
         });
         match reserved {
-            // A file system without fallocate finds out about a lack of space at the write.
+            // A file system without fallocate detects a lack of space only at the write.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             reserved => Ok(reserved?),
         }
@@ -369,7 +375,7 @@ impl DiskFile for OsFile {
         let descriptor = self.in_use()?;
         let writes = self.writes();
         let synced = rustix::fs::fdatasync(&descriptor);
-        // After an error, too: there is nothing left that another sync could report.
+        // After an error, too: no later sync could report it again.
         self.covered(writes);
         Ok(synced?)
     }
@@ -391,12 +397,14 @@ impl DiskFile for OsFile {
         };
         match calls::resident_pages(&descriptor, position, bytes) {
             Some(false) => false,
-            // The kernel counts pages that are still on their way from the device. Asked in this order: a load that began
-            // before the pages were counted is seen, and one that begins later finds nothing to do.
+            // The kernel also counts pages that are still being read from the device. The order
+            // matters: a load that began before the pages were counted is seen here, and one that
+            // begins later finds nothing to do.
             Some(true) if self.loads.load(Ordering::SeqCst) > 0 => {
                 self.probe_resident(position, bytes, calls::PAGE_BYTES)
             }
-            // A file that was cold once may be cold again; what is on its way for others comes in larger pieces.
+            // A file that was cold once may be cold again; reads under way by others come in larger
+            // pieces.
             Some(true) if self.is_random.load(Ordering::Relaxed) => {
                 self.probe_resident(position, bytes, PROBE_STEP_BYTES)
             }
@@ -412,8 +420,8 @@ impl DiskFile for OsFile {
             return Ok(());
         }
         let _load = Load::begin(&self.loads);
-        // The kernel's read-ahead leaves pages behind that are in the page cache and not yet filled; whoever sends them
-        // waits. From the first load on, what is read ahead is decided here.
+        // The kernel's read-ahead leaves pages in the page cache that are not filled yet, and
+        // sendfile would wait for them. From the first load on, read-ahead is decided here.
         if !self.is_random.swap(true, Ordering::Relaxed) {
             let _ = rustix::fs::fadvise(&descriptor, 0, None, Advice::Random);
         }
@@ -428,7 +436,7 @@ impl DiskFile for OsFile {
         if let Some(bytes) = NonZeroU64::new(bytes)
             && let Ok(descriptor) = self.in_use()
         {
-            // A hint: nothing depends on its success.
+            // A hint: its failure is harmless.
             let _ = rustix::fs::fadvise(&descriptor, position, Some(bytes), Advice::DontNeed);
         }
     }
@@ -438,7 +446,7 @@ impl DiskFile for OsFile {
             retry_on_intr(|| rustix::io::pread(&descriptor, &mut [0], position))?;
             return Ok(());
         }
-        // Opened for a moment, so that a look at all files does not close those that are in use.
+        // Opened temporarily, so that a pass over all files does not close those that are in use.
         let directory = self.directory.shared();
         let path = directory.join(&*self.state().name);
         let open = || self.open_same(&path, Wait::Allowed);
@@ -452,12 +460,12 @@ impl DiskFile for OsFile {
     }
 }
 
-/// What others read ahead comes in pieces of about this size.
+/// Other readers' read-ahead comes in pieces of about this size.
 const PROBE_STEP_BYTES: u64 = 64 * 1024;
 
 impl OsFile {
-    /// Reads one byte in every `step_bytes`, without waiting. Pages between two probes may be missing: that costs a wait,
-    /// never a wrong answer.
+    /// Reads one byte every `step_bytes`, without waiting. Pages between two probes may be missing:
+    /// that costs a wait, never a wrong answer.
     fn probe_resident(&self, position: u64, bytes: u64, step_bytes: u64) -> bool {
         let end = position.saturating_add(bytes);
         let mut at = position;
@@ -478,11 +486,12 @@ fn bytes_of(descriptor: &Descriptor<'_>) -> io::Result<u64> {
 
 fn access(is_writable: bool) -> OFlags {
     let access = if is_writable { OFlags::RDWR } else { OFlags::RDONLY };
-    // Opening a pipe would wait for its other end. For regular files the flag means nothing.
+    // Without this flag opening a pipe would wait for its other end. It has no effect on regular
+    // files.
     access | OFlags::CLOEXEC | OFlags::NONBLOCK
 }
 
-/// Until it is dropped, one more load is under way.
+/// Counts one load as under way until it is dropped.
 struct Load<'a>(&'a AtomicU32);
 
 impl Load<'_> {

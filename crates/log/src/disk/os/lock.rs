@@ -14,7 +14,7 @@ struct OsLock {
 
 impl DirectoryLock for OsLock {}
 
-/// - Errors: `ResourceBusy` when somebody else has it.
+/// - Errors: `ResourceBusy` when another process holds it.
 pub(super) fn lock(path: &Path) -> io::Result<Box<dyn DirectoryLock>> {
     let file = fs::OpenOptions::new()
         .read(true)
@@ -29,8 +29,8 @@ pub(super) fn lock(path: &Path) -> io::Result<Box<dyn DirectoryLock>> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, problem))
 }
 
-/// Kafka takes a POSIX record lock (through Java's `FileChannel`). A lock of the open file description conflicts with
-/// that one and, unlike it, also with another broker in this process.
+/// Kafka takes a POSIX record lock (through Java's `FileChannel`). An open-file-description lock
+/// conflicts with it and, unlike it, also with another broker in this process.
 #[expect(unsafe_code, reason = "rustix has no open-file-description locks")]
 fn lock_whole_file(file: impl AsFd) -> io::Result<bool> {
     let whole_file = libc::flock {

@@ -29,10 +29,10 @@ use names::Names;
 pub use slot::Descriptor;
 pub use temporary::TemporaryDirectory;
 
-/// Long enough for somebody to finish a request, short enough for a client that waits.
+/// Long enough for another thread to finish a request, short enough for a waiting client.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The operating system's files. Clones share what is known of open ones.
+/// The operating system's files. Clones share the state of open files.
 #[derive(Clone, Debug)]
 pub struct OsDisk(Arc<Shared>);
 
@@ -44,7 +44,7 @@ struct Shared {
 }
 
 impl Default for OsDisk {
-    /// With the descriptors of this process.
+    /// Uses the descriptors of this process.
     fn default() -> OsDisk {
         static OF_PROCESS: OnceLock<OsDisk> = OnceLock::new();
         let of_process = OF_PROCESS.get_or_init(|| OsDisk::with_descriptors(Descriptors::of_process()));
@@ -57,7 +57,7 @@ impl OsDisk {
         Arc::new(OsDisk::default())
     }
 
-    /// With descriptors of its own; for tests.
+    /// Uses descriptors of its own; for tests.
     pub fn with_descriptors(descriptors: Arc<Descriptors>) -> OsDisk {
         OsDisk(Arc::new(Shared {
             descriptors,
@@ -143,7 +143,7 @@ impl Disk for OsDisk {
     }
 }
 
-/// `None`: the name vanished between the listing and the look at it.
+/// Returns `None` if the name vanished between the listing and this call.
 fn entry_at(path: PathBuf) -> io::Result<Option<DirectoryEntry>> {
     let (kind, bytes) = match fs::metadata(&path) {
         Ok(metadata) if metadata.is_file() => (EntryKind::File, metadata.len()),

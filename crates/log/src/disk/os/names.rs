@@ -1,8 +1,9 @@
-//! Which open files lie where: a file that was closed for a while is found again under the name it has now.
+//! The names of open files: a file that was closed temporarily is reopened under its current name.
 //!
-//! Renaming and removing lock a directory exclusively, opening locks it shared: a path that was looked up stays the file's
-//! until the kernel has opened it. Lock order: parent directory, directory, file, list of a directory's files; the map of
-//! directories is locked for a look-up only, under any of them.
+//! Renaming and removing lock a directory exclusively, opening locks it shared: a path that was
+//! looked up stays the file's until the kernel has opened it. Lock order: parent directory,
+//! directory, file, list of a directory's files; the map of directories is locked only for
+//! look-ups, under any of them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,15 +24,15 @@ pub(super) struct Names {
 /// A directory that holds open files.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// Where it is now; empty when another one has taken its place.
+    /// Its current path; empty when another directory has taken its place.
     path: RwLock<Arc<Path>>,
-    /// In order of names; one that was opened twice is there twice.
+    /// Ordered by name; a file opened twice is listed twice.
     files: Mutex<Vec<(Arc<OsStr>, Weak<OsFile>)>>,
     names: Weak<Names>,
 }
 
 impl Names {
-    /// Runs `open` while nothing in the parent of `path` can get another name.
+    /// Runs `open` while nothing in the parent of `path` can be renamed.
     pub fn open<T>(
         self: &Arc<Self>,
         path: &Path,
@@ -41,23 +42,24 @@ impl Names {
         loop {
             let directory = self.directory(parent);
             let current = directory.shared();
-            // It may have been renamed since it was looked up; then `parent` is another directory now, or none.
+            // It may have been renamed since the look-up; `parent` is then another directory, or
+            // none.
             if **current == *parent {
                 return open(&directory);
             }
         }
     }
 
-    /// Runs `remove`, which takes the file's name away. Whoever has the file open can go on using it.
+    /// Runs `remove`, which removes the file's name. Holders of the open file can go on using it.
     pub fn remove(self: &Arc<Self>, path: &Path, remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.exclusively(parent(path), |directory, at| {
             directory.replace(at, name(path), remove)
         })
     }
 
-    /// Runs `rename`, and lets open files know their new name.
+    /// Runs `rename`, and updates the names of open files.
     ///
-    /// - Errors: `CrossesDevices` when `from` and `to` lie in different directories.
+    /// - Errors: `CrossesDevices` when `from` and `to` are in different directories.
     pub fn rename(
         self: &Arc<Self>,
         from: &Path,
@@ -78,14 +80,14 @@ impl Names {
         })
     }
 
-    /// Called with the parent locked, so that nobody else renames either of the two.
+    /// Called with the parent locked, so that no other thread renames either of the two.
     fn rename_directory(
         self: &Arc<Self>,
         from: &Path,
         to: &Path,
         rename: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        // Also of a directory without open files: somebody may be about to open one.
+        // Even if no file in the directory is open: one may be about to be opened.
         let (moved, replaced) = (self.directory(from), self.directory(to));
         let (mut moved_path, mut replaced_path) = (moved.exclusive(), replaced.exclusive());
         rename()?;
@@ -127,7 +129,7 @@ impl Names {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<Path>, Weak<Directory>>> {
-        // Entries are inserted and removed whole.
+        // Insertions and removals leave the map consistent.
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -141,12 +143,12 @@ fn name(path: &Path) -> &OsStr {
 }
 
 impl Directory {
-    /// Its path, which stays while the guard lives.
+    /// Locks the path, which cannot change while the guard lives.
     pub fn shared(&self) -> RwLockReadGuard<'_, Arc<Path>> {
         self.path.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` while something is renamed or removed.
+    /// Returns `None` while something is being renamed or removed.
     pub fn try_shared(&self) -> Option<RwLockReadGuard<'_, Arc<Path>>> {
         match self.path.try_read() {
             Ok(path) => Some(path),
@@ -159,14 +161,14 @@ impl Directory {
         self.path.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes an open file known. Called with the path locked.
+    /// Registers an open file. Called with the path locked.
     pub fn enter(&self, name: Arc<OsStr>, file: Weak<OsFile>) {
         let mut files = self.files();
         let place = files.partition_point(|(other, _)| *other <= name);
         files.insert(place, (name, file));
     }
 
-    /// The file is gone, or has no name any more.
+    /// Unregisters a file that is closed or no longer has a name.
     pub fn leave(&self, name: &OsStr, file: &Weak<OsFile>) {
         let mut files = self.files();
         let first = files.partition_point(|(other, _)| **other < *name);
@@ -182,7 +184,8 @@ impl Directory {
         }
     }
 
-    /// Runs `change`, after which `name` is another file's or nobody's. Called with the path locked exclusively.
+    /// Runs `change`, after which `name` is another file's or free. Called with the path locked
+    /// exclusively.
     fn replace(&self, path: &Path, name: &OsStr, change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let losers = self.named(name);
         let lost = losers.iter().try_for_each(|file| file.lose_name(path));
@@ -214,7 +217,7 @@ impl Directory {
     }
 
     fn files(&self) -> MutexGuard<'_, Vec<(Arc<OsStr>, Weak<OsFile>)>> {
-        // Entries are inserted and removed whole.
+        // Insertions and removals leave the list consistent.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -224,7 +227,7 @@ impl Drop for Directory {
         let Some(names) = self.names.upgrade() else { return };
         let path = self.path.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut directories = names.lock();
-        // Its place may have been taken already.
+        // Another directory may already have taken its place.
         if directories
             .get(path)
             .is_some_and(|known| known.strong_count() == 0)

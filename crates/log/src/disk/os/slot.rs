@@ -1,34 +1,35 @@
-//! The place of a descriptor that may be closed whenever nobody is using it.
+//! A slot for a descriptor that may be closed while it is not in use.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-/// In `Slot::state`, beside the number of users.
+/// A flag in `Slot::state`; the other bits count the users.
 const OPEN: u32 = 1 << 31;
 
 /// A descriptor or none.
 ///
-/// - `get` is two atomic operations on one cache line, so that what reads and writes pays next to nothing for a descriptor
-///   that is there.
+/// - `get` is two atomic operations on one cache line, so that reads and writes pay next to nothing
+///   when a descriptor is present.
 /// - `put` and `take` are called under the file's lock.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// How many are using the descriptor, and `OPEN` if there is one. A `get` that finds none is counted for a moment.
+    /// The number of users, and `OPEN` if there is a descriptor. A `get` that finds none is counted
+    /// for a moment.
     state: AtomicU32,
     fd: AtomicI32,
-    /// Somebody used it since the clock's hand passed.
+    /// Set by a use; cleared when the clock's hand passes.
     is_recent: AtomicBool,
 }
 
 impl Slot {
     pub fn get(&self) -> Option<Descriptor<'_>> {
-        // Acquire: whoever sees OPEN sees the number that belongs to it.
+        // Acquire: a thread that sees OPEN also sees the number stored with it.
         let before = self.state.fetch_add(1, Ordering::Acquire);
         let descriptor = Descriptor { slot: self };
         (before & OPEN != 0).then_some(descriptor)
     }
 
-    /// As `get`, and the descriptor stays longer for it.
+    /// Like `get`, and marks the descriptor as recently used, so that it stays open longer.
     pub fn get_again(&self) -> Option<Descriptor<'_>> {
         let descriptor = self.get()?;
         if !self.is_recent.load(Ordering::Relaxed) {
@@ -43,7 +44,8 @@ impl Slot {
         assert!(before & OPEN == 0, "a slot has one descriptor");
     }
 
-    /// The descriptor, unless somebody is using it. What its users stored before they let go is seen by the caller.
+    /// Takes the descriptor out, unless it is in use. The caller sees what its users stored before
+    /// they released it.
     #[expect(
         unsafe_code,
         reason = "a number that was taken out of an OwnedFd becomes one again"
@@ -53,12 +55,12 @@ impl Slot {
             .state
             .compare_exchange(OPEN, 0, Ordering::AcqRel, Ordering::Relaxed);
         emptied.ok()?;
-        // SAFETY: `put` stored the number of a descriptor that it owned. The exchange above succeeds once for each `put`,
-        // and only while no `Descriptor` has lent the descriptor out.
+        // SAFETY: `put` stored the number of a descriptor that it owned. The exchange above
+        // succeeds once per `put`, and only while no `Descriptor` borrows it.
         Some(unsafe { OwnedFd::from_raw_fd(self.fd.load(Ordering::Relaxed)) })
     }
 
-    /// Whether it was used since the last call.
+    /// Returns whether it was used since the last call.
     pub fn was_used(&self) -> bool {
         self.is_recent.swap(false, Ordering::Relaxed)
     }
@@ -85,14 +87,16 @@ impl Descriptor<'_> {
 impl AsFd for Descriptor<'_> {
     #[expect(unsafe_code, reason = "the descriptor is kept as a number")]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: while `self` is counted in the slot's state, `take` fails and nobody closes the descriptor.
+        // SAFETY: while `self` is counted in the slot's state, `take` fails and the descriptor is
+        // not closed.
         unsafe { BorrowedFd::borrow_raw(self.number()) }
     }
 }
 
 impl Drop for Descriptor<'_> {
     fn drop(&mut self) {
-        // Release: whoever takes the descriptor next sees what was noted while it was in use.
+        // Release: the thread that takes the descriptor next sees what was stored while it was in
+        // use.
         self.slot.state.fetch_sub(1, Ordering::Release);
     }
 }

@@ -27,7 +27,7 @@ impl TemporaryDirectory {
 
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
-        // Nothing can be done about a failure here; the operating system cleans its temporary directory.
+        // A failure cannot be handled here; the operating system cleans its temporary directory.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! Many files and few descriptors: nobody above the disk may notice.
+//! Many files with few descriptors: transparent to everything above the disk.
 
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -9,7 +9,8 @@ use super::*;
 use crate::disk::is_shortage;
 use crate::disk::memory::Random;
 
-/// Limits are small: 40 descriptors leave 8 for files and connections, of which files keep 2.
+/// Limits are small: 40 descriptors leave 8 for files and connections, of which files keep at least
+/// 2.
 fn disk(limit: usize) -> (TemporaryDirectory, Arc<Descriptors>, OsDisk) {
     let directory = TemporaryDirectory::new("descriptors").expect("created");
     let descriptors = Descriptors::with_limit(limit);
@@ -34,7 +35,7 @@ fn read(file: &dyn DiskFile) -> String {
     String::from_utf8_lossy(&buffer[..read]).into_owned()
 }
 
-/// Opens and uses so many others that whatever can be closed is.
+/// Opens and uses enough other files that every idle one is closed.
 fn push_out(disk: &OsDisk, directory: &Path, descriptors: &Descriptors) {
     for index in 0..=descriptors.now().limit {
         let path = directory.join(format!("other-{index}"));
@@ -62,7 +63,7 @@ fn any_number_of_files_is_used_with_a_few_descriptors() {
 }
 
 #[test]
-fn a_file_that_is_used_again_and_again_stays_open() {
+fn a_frequently_used_file_stays_open() {
     let (directory, descriptors, disk) = disk(40);
     let favourite = create(&disk, &directory.path().join("favourite"), "x");
     read(&*favourite);
@@ -99,7 +100,7 @@ fn closed_files_follow_their_names() {
         (read(&*file), read(&*other)),
         ("the first".into(), "the second".into())
     );
-    // What is opened under the new name is known there, and under the old name there is nothing.
+    // The file is known under its new name, and the old name is gone.
     push_out(&disk, directory.path(), &descriptors);
     let again = disk.open(&new.join("a.deleted"), OpenMode::Read).expect("there");
     assert!(disk.open(&old.join("a.deleted"), OpenMode::Read).is_err());
@@ -128,7 +129,7 @@ fn a_closed_file_is_readable_after_its_name_is_gone() {
         (read(&*removed), read(&*replaced)),
         ("removed".into(), "replaced".into())
     );
-    // A new file of the old name is another file.
+    // A new file with the old name is a different file.
     create(&disk, &path("removed"), "new");
     disk.rename(&path("removed"), &path("moved")).expect("renamed");
     push_out(&disk, directory.path(), &descriptors);
@@ -139,7 +140,7 @@ fn a_closed_file_is_readable_after_its_name_is_gone() {
 }
 
 #[test]
-fn a_name_that_could_not_be_taken_away_is_kept() {
+fn a_name_that_could_not_be_removed_is_kept() {
     let (directory, descriptors, disk) = disk(40);
     let path = directory.path().join("kept");
     let file = create(&disk, &path, "kept");
@@ -177,16 +178,16 @@ fn a_descriptor_that_is_used_for_sending_is_not_closed() {
     assert_eq!(rustix::io::pread(&descriptor, &mut [0; 8], 0), Ok(4));
     drop(descriptor);
     assert!(descriptors.close_idle_file());
-    // Its name and inode are in memory, so that getting it back waits for no device.
+    // Its name and inode are in memory, so reopening it does not wait for the device.
     assert!(file.descriptor().is_some() && file.is_resident(0, 4));
     assert_eq!(file.read_at_resident(&mut [0; 8], 0).expect("resident"), 4);
 }
 
 #[test]
-fn when_no_file_can_be_closed_the_shortage_is_told_with_the_numbers() {
+fn when_no_file_can_be_closed_the_shortage_is_reported_with_the_numbers() {
     let (directory, _, disk) = disk(40);
     let path = |index: usize| directory.path().join(index.to_string());
-    // The only way to a file without a name is its descriptor.
+    // A file without a name is reachable only through its descriptor.
     let pinned: Vec<Arc<dyn DiskFile>> = (0..8)
         .map(|index| {
             let file = create(&disk, &path(index), "x");
@@ -201,7 +202,7 @@ fn when_no_file_can_be_closed_the_shortage_is_told_with_the_numbers() {
         "{error}"
     );
     assert!(!disk.exists(&path(9)));
-    // A sync of a directory is what the reserve is for.
+    // The sync of a directory uses the reserve.
     disk.sync_directory(directory.path()).expect("synced");
     drop(pinned);
     disk.open(&path(9), OpenMode::Create)
@@ -270,9 +271,10 @@ fn what_is_synced_together_counts_as_synced() {
     assert_eq!(mappings(), 0);
 }
 
-/// Threads read, write, sync, rename and remove a hundred files with eight descriptors; every file always says who it is.
+/// Threads read, write, sync, rename and remove a hundred files with eight descriptors; every file
+/// always has its own contents.
 #[test]
-fn nobody_gets_another_file_whatever_happens_at_once() {
+fn no_handle_reaches_another_file_under_concurrency() {
     const FILES: usize = 100;
     let (directory, descriptors, disk) = disk(40);
     let home = directory.path().join("home");
