@@ -1,4 +1,4 @@
-//! `docs/reference/client-configuration.md`, from the table.
+//! Renders `docs/reference/client-configuration.md` from the table of keys.
 
 use std::fmt::{Arguments, Write};
 
@@ -38,7 +38,7 @@ With a value that is not the default, these are an error: going on without them 
 |---|---|
 ";
 
-/// The whole page.
+/// Renders the whole page.
 pub fn render() -> String {
     let mut page = INTRODUCTION.to_owned();
     section(&mut page, "All clients", keys::CLIENT_KEYS);
@@ -62,7 +62,7 @@ fn section(page: &mut String, title: &str, keys: &[ClientKey]) {
     put(page, format_args!("\n## {title}\n"));
     let mut last = None;
     for key in keys.iter().filter(|key| key.support == Support::Honoured) {
-        // The rows of a key with several defaults follow each other.
+        // The rows of a key with several defaults are adjacent.
         if last != Some(key.name) {
             put(page, format_args!("\n### `{}`\n\n{}\n", key.name, key.doc));
             if let Some(cost) = key.cost {
@@ -75,7 +75,7 @@ fn section(page: &mut String, title: &str, keys: &[ClientKey]) {
     }
 }
 
-/// Type, default, range and the like, on one line.
+/// Type, default, range and similar facts, on one line.
 fn facts(key: &ClientKey) -> String {
     let mut facts = vec![key.value_type.name().to_owned()];
     if !key.unit.name().is_empty() {
@@ -113,7 +113,7 @@ fn range(key: &ClientKey) -> Option<String> {
     })
 }
 
-/// A line for every reason, with its keys in the order of the table.
+/// One line per reason, with its keys in the order of the table.
 fn by_reason(page: &mut String, reason_of: impl Fn(Support) -> Option<&'static str>) {
     let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
     for key in keys::all() {

@@ -1,4 +1,4 @@
-//! What all three clients, or two of them, have in common.
+//! Keys that all three clients, or two of them, share.
 
 use super::super::key::{
     ClientKey,

@@ -1,4 +1,4 @@
-//! What only producers have.
+//! Keys that only producers have.
 
 use super::super::key::{ClientKey, ClientKind, Rule, boolean, class, int, long, string};
 use ottla_wire::config_keys::Unit;

@@ -1,4 +1,4 @@
-//! Security: TLS and SASL.
+//! Keys of TLS and SASL.
 
 use super::super::key::{ClientKey, Rule, boolean, class, double, int, list, long, password, short, string};
 use ottla_wire::config_keys::Unit;

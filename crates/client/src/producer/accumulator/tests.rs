@@ -400,8 +400,9 @@ fn two_records_can_always_be_split_and_one_never() {
     assert_eq!(parts.into_iter().next().unwrap().split(1).len(), 1);
 }
 
-/// CVE-2026-35554: a batch expired while its request was still being written; its buffer went back to the pool and was filled
-/// with other records, which the broker then found under the first batch's header.
+/// CVE-2026-35554: a batch expired while its request was still being written; its buffer went back
+/// to the pool and was filled with other records, which the broker then found under the first
+/// batch's header.
 #[test]
 fn memory_that_a_socket_still_reads_is_not_reused_after_its_batch_ends() {
     let accumulator = accumulator(&[("batch.size", "1000"), ("buffer.memory", "3000")]);
