@@ -68,8 +68,8 @@ fn every_key_has_kafkas_type_default_and_range() {
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// Where Apache Kafka differs on purpose: it resolves host names when it reads the settings, and it
-/// has the group protocol `consumer`.
+/// What Apache Kafka does and this client does not, or does later: it resolves host names when it
+/// reads the settings, and it has the group protocol `consumer`.
 const OTHERWISE: [&str; 1] = ["No resolvable bootstrap urls given in bootstrap.servers"];
 
 #[test]

@@ -16,14 +16,14 @@ The settings of `ottla-client`: those of Apache Kafka 4.3's Java client, with it
 its errors. `Config::from_file` reads the `.properties` files that Java clients read. A test compares this table with Apache
 Kafka's classes.
 
-A key that nobody knows is no error: `Config::warnings` names it, with the known key that looks most like it. It also names keys
+An unknown key is not an error: `Config::warnings` reports it, with the most similar known key. It also reports keys
 without effect that are not at their default.
 ";
 
 const WITHOUT_EFFECT: &str = "
 ## Accepted without effect
 
-A file written for Java may hold these; they are checked as Kafka checks them, and nothing depends on them.
+A file written for Java may contain these; they are checked as Kafka checks them, but have no effect.
 
 | why | keys |
 |---|---|
@@ -32,7 +32,7 @@ A file written for Java may hold these; they are checked as Kafka checks them, a
 const REFUSED: &str = "
 ## Refused
 
-With a value that is not the default, these are an error: going on without them would break a promise.
+With a value that is not the default, these are an error: ignoring them would break a guarantee.
 
 | why | keys |
 |---|---|

@@ -122,8 +122,9 @@ impl KeyValue {
 
 /// The name under which a metric is pushed: `org.apache.kafka.producer.record.queue.time.avg`.
 ///
-/// KIP-714's mapping: group and name joined, dashes to dots, `-metrics` left out. What Kafka does not have stands outside
-/// `org.apache.kafka.`, as the KIP asks of a client's private metrics: `ottla.producer.send.time.avg`.
+/// KIP-714's mapping: group and name joined, dashes to dots, `-metrics` removed. Metrics that Kafka
+/// does not have are outside `org.apache.kafka.`, as the KIP requires of a client's private
+/// metrics: `ottla.producer.send.time.avg`.
 pub fn pushed_name(group: &str, name: &str) -> String {
     let domain = if group.starts_with("ottla-") {
         ""

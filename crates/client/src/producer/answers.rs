@@ -148,7 +148,7 @@ impl ProducerMachine {
         for (passenger, is_decided) in passengers.iter().zip(is_decided) {
             if !is_decided {
                 let queue = &self.lanes[passenger.lane].queue;
-                let reason = format!("Produce: the answer does not contain {}-{}", queue.topic, queue.partition);
+                let reason = format!("Produce: the answer lacks {}-{}", queue.topic, queue.partition);
                 self.answer_lost(now, &[*passenger], &malformed(node, reason));
             }
         }

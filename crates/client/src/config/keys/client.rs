@@ -215,7 +215,7 @@ pub const CLIENT_KEYS: &[ClientKey] = &[
     list(
         "metric.reporters",
         "org.apache.kafka.common.metrics.JmxReporter",
-        "Where metrics are told.",
+        "Where metrics are reported.",
     )
     .no_effect("metrics are read from the client, as Prometheus text or OTLP"),
     list("interceptor.classes", "", "What sees every record on its way.")
