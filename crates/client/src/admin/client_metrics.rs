@@ -15,7 +15,8 @@ pub struct ClientMetricsSubscription {
     pub metrics: Vec<String>,
     /// The broker's default is 300 000.
     pub interval_ms: Option<u32>,
-    /// `selector=regular expression`, e.g. `client_id=billing-.*`; all must match, none matches every client.
+    /// `selector=regular expression`, e.g. `client_id=billing-.*`; all must match, none matches
+    /// every client.
     pub matches: Vec<String>,
 }
 

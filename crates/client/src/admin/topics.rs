@@ -142,7 +142,8 @@ impl Admin {
     }
 }
 
-/// Fails with a retriable error when a topic's code says that the asked broker is not the controller.
+/// Fails with a retriable error when a topic's code says that the asked broker is not the
+/// controller.
 pub(super) fn controller_moved<'a>(codes: impl IntoIterator<Item = &'a i16>) -> Result<(), Error> {
     let moved = codes
         .into_iter()

@@ -1,4 +1,5 @@
-//! `sasl.jaas.config`: one entry of a JAAS file, `org.apache…LoginModule required username="…" password="…";`.
+//! `sasl.jaas.config`: one entry of a JAAS file,
+//! `org.apache…LoginModule required username="…" password="…";`.
 
 use std::collections::BTreeMap;
 

@@ -28,8 +28,9 @@ impl fmt::Debug for AsyncCommit {
 impl Consumer {
     /// Commits every position that `poll` has reached, and waits for the result.
     ///
-    /// - Errors: `Timeout` with `default.api.timeout.ms`; the group's refusal, e.g. `RebalanceInProgress` or
-    ///   `IllegalGeneration` when the partitions are no longer this member's.
+    /// - Errors: `Timeout` with `default.api.timeout.ms`; the group's refusal, e.g.
+    ///   `RebalanceInProgress` or `IllegalGeneration` when the partitions are no longer this
+    ///   member's.
     pub fn commit_sync(&mut self) -> Result<(), Error> {
         let consumed = self.exchange.lock().assignment.consumed();
         self.commit_sync_offsets(consumed)

@@ -409,7 +409,8 @@ impl Consumer {
 
     /// Moves the position to this offset.
     ///
-    /// - Errors: `IllegalState` for a partition that is not assigned; `InvalidArgument` for a negative offset.
+    /// - Errors: `IllegalState` for a partition that is not assigned; `InvalidArgument` for a
+    ///   negative offset.
     pub fn seek(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
         self.seek_to(partition, Position::at(offset))
     }

@@ -58,7 +58,8 @@ pub fn round_trip_nanos(stream: &TcpStream) -> Option<u64> {
     use std::os::fd::AsRawFd;
     let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the descriptor is open while `stream` lives, and the kernel writes at most `length` bytes into `info`.
+    // SAFETY: the descriptor is open while `stream` lives, and the kernel writes at most `length`
+    // bytes into `info`.
     let status = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),

@@ -1,6 +1,8 @@
-//! The part of OpenTelemetry's metrics protocol (v1) that KIP-714 needs: `MetricsData` with gauges and sums of numbers.
+//! The part of OpenTelemetry's metrics protocol (v1) that KIP-714 needs: `MetricsData` with gauges
+//! and sums of numbers.
 //!
-//! Field numbers are those of opentelemetry-proto's `metrics.proto`, `resource.proto` and `common.proto`.
+//! Field numbers are those of opentelemetry-proto's `metrics.proto`, `resource.proto` and
+//! `common.proto`.
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct MetricsData {

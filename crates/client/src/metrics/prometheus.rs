@@ -11,8 +11,8 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Metrics without a sample are left out: Prometheus stores NaN as a value, and every rule would
 /// have to filter it.
 ///
-/// Names are `kafka_producer_producer_metrics_record_queue_time_avg`, as dashboards for the Java client expect them: the
-/// JMX domain, the group, the name. Ottla's own begin with `ottla_`.
+/// Names are `kafka_producer_producer_metrics_record_queue_time_avg`, as dashboards for the Java
+/// client expect them: the JMX domain, the group, the name. Ottla's own begin with `ottla_`.
 pub fn render(kind: ClientKind, metrics: &[Metric]) -> String {
     let mut families: BTreeMap<String, (MetricKind, Vec<(String, f64)>)> = BTreeMap::new();
     for metric in metrics {

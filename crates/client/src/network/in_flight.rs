@@ -9,7 +9,7 @@ use ottla_wire::primitives::Reader;
 
 use crate::time::Moment;
 
-/// Who receives the answer.
+/// The receiver of the answer.
 #[derive(Debug)]
 pub enum Purpose<T> {
     /// The machine above, with its context.

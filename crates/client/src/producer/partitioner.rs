@@ -255,9 +255,9 @@ mod tests {
     use super::*;
     use crate::metadata::snapshot::Partition;
 
-    /// Key in hex, hash, and the partition among 1, 3, 12, 50 and 1000: printed by Kafka 4.3.0's own
-    /// `org.apache.kafka.common.utils.Utils` (`murmur2`, `toPositive`) under Java 21. The last eight are
-    /// `java.util.Random(42)`.
+    /// Key in hex, hash, and the partition among 1, 3, 12, 50 and 1000: printed by Kafka 4.3.0's
+    /// own `org.apache.kafka.common.utils.Utils` (`murmur2`, `toPositive`) under Java 21. The last
+    /// eight are `java.util.Random(42)`.
     const FROM_JAVA: &[(&str, i32, [i32; 5])] = &[
         ("", 275646681, [0, 0, 9, 31, 681]),
         ("61", -1563381124, [0, 1, 4, 24, 524]),

@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn hashes_are_javas() {
-        // `"orders".hashCode()`, `new TopicPartition("orders", 3).hashCode()` and `"".hashCode()` of OpenJDK 17.
+        // `"orders".hashCode()`, `new TopicPartition("orders", 3).hashCode()` and `"".hashCode()`
+        // of OpenJDK 17.
         assert_eq!(string_hash("orders"), -1_008_770_331);
         assert_eq!(partition_hash("orders", 3), -1_008_769_277);
         assert_eq!(string_hash(""), 0);
