@@ -1,6 +1,8 @@
-//! What it costs to make a batch of records, checksum included: the part where clients differ most.
+//! The cost of building a batch of records, checksum included: the part in which clients differ
+//! most.
 //!
-//! The same two batches as published comparisons of Rust clients use: 6,400 records of 10 bytes and 64 of 1,000 bytes.
+//! Uses the same two batches as published comparisons of Rust clients: 6,400 records of 10 bytes
+//! and 64 of 1,000 bytes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -33,7 +35,8 @@ fn topic() -> Arc<Topic> {
     })
 }
 
-/// Through the accumulator, as `send` goes: lock, room, encoding, and the batch taken out and checked.
+/// Through the accumulator, as `send` does: lock, room, encoding; then the batch is taken out and
+/// checked.
 fn accumulate(accumulator: &Accumulator, topic: &Arc<Topic>, records: u32, value: &[u8]) -> u32 {
     let record = Record::new("bench").value(value);
     for _ in 0..records {

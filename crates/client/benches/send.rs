@@ -1,6 +1,6 @@
-//! What `send` costs the thread that calls it, and whether threads that share a partition get in each other's way.
+//! The cost of `send` for the calling thread, and the contention of threads that share a partition.
 //!
-//! In the sender's place stands a machine that takes batches and acknowledges them without a network.
+//! The sender is replaced by a machine that takes batches and acknowledges them without a network.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use ottla_client::producer::sender::SenderParts;
 use ottla_client::producer::{Producer, Record};
 use ottla_client::time::{Moment, Timestamp};
 
-/// Acknowledges what is there.
+/// Acknowledges every batch at once.
 struct NullSender {
     parts: SenderParts,
     queues: Vec<Arc<PartitionQueue>>,
@@ -78,7 +78,7 @@ fn producer() -> Producer {
     .expect("the system has threads and descriptors")
 }
 
-/// `records` in all, by so many threads.
+/// Sends `records` in total, from `threads` threads.
 fn send(producer: &Producer, records: u64, threads: u64, is_shared: bool, bytes: usize) -> Duration {
     let started = Instant::now();
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! Makes a topic, says how far every consumer group is behind, and which settings of the topic are not the defaults.
+//! Creates a topic, prints how far each consumer group lags behind, and which of the topic's
+//! settings differ from the defaults.
 //!
 //! `cargo run -p ottla-client --example administer -- localhost:9092 orders`
 
@@ -15,7 +16,7 @@ fn main() -> Result<(), Error> {
     let topic = arguments.next().unwrap_or_else(|| "orders".to_owned());
     let admin = Admin::new(&Config::new().set("bootstrap.servers", bootstrap))?;
 
-    // The call succeeds; each topic has a result of its own.
+    // The call as a whole succeeds; each topic has a result of its own.
     let new = NewTopic::new(&topic)
         .partitions(3)
         .config("retention.ms", 86_400_000);

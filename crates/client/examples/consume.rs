@@ -1,4 +1,5 @@
-//! Reads topics as a member of a group and prints every record, until it is interrupted by ten idle seconds.
+//! Reads topics as a member of a group and prints every record, until none has arrived for ten
+//! seconds.
 //!
 //! ```text
 //! cargo run --example consume -- localhost:9092 readers orders payments
@@ -29,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     while last_record.elapsed() < IDLE_MAX {
         let records = match consumer.poll(Duration::from_secs(1)) {
             Ok(records) => records,
-            // A broker that restarts, a group that moves: the consumer goes on by itself.
+            // A broker restarts, the group moves to another coordinator: the consumer recovers by
+            // itself.
             Err(error) if error.is_retriable() => {
                 eprintln!("{error}");
                 continue;
@@ -37,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Err(error) => return Err(error.into()),
         };
         for record in &records {
-            // Key and value are borrowed from what was fetched; copy what outlives the batch.
+            // Key and value borrow from the fetched bytes; copy what must outlive the batch.
             let key = String::from_utf8_lossy(record.key.unwrap_or_default());
             let value = String::from_utf8_lossy(record.value.unwrap_or_default());
             println!(
@@ -47,8 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             last_record = Instant::now();
         }
     }
-    // Commits what was read (enable.auto.commit) and leaves the group, so that others need not wait for its session to
-    // time out.
+    // Commits what was read (enable.auto.commit) and leaves the group, so that the other members
+    // need not wait for this one's session to time out.
     consumer.close(Duration::from_secs(30))?;
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! Sends records and says what became of them: `cargo run --example produce -- localhost:9092 greetings`.
+//! Sends records and prints the result: `cargo run --example produce -- localhost:9092 greetings`.
 //!
-//! Shows the ways of sending: with a future, with a callback, and as fast as possible with a check at the end.
+//! Shows the ways to send: with a future, with a callback, and at full speed with a check at the
+//! end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let servers = arguments.next().unwrap_or_else(|| "localhost:9092".to_owned());
     let topic = arguments.next().unwrap_or_else(|| "greetings".to_owned());
 
-    // Settings have Kafka's names and defaults: acknowledged by all replicas, without duplicates, in order.
+    // Settings have Kafka's names and defaults: acknowledged by all in-sync replicas, without
+    // duplicates, in order.
     let config = Config::new()
         .set("bootstrap.servers", servers)
         .set("client.id", "produce-example")
@@ -22,13 +24,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .set("compression.type", "lz4");
     let producer = Producer::new(&config)?;
 
-    // One record, and where it is now. `wait` is for threads; in async code, `.await` the same future.
+    // One record, and its offset. `wait` is for threads; in async code, `.await` the same future.
     let headers = [("source", Some(&b"example"[..]))];
     let record = Record::new(&topic).key("world").value("hello").headers(&headers);
     let metadata = producer.send(&record)?.wait()?;
     println!("{topic}-{} at offset {}", metadata.partition, metadata.offset);
 
-    // With a callback: it runs on a thread of the producer and may take its time.
+    // With a callback: it runs on a thread of the producer, where a slow callback delays no
+    // records.
     producer.send_with(&Record::new(&topic).value("hello again"), |result| match result {
         Ok(metadata) => println!("the callback says: offset {}", metadata.offset),
         Err(error) if error.is_retriable() => eprintln!("not now: {error}"),
@@ -50,7 +53,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     producer.flush()?;
     println!("100000 records sent, {} failed", failed.load(Ordering::Relaxed));
 
-    // Dropping the producer would wait, too; `close` limits the wait and says whether all was done.
+    // Dropping the producer would wait, too; `close` limits the wait and reports whether everything
+    // was sent.
     producer.close(Duration::from_secs(10))?;
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! Sends records as fast as they go and prints rate and processor time: `produce_load SERVERS TOPIC RECORDS BYTES THREADS [key=value ...]`.
+//! Sends records at full speed and prints the rate and the processor time: `produce_load SERVERS
+//! TOPIC RECORDS BYTES THREADS [key=value ...] [own]`.
 //!
-//! Every thread sends to partition 0, or with `own` as the last argument thread n to partition n.
+//! All threads send to partition 0; with `own` as the last argument, thread n sends to partition n.
 
 use std::time::Instant;
 

@@ -1,7 +1,8 @@
-//! Copies the records of one topic to another, every record at least once.
+//! Copies the records of one topic to another, each at least once.
 //!
-//! The order makes the promise: read, write, wait until everything written is acknowledged, and only then commit what was
-//! read. Whoever dies in between begins again at the last commit and writes some records twice, but none is lost.
+//! The guarantee comes from the order: read, write, wait until everything written is acknowledged,
+//! and only then commit what was read. A process that dies in between restarts at the last commit
+//! and writes some records twice, but loses none.
 //!
 //! ```text
 //! cargo run --example transfer -- localhost:9092 copiers orders orders-copy
@@ -18,8 +19,8 @@ use ottla_client::producer::{Producer, Record, SendFuture};
 
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// Says which partitions come and go. Nothing else is to be done: every poll's records are committed before the next poll,
-/// and rebalances happen inside of polls.
+/// Prints which partitions are assigned and revoked. Nothing else is needed: every poll's records
+/// are committed before the next poll, and rebalances happen inside polls.
 struct Announcer;
 
 impl RebalanceListener for Announcer {
@@ -60,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut sent: Vec<SendFuture> = Vec::with_capacity(records.len());
         for record in &records {
             let mut copy = Record::new(to).timestamp(record.timestamp);
-            // Null and empty differ: a null value deletes a key in a compacted topic.
+            // Null and empty differ: in a compacted topic, a null value deletes the key.
             if let Some(key) = &record.key {
                 copy = copy.key(key);
             }
@@ -74,14 +75,14 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .collect::<Result<_, std::str::Utf8Error>>()?;
             sent.push(producer.send(&copy.headers(&headers))?);
         }
-        // Not after linger.ms, but now.
+        // Send now instead of after linger.ms.
         producer.flush()?;
         for record in sent {
             record.wait()?;
         }
         match consumer.commit_sync() {
             Ok(()) => transferred += records.len() as u64,
-            // A rebalance was faster: whoever owns the partitions now writes these records once more.
+            // A rebalance came first: the partitions' new owners write these records again.
             Err(error) if !error.is_fatal() => println!("not committed: {error}"),
             Err(error) => return Err(error.into()),
         }

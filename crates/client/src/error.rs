@@ -1,71 +1,73 @@
-//! What can go wrong, with the numbers needed to understand it.
+//! The errors of this client, with the numbers needed to understand them.
 
 use std::fmt;
 use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
 
-/// Why a call of this client failed. Cheap to clone: every record of a failed batch gets one.
+/// Why a call of this client failed. Cheap to clone: each record of a failed batch gets a copy.
 ///
-/// `is_retriable` and `is_fatal` make Kafka's distinction: retriable, final for this call, final for this client.
+/// `is_retriable` and `is_fatal` make Kafka's distinction: retriable, final for this call, final
+/// for this client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
     /// The broker answered with an error code; `what` names the topic, partition or group.
     Broker { code: ErrorCode, what: Arc<str> },
-    /// The broker answered with a code of a newer protocol.
+    /// The broker answered with an error code that this client does not know (a newer protocol).
     UnknownCode { code: i16, what: Arc<str> },
     /// A setting's value is unknown, malformed or out of range; the text is Kafka's.
     Config { key: Arc<str>, message: Arc<str> },
-    /// `what` was not done within `limit_ms`, which the setting `setting` grants.
+    /// `what` was not done within `limit_ms`, the limit set by `setting`.
     Timeout {
         what: Arc<str>,
         limit_ms: u64,
         setting: &'static str,
     },
-    /// No answer named the topic within max.block.ms; `trouble`: why none came, where that is known.
+    /// No metadata response contained the topic within max.block.ms; `trouble` is the reason, where
+    /// it is known.
     TopicNotPresent {
         topic: Arc<str>,
         limit_ms: u64,
         trouble: Option<Arc<Error>>,
     },
-    /// The topic is known and had fewer partitions for all of max.block.ms.
+    /// The topic exists, but had too few partitions for all of max.block.ms.
     PartitionNotPresent {
         topic: Arc<str>,
         partition: i32,
         partition_count: usize,
         limit_ms: u64,
     },
-    /// A record does not fit into what `setting` allows.
+    /// A record is larger than `setting` allows.
     RecordTooLarge {
         bytes: usize,
         limit_bytes: usize,
         setting: &'static str,
     },
-    /// No room in `buffer.memory` within `max.block.ms`.
+    /// `buffer.memory` had no room for the record within `max.block.ms`.
     BufferExhausted {
         wanted_bytes: usize,
         buffer_bytes: usize,
         waited_ms: u64,
     },
-    /// The name of a topic, group or the like that Kafka would refuse.
+    /// The name of a topic, group or similar that Kafka would refuse.
     InvalidArgument { message: Arc<str> },
     /// A serializer, deserializer or interceptor refused the record.
     Serialization { message: Arc<str> },
-    /// The connection to this address could not be made or broke; `reason` is the system's text.
+    /// The connection to this address failed or was lost; `reason` is the operating system's text.
     Disconnected { address: Arc<str>, reason: Arc<str> },
-    /// No host of `bootstrap.servers` has an address.
+    /// No host of `bootstrap.servers` resolves to an address.
     Resolve { host: Arc<str>, reason: Arc<str> },
-    /// TLS: a certificate is expired, unknown, or for another name. Not retriable.
+    /// TLS: a certificate is expired, not trusted, or issued for another name. Not retriable.
     Tls { address: Arc<str>, reason: Arc<str> },
     /// SASL: wrong password, unknown mechanism. Not retriable.
     Authentication { address: Arc<str>, reason: Arc<str> },
-    /// The broker does not speak any version of this API that this client speaks.
+    /// The broker supports no version of this API that this client supports.
     UnsupportedVersion {
         api: &'static str,
         broker_max: i16,
         needed_min: i16,
     },
-    /// The broker answered with something that is not the protocol: a wrong correlation id, an impossible size.
+    /// The broker's answer violates the protocol: a wrong correlation id, an impossible size.
     Malformed { address: Arc<str>, reason: Arc<str> },
     /// A fetched batch's checksum does not match, or its records cannot be decoded.
     CorruptBatch {
@@ -78,19 +80,21 @@ pub enum Error {
     Closed,
     /// The consumer has no position for this partition and `auto.offset.reset` is `none`.
     NoOffset { topic: Arc<str>, partition: i32 },
-    /// The leader's log parts from what this consumer has read before its position (KIP-320), and `auto.offset.reset` is `none`.
+    /// The leader's log diverges from what this consumer has read before its position (KIP-320),
+    /// and `auto.offset.reset` is `none`.
     LogTruncated {
         topic: Arc<str>,
         partition: i32,
         offset: i64,
-        /// Where both parted; `None` when the leader does not know.
+        /// The offset at which the logs diverge; `None` when the leader does not know.
         divergent_offset: Option<i64>,
     },
     /// `wakeup` ended a `poll`.
     Wakeup,
-    /// The member has lost its place in the group: its offsets are another's to commit. Not retriable; the next `poll` joins anew.
+    /// The member has lost its place in the group, and another member now commits for its
+    /// partitions. Not retriable; the next `poll` rejoins the group.
     CommitFailed { reason: Arc<str> },
-    /// The call does not fit the state: for instance `subscribe` after `assign`.
+    /// The call does not fit the client's state, for instance `subscribe` after `assign`.
     IllegalState { message: Arc<str> },
 }
 
@@ -102,7 +106,7 @@ impl Error {
         }
     }
 
-    /// The error for a code as it stands in a response; `None` for 0.
+    /// The error for an error code of a response; `None` for 0.
     pub fn from_code(code: i16, what: impl FnOnce() -> Arc<str>) -> Option<Error> {
         match ErrorCode::from_i16(code) {
             Some(ErrorCode::None) => None,
@@ -111,7 +115,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later without a change by the caller.
+    /// Whether the same call may succeed later without any change by the caller.
     pub fn is_retriable(&self) -> bool {
         match self {
             Error::Broker { code, .. } => code.is_retriable(),
@@ -124,7 +128,7 @@ impl Error {
         }
     }
 
-    /// Whether this client can do nothing more and must be made anew.
+    /// Whether this client is unusable from now on and must be replaced by a new one.
     pub fn is_fatal(&self) -> bool {
         match self {
             Error::Broker { code, .. } => matches!(

@@ -1,10 +1,12 @@
-//! A Kafka producer, consumer and admin client in Rust, with Kafka's settings, metric names and semantics, made so that
-//! every stage a record passes can be seen.
+//! A Kafka producer, consumer and admin client in Rust, with Kafka's settings, metric names and
+//! semantics. Every stage that a record passes can be observed.
 //!
-//! What it is not: a stream processor, a schema registry client, a wrapper around a C library.
+//! Not part of this crate: stream processing, a schema registry client, a wrapper around a C
+//! library.
 //!
-//! Everything but `driver` is machines: they take events and the time, and say what should be done. The driver owns
-//! the thread, the sockets and TLS. A simulation can therefore run the real code without either.
+//! Everything except `driver` is a state machine: it takes events and the current time and returns
+//! the actions to perform. The driver owns the thread, the sockets and TLS, so a simulation runs
+//! the same code without a thread or a socket.
 //!
 //! Reading order: the modules below, top to bottom.
 

@@ -1,4 +1,5 @@
-//! A value that another thread will provide: a future of no particular runtime, with a blocking `wait`.
+//! A value that another thread will provide: a future for any async runtime, with a blocking
+//! `wait`.
 
 use std::fmt;
 use std::future::Future;
@@ -9,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// The waiting side. Dropping it abandons the result, not the work.
+/// The waiting side. Dropping it discards the result; it does not cancel the work.
 pub struct Pending<T> {
     slot: Arc<Slot<T>>,
 }
 
-/// The providing side; dropped without a result it gives `Error::Closed`, so that nobody waits for a thread that is gone.
+/// The providing side. Dropped without a result, it gives `Error::Closed`, so that no waiter waits
+/// for a thread that has ended.
 pub struct Promise<T> {
     slot: Arc<Slot<T>>,
 }
@@ -32,7 +34,7 @@ struct Content<T> {
 
 impl<T> Slot<T> {
     fn lock(&self) -> MutexGuard<'_, Content<T>> {
-        // Nothing panics while it holds this lock.
+        // No code panics while it holds this lock.
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -52,7 +54,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// Both sides of a new value.
+/// Returns both sides of a new value.
 pub fn pending<T>() -> (Promise<T>, Pending<T>) {
     let slot = Arc::new(Slot {
         content: Mutex::new(Content {
@@ -81,14 +83,15 @@ impl<T> Drop for Promise<T> {
 }
 
 impl<T> Pending<T> {
-    /// One whose result is known already.
+    /// Returns one whose result is already known.
     pub fn decided(result: Result<T, Error>) -> Pending<T> {
         let (promise, pending) = pending();
         promise.fulfil(result);
         pending
     }
 
-    /// Blocks until the result is there; who provides it keeps the time limit.
+    /// Blocks until the result is there. There is no time limit here: the providing side enforces
+    /// it.
     pub fn wait(self) -> Result<T, Error> {
         let mut content = self.slot.lock();
         loop {
@@ -103,7 +106,8 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Blocks for at most `limit`; `None` when there is no result by then. A result is given once.
+    /// Blocks for at most `limit`; `None` when there is no result by then. The result is handed out
+    /// once.
     pub fn wait_for(&mut self, limit: Duration) -> Option<Result<T, Error>> {
         let end = Instant::now() + limit;
         let mut content = self.slot.lock();
@@ -120,7 +124,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// The result if it is there.
+    /// Returns the result if it is there.
     pub fn try_take(&mut self) -> Option<Result<T, Error>> {
         self.slot.lock().result.take()
     }
@@ -158,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_reaches_who_waits_for_it() {
+    fn a_result_reaches_the_waiter() {
         let (promise, pending) = pending();
         let waiting = std::thread::spawn(move || pending.wait());
         promise.fulfil(Ok(7));

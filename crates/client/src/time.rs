@@ -1,9 +1,10 @@
-//! Two kinds of time that must not be mixed: a deadline must not jump with the wall clock.
+//! Monotonic and wall-clock time, two types that must not be mixed: a deadline must not jump with
+//! the wall clock.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A point of the monotonic clock, in nanoseconds since an arbitrary start.
+/// A point on the monotonic clock, in nanoseconds since an arbitrary start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub u64);
 
@@ -33,7 +34,7 @@ impl Moment {
     }
 }
 
-/// A point of the wall clock, in milliseconds since the Unix epoch: what record timestamps are made of.
+/// A point on the wall clock, in milliseconds since the Unix epoch, as used for record timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
@@ -43,7 +44,8 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn timestamp(&self) -> Timestamp;
 }
 
-/// The operating system's clocks. All of one process agree: a moment taken by one can be compared with another's.
+/// The operating system's clocks. All instances of a process share one origin, so their moments can
+/// be compared.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     start: Instant,

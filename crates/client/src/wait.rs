@@ -1,4 +1,4 @@
-//! Blocking waits on futures: what `.wait()` of every future of this crate is made of.
+//! Blocking waits on futures: `.wait()` of every future of this crate is built on this.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Unparks the thread that waits. The flag tells its call from an unpark that was meant for something else.
+/// Unparks the waiting thread. The flag distinguishes its wake-up from an unpark meant for
+/// something else.
 struct Unparker {
     thread: Thread,
     is_called: AtomicBool,
@@ -33,21 +34,22 @@ thread_local! {
     });
 }
 
-/// Runs `future` to its end on this thread.
+/// Runs `future` to completion on this thread.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     block_on_until(future, None, None).expect("without a deadline the future ends")
 }
 
-/// Runs `future` on this thread until `deadline`; `None` when it has not ended by then.
+/// Runs `future` on this thread until `deadline`; `None` when it has not completed by then.
 ///
-/// - `recheck`: polls at least so often, for futures whose wake-ups may be held back.
+/// - `recheck`: polls at least this often, for futures whose wake-ups may be held back.
 pub(crate) fn block_on_until<T>(
     future: impl Future<Output = T>,
     deadline: Option<Instant>,
     recheck: Option<Duration>,
 ) -> Option<T> {
     let mut future = pin!(future);
-    // A thread that ends runs destructors which may wait once more, after its locals are gone.
+    // A thread that ends runs destructors, and they may block here after the thread's locals are
+    // gone.
     let unparker = UNPARKER.try_with(Arc::clone).unwrap_or_else(|_| {
         Arc::new(Unparker {
             thread: thread::current(),
@@ -107,7 +109,7 @@ mod tests {
         let opener = Arc::clone(&gate);
         let thread = thread::spawn(move || {
             loop {
-                // Taken in a statement of its own: the lock must be free again inside the block.
+                // A statement of its own, so that the lock is released before the block.
                 let waker = opener.0.lock().unwrap().1.take();
                 if let Some(waker) = waker {
                     opener.0.lock().unwrap().0 = true;
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn rechecks_do_without_a_wake() {
+    fn rechecks_need_no_wake() {
         let mut polls = 0;
         let counted = std::future::poll_fn(|_| {
             polls += 1;
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unpark_meant_for_something_else_is_no_answer() {
+    fn an_unpark_meant_for_something_else_does_not_end_the_wait() {
         thread::current().unpark();
         let gate = Gate::default();
         assert_eq!(

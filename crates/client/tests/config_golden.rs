@@ -1,4 +1,5 @@
-//! Settings against Apache Kafka 4.3's own clients: names, defaults, ranges and what is said to wrong values.
+//! Compares settings with Apache Kafka 4.3's own clients: names, defaults, ranges and errors for
+//! wrong values.
 //! `cargo xtask golden` fetches both files.
 
 use std::collections::BTreeMap;
@@ -11,10 +12,10 @@ fn client(name: &str) -> ClientKind {
     ClientKind::ALL
         .into_iter()
         .find(|client| client.name() == name)
-        .unwrap_or_else(|| panic!("{name} is no client"))
+        .unwrap_or_else(|| panic!("{name} is not a client"))
 }
 
-/// As Apache Kafka prints its validators.
+/// In the form in which Apache Kafka prints its validators.
 fn range(key: &ClientKey) -> String {
     match key.rule {
         Rule::Any | Rule::NotEmptyList => String::new(),
@@ -43,7 +44,7 @@ fn every_key_has_kafkas_type_default_and_range() {
     let mut theirs = BTreeMap::new();
     for line in include_str!("golden/config_keys.tsv").lines() {
         let columns: Vec<&str> = line.split('\t').collect();
-        // Java prints classes of a list with the word before them.
+        // Java prints the classes of a list with the word before them.
         let facts = [columns[2], columns[3], columns[4]]
             .join("\t")
             .replace("class org.", "org.");
@@ -56,7 +57,7 @@ fn every_key_has_kafkas_type_default_and_range() {
             let facts = [value_type, default(key), range(key)].join("\t");
             assert!(
                 ours.insert((*client, key.name), facts).is_none(),
-                "{} is there twice",
+                "{} occurs twice",
                 key.name
             );
         }
@@ -67,12 +68,12 @@ fn every_key_has_kafkas_type_default_and_range() {
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// What Apache Kafka does and this client does not, or later: it resolves names when it reads the settings, and the
-/// group protocol `consumer` exists.
+/// What Apache Kafka does and this client does not, or does later: it resolves host names when it
+/// reads the settings, and it has the group protocol `consumer`.
 const OTHERWISE: [&str; 1] = ["No resolvable bootstrap urls given in bootstrap.servers"];
 
 #[test]
-fn wrong_values_are_answered_in_kafkas_words() {
+fn wrong_values_give_kafkas_errors() {
     let mut compared = 0;
     for line in include_str!("golden/config_texts.tsv").lines() {
         let columns: Vec<&str> = line.split('\t').collect();

@@ -1,4 +1,5 @@
-//! Subscriptions to the clients' own metrics (KIP-714): settings of resources that exist as long as they have any.
+//! Subscriptions to client metrics (KIP-714): configuration resources that exist as long as they
+//! have any setting.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +8,15 @@ use super::{Admin, Results};
 use crate::error::Error;
 use crate::pending::Pending;
 
-/// Which clients push which metrics how often.
+/// A subscription: which clients push which metrics, and how often.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientMetricsSubscription {
-    /// Beginnings of metric names; `*`: all.
+    /// Prefixes of metric names; `*`: all.
     pub metrics: Vec<String>,
     /// The broker's default is 300 000.
     pub interval_ms: Option<u32>,
-    /// `selector=regular expression`, e.g. `client_id=billing-.*`; all must match, none matches every client.
+    /// `selector=regular expression`, e.g. `client_id=billing-.*`; all must match, none matches
+    /// every client.
     pub matches: Vec<String>,
 }
 
@@ -27,12 +29,12 @@ fn resource(name: &str) -> ConfigResource {
 }
 
 impl Admin {
-    /// The names of all subscriptions.
+    /// Returns the names of all subscriptions.
     pub fn list_client_metrics_subscriptions(&self) -> Pending<Vec<ConfigResource>> {
         self.list_config_resources(vec![ConfigResourceKind::ClientMetrics])
     }
 
-    /// Makes the subscription, or replaces it.
+    /// Creates or replaces the subscription.
     pub fn set_client_metrics_subscription(
         &self,
         name: &str,
@@ -59,7 +61,7 @@ impl Admin {
         self.incremental_alter_configs(BTreeMap::from([(resource(name), changes)]))
     }
 
-    /// The settings of these subscriptions; see `ClientMetricsSubscription::from_entries`.
+    /// Returns the settings of these subscriptions; see `ClientMetricsSubscription::from_entries`.
     pub fn describe_client_metrics_subscriptions(
         &self,
         names: &[&str],
@@ -69,7 +71,7 @@ impl Admin {
 }
 
 impl ClientMetricsSubscription {
-    /// - Errors: `InvalidArgument` when the broker's interval is no number.
+    /// - Errors: `InvalidArgument` when the broker's interval is not a number.
     pub fn from_entries(entries: &ConfigEntries) -> Result<ClientMetricsSubscription, Error> {
         let value = |key: &str| {
             entries

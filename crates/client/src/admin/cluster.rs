@@ -18,7 +18,7 @@ use crate::pending::Pending;
 #[derive(Clone, Debug)]
 pub struct ClusterDescription {
     pub id: Option<String>,
-    /// In a KRaft cluster: any broker, which forwards.
+    /// In a KRaft cluster any broker, which forwards to the controller.
     pub controller: Option<NodeId>,
     pub nodes: BTreeMap<NodeId, Node>,
 }
@@ -26,7 +26,7 @@ pub struct ClusterDescription {
 /// One of a broker's `log.dirs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogDirectory {
-    /// −1 from brokers older than 3.3, as is the next.
+    /// −1 from brokers older than 3.3; so is `usable_bytes`.
     pub total_bytes: i64,
     pub usable_bytes: i64,
     pub replicas: BTreeMap<TopicPartition, Replica>,
@@ -35,9 +35,9 @@ pub struct LogDirectory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replica {
     pub size_bytes: i64,
-    /// Records behind the partition's end.
+    /// Records that this replica is behind the partition's end.
     pub lag: i64,
-    /// It is being moved here from another directory.
+    /// The replica is being moved here from another directory.
     pub is_future: bool,
 }
 
@@ -49,7 +49,7 @@ impl Admin {
         )
     }
 
-    /// The log directories of these brokers by path; none named: of all.
+    /// Returns the log directories of these brokers by path; an empty list means all brokers.
     pub fn describe_log_dirs(
         &self,
         brokers: Vec<NodeId>,

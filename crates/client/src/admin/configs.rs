@@ -17,11 +17,11 @@ use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 use crate::pending::Pending;
 
-/// What settings belong to; the numbers are the protocol's.
+/// The kind of resource that settings belong to; the numbers are the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConfigResourceKind {
     Topic = 2,
-    /// By id; an empty name: the defaults of all brokers.
+    /// Named by id; an empty name means the defaults of all brokers.
     Broker = 4,
     BrokerLogger = 8,
     /// A subscription of KIP-714.
@@ -63,7 +63,7 @@ impl ConfigResource {
         ConfigResource::new(ConfigResourceKind::Topic, name)
     }
 
-    /// Only this broker itself knows its settings.
+    /// A broker's own settings must be asked of that broker.
     fn destination(&self) -> Destination {
         let is_broker = matches!(
             self.kind,
@@ -91,7 +91,7 @@ pub enum ConfigSource {
     DynamicBrokerLogger,
     ClientMetrics,
     Group,
-    /// One of a newer protocol.
+    /// A source that this client does not know (a newer protocol).
     Unknown(i8),
 }
 
@@ -123,11 +123,11 @@ pub struct ConfigEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigOperation {
     Set = 0,
-    /// Back to the default.
+    /// Resets to the default.
     Delete = 1,
-    /// To a list.
+    /// Adds to a list.
     Append = 2,
-    /// From a list.
+    /// Removes from a list.
     Subtract = 3,
 }
 
@@ -176,7 +176,7 @@ impl Admin {
         })
     }
 
-    /// Changes only the keys that are named (KIP-339, Kafka 2.3).
+    /// Changes only the named keys (KIP-339, Kafka 2.3).
     pub fn incremental_alter_configs(
         &self,
         changes: BTreeMap<ConfigResource, Vec<AlterConfig>>,
@@ -189,7 +189,8 @@ impl Admin {
         })
     }
 
-    /// Resources that have settings; no kind: all kinds. Before Kafka 4.1 only `ClientMetrics` can be listed.
+    /// Returns the resources that have settings; an empty list of kinds means all. Before Kafka 4.1
+    /// only `ClientMetrics` can be listed.
     pub fn list_config_resources(&self, kinds: Vec<ConfigResourceKind>) -> Pending<Vec<ConfigResource>> {
         self.call("list config resources", |context| list(context, kinds))
     }
@@ -340,7 +341,7 @@ async fn list(context: Context, kinds: Vec<ConfigResourceKind>) -> Result<Vec<Co
                     return Err(error);
                 }
                 let resources = response.config_resources.iter().filter_map(|resource| {
-                    // Version 0 names no kind: all are client-metrics subscriptions.
+                    // Version 0 has no kinds: all resources are client-metrics subscriptions.
                     let code = match answer.version {
                         0 => ConfigResourceKind::ClientMetrics as i8,
                         _ => resource.resource_type,

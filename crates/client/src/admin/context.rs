@@ -1,7 +1,9 @@
-//! What an admin call sees of the machine: it asks nodes, waits, and is told when its time is over.
+//! The view that an admin call has of the machine: it sends requests to nodes, waits, and learns
+//! when its time is over.
 //!
-//! Every call is an async function that the machine drives on its own thread; nothing here needs a runtime. A call says
-//! whom to ask (`Destination`), the machine finds the node, connects, and hands back the answer.
+//! Every call is an async function that the machine polls on its own thread; no async runtime is
+//! needed. A call names its destination (`Destination`); the machine finds the node, connects, and
+//! hands back the answer.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -20,20 +22,21 @@ use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::network::backoff::{Backoff, Random};
 use crate::time::Moment;
 
-/// Who shall answer.
+/// Which node must answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     Any,
     Controller,
     Node(NodeId),
-    /// Of this group.
+    /// The coordinator of this group.
     Coordinator(Arc<str>),
 }
 
-/// One request without its node: encoded again for every attempt, since nodes differ in version.
+/// One request without its node. It is encoded again for every attempt, since nodes differ in
+/// supported version.
 pub struct Ask {
     pub id: u64,
-    /// Never `Coordinator`: `Context` finds it first.
+    /// Never `Coordinator`: `Context` resolves it to a node first.
     pub destination: Destination,
     pub api_key: ApiKey,
     pub version_min: i16,
@@ -43,24 +46,24 @@ pub struct Ask {
 
 pub type Encode = Arc<dyn Fn(i16) -> Vec<u8> + Send + Sync>;
 
-/// What a node answered.
+/// A node's answer.
 #[derive(Debug)]
 pub struct Answer {
     pub version: i16,
     pub body: Bytes,
 }
 
-/// What is between one call and the machine; both are on the machine's thread.
+/// The channel between one call and the machine; both run on the machine's thread.
 pub struct Mailbox {
     pub now: Moment,
     pub deadline: Moment,
     pub limit_ms: u64,
-    /// The call's time is over: whatever it waits for fails with `Timeout`.
+    /// The call's time is over: everything it waits for fails with `Timeout`.
     pub is_expired: bool,
     pub what: &'static str,
     pub snapshot: Arc<Snapshot>,
     pub wants_metadata: bool,
-    /// Asks that the machine has not taken yet.
+    /// Asks that the machine has not yet taken.
     pub asks: Vec<Ask>,
     pub answers: BTreeMap<u64, Result<Answer, Error>>,
     pub sleeps: BTreeMap<u64, Moment>,
@@ -92,7 +95,8 @@ pub struct Context {
     pub mailbox: Arc<Mutex<Mailbox>>,
 }
 
-/// Which versions of an API a call can use: the lowest that can say what it wants, the highest that it understands.
+/// The versions of an API that a call can use: from the lowest with the features it needs to the
+/// highest it understands.
 #[derive(Clone, Copy, Debug)]
 pub struct Versions {
     pub min: i16,
@@ -127,16 +131,16 @@ impl Context {
         self.lock().is_expired
     }
 
-    /// What is left of the call's time: what brokers are told in a request's `timeout_ms`.
+    /// The rest of the call's time, sent to brokers as a request's `timeout_ms`.
     pub fn remaining_ms(&self) -> i32 {
         let mailbox = self.lock();
         i32::try_from(mailbox.deadline.ms_since(mailbox.now)).unwrap_or(i32::MAX)
     }
 
-    /// Asks until there is an answer that `decode` accepts, a final error, or no time left.
+    /// Asks until `decode` accepts an answer, an error is final, or the time is over.
     ///
-    /// - `decode` gets the version and the body; a retriable error from it leads to another attempt, and one that says
-    ///   that the wrong node was asked to another look at the metadata.
+    /// - `decode` gets the version and the body; a retriable error from it leads to another
+    ///   attempt, and an error that means "wrong node" also to a metadata refresh.
     pub async fn ask<T>(
         &self,
         destination: Destination,
@@ -173,7 +177,7 @@ impl Context {
         self.ask_once(destination, api_key, versions, encode).await
     }
 
-    /// One attempt; errors of the connection included in the result.
+    /// Makes one attempt; connection errors are included in the result.
     async fn ask_once(
         &self,
         destination: Destination,
@@ -223,7 +227,7 @@ impl Context {
             request.encode(&mut body, version);
             body
         };
-        // From version 5 on it may ask for what only transactions need.
+        // From version 5 on the response may contain errors that only transactions need.
         let answer = self
             .ask_once(
                 Destination::Any,
@@ -243,7 +247,8 @@ impl Context {
         }
     }
 
-    /// Waits before the next attempt after `error`; gives the error back when there shall be none.
+    /// Waits before the next attempt after `error`; returns the error when there is to be no
+    /// further attempt.
     pub async fn back_off(&self, error: Error, failures: &mut u32) -> Result<(), Error> {
         let id = {
             let mut mailbox = self.lock();
@@ -278,7 +283,7 @@ impl Context {
     }
 }
 
-/// The answer means that leaders, controller or nodes are others than the metadata says.
+/// Whether the error means that the metadata's leaders, controller or nodes are outdated.
 fn says_metadata_is_old(error: &Error) -> bool {
     match error {
         Error::Broker { code, .. } => matches!(
@@ -305,7 +310,7 @@ pub fn decode_with<'a, T>(
     })
 }
 
-/// Drives all of them; results in the order of the futures.
+/// Runs all futures concurrently; returns the results in their order.
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut waiting: Vec<Option<Pin<Box<F>>>> =
         futures.into_iter().map(|future| Some(Box::pin(future))).collect();

@@ -20,11 +20,11 @@ use crate::consumer::topic_partition::{OffsetAndMetadata, TopicPartition};
 use crate::error::Error;
 use crate::pending::Pending;
 
-/// Versions from here on name topics by id, which an admin client need not know.
+/// Later versions name topics by id, which an admin client may not know.
 const VERSION_BEFORE_TOPIC_IDS: i16 = 9;
 
 impl Admin {
-    /// Every offset that the group has committed.
+    /// Returns every offset that the group has committed.
     pub fn list_group_offsets(&self, group: &str) -> Pending<BTreeMap<TopicPartition, OffsetAndMetadata>> {
         let group: Arc<str> = group.into();
         self.call("list group offsets", |context| list(context, group))
@@ -40,7 +40,8 @@ impl Admin {
         self.call("alter group offsets", |context| alter(context, group, offsets))
     }
 
-    /// Forgets the group's offsets of these partitions; no member may be subscribed to their topics.
+    /// Deletes the group's offsets of these partitions; no member may be subscribed to their
+    /// topics.
     pub fn delete_group_offsets(
         &self,
         group: &str,
@@ -104,7 +105,7 @@ fn committed(answer: &Answer, group: &str) -> Result<BTreeMap<TopicPartition, Of
             if let Some(error) = resource_error(code, None, || format!("offset of {key} in group {group}")) {
                 return Err(error);
             }
-            // −1: nothing is committed.
+            // −1: no offset is committed.
             if offset >= 0 {
                 let committed = OffsetAndMetadata {
                     offset,
@@ -169,7 +170,7 @@ async fn alter(
                     partitions: partitions.collect(),
                 }
             });
-        // As nobody's member: allowed only while the group has none.
+        // Sent without a member id: accepted only while the group has no members.
         let request = OffsetCommitRequest {
             group_id: &asked,
             generation_id_or_member_epoch: -1,
@@ -203,7 +204,8 @@ async fn alter(
         .await
 }
 
-/// What the coordinator cannot do now for one partition it cannot do for any: the whole request is tried again.
+/// Turns a coordinator's error for one partition into one of the whole request, which is then
+/// retried: it cannot serve the others either.
 fn coordinator_error(result: Result<(), Error>) -> Result<Result<(), Error>, Error> {
     use ottla_wire::error_code::ErrorCode::{
         CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator,

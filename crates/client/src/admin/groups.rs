@@ -22,7 +22,7 @@ use crate::pending::Pending;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupListing {
-    /// `consumer` for consumers; `connect` and others choose their own.
+    /// `consumer` for consumer groups; `connect` and other applications have their own.
     pub protocol_type: String,
     /// Empty from brokers older than 2.6.
     pub state: String,
@@ -45,14 +45,15 @@ pub struct GroupMember {
     pub instance_id: Option<String>,
     pub client_id: String,
     pub client_host: String,
-    /// Empty while the group rebalances, and for groups that are not of consumers.
+    /// Empty while the group rebalances, and for groups of other protocol types.
     pub assignment: BTreeSet<TopicPartition>,
 }
 
 impl Admin {
-    /// The groups of every broker.
+    /// Returns the groups of every broker.
     ///
-    /// - Errors: the first broker's that could not be asked; half a list would not show that it is one.
+    /// - Errors: that of the first broker that could not be asked; a partial list would look
+    ///   complete.
     pub fn list_groups(&self) -> Pending<BTreeMap<String, GroupListing>> {
         self.call("list groups", |context| async move {
             let nodes = super::cluster::broker_ids(&context).await?;
@@ -65,8 +66,8 @@ impl Admin {
         })
     }
 
-    /// Classic groups and those of KIP-848 alike. A group that does not exist is `Err(GroupIdNotFound)`, or in the state `Dead` with
-    /// brokers older than 4.0.
+    /// Describes classic groups and those of KIP-848. A group that does not exist is
+    /// `Err(GroupIdNotFound)`, or in state `Dead` with brokers older than 4.0.
     pub fn describe_groups(&self, ids: Vec<String>) -> Pending<Results<String, GroupDescription>> {
         self.call("describe groups", |context| async move {
             Ok(for_each_group(ids, |id| describe(context.clone(), id)).await)
@@ -81,7 +82,7 @@ impl Admin {
     }
 }
 
-/// Every group has a coordinator of its own, so every group is asked for alone.
+/// Asks for each group separately, because each has its own coordinator.
 async fn for_each_group<T, F>(ids: Vec<String>, ask: impl Fn(Arc<str>) -> F) -> Results<String, T>
 where
     F: Future<Output = Result<T, Error>>,
@@ -123,7 +124,7 @@ async fn list_groups(context: Context, node: NodeId) -> Result<BTreeMap<String, 
 async fn describe(context: Context, id: Arc<str>) -> Result<GroupDescription, Error> {
     let classic = describe_classic(&context, id.clone()).await;
     match classic {
-        // Since Kafka 4.0 a group of the new protocol is not found by the classic question.
+        // Since Kafka 4.0 the classic request does not find a group of the new protocol.
         Err(Error::Broker {
             code: ErrorCode::GroupIdNotFound,
             ..
@@ -135,7 +136,7 @@ async fn describe(context: Context, id: Arc<str>) -> Result<GroupDescription, Er
     }
 }
 
-/// One group's part of an answer about groups.
+/// Returns the only group of a response.
 fn only<T>(groups: Vec<T>) -> Result<T, Error> {
     groups.into_iter().next().ok_or_else(|| Error::Malformed {
         address: "the coordinator".into(),
@@ -175,7 +176,7 @@ async fn describe_classic(context: &Context, id: Arc<str>) -> Result<GroupDescri
 }
 
 fn classic_member(member: &describe_groups::DescribedGroupMember<'_>, protocol_type: &str) -> GroupMember {
-    // Other kinds of groups put into these bytes what they like.
+    // Other kinds of groups use these bytes for their own formats.
     let assignment = match protocol_type {
         "consumer" => decode_assignment(member.member_assignment).unwrap_or_default(),
         _ => BTreeSet::new(),

@@ -1,4 +1,5 @@
-//! Runs the admin client's calls: sends what they ask, wakes those that were answered, ends those whose time is over.
+//! Runs the admin client's calls: sends their requests, wakes answered calls, ends calls whose time
+//! is over.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -16,16 +17,16 @@ use crate::network::cluster::{Cluster, Readiness, Reply, Request};
 use crate::network::io::{Action, Event, Machine};
 use crate::time::{Moment, Timestamp};
 
-/// How often a node is looked for while none can be connected.
+/// How often a node is looked for while none can be connected to.
 const CONNECT_POLL_MS: u64 = 50;
 
-/// A call that has not begun: what makes its future.
+/// A call that has not started: the closure that makes its future.
 pub type Start = Box<dyn FnOnce(Context) -> TaskFuture + Send>;
 
-/// Fulfils its promise itself; dropped, it says `Closed`.
+/// Completes its promise itself; dropped, the promise gives `Closed`.
 pub type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What user threads hand over.
+/// The calls that application threads hand over.
 #[derive(Default)]
 pub struct Inbox {
     state: Mutex<InboxState>,
@@ -47,7 +48,7 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// False when the client is closed; the command's promise then says so.
+    /// Returns false when the client is closed; the command's promise then gives `Closed`.
     pub fn push(&self, command: Command) -> bool {
         let mut state = self.lock();
         if state.is_closed {
@@ -68,22 +69,22 @@ impl Inbox {
     }
 }
 
-/// Whose request it was.
+/// Which request an answer belongs to.
 #[derive(Clone, Copy, Debug)]
 pub enum Ticket {
     Call { task: u64, ask: u64 },
     Telemetry,
 }
 
-/// One call under way.
+/// One call in progress.
 struct Task {
     future: TaskFuture,
     mailbox: Arc<Mutex<Mailbox>>,
-    /// Asks without a node that can take them now.
+    /// Asks that no node can take now.
     unsent: Vec<Ask>,
-    /// When another look at them may help, besides news of a connection.
+    /// When to look at them again without a connection event.
     unsent_retry_at: Option<Moment>,
-    /// Asks that are answered once their reply is there.
+    /// Asks that are answered once their reply arrives.
     sent: Vec<u64>,
 }
 
@@ -183,7 +184,7 @@ impl AdminMachine {
         }
     }
 
-    /// Polls every call, sends what it asks; until nothing moves any more.
+    /// Polls every call and sends its requests, until no call makes progress.
     fn run_calls(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let snapshot = self.cluster.snapshot();
         let trouble = self.cluster.metadata().trouble();
@@ -220,7 +221,7 @@ impl Task {
         }
     }
 
-    /// True when the call is over.
+    /// Returns true when the call is done.
     fn poll(
         &mut self,
         now: Moment,
@@ -235,7 +236,8 @@ impl Task {
         if expires {
             self.expire(trouble);
         }
-        // The machine polls whenever something has come; nobody else wakes a call.
+        // A no-op waker: the machine polls whenever something has arrived, and a call has no other
+        // source of wake-ups.
         let polled = self
             .future
             .as_mut()
@@ -248,7 +250,7 @@ impl Task {
         false
     }
 
-    /// Whatever the call waits for fails now. `trouble`: why no broker can be reached, if none can.
+    /// Fails everything the call waits for. `trouble`: why no broker can be reached, if none can.
     fn expire(&mut self, trouble: Option<&Error>) {
         let unsent = std::mem::take(&mut self.unsent);
         let sent = std::mem::take(&mut self.sent);
@@ -263,7 +265,7 @@ impl Task {
         }
     }
 
-    /// Sends what can be sent; true when an ask failed at once, so that the call can go on.
+    /// Sends what can be sent; true when an ask failed at once, so that the call can continue.
     fn send(
         &mut self,
         id: u64,
@@ -311,11 +313,11 @@ enum Choice {
     Failed(Error),
 }
 
-/// Which node shall answer, if one can now.
+/// Chooses the node that must answer, if one is available now.
 fn choose(now: Moment, cluster: &mut Cluster<Ticket>, ask: &Ask) -> Choice {
     let node = match ask.destination {
         Destination::Node(node) => Some(node),
-        // A KRaft cluster names any broker; it forwards what is the controller's.
+        // A KRaft cluster names any broker as controller; it forwards.
         Destination::Controller => cluster.snapshot().controller.or_else(|| {
             cluster.request_metadata();
             None
@@ -323,11 +325,11 @@ fn choose(now: Moment, cluster: &mut Cluster<Ticket>, ask: &Ask) -> Choice {
         Destination::Any | Destination::Coordinator(_) => cluster.least_loaded(now),
     };
     let Some(node) = node else {
-        // Wrong certificates and passwords do not mend themselves.
+        // Wrong certificates and passwords do not fix themselves.
         if let Some(error) = cluster.metadata().failure() {
             return Choice::Failed(error);
         }
-        // Every node is between two attempts to connect; nothing says when the first of them is over.
+        // Every node is between two connection attempts; no event says when the first backoff ends.
         let retry_at = Some(now.after_ms(CONNECT_POLL_MS));
         return Choice::Later { retry_at };
     };

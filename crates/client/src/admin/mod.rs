@@ -1,8 +1,8 @@
 //! The admin client: topics, settings, groups, offsets, quotas, credentials.
 //!
-//! Every call returns a `Pending`: a future that also has a blocking `wait`. A call is tried again, on other nodes where
-//! that helps, until it succeeds, fails for good, or `default.api.timeout.ms` is over. Calls that name several things give
-//! a result for each.
+//! Every call returns a `Pending`: a future that also has a blocking `wait`. A call is retried, on
+//! other nodes where that helps, until it succeeds, fails with a final error, or
+//! `default.api.timeout.ms` is over. A call on several resources returns a result for each.
 //!
 //! ```no_run
 //! use ottla_client::admin::{Admin, NewTopic};
@@ -61,20 +61,21 @@ use crate::metrics::{ClientKind, ClientMetrics, Metric};
 use crate::network::io::Wake;
 use crate::pending::{Pending, pending};
 
-/// A result for everything that a call named.
+/// A result for each resource that a call named.
 pub type Results<K, T> = BTreeMap<K, Result<T, Error>>;
 
-/// A client for what is neither producing nor consuming. Cheap to keep, meant to be shared; dropping it ends every call.
+/// Kafka's admin client. It costs little to keep and is meant to be shared; dropping it ends every
+/// call.
 pub struct Admin {
     inbox: Arc<Inbox>,
     waker: Arc<dyn Wake>,
     metrics: Arc<ClientMetrics>,
-    /// `None` in tests, which turn the machine themselves.
+    /// `None` in tests, which drive the machine themselves.
     driver: Mutex<Option<Driver>>,
 }
 
 impl Admin {
-    /// - Errors: `Config` for a setting that is wrong; connections are made by the first call.
+    /// - Errors: `Config` for a wrong setting. Connections are made by the first call.
     pub fn new(config: &Config) -> Result<Admin, Error> {
         let config = Arc::new(AdminConfig::from_config(config)?);
         let clock = Arc::new(crate::time::SystemClock::default());
@@ -106,7 +107,7 @@ impl Admin {
         }
     }
 
-    /// What this client measures, under Kafka's names.
+    /// Returns this client's metrics, under Kafka's names.
     pub fn metrics(&self) -> Vec<Metric> {
         self.metrics.snapshot()
     }
@@ -122,7 +123,7 @@ impl Admin {
             let future = call(context);
             Box::pin(async move { promise.fulfil(future.await) })
         });
-        // Refused, the command is dropped, and its promise says `Closed`.
+        // A refused command is dropped, and its promise gives `Closed`.
         if self.inbox.push(Command { what, start }) {
             self.waker.wake();
         }

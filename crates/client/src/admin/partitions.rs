@@ -1,4 +1,4 @@
-//! Calls about partitions: each is answered by the partition's leader, so they are sent in parts.
+//! Calls about partitions. Each partition's leader must answer, so a call is split by leader.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,20 +15,21 @@ use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 use crate::pending::Pending;
 
-/// A result for every partition that was named.
+/// A result for each named partition.
 pub type PartitionResults<T> = Results<TopicPartition, T>;
 
-/// Which replica shall lead.
+/// Which replica to elect as leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElectionKind {
-    /// The first of the assignment.
+    /// The first replica of the assignment.
     Preferred = 0,
-    /// Any, even one that is not in sync: records can be lost.
+    /// Any replica, even one that is not in sync: records can be lost.
     Unclean = 1,
 }
 
 impl Admin {
-    /// Has leaders elected; `None`: of every partition. A partition whose leader is the wanted one already is `Err(ElectionNotNeeded)`.
+    /// Triggers leader elections; `None`: for all partitions. A partition that already has the
+    /// wanted leader is `Err(ElectionNotNeeded)`.
     pub fn elect_leaders(
         &self,
         kind: ElectionKind,
@@ -62,7 +63,7 @@ async fn elect_leaders(
         };
         body(|out| request.encode(out, version))
     };
-    // Version 0 knows preferred leaders only.
+    // Version 0 supports preferred leaders only.
     let versions = Versions::from(if kind == ElectionKind::Preferred { 0 } else { 1 });
     context
         .ask(
@@ -89,7 +90,7 @@ async fn elect_leaders(
         .await
 }
 
-/// Requests name topics and then partitions.
+/// Groups by topic, the order of requests.
 pub(super) fn group_by_topic<'a, V>(
     partitions: impl IntoIterator<Item = (&'a TopicPartition, V)>,
 ) -> BTreeMap<&'a str, Vec<(i32, V)>> {
@@ -100,9 +101,10 @@ pub(super) fn group_by_topic<'a, V>(
     topics
 }
 
-/// Asks every partition's leader; those whose error may pass, again, after another look at who leads.
+/// Asks every partition's leader; retries partitions with a retriable error after a metadata
+/// refresh.
 ///
-/// - `ask` gets a node and the partitions that it leads, and gives a result for each.
+/// - `ask` gets a node and the partitions that it leads, and returns a result for each.
 pub(super) async fn ask_leaders<V, T, F>(
     context: &Context,
     mut open: BTreeMap<TopicPartition, V>,
@@ -146,7 +148,7 @@ where
 
 fn may_pass<T>(result: &Result<T, Error>) -> bool {
     match result {
-        // A topic that does not exist is more likely misspelt than late.
+        // Not retried: a topic that does not exist is more likely misspelled than late.
         Err(Error::Broker {
             code: ErrorCode::UnknownTopicOrPartition,
             ..

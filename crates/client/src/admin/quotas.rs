@@ -16,10 +16,10 @@ use super::{Admin, Results, body, resource_error, resource_result};
 use crate::error::Error;
 use crate::pending::Pending;
 
-/// Kinds (`user`, `client-id`, `ip`) with names; `None`: the default of its kind.
+/// Entity types (`user`, `client-id`, `ip`) with names; `None`: the default of that type.
 pub type QuotaEntity = BTreeMap<String, Option<String>>;
 
-/// Which entities a filter lets through.
+/// Which entities a filter matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuotaMatch {
     Exact(String),
@@ -27,14 +27,14 @@ pub enum QuotaMatch {
     Any,
 }
 
-/// Entities that have all these kinds; `is_strict`: and no other.
+/// Matches entities that have all these types; `is_strict`: and no other type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaFilter {
     pub components: BTreeMap<String, QuotaMatch>,
     pub is_strict: bool,
 }
 
-/// Changes of one entity's quotas: `None` removes.
+/// Changes to one entity's quotas; `None` removes a quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaAlteration {
     pub entity: QuotaEntity,

@@ -1,4 +1,4 @@
-//! Offsets of partitions by time, and deleting records.
+//! Offsets of partitions by time, and record deletion.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 use crate::pending::Pending;
 
-/// Which offset of a partition is asked for.
+/// Which offset of a partition to look up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffsetSpec {
-    /// The first that is still there.
+    /// The first that still exists.
     Earliest,
-    /// The one that the next record gets.
+    /// The offset that the next record gets.
     Latest,
-    /// The first whose timestamp is at or after these milliseconds since the epoch.
+    /// The first whose timestamp is at or after these milliseconds since the Unix epoch.
     Timestamp(i64),
-    /// That of the largest timestamp (KIP-734, Kafka 3.0).
+    /// That of the record with the largest timestamp (KIP-734, Kafka 3.0).
     MaxTimestamp,
     /// The first on the broker's own disks, with tiered storage (KIP-405, Kafka 3.4).
     EarliestLocal,
@@ -36,7 +36,7 @@ pub enum OffsetSpec {
 }
 
 impl OffsetSpec {
-    /// The timestamp that stands for it, and the version that knows it.
+    /// The special timestamp that encodes it, and the first version that supports it.
     fn code(self) -> (i64, i16) {
         match self {
             OffsetSpec::Timestamp(at) => (at, 1),
@@ -51,7 +51,7 @@ impl OffsetSpec {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedOffset {
-    /// −1 when there is no record that fits.
+    /// −1 when no record matches.
     pub offset: i64,
     /// Of that record; −1 where it is not known.
     pub timestamp: i64,
@@ -59,7 +59,7 @@ pub struct ListedOffset {
 }
 
 impl Admin {
-    /// As `list_offsets_at`, of what a consumer with `read_uncommitted` sees.
+    /// Like `list_offsets_at`, for the view of a consumer with `read_uncommitted`.
     pub fn list_offsets(
         &self,
         partitions: BTreeMap<TopicPartition, OffsetSpec>,
@@ -67,7 +67,7 @@ impl Admin {
         self.call("list offsets", |context| list_offsets(context, partitions, false))
     }
 
-    /// Offsets of what a consumer with `read_committed` sees: `Latest` is the last stable offset.
+    /// Offsets in the view of a consumer with `read_committed`: `Latest` is the last stable offset.
     pub fn list_committed_offsets(
         &self,
         partitions: BTreeMap<TopicPartition, OffsetSpec>,
@@ -75,7 +75,7 @@ impl Admin {
         self.call("list offsets", |context| list_offsets(context, partitions, true))
     }
 
-    /// Deletes what stands before these offsets (−1: everything); gives the new first offsets.
+    /// Deletes the records before these offsets (−1: all); returns the new first offsets.
     pub fn delete_records(&self, before: BTreeMap<TopicPartition, i64>) -> Pending<PartitionResults<i64>> {
         self.call("delete records", |context| async move {
             ask_leaders(&context, before, |leader, partitions| {
@@ -97,7 +97,7 @@ async fn list_offsets(
     .await
 }
 
-/// The same error for every partition that was asked for together.
+/// The same error for every partition of one request.
 fn failed<V, T>(partitions: &BTreeMap<TopicPartition, V>, error: &Error) -> PartitionResults<T> {
     partitions
         .keys()
@@ -136,7 +136,7 @@ async fn list_offsets_of_leader(
         };
         body(|out| request.encode(out, version))
     };
-    // read_committed is known from version 2 on.
+    // read_committed is supported from version 2 on.
     let versions = Versions::from(version_min.max(if is_committed { 2 } else { 1 }));
     let asked = context
         .ask(

@@ -20,7 +20,8 @@ use crate::error::Error;
 use crate::network::sasl::{nonce, salted_password};
 use crate::pending::Pending;
 
-/// Twice what RFC 5802 asks for at least and Kafka's own tools take; guessing passwords has become cheaper since.
+/// Twice the minimum of RFC 5802 and the default of Kafka's own tools, because guessing passwords
+/// has become cheaper.
 const ROUNDS_DEFAULT: u32 = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,11 +42,11 @@ impl ScramMechanism {
 /// A change of one user's credentials.
 #[derive(Clone, Debug)]
 pub enum ScramCredential {
-    /// Makes or replaces the user's credential of this mechanism.
+    /// Creates or replaces the user's credential of this mechanism.
     Set {
         mechanism: ScramMechanism,
         password: Password,
-        /// 4096 to 16 384 are what Kafka accepts; `None`: 8192.
+        /// Kafka accepts 4096 to 16 384; `None`: 8192.
         rounds: Option<u32>,
     },
     Delete {
@@ -57,7 +58,8 @@ pub enum ScramCredential {
 pub type ScramDescription = BTreeMap<ScramMechanism, u32>;
 
 impl Admin {
-    /// Which credentials these users have; none named: all users. A user without any is `Err(ResourceNotFound)`.
+    /// Returns which credentials these users have; an empty list means all users. A user without
+    /// any is `Err(ResourceNotFound)`.
     pub fn describe_scram_credentials(
         &self,
         users: Vec<String>,
@@ -65,7 +67,7 @@ impl Admin {
         self.call("describe SCRAM credentials", |context| describe(context, users))
     }
 
-    /// Salting a password takes some milliseconds of the calling thread.
+    /// Changes credentials. Salting a password takes some milliseconds of the calling thread.
     pub fn alter_scram_credentials(
         &self,
         changes: Vec<(String, ScramCredential)>,
@@ -81,7 +83,7 @@ impl Admin {
     }
 }
 
-/// What is sent of a `ScramCredential`.
+/// The wire form of a `ScramCredential`.
 enum Change {
     Set {
         mechanism: ScramMechanism,

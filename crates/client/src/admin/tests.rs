@@ -32,7 +32,7 @@ impl Wake for NoWaker {
     fn wake(&self) {}
 }
 
-/// A request as a broker sees it; brokers are told apart by their port, which is their id.
+/// A request as a broker sees it; a broker's port is also its id.
 #[derive(Clone, Debug)]
 struct Seen {
     broker: u16,
@@ -58,11 +58,12 @@ struct World {
     events: Vec<Event>,
     script: Script,
     controller: i32,
-    /// A broker answers in order: after one answer that never comes, there is none on that connection.
+    /// Connections that get no more answers: a broker answers in order, so one missing answer
+    /// blocks the rest.
     silent: BTreeSet<ConnectionId>,
-    /// APIs that no broker speaks.
+    /// APIs that no broker supports.
     unknown: Vec<ApiKey>,
-    /// What was asked for besides versions and the machine's own metadata.
+    /// All requests except ApiVersions and the machine's own metadata requests.
     log: Vec<(u16, ApiKey)>,
 }
 
@@ -102,7 +103,7 @@ impl World {
         }
     }
 
-    /// Turns the machine, and time with it, until the call is over.
+    /// Runs the machine and advances time until the call is done.
     fn finish<T>(&mut self, mut pending: Pending<T>) -> Result<T, Error> {
         for _ in 0..10_000 {
             let mut actions = Vec::new();
@@ -214,7 +215,7 @@ impl World {
                 };
                 body(|out| response.encode(out, seen.version))
             }
-            other => panic!("nobody answers {other}"),
+            other => panic!("no scripted answer for {other}"),
         }
     }
 }
@@ -234,7 +235,7 @@ fn metadata(controller_id: i32, topics: Vec<MetadataResponseTopic<'static>>) -> 
     }
 }
 
-/// Topic `t` with a partition for each leader.
+/// Topic `t` with a partition per element of `leaders`.
 fn topic(leaders: &[i32]) -> MetadataResponseTopic<'static> {
     let partitions = leaders
         .iter()
@@ -252,7 +253,7 @@ fn topic(leaders: &[i32]) -> MetadataResponseTopic<'static> {
     }
 }
 
-/// Whether a metadata request names topics: the machine's own do not.
+/// Whether a metadata request names topics: the machine's own requests do not.
 fn names_topics(seen: &Seen) -> bool {
     let request = MetadataRequest::decode(&mut Reader::new(&seen.body), seen.version).unwrap();
     request.topics.is_some_and(|topics| !topics.is_empty())
@@ -280,7 +281,7 @@ fn a_topic_is_created_by_the_controller_even_when_that_moves() {
     let mut world = World::new(|seen| match (seen.api_key, seen.broker) {
         (ApiKey::CreateTopics, 2) => created(seen, ErrorCode::None, None),
         (ApiKey::CreateTopics, _) => created(seen, ErrorCode::NotController, None),
-        // The first answer, to the bootstrap connection, is old.
+        // The first answer, on the bootstrap connection, is outdated.
         (ApiKey::Metadata, broker) => {
             response(|out| metadata(if broker == 9 { 1 } else { 2 }, Vec::new()).encode(out, seen.version))
         }
@@ -322,7 +323,7 @@ fn every_topic_has_its_own_result_with_the_brokers_text() {
 }
 
 #[test]
-fn only_what_the_quota_refused_is_asked_again() {
+fn only_topics_that_the_quota_refused_are_retried() {
     let mut asked: Vec<Vec<String>> = Vec::new();
     let (tell, told) = std::sync::mpsc::channel();
     let mut world = World::new(move |seen| match seen.api_key {
@@ -356,7 +357,7 @@ fn only_what_the_quota_refused_is_asked_again() {
 }
 
 #[test]
-fn a_broken_connection_is_tried_again() {
+fn a_call_is_retried_after_a_broken_connection() {
     let mut closed = 0;
     let mut world = World::new(move |seen| match seen.api_key {
         ApiKey::CreateTopics if closed < 3 => {
@@ -374,7 +375,7 @@ fn a_broken_connection_is_tried_again() {
 }
 
 #[test]
-fn a_silent_broker_costs_no_more_than_the_calls_time() {
+fn a_silent_broker_delays_a_call_at_most_until_its_timeout() {
     let mut world = World::new(|seen| match seen.api_key {
         ApiKey::CreateTopics => Some(Reaction::Silence),
         _ => None,
@@ -396,7 +397,7 @@ fn a_silent_broker_costs_no_more_than_the_calls_time() {
 }
 
 #[test]
-fn an_api_that_the_broker_does_not_speak_fails_at_once() {
+fn an_api_that_the_broker_does_not_support_fails_at_once() {
     let mut world = World::new(|_| None);
     world.unknown = vec![ApiKey::ListConfigResources];
     let call = world.admin.list_client_metrics_subscriptions();
@@ -405,7 +406,7 @@ fn an_api_that_the_broker_does_not_speak_fails_at_once() {
 }
 
 #[test]
-fn a_call_to_a_closed_client_and_one_that_is_under_way_say_so() {
+fn calls_after_and_during_close_end_with_closed() {
     let mut world = World::new(|seen| match seen.api_key {
         ApiKey::CreateTopics => Some(Reaction::Silence),
         _ => None,
@@ -449,7 +450,7 @@ fn offsets(seen: &Seen, moved: bool) -> Option<Reaction> {
 }
 
 #[test]
-fn partitions_are_asked_of_their_leaders_and_again_when_those_move() {
+fn partitions_are_asked_of_their_leaders_even_when_those_move() {
     let mut has_moved = false;
     let mut world = World::new(move |seen| match seen.api_key {
         ApiKey::Metadata if names_topics(seen) => {
@@ -496,7 +497,7 @@ fn partitions_are_asked_of_their_leaders_and_again_when_those_move() {
 }
 
 #[test]
-fn a_groups_offsets_are_asked_of_its_coordinator_wherever_that_goes() {
+fn a_groups_offsets_are_asked_of_its_coordinator_even_when_that_moves() {
     let mut coordinator = 2;
     let mut world = World::new(move |seen| match (seen.api_key, seen.broker) {
         (ApiKey::FindCoordinator, _) => {

@@ -22,13 +22,13 @@ use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 use crate::pending::Pending;
 
-/// A topic to be created. Without `partitions` and `replicas` the broker's defaults hold.
+/// A topic to create. Without `partitions` and `replicas` the broker's defaults apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewTopic {
     pub name: String,
     pub partitions: Option<i32>,
     pub replicas: Option<i16>,
-    /// Brokers by partition, the first one preferred as leader; excludes the two above.
+    /// Brokers by partition, the preferred leader first; excludes the two fields above.
     pub assignment: BTreeMap<i32, Vec<i32>>,
     pub configs: BTreeMap<String, String>,
 }
@@ -60,7 +60,7 @@ impl NewTopic {
     }
 }
 
-/// What the broker made of a `NewTopic`.
+/// A topic as the broker created it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreatedTopic {
     /// Zero from brokers older than 2.8.
@@ -92,12 +92,12 @@ pub struct PartitionDescription {
     pub in_sync: Vec<NodeId>,
 }
 
-/// Partitions to be added to a topic.
+/// Partitions to add to a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPartitions {
-    /// How many the topic shall have then.
+    /// The topic's partition count afterwards.
     pub total: i32,
-    /// Brokers for each added one; empty: the controller chooses.
+    /// Brokers for each added partition; empty: the controller chooses.
     pub assignment: Vec<Vec<i32>>,
 }
 
@@ -106,7 +106,7 @@ impl Admin {
         self.call("create topics", |context| create_topics(context, topics, false))
     }
 
-    /// What `create_topics` would do, without doing it.
+    /// Checks what `create_topics` would do, without doing it.
     pub fn validate_topics(&self, topics: Vec<NewTopic>) -> Pending<Results<String, CreatedTopic>> {
         self.call("validate topics", |context| create_topics(context, topics, true))
     }
@@ -115,7 +115,7 @@ impl Admin {
         self.call("delete topics", |context| delete_topics(context, names))
     }
 
-    /// Every topic that this user may see.
+    /// Returns every topic that this user may see.
     pub fn list_topics(&self) -> Pending<BTreeMap<String, TopicListing>> {
         self.call("list topics", |context| async move {
             let topics = fetch_topics(&context, None).await?;
@@ -142,7 +142,8 @@ impl Admin {
     }
 }
 
-/// The controller says of every topic that it is none: ask again, elsewhere.
+/// Fails with a retriable error when a topic's code says that the asked broker is not the
+/// controller.
 pub(super) fn controller_moved<'a>(codes: impl IntoIterator<Item = &'a i16>) -> Result<(), Error> {
     let moved = codes
         .into_iter()
@@ -153,7 +154,8 @@ pub(super) fn controller_moved<'a>(codes: impl IntoIterator<Item = &'a i16>) -> 
     }
 }
 
-/// Asks, and again for those that the controller's mutation quota refused (KIP-599), as long as there is time.
+/// Repeats the call for the topics that the controller's mutation quota refused (KIP-599), while
+/// there is time.
 async fn within_quota<V, T, F>(
     context: &Context,
     mut open: BTreeMap<String, V>,
@@ -371,7 +373,7 @@ async fn create_partitions_once(
         .await
 }
 
-/// Topics as any broker knows them; `None`: all.
+/// Fetches topics from any broker; `None`: all.
 pub(super) async fn fetch_topics(
     context: &Context,
     names: Option<Vec<String>>,
@@ -391,7 +393,7 @@ pub(super) async fn fetch_topics(
         };
         body(|out| request.encode(out, version))
     };
-    // Version 4 is the first that does not create what it is asked for.
+    // Version 4 is the first that can avoid creating the topics it names.
     context
         .ask(
             Destination::Any,

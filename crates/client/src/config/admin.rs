@@ -17,7 +17,7 @@ pub struct AdminConfig {
 }
 
 impl AdminConfig {
-    /// - Errors: `Config` with Kafka's text; the first key that is wrong.
+    /// - Errors: `Config` with Kafka's text, for the first wrong key.
     pub fn from_config(config: &Config) -> Result<AdminConfig, Error> {
         let settings = Settings::new(ClientKind::Admin, config)?;
         if settings.list("bootstrap.servers").is_empty() {

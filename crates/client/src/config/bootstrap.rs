@@ -1,4 +1,4 @@
-//! `bootstrap.servers`: from `host:port` to addresses.
+//! Parses `bootstrap.servers` from `host:port` to addresses.
 
 use super::value::config_error;
 use crate::error::Error;
@@ -6,7 +6,8 @@ use crate::network::io::Address;
 
 const KEY: &str = "bootstrap.servers";
 
-/// - Shape: `host:port`, `[::1]:port`, or either behind `NAME://`, as Kafka takes them. No name is resolved here.
+/// - Shape: `host:port`, `[::1]:port`, or either after `NAME://`, as Kafka accepts them. Names are
+///   not resolved here.
 /// - Errors: Kafka's texts.
 pub(super) fn parse(urls: &[String]) -> Result<Vec<Address>, Error> {
     urls.iter().map(|url| parse_one(url)).collect()

@@ -1,4 +1,4 @@
-//! What every client needs: where the cluster is, names, time limits, sockets, security.
+//! Settings that every client needs: bootstrap servers, names, timeouts, sockets, security.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use super::settings::{Settings, Warning};
 use crate::error::Error;
 use crate::network::io::Address;
 
-/// What every client needs: `bootstrap.servers`, `client.id`, time limits, sockets, security.
+/// Settings that every client needs: `bootstrap.servers`, `client.id`, timeouts, sockets, security.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     pub bootstrap_servers: Vec<Address>,
@@ -23,22 +23,23 @@ pub struct ClientConfig {
     pub reconnect_backoff_ms_max: u64,
     pub connection_setup_timeout_ms: u64,
     pub connection_setup_timeout_ms_max: u64,
-    /// `u64::MAX`: idle connections stay.
+    /// `u64::MAX`: idle connections are never closed.
     pub connections_idle_ms_max: u64,
     pub metadata_age_ms_max: u64,
     pub metadata_idle_ms_max: u64,
-    /// Ask again from the bootstrap servers when no known node answered for so long (KIP-899); `None`: never.
+    /// Rebootstrap from the bootstrap servers when no known node has answered for this long
+    /// (KIP-899); `None`: never.
     pub rebootstrap_after_ms: Option<u64>,
-    /// `allow.auto.create.topics` of a consumer; producers allow it.
+    /// A consumer's `allow.auto.create.topics`; producers always allow it.
     pub allow_auto_create_topics: bool,
-    /// −1 in Kafka's terms is `None`: the system's default.
+    /// `None` is Kafka's −1: the operating system's default.
     pub send_buffer_bytes: Option<usize>,
     pub receive_buffer_bytes: Option<usize>,
     pub security: Security,
     pub metrics_push_enabled: bool,
     pub metrics_sample_window_ms: u64,
     pub metrics_sample_count: u32,
-    /// What the writer of the settings should be told; none is an error.
+    /// Hints for the author of the settings; none is an error.
     pub warnings: Vec<Warning>,
 }
 
@@ -102,7 +103,7 @@ impl ClientConfig {
     }
 }
 
-/// A first wait and its cap; a first wait beyond the cap is cut to it, as in Kafka.
+/// A first wait and its maximum; a first wait above the maximum is reduced to it, as in Kafka.
 fn capped(settings: &mut Settings, first: &str, cap: &str, what: &str) -> (u64, u64) {
     let ms = |key| u64::try_from(settings.number(key)).unwrap_or(0);
     let (first_ms, cap_ms) = (ms(first), ms(cap));
@@ -115,7 +116,7 @@ fn capped(settings: &mut Settings, first: &str, cap: &str, what: &str) -> (u64, 
     (first_ms.min(cap_ms), cap_ms)
 }
 
-/// Who writes `reconnect.backoff.ms` alone wants that wait and no growing one: Kafka has it so since KIP-144.
+/// `reconnect.backoff.ms` set alone means a constant wait, as in Kafka since KIP-144.
 fn reconnect_backoff(settings: &mut Settings) -> (u64, u64) {
     let (first, cap) = ("reconnect.backoff.ms", "reconnect.backoff.max.ms");
     if settings.is_written(first) && !settings.is_written(cap) {
@@ -130,14 +131,15 @@ fn reconnect_backoff(settings: &mut Settings) -> (u64, u64) {
     (settings.natural(first).min(cap_ms), cap_ms)
 }
 
-/// As Kafka numbers its clients within a process. A simulation that must replay sets `client.id`.
+/// Numbers clients within a process as Kafka does. A simulation that must be replayable sets
+/// `client.id`.
 fn client_id(client: ClientKind, settings: &Settings) -> Arc<str> {
     static PRODUCERS: AtomicU32 = AtomicU32::new(1);
     static CONSUMERS: AtomicU32 = AtomicU32::new(1);
     static ADMINS: AtomicU32 = AtomicU32::new(1);
     let next = |counter: &AtomicU32| counter.fetch_add(1, Ordering::Relaxed);
     let written = settings.text("client.id").unwrap_or_default();
-    // Kafka's producer takes an empty name for a name, when it is written.
+    // Kafka's producer accepts an empty name if it is set explicitly.
     if !written.is_empty() || client == ClientKind::Producer && settings.is_written("client.id") {
         return written.into();
     }

@@ -14,7 +14,7 @@ use crate::error::Error;
 pub enum OffsetReset {
     Earliest,
     Latest,
-    /// KIP-1106: back from now.
+    /// KIP-1106: this long before now.
     ByDuration {
         ms: u64,
     },
@@ -34,7 +34,7 @@ pub struct ConsumerConfig {
     pub client: Arc<ClientConfig>,
     pub group_id: Option<Arc<str>>,
     pub group_instance_id: Option<Arc<str>>,
-    /// In the order of preference.
+    /// In order of preference.
     pub assignors: Vec<AssignorKind>,
     pub session_timeout_ms: u64,
     pub heartbeat_interval_ms: u64,
@@ -54,7 +54,7 @@ pub struct ConsumerConfig {
 }
 
 impl ConsumerConfig {
-    /// - Errors: `Config` with Kafka's text; the first key that is wrong.
+    /// - Errors: `Config` with Kafka's text, for the first wrong key.
     pub fn from_config(config: &Config) -> Result<ConsumerConfig, Error> {
         let settings = Settings::new(ClientKind::Consumer, config)?;
         for key in [
@@ -108,7 +108,7 @@ impl ConsumerConfig {
     }
 }
 
-/// A static member's name is one that a topic could have.
+/// A static member's name must satisfy the rules of topic names.
 fn check_instance_id(name: &str) -> Result<(), Error> {
     const LENGTH_MAX: usize = 249;
     let is_letter = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
@@ -140,7 +140,7 @@ fn auto_commit(settings: &Settings, has_group: bool) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// `None` when the text is none of Kafka's.
+/// `None` when the text is none of Kafka's values.
 pub(super) fn offset_reset(text: &str) -> Option<OffsetReset> {
     match text {
         "earliest" => Some(OffsetReset::Earliest),

@@ -1,4 +1,4 @@
-//! `docs/reference/client-configuration.md`, from the table.
+//! Renders `docs/reference/client-configuration.md` from the table of keys.
 
 use std::fmt::{Arguments, Write};
 
@@ -16,14 +16,14 @@ The settings of `ottla-client`: those of Apache Kafka 4.3's Java client, with it
 its errors. `Config::from_file` reads the `.properties` files that Java clients read. A test compares this table with Apache
 Kafka's classes.
 
-A key that nobody knows is no error: `Config::warnings` names it, with the known key that looks most like it. It also names keys
+An unknown key is not an error: `Config::warnings` reports it, with the most similar known key. It also reports keys
 without effect that are not at their default.
 ";
 
 const WITHOUT_EFFECT: &str = "
 ## Accepted without effect
 
-A file written for Java may hold these; they are checked as Kafka checks them, and nothing depends on them.
+A file written for Java may contain these; they are checked as Kafka checks them, but have no effect.
 
 | why | keys |
 |---|---|
@@ -32,13 +32,13 @@ A file written for Java may hold these; they are checked as Kafka checks them, a
 const REFUSED: &str = "
 ## Refused
 
-With a value that is not the default, these are an error: going on without them would break a promise.
+With a value that is not the default, these are an error: ignoring them would break a guarantee.
 
 | why | keys |
 |---|---|
 ";
 
-/// The whole page.
+/// Renders the whole page.
 pub fn render() -> String {
     let mut page = INTRODUCTION.to_owned();
     section(&mut page, "All clients", keys::CLIENT_KEYS);
@@ -62,7 +62,7 @@ fn section(page: &mut String, title: &str, keys: &[ClientKey]) {
     put(page, format_args!("\n## {title}\n"));
     let mut last = None;
     for key in keys.iter().filter(|key| key.support == Support::Honoured) {
-        // The rows of a key with several defaults follow each other.
+        // The rows of a key with several defaults are adjacent.
         if last != Some(key.name) {
             put(page, format_args!("\n### `{}`\n\n{}\n", key.name, key.doc));
             if let Some(cost) = key.cost {
@@ -75,7 +75,7 @@ fn section(page: &mut String, title: &str, keys: &[ClientKey]) {
     }
 }
 
-/// Type, default, range and the like, on one line.
+/// Type, default, range and similar facts, on one line.
 fn facts(key: &ClientKey) -> String {
     let mut facts = vec![key.value_type.name().to_owned()];
     if !key.unit.name().is_empty() {
@@ -113,7 +113,7 @@ fn range(key: &ClientKey) -> Option<String> {
     })
 }
 
-/// A line for every reason, with its keys in the order of the table.
+/// One line per reason, with its keys in the order of the table.
 fn by_reason(page: &mut String, reason_of: impl Fn(Support) -> Option<&'static str>) {
     let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
     for key in keys::all() {

@@ -1,9 +1,10 @@
-//! Durations as ISO 8601 writes them and Java's `Duration.parse` reads them: `PT1H30M`, `P2DT3.5S`.
+//! ISO 8601 durations as Java's `Duration.parse` reads them: `PT1H30M`, `P2DT3.5S`.
 
 const MS_PER_DAY: u64 = 86_400_000;
 
-/// - Shape: `PnDTnHnMn.nS` in any case, at least one part, parts of a second cut to milliseconds. Signs are not read
-///   but for a leading `+` of a part: nobody resets to the future.
+/// - Shape: `PnDTnHnMn.nS` in any case, at least one part, fractions of a second cut to
+///   milliseconds. The only sign accepted is a leading `+` of a part, because an offset reset never
+///   points to the future.
 pub(super) fn parse_ms(text: &str) -> Option<u64> {
     let text = text.to_ascii_uppercase();
     let rest = text.strip_prefix('P')?;

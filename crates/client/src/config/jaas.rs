@@ -1,17 +1,18 @@
-//! `sasl.jaas.config`: one entry of a JAAS file, `org.apache…LoginModule required username="…" password="…";`.
+//! `sasl.jaas.config`: one entry of a JAAS file,
+//! `org.apache…LoginModule required username="…" password="…";`.
 
 use std::collections::BTreeMap;
 
-/// Which login module, and its options.
+/// A login module and its options.
 pub(super) struct Login {
     pub module: String,
     pub options: BTreeMap<String, String>,
 }
 
-/// - Shape: module, flag, then `key=value` pairs and a semicolon; values are words or quoted with `"` or `'`, where a
-///   backslash escapes as in Java's StreamTokenizer; `//` and `/* */` are comments. More entries after the first, which
-///   Kafka refuses, are an error.
-/// - Errors: what is missing; never the text, which holds a password.
+/// - Shape: module, flag, then `key=value` pairs and a semicolon; values are words or quoted with
+///   `"` or `'`, with backslash escapes as in Java's StreamTokenizer; `//` and `/* */` are
+///   comments. More than one entry is an error, as in Kafka.
+/// - Errors: what is missing; never the text itself, which contains a password.
 pub(super) fn parse(text: &str) -> Result<Login, &'static str> {
     let mut tokens = Tokens { rest: text };
     let module = match tokens.next()? {

@@ -2,7 +2,8 @@
 
 use ottla_wire::config_keys::{Unit, ValueType};
 
-/// Whose settings: the three clients share most keys, and differ in some defaults.
+/// Which client a setting belongs to: the three clients share most keys and differ in some
+/// defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClientKind {
     Producer,
@@ -22,7 +23,7 @@ impl ClientKind {
     }
 }
 
-/// What a value must be, beyond its type.
+/// What a value must satisfy, beyond its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
     Any,
@@ -32,9 +33,9 @@ pub enum Rule {
     /// For doubles.
     Within(f64, f64),
     OneOf(&'static [&'static str]),
-    /// The words in the order in which Kafka's error names them.
+    /// The words in the order in which Kafka's error lists them.
     OneOfIgnoringCase(&'static [&'static str]),
-    /// In any case, and refused in words of its own.
+    /// One of two words in any case, with an error text of its own.
     Either(&'static str, &'static str),
     /// Not set, or not empty.
     NotEmpty,
@@ -48,24 +49,26 @@ pub enum Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     Honoured,
-    /// Accepted and checked, so that a file written for Java works; nothing depends on it. The reason.
+    /// Accepted and checked, so that a file written for Java works, but without effect. The text is
+    /// the reason.
     NoEffect(&'static str),
-    /// A value that is not the default is an error: going on without it would break a promise. The reason.
+    /// Any value other than the default is an error, because ignoring it would break a guarantee.
+    /// The text is the reason.
     Refused(&'static str),
 }
 
-/// What a key means where it is not written.
+/// The value of a key that is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Default {
-    /// As text, the way Kafka prints it.
+    /// As text, in the form in which Kafka prints it.
     Text(&'static str),
     /// Kafka's null.
     Unset,
-    /// The client cannot be made without it.
+    /// The client cannot be created without it.
     Required,
 }
 
-/// Everything about one key. A key whose defaults differ between clients has a row for each.
+/// One key. A key whose defaults differ between clients has a row for each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientKey {
     pub name: &'static str,
@@ -76,7 +79,7 @@ pub struct ClientKey {
     pub rule: Rule,
     /// One sentence.
     pub doc: &'static str,
-    /// What another value costs; no full stop.
+    /// The cost of another value; no full stop.
     pub cost: Option<&'static str>,
     pub support: Support,
     /// Not one of Kafka's own names.
@@ -199,7 +202,7 @@ constructors! {
     class Class
 }
 
-/// A secret; there is never a default.
+/// A secret; it never has a default.
 pub(super) const fn password(name: &'static str, doc: &'static str) -> ClientKey {
     ClientKey::new(name, ValueType::Password, Default::Unset, doc)
 }

@@ -1,6 +1,6 @@
-//! Kafka's client settings: one table of keys, typed structs made from it once.
+//! Kafka's client settings: one table of keys, and the typed structs built from it once.
 //!
-//! Names, types, defaults, ranges and the texts of errors are those of Apache Kafka 4.3's Java client.
+//! Names, types, defaults, ranges and error texts are those of Apache Kafka 4.3's Java client.
 
 mod key;
 mod keys;
@@ -38,7 +38,7 @@ pub use self::security::{
 };
 pub use self::settings::Warning;
 
-/// Settings as the user wrote them: Kafka's keys, text values.
+/// Settings as the user wrote them: Kafka's keys, with values as text.
 ///
 /// ```
 /// let config = ottla_client::config::Config::new().set("bootstrap.servers", "localhost:9092").set("linger.ms", "10");
@@ -55,7 +55,8 @@ impl Config {
 
     /// Reads a `.properties` file as Java does.
     ///
-    /// - Errors: `Config` when the file cannot be read, with the line when a line cannot.
+    /// - Errors: `Config` when the file cannot be read or a line cannot be parsed (the error names
+    ///   the line).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Config, Error> {
         let path = path.as_ref();
         let broken = |reason: String| Error::Config {
@@ -69,7 +70,7 @@ impl Config {
         })
     }
 
-    /// The last value of a key wins.
+    /// Sets a key; the last value of a key wins.
     #[must_use]
     pub fn set(mut self, key: impl Into<String>, value: impl ToString) -> Config {
         let (key, value) = (key.into(), value.to_string());
@@ -78,7 +79,7 @@ impl Config {
         self
     }
 
-    /// The text as it was written; `None` where a key has its default.
+    /// Returns the text as written; `None` where a key has its default.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.entries
             .iter()
@@ -86,18 +87,19 @@ impl Config {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The keys that were written, in their order.
+    /// Returns the keys that were set, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|(key, _)| key.as_str())
     }
 
-    /// What the writer of these settings should know: misspelt keys, keys without effect, defaults that had to give way.
+    /// Returns hints for the author of these settings: misspelled keys, keys without effect,
+    /// adjusted defaults.
     ///
     /// - Errors: as `from_config` of the client.
     pub fn warnings(&self, client: ClientKind) -> Result<Vec<Warning>, Error> {
         let mut config = self.clone();
         if self.get("client.id").is_none() {
-            // Asking must not take one of the numbers that clients without a name get.
+            // Without a name the check would use up one of the numbers of unnamed clients.
             config = config.set("client.id", "unnamed");
         }
         let client = match client {
@@ -110,7 +112,7 @@ impl Config {
 }
 
 impl fmt::Debug for Config {
-    /// Without the values of secrets, nor of keys that nobody knows: one may be a misspelt secret.
+    /// Omits the values of secrets and of unknown keys: one may be a misspelled secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
         for (name, value) in &self.entries {

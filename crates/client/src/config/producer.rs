@@ -51,16 +51,17 @@ pub struct ProducerConfig {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionerKind {
-    /// KIP-794: keys by murmur2, others sticky by bytes.
+    /// KIP-794: records with a key by murmur2, others sticky by bytes.
     Default,
     RoundRobin,
 }
 
-/// More requests in flight than this could be reordered beyond what a broker remembers of a producer.
+/// With more requests in flight, records could be reordered beyond what a broker remembers of a
+/// producer.
 const IDEMPOTENT_IN_FLIGHT_MAX: usize = 5;
 
 impl ProducerConfig {
-    /// - Errors: `Config` with Kafka's text; the first key that is wrong.
+    /// - Errors: `Config` with Kafka's text, for the first wrong key.
     pub fn from_config(config: &Config) -> Result<ProducerConfig, Error> {
         let mut settings = Settings::new(ClientKind::Producer, config)?;
         let acks = match settings.text("acks") {
@@ -75,7 +76,7 @@ impl ProducerConfig {
         Ok(ProducerConfig {
             acks,
             enable_idempotence,
-            // Kafka counts 0 as "no batching" and makes batches of one record; one byte has the same effect.
+            // In Kafka 0 means "no batching", batches of one record; one byte has the same effect.
             batch_bytes: settings.size("batch.size").max(1),
             buffer_memory_bytes: settings.size("buffer.memory"),
             compression: compression(&settings),
@@ -94,7 +95,8 @@ impl ProducerConfig {
     }
 }
 
-/// Idempotence gives way where it is only a default, and is insisted on where it is written (KIP-679).
+/// Idempotence is dropped silently where it is only the default, and enforced where it is set
+/// (KIP-679).
 fn idempotence(settings: &mut Settings, acks: Acks, retries: u32, in_flight: usize) -> Result<bool, Error> {
     const KEY: &str = "enable.idempotence";
     if !settings.boolean(KEY) {
@@ -125,7 +127,7 @@ fn idempotence(settings: &mut Settings, acks: Acks, retries: u32, in_flight: usi
         settings.warn(KEY, message);
         enabled = false;
     }
-    // Since Kafka 4.0 this holds for the default as well.
+    // Since Kafka 4.0 this applies to the default as well.
     if in_flight > IDEMPOTENT_IN_FLIGHT_MAX {
         let message = format!(
             "To use the idempotent producer, max.in.flight.requests.per.connection must be set to at most 5. \

@@ -1,4 +1,4 @@
-//! Who this client is and whom it trusts: `security.protocol`, `sasl.*` and `ssl.*`, checked and typed.
+//! Identity and trust: `security.protocol`, `sasl.*` and `ssl.*`, checked and typed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use super::settings::Settings;
 use super::value::{config_error, invalid};
 use crate::error::Error;
 
-/// Nothing of it is PLAINTEXT: neither encrypted nor authenticated.
+/// With neither field set the protocol is PLAINTEXT: neither encrypted nor authenticated.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
     pub sasl: Option<SaslSettings>,
     pub tls: Option<TlsSettings>,
 }
 
-/// A text that no `Debug` and no error shows.
+/// A secret text that no `Debug` and no error shows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Arc<str>);
 
@@ -25,7 +25,7 @@ impl Password {
         Password(text.into())
     }
 
-    /// The one way to the text, so that its uses are found.
+    /// The only access to the text, so that its uses can be found.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -51,7 +51,7 @@ impl SaslMechanism {
         SaslMechanism::ScramSha512,
     ];
 
-    /// As SaslHandshake names it.
+    /// The name used in SaslHandshake.
     pub fn name(self) -> &'static str {
         match self {
             SaslMechanism::Plain => "PLAIN",
@@ -72,7 +72,7 @@ pub struct SaslSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PemSource {
     File(PathBuf),
-    /// The text itself, in the settings.
+    /// The PEM text itself, in the settings.
     Inline(Password),
 }
 
@@ -93,10 +93,10 @@ pub struct TlsVersions {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// `None`: what the system trusts.
+    /// `None`: the system's trust store.
     pub trust: Option<PemSource>,
     pub identity: Option<TlsIdentity>,
-    /// Whether the certificate must be for the host that was connected to.
+    /// Whether the certificate must match the host name of the connection.
     pub checks_name: bool,
     pub versions: TlsVersions,
     /// By their IANA names; empty: all that are safe.
@@ -282,7 +282,7 @@ fn identity(settings: &Settings) -> Result<Option<TlsIdentity>, Error> {
     }))
 }
 
-/// Java's own formats need Java's own cryptography; what every tool reads is PEM.
+/// JKS and PKCS12 need Java's own cryptography; PEM is the format that every tool reads.
 fn check_is_pem(
     settings: &Settings,
     key: &str,

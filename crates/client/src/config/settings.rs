@@ -1,4 +1,5 @@
-//! The settings of one client, every key checked and defaults filled in: what the typed structs are made from.
+//! The settings of one client, with every key checked and defaults filled in; the typed structs are
+//! built from it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ use super::keys;
 use super::value::{Value, config_error, drop_repeated, invalid, parse};
 use crate::error::Error;
 
-/// Something that is not wrong, but that its writer should know.
+/// A hint for the author of the settings about something that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     pub key: String,
@@ -31,7 +32,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// - Errors: the first key of the table whose value does not fit, is missing, or is refused.
+    /// - Errors: the first key of the table whose value is invalid, missing, or refused.
     pub fn new(client: ClientKind, config: &Config) -> Result<Settings, Error> {
         let mut settings = Settings {
             values: BTreeMap::new(),
@@ -90,7 +91,7 @@ impl Settings {
         self.warnings
     }
 
-    /// Whether the user wrote the key, be it with its default.
+    /// Whether the user set the key, even to its default.
     pub fn is_written(&self, key: &str) -> bool {
         self.written.contains_key(key)
     }
@@ -132,7 +133,7 @@ impl Settings {
         }
     }
 
-    /// `None` where it is empty as well.
+    /// Returns `None` also where the text is empty.
     pub fn filled(&self, key: &str) -> Option<&str> {
         self.text(key).filter(|text| !text.is_empty())
     }
@@ -145,7 +146,7 @@ impl Settings {
     }
 }
 
-/// A warning for every key that this client does not have, with the known key that looks most like it.
+/// A warning for every key that this client does not have, with the most similar known key.
 fn unknown(client: ClientKind, config: &Config) -> Vec<Warning> {
     config
         .keys()

@@ -30,7 +30,7 @@ fn every_client_can_be_made_from_bootstrap_servers_alone() {
 }
 
 #[test]
-fn idempotence_gives_way_only_where_it_is_not_written() {
+fn idempotence_is_dropped_only_where_it_is_not_set() {
     let config = ProducerConfig::from_config(&producer().set("acks", "1")).unwrap();
     assert!(!config.enable_idempotence);
     assert_eq!(
@@ -42,14 +42,14 @@ fn idempotence_gives_way_only_where_it_is_not_written() {
 }
 
 #[test]
-fn a_default_delivery_timeout_gives_way_to_longer_waits() {
+fn a_default_delivery_timeout_is_raised_to_fit_longer_waits() {
     let config = ProducerConfig::from_config(&producer().set("linger.ms", "100000")).unwrap();
     assert_eq!(config.delivery_timeout_ms, 130_000);
     assert_eq!(config.client.warnings.len(), 1);
 }
 
 #[test]
-fn unknown_keys_are_warned_of_with_the_nearest() {
+fn unknown_keys_give_a_warning_with_the_nearest_known_key() {
     let config = producer()
         .set("linger.msec", "5")
         .set("group.id", "g")
@@ -119,7 +119,7 @@ fn every_key_is_described_once_for_each_client() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused_and_what_is_ignored_is_told() {
+fn unsupported_guarantees_are_refused_and_ignored_keys_give_a_warning() {
     let refused = |key: &str, value: &str| message(ProducerConfig::from_config(&producer().set(key, value)));
     assert_eq!(
         refused("transactional.id", "payments"),

@@ -1,4 +1,4 @@
-//! From text to a checked value, with Kafka's own words where it does not fit.
+//! Parses text to a checked value, with Kafka's own error texts.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) enum Value {
     Boolean(bool),
     Number(i64),
     Double(f64),
-    /// Strings, passwords and names of classes.
+    /// Strings, passwords and class names.
     Text(String),
     List(Vec<String>),
 }
@@ -27,7 +27,8 @@ pub(super) fn config_error(key: &str, message: impl Into<String>) -> Error {
     }
 }
 
-/// `Invalid value V for configuration K: why`, as Kafka's ConfigException says it; secrets are not shown.
+/// `Invalid value V for configuration K: why`, the text of Kafka's ConfigException; secrets are not
+/// shown.
 pub(super) fn invalid(key: &str, shown: &str, why: &str) -> Error {
     config_error(
         key,
@@ -35,9 +36,10 @@ pub(super) fn invalid(key: &str, shown: &str, why: &str) -> Error {
     )
 }
 
-/// Reads `text` as a value of `key`.
+/// Parses `text` as a value of `key`.
 ///
-/// - Shape: as Kafka: blanks around a value do not count, `true` and `false` in any case, an empty text is an empty list.
+/// - Shape: as in Kafka: surrounding blanks are ignored, `true` and `false` in any case, an empty
+///   text is an empty list.
 pub(super) fn parse(key: &ClientKey, text: &str) -> Result<Value, Error> {
     let trimmed = text.trim();
     match key.value_type {
@@ -167,7 +169,7 @@ fn parse_list(key: &ClientKey, trimmed: &str) -> Result<Value, Error> {
     Ok(Value::List(words))
 }
 
-/// Drops words that were there before, as Kafka does with a list; true when there were any.
+/// Drops repeated words, as Kafka does with a list; true when there were any.
 pub(super) fn drop_repeated(words: &mut Vec<String>) -> bool {
     let before = words.len();
     let mut seen = BTreeSet::new();

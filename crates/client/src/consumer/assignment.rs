@@ -1,4 +1,4 @@
-//! The assigned partitions, and what was fetched of them and not read yet.
+//! The assigned partitions, with their fetched but unread data.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::config::OffsetReset;
 use crate::error::Error;
 use crate::time::Moment;
 
-/// Chunks of one partition that may wait for the application: one that it reads, and the next.
+/// Chunks of one partition that may wait for the application: the one it reads, and the next.
 pub const UNREAD_CHUNKS_MAX: u32 = 2;
 
-/// Everything that is said by partition. Kafka's `SubscriptionState`.
+/// All per-partition state. Kafka's `SubscriptionState`.
 #[derive(Debug)]
 pub struct Assignment {
     partitions: BTreeMap<TopicPartition, PartitionState>,
-    /// In the order of arrival. Those of paused partitions stay where they are.
+    /// In the order of arrival. Those of paused partitions keep their place.
     chunks: VecDeque<Chunk>,
     version: u64,
     changes: u64,
@@ -27,7 +27,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// - `has_group`: positions are committed offsets where there are any.
+    /// - `has_group`: positions start at committed offsets where there are any.
     pub fn new(has_group: bool, reset: OffsetReset) -> Assignment {
         Assignment {
             partitions: BTreeMap::new(),
@@ -78,14 +78,15 @@ impl Assignment {
         self.partitions.get_mut(topic_partition)
     }
 
-    /// The state if it is still the one that was seen with this version.
+    /// Returns the state if its version is still this one.
     pub fn current(&mut self, topic_partition: &TopicPartition, version: u64) -> Option<&mut PartitionState> {
         self.partitions
             .get_mut(topic_partition)
             .filter(|state| state.version == version)
     }
 
-    /// Assigns these partitions and no others; those that were assigned before keep position, pause and chunks.
+    /// Assigns exactly these partitions; those that were assigned before keep position, pause and
+    /// chunks.
     pub fn replace(&mut self, wanted: BTreeSet<TopicPartition>, new_ones_are_held: bool) {
         let mut before = std::mem::take(&mut self.partitions);
         for name in wanted {
@@ -131,7 +132,8 @@ impl Assignment {
         }
     }
 
-    /// Stops what is under way for a partition and drops what was fetched; its state is in the caller's hands.
+    /// Voids everything in flight for a partition and drops its fetched data; the caller sets the
+    /// new state.
     fn begin_anew(&mut self, topic_partition: &TopicPartition) -> Option<&mut PartitionState> {
         let version = self.next_version();
         let state = self.partitions.get_mut(topic_partition)?;
@@ -147,6 +149,8 @@ impl Assignment {
         Some(state)
     }
 
+    /// Moves the position.
+    ///
     /// - Errors: `IllegalState` for a partition that is not assigned.
     pub fn seek(&mut self, topic_partition: &TopicPartition, position: Position) -> Result<(), Error> {
         let state = self
@@ -155,7 +159,8 @@ impl Assignment {
         state.phase = Phase::Fetching;
         state.position = Some(position);
         state.fetch_position = Some(position);
-        // Where a leader epoch is named, it is compared with the leader's before anything is fetched.
+        // If the position has a leader epoch, it is compared with the leader's before anything is
+        // fetched.
         state.validated_leader_epoch = -1;
         state.preferred_replica = None;
         self.changes += 1;
@@ -176,9 +181,9 @@ impl Assignment {
         Ok(())
     }
 
-    /// As `auto.offset.reset` says.
+    /// Resets the position according to `auto.offset.reset`.
     ///
-    /// - Errors: `NoOffset` when it says `none`: then only a seek helps.
+    /// - Errors: `NoOffset` when it is `none`: then only a seek helps.
     pub fn reset_by_policy(&mut self, topic_partition: &TopicPartition) -> Result<(), Error> {
         let phase = self.phase_by_policy();
         let Some(state) = self.begin_anew(topic_partition) else {
@@ -197,7 +202,8 @@ impl Assignment {
         Ok(())
     }
 
-    /// The log may have been cut: drops what was fetched after the position, until the leader has been asked (KIP-320).
+    /// The log may have been truncated: drops data fetched after the position until the leader has
+    /// been asked (KIP-320).
     pub fn doubt(&mut self, topic_partition: &TopicPartition) {
         if let Some(state) = self.begin_anew(topic_partition) {
             state.phase = Phase::Validation;
@@ -205,7 +211,7 @@ impl Assignment {
         }
     }
 
-    /// What the group has committed for partitions in `Phase::Committed`; `None`: nothing.
+    /// Sets the committed offset of partitions in `Phase::Committed`; `None`: there is none.
     ///
     /// - Errors: as `reset_by_policy`.
     pub fn set_committed(
@@ -225,7 +231,7 @@ impl Assignment {
         }
     }
 
-    /// Partitions whose committed offset must be asked for now, noted as asked.
+    /// Partitions whose committed offset must be requested now; they are marked as requested.
     pub fn take_uncommitted(&mut self, now: Moment) -> BTreeMap<TopicPartition, u64> {
         let mut found = BTreeMap::new();
         for (name, state) in &mut self.partitions {
@@ -237,7 +243,8 @@ impl Assignment {
         found
     }
 
-    /// The positions of everything that the application has got: what `commit_sync()` commits.
+    /// The positions of all records that the application has received: what `commit_sync()`
+    /// commits.
     pub fn consumed(&self) -> Offsets {
         let offsets = self.partitions.iter().filter_map(|(name, state)| {
             let position = state.valid_position()?;
@@ -282,7 +289,7 @@ impl Assignment {
         paused.map(|(name, _)| name.clone()).collect()
     }
 
-    /// A rebalance takes these away soon: their records are no longer handed out.
+    /// Stops handing out records of partitions that a rebalance is about to take away.
     pub fn hold(&mut self, names: &BTreeSet<TopicPartition>) {
         for name in names {
             let position = self.partitions.get(name).and_then(|state| state.position);
@@ -293,7 +300,7 @@ impl Assignment {
         }
     }
 
-    /// The listeners know of every partition.
+    /// The listeners know of every partition: resumes all of them.
     pub fn release(&mut self) {
         for state in self.partitions.values_mut() {
             state.is_held = false;
@@ -308,7 +315,7 @@ impl Assignment {
         }
     }
 
-    /// Grows when a chunk comes or a position becomes known.
+    /// Grows when a chunk arrives or a position becomes known.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -317,7 +324,7 @@ impl Assignment {
         self.changes += 1;
     }
 
-    /// Whether `take_chunk` would give one.
+    /// Whether `take_chunk` would return a chunk.
     pub fn has_readable(&self) -> bool {
         self.readable_index().is_some()
     }
@@ -330,13 +337,13 @@ impl Assignment {
         })
     }
 
-    /// The oldest chunk that the application may read.
+    /// Takes the oldest chunk that the application may read.
     pub(super) fn take_chunk(&mut self) -> Option<Chunk> {
         let index = self.readable_index()?;
         self.chunks.remove(index)
     }
 
-    /// A chunk that was taken and has more records, or an error to repeat.
+    /// Returns a chunk that has more records, or an error to repeat.
     pub(super) fn give_back(&mut self, mut chunk: Chunk, is_next: bool) {
         let Some(state) = self.current(&chunk.topic_partition, chunk.version) else {
             return;
@@ -351,7 +358,8 @@ impl Assignment {
         }
     }
 
-    /// A chunk ends in a batch that cannot be read: nothing behind it counts, and nothing more is fetched before a seek.
+    /// A chunk ends in an unreadable batch: data behind it is dropped, and nothing more is fetched
+    /// before a seek.
     pub(super) fn stop_at(&mut self, chunk: &Chunk) {
         let Some(state) = self.current(&chunk.topic_partition, chunk.version) else {
             return;
@@ -363,7 +371,8 @@ impl Assignment {
             .retain(|other| other.topic_partition != chunk.topic_partition);
     }
 
-    /// The application has got everything up to here. False when that is void, because of a seek or a rebalance.
+    /// The application has received everything up to here. False when that is void because of a
+    /// seek or a rebalance.
     pub(super) fn advance(&mut self, chunk: &Chunk) -> bool {
         let Some(state) = self.current(&chunk.topic_partition, chunk.version) else {
             return false;
@@ -375,7 +384,7 @@ impl Assignment {
         true
     }
 
-    /// Chunks that wait, and the bytes of them that were not read.
+    /// The number of waiting chunks, and their unread bytes.
     pub fn unread(&self) -> (usize, usize) {
         (
             self.chunks.len(),

@@ -1,4 +1,5 @@
-//! What one fetch brought of one partition, from its arrival until the application has got the last record of it.
+//! The records of one partition in one fetch response, from arrival until the application has taken
+//! the last one.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,14 +18,16 @@ use super::topic_partition::TopicPartition;
 use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 
-/// A compressed batch may unfold to this much; brokers refuse batches far below it unless `max.message.bytes` was raised.
+/// Limit for a decompressed batch; brokers refuse batches far below it unless `max.message.bytes`
+/// was raised.
 const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// One answer to a fetch, alive as long as a chunk of it has unread records. How a node's unread answers are counted.
+/// One fetch response, alive as long as a chunk of it has unread records. The number of a node's
+/// unread responses is counted with it.
 #[derive(Debug)]
 pub struct Answer {
     pub node: NodeId,
-    /// Handed to the application so far.
+    /// Records handed to the application so far.
     pub records: AtomicU64,
     /// Their encoded bytes, uncompressed.
     pub bytes: AtomicU64,
@@ -49,46 +52,46 @@ pub struct Reading {
     pub read_committed: bool,
 }
 
-/// The batches of one partition in one answer.
+/// The batches of one partition in one response.
 #[derive(Debug)]
 pub struct Chunk {
     pub topic_partition: TopicPartition,
     /// `PartitionState::version` at the time of the fetch.
     pub version: u64,
-    /// `None` once it has its own memory, see `detach`.
+    /// `None` once the chunk owns its memory, see `detach`.
     pub answer: Option<Arc<Answer>>,
     reading: Reading,
-    /// Batches that were not begun.
+    /// Batches not yet begun.
     rest: Bytes,
     open: Option<OpenBatch>,
     position: Position,
-    /// A whole batch of it was seen.
+    /// At least one whole batch was seen.
     has_begun: bool,
     aborted: VecDeque<AbortedTransaction>,
     aborting_producers: BTreeSet<i64>,
-    /// Ends the chunk for good.
+    /// Final: the chunk gives this error from now on.
     failure: Option<Error>,
 }
 
-/// A batch of which some records are still to be given out.
+/// A batch whose records are partly handed out.
 #[derive(Debug)]
 struct OpenBatch {
     header: BatchHeader,
-    /// Uncompressed; begins with the next record.
+    /// Uncompressed; starts with the next record.
     rest: Bytes,
     remaining: i32,
 }
 
-/// How far the batches of an answer reach.
+/// How far the batches of a response reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Behind the last whole batch; `None` without one.
+    /// The position after the last whole batch; `None` without one.
     pub end: Option<Position>,
-    /// The bytes after it are no batch, or one of another format.
+    /// The bytes after it are not a batch, or one of another format.
     pub is_broken: bool,
 }
 
-/// Looks at the headers only.
+/// Reads the headers only.
 pub fn extent(records: &[u8]) -> Extent {
     let mut end = None;
     for batch in batches(records) {
@@ -99,7 +102,7 @@ pub fn extent(records: &[u8]) -> Extent {
                     leader_epoch: leader_epoch(&batch.header),
                 });
             }
-            // Brokers may cut the last batch where the size limit falls, but not the first.
+            // Brokers may cut off the last batch at the size limit, but not the first.
             Err(BatchError::Truncated { .. }) => {
                 return Extent {
                     end,
@@ -120,7 +123,7 @@ fn leader_epoch(header: &BatchHeader) -> Option<i32> {
 }
 
 impl Chunk {
-    /// - `from`: the position that was asked for; the first batch may begin before it.
+    /// - `from`: the requested position; the first batch may begin before it.
     pub fn new(
         topic_partition: TopicPartition,
         version: u64,
@@ -146,7 +149,7 @@ impl Chunk {
         }
     }
 
-    /// Behind the last record that was taken.
+    /// The position after the last record taken.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -155,7 +158,7 @@ impl Chunk {
         self.rest.is_empty() && self.open.is_none() && self.failure.is_none()
     }
 
-    /// Whether nothing but an error can come of it.
+    /// Whether the chunk can give only an error.
     pub fn is_failed(&self) -> bool {
         self.failure.is_some()
     }
@@ -164,8 +167,8 @@ impl Chunk {
         self.rest.len() + self.open.as_ref().map_or(0, |open| open.rest.len())
     }
 
-    /// Copies the unread bytes, so that a chunk that will lie for long (its partition is paused) does not keep a whole
-    /// answer in memory, and does not count as unread.
+    /// Copies the unread bytes, so that a chunk that stays for long (its partition is paused) does
+    /// not keep a whole response in memory and does not count as unread.
     pub fn detach(&mut self) {
         if self.answer.take().is_some() {
             self.rest = Bytes::copy_from_slice(&self.rest);
@@ -175,9 +178,11 @@ impl Chunk {
         }
     }
 
-    /// Takes at most `record_count_max` records and returns their number; 0 only when there are no more.
+    /// Takes at most `record_count_max` records and returns their number; 0 only when there are no
+    /// more.
     ///
-    /// - Errors: `CorruptBatch`, once the records before that batch were taken; every later call gives it again.
+    /// - Errors: `CorruptBatch`, once the records before that batch were taken; every later call
+    ///   returns it again.
     pub(super) fn take(&mut self, record_count_max: usize, runs: &mut Vec<Run>) -> Result<usize, Error> {
         let mut taken = 0;
         while taken < record_count_max && self.failure.is_none() {
@@ -234,8 +239,8 @@ impl Chunk {
         false
     }
 
-    /// The header and size of the batch that `rest` begins with; `None` for one that was cut off, as brokers may do with
-    /// all but the first of an answer.
+    /// The header and size of the batch at the start of `rest`; `None` for one that was cut off,
+    /// which brokers may do with all but the first of a response.
     fn next_batch(&self) -> Result<Option<(BatchHeader, usize)>, (i64, String)> {
         let batch = match Batch::parse(&self.rest) {
             Ok(batch) => batch,
@@ -252,9 +257,11 @@ impl Chunk {
         Ok(Some((batch.header, batch.bytes.len())))
     }
 
-    /// Whether the records are data, and of no aborted transaction where such are not to be read.
+    /// Whether the records are data and, where aborted records are filtered, of no aborted
+    /// transaction.
     ///
-    /// - Source: KIP-98: a transaction counts as aborted from its first offset to its producer's next abort marker.
+    /// - Source: KIP-98: a transaction counts as aborted from its first offset to its producer's
+    ///   next abort marker.
     fn is_for_application(&mut self, header: &BatchHeader, records: &[u8]) -> bool {
         if self.reading.read_committed && header.has_producer_id() {
             while let Some(transaction) = self.aborted.front()
@@ -274,7 +281,8 @@ impl Chunk {
         !header.is_control()
     }
 
-    /// At most `record_count_max` records of the open batch; `None` when none of them is at or after the position.
+    /// Takes at most `record_count_max` records of the open batch; `None` when none is at or after
+    /// the position.
     fn take_run(&mut self, record_count_max: usize) -> Option<Run> {
         let open = self.open.as_mut()?;
         let header = open.header;
@@ -339,7 +347,7 @@ impl Chunk {
     }
 }
 
-/// The position behind a whole batch, whether or not records at its end were compacted away.
+/// The position after a whole batch, even if records at its end were compacted away.
 fn end_of(header: &BatchHeader) -> Position {
     Position {
         offset: header.next_offset(),
@@ -363,7 +371,8 @@ fn unfold(header: &BatchHeader, records: Bytes) -> Result<Bytes, String> {
     }
 }
 
-/// Whether a control batch ends a transaction by aborting it: its record's key is a version (16 bits) and a type.
+/// Whether a control batch aborts a transaction: its record's key is a version (16 bits) and a
+/// type.
 fn is_abort_marker(records: &[u8]) -> bool {
     const ABORT: [u8; 2] = [0, 0];
     split_record(records)
@@ -371,7 +380,7 @@ fn is_abort_marker(records: &[u8]) -> bool {
         .is_some_and(|key| key.get(2..4) == Some(&ABORT[..]))
 }
 
-/// What the careful decoder says of bytes that the fast one refused.
+/// The detailed decoder's error for bytes that the fast one refused.
 fn explain(header: &BatchHeader, rest: &[u8]) -> String {
     match Records::new(header, rest).next() {
         Some(Err(error)) => error.to_string(),

@@ -1,4 +1,4 @@
-//! Commits of offsets, in the order in which they were asked for: a retry of one never overtakes a later one, and their
+//! Offset commits, in the order of the requests: a retry never overtakes a later commit, and
 //! results are reported in that order.
 
 use std::collections::VecDeque;
@@ -22,10 +22,10 @@ use crate::time::Moment;
 /// First versions with leader epochs (KIP-320) and `group_instance_id` (KIP-345).
 const LEADER_EPOCH_VERSION: i16 = 6;
 const STATIC_VERSION: i16 = 7;
-/// Later ones name topics by id.
+/// Later versions name topics by id.
 const NAMES_MAX_VERSION: i16 = 9;
 
-/// Who wants a commit.
+/// Where a commit comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     User {
@@ -61,7 +61,7 @@ enum State {
 pub struct Commits {
     queue: VecDeque<Commit>,
     next_number: u64,
-    /// Offsets for an automatic commit whose time limit begins with the next turn.
+    /// Offsets for an automatic commit whose timeout starts with the next turn.
     is_auto_commit_timed: bool,
 }
 
@@ -99,12 +99,12 @@ impl Commits {
             .any(|commit| commit.origin == Origin::Step && !matches!(commit.state, State::Done(_)))
     }
 
-    /// Nobody waits for it any more.
+    /// Drops the step's commit: nothing waits for it any more.
     pub fn forget_step(&mut self) {
         self.queue.retain(|commit| commit.origin != Origin::Step);
     }
 
-    /// `commitAsync` makes one attempt, and looking for the coordinator is part of it.
+    /// `commitAsync` makes one attempt, and finding the coordinator is part of it.
     pub fn coordinator_not_found(&mut self, error: &Error) {
         for commit in &mut self.queue {
             if commit.kind == CommitKind::Async && commit.state == State::Waiting {
@@ -113,7 +113,7 @@ impl Commits {
         }
     }
 
-    /// Nothing is sent any more.
+    /// Fails everything; nothing is sent any more.
     pub fn end(&mut self, error: &Error) {
         for commit in &mut self.queue {
             if !matches!(commit.state, State::Done(_)) {
@@ -149,7 +149,7 @@ impl Commits {
 }
 
 impl GroupMembership {
-    /// Commits on the user's behalf; `ticket` is the caller's and comes back in `Committed`.
+    /// Commits on the application's behalf; `ticket` is the caller's and comes back in `Committed`.
     pub fn commit(&mut self, now: Moment, ticket: u64, offsets: Offsets, kind: CommitKind) {
         let expires = match kind {
             CommitKind::Sync { deadline } => deadline,
@@ -161,7 +161,7 @@ impl GroupMembership {
         }
     }
 
-    /// An automatic commit of what the user has consumed; see `PollActivity::auto_commit_due`.
+    /// Automatic commit of the consumed offsets; see `PollActivity::auto_commit_due`.
     pub fn auto_commit(&mut self, now: Moment, consumed: Offsets) {
         if !self.config.auto_commit_enabled || self.closing.is_some() {
             return;
@@ -188,7 +188,7 @@ impl GroupMembership {
     pub(super) fn send_commits(&mut self, now: Moment, node: Option<NodeId>, network: &mut dyn GroupNetwork) {
         let limit_ms = self.config.default_api_timeout_ms;
         self.commits.expire(now, || Error::Timeout {
-            what: "commit of offsets".into(),
+            what: "offset commit".into(),
             limit_ms,
             setting: "default.api.timeout.ms",
         });
@@ -204,7 +204,7 @@ impl GroupMembership {
                 };
                 self.send_commit(now, index, node, network);
             }
-            // One that may be sent again must be done before a later one is sent.
+            // A commit that may be retried must be done before a later one is sent.
             let commit = &self.commits.queue[index];
             if commit.kind != CommitKind::Async && !matches!(commit.state, State::Done(_)) {
                 return;
@@ -307,7 +307,7 @@ impl GroupMembership {
         }
     }
 
-    /// The first error decides, as in Kafka; only topics that we may not read are gathered.
+    /// The first error decides, as in Kafka; only topics that we may not read are collected.
     fn judge_commit(
         &mut self,
         now: Moment,
@@ -360,7 +360,7 @@ impl GroupMembership {
         }
     }
 
-    /// The group does not accept commits of this member or of this generation.
+    /// The group does not accept commits from this member or from this generation.
     fn commit_out_of_place(&mut self, sent: &Generation, code: ErrorCode) -> Error {
         let failed = || Error::CommitFailed {
             reason: "the group has already rebalanced and assigned the partitions to another member".into(),
@@ -393,7 +393,7 @@ impl GroupMembership {
         }
     }
 
-    /// Hands out results from the front of the queue.
+    /// Reports results from the front of the queue.
     pub(super) fn report_commits(&mut self, now: Moment) {
         while let Some(State::Done(_)) = self.commits.queue.front().map(|commit| &commit.state) {
             let Some(commit) = self.commits.queue.pop_front() else {

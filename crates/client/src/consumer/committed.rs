@@ -1,4 +1,4 @@
-//! Questions for the offsets that a group has committed.
+//! Queries for the offsets that a group has committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ use crate::time::Moment;
 /// First versions with `require_stable` (KIP-447) and with several groups (KIP-709).
 const REQUIRE_STABLE_VERSION: i16 = 7;
 const GROUPS_VERSION: i16 = 8;
-/// Later ones name topics by id.
+/// Later versions name topics by id.
 const NAMES_MAX_VERSION: i16 = 9;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Fetches {
         self.open.is_empty()
     }
 
-    /// Nothing is answered any more.
+    /// Fails everything; no query is answered any more.
     pub fn end(&mut self, error: &Error) {
         for ticket in std::mem::take(&mut self.open).into_keys() {
             self.done.push((ticket, Err(error.clone())));
@@ -70,7 +70,7 @@ impl Fetches {
 }
 
 impl GroupMembership {
-    /// Asks the coordinator for committed offsets, again until `deadline` where the error is retriable.
+    /// Asks the coordinator for committed offsets; retries retriable errors until `deadline`.
     pub fn fetch_offsets(
         &mut self,
         _now: Moment,
@@ -110,7 +110,7 @@ impl GroupMembership {
         for ticket in late {
             self.fetches.open.remove(&ticket);
             let error = Error::Timeout {
-                what: "question for committed offsets".into(),
+                what: "query for committed offsets".into(),
                 limit_ms,
                 setting: "default.api.timeout.ms",
             };
@@ -174,7 +174,7 @@ fn encode(group_id: &str, partitions: &BTreeSet<TopicPartition>, version: i16) -
             .push(partition.partition);
     }
     let mut message = OffsetFetchRequest {
-        // Offsets of a transaction that is still open are waited for, whatever the isolation level, as in Kafka.
+        // Wait for the offsets of open transactions, whatever the isolation level, as Kafka does.
         require_stable: version >= REQUIRE_STABLE_VERSION,
         ..OffsetFetchRequest::default()
     };
@@ -206,7 +206,7 @@ fn encode(group_id: &str, partitions: &BTreeSet<TopicPartition>, version: i16) -
     body
 }
 
-/// One partition of an answer of any version.
+/// One partition of a response of any version.
 struct Answer<'a> {
     topic: &'a str,
     partition: i32,

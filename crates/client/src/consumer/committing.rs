@@ -1,4 +1,4 @@
-//! Commits: waited for, in the background, by themselves.
+//! Commits: synchronous, asynchronous, automatic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,10 +10,10 @@ use super::topic_partition::{OffsetAndMetadata, TopicPartition};
 use crate::error::Error;
 use crate::pending::{Pending, pending};
 
-/// What `commit_async` calls when it is known what became of the commit.
+/// The callback of `commit_async`, called with the commit's result.
 pub type CommitCallback = Box<dyn FnOnce(Result<Offsets, Error>) + Send>;
 
-/// A `commit_async` under way.
+/// A `commit_async` in progress.
 pub(super) struct AsyncCommit {
     pending: Pending<Offsets>,
     callback: Option<CommitCallback>,
@@ -26,16 +26,17 @@ impl fmt::Debug for AsyncCommit {
 }
 
 impl Consumer {
-    /// Commits everything that `poll` has given, and waits for it.
+    /// Commits every position that `poll` has reached, and waits for the result.
     ///
-    /// - Errors: `Timeout` with `default.api.timeout.ms`; the group's refusal, e.g. `RebalanceInProgress` or
-    ///   `IllegalGeneration` when the partitions are no longer this member's.
+    /// - Errors: `Timeout` with `default.api.timeout.ms`; the group's refusal, e.g.
+    ///   `RebalanceInProgress` or `IllegalGeneration` when the partitions are no longer this
+    ///   member's.
     pub fn commit_sync(&mut self) -> Result<(), Error> {
         let consumed = self.exchange.lock().assignment.consumed();
         self.commit_sync_offsets(consumed)
     }
 
-    /// Commits these offsets (of the next record to be read), and waits for it.
+    /// Commits these offsets (each that of the next record to read), and waits for the result.
     ///
     /// - Errors: as `commit_sync`; `InvalidArgument` for a negative offset.
     pub fn commit_sync_offsets(&mut self, offsets: Offsets) -> Result<(), Error> {
@@ -46,21 +47,22 @@ impl Consumer {
         self.metrics
             .consumer()
             .commit_sync_waited(self.now().nanos_since(started));
-        // Commits are answered in order: those before are known, too.
+        // Commits are answered in order, so the results of earlier ones are known, too.
         self.finish_async_commits();
         result.map(|_| ())
     }
 
-    /// Commits everything that `poll` has given, without waiting and without a second attempt. The callback is called
-    /// inside a later `poll`, `commit_sync` or `close`.
+    /// Commits every position that `poll` has reached, without waiting and without a retry. The
+    /// callback is called inside a later `poll`, `commit_sync` or `close`.
     pub fn commit_async(&mut self, callback: Option<CommitCallback>) -> Result<(), Error> {
         let consumed = self.exchange.lock().assignment.consumed();
         self.commit_async_offsets(consumed, callback)
     }
 
-    /// As `commit_async`, for these offsets.
+    /// Like `commit_async`, for these offsets.
     ///
-    /// - Errors: `InvalidArgument` for a negative offset or without `group.id`; the rest is the callback's.
+    /// - Errors: `InvalidArgument` for a negative offset or without `group.id`; all others go to
+    ///   the callback.
     pub fn commit_async_offsets(
         &mut self,
         offsets: Offsets,
@@ -92,7 +94,7 @@ impl Consumer {
         Ok(pending)
     }
 
-    /// Calls the callbacks of those that are known, in the order of the calls.
+    /// Calls the callbacks of finished commits, in the order of the calls.
     pub(super) fn finish_async_commits(&mut self) {
         let mut known = 0;
         let mut results = Vec::new();
@@ -110,7 +112,8 @@ impl Consumer {
         }
     }
 
-    /// `enable.auto.commit`: what was given by earlier polls has been processed, or there would be no new one.
+    /// `enable.auto.commit`: a new poll means that the records of earlier polls have been
+    /// processed.
     pub(super) fn auto_commit(&self) {
         if self.activity.auto_commit_due() <= self.now() {
             let consumed = self.exchange.lock().assignment.consumed();
@@ -118,7 +121,7 @@ impl Consumer {
         }
     }
 
-    /// What the group has committed; partitions without a committed offset are left out.
+    /// Returns the group's committed offsets; partitions without one are left out.
     ///
     /// - Errors: `Timeout` with `default.api.timeout.ms`; `InvalidArgument` without `group.id`.
     pub fn committed(
@@ -145,8 +148,8 @@ impl Consumer {
         result
     }
 
-    /// Has the group divide its partitions again (KIP-568), e.g. because this member's weight in the application's own
-    /// scheme has changed.
+    /// Triggers a rebalance of the group (KIP-568), e.g. because this member's weight in the
+    /// application's own assignment scheme has changed.
     pub fn enforce_rebalance(&mut self, reason: &str) -> Result<(), Error> {
         self.check_open()?;
         self.check_group()?;

@@ -1,4 +1,5 @@
-//! Which broker coordinates the group: asked for when it is needed, forgotten when it says that it does not, or is gone.
+//! The group's coordinator: looked up when needed, forgotten when it says that it is not the
+//! coordinator, or is gone.
 
 use std::sync::Arc;
 
@@ -16,9 +17,9 @@ use crate::network::cluster::{Readiness, Reply, Request};
 use crate::network::io::Address;
 use crate::time::Moment;
 
-/// Kafka's number for groups; transactions have 1.
+/// Kafka's key type for groups; transactions have 1.
 const KEY_TYPE_GROUP: i8 = 0;
-/// From here on several keys can be asked for at once, in a list of their own (KIP-699).
+/// From this version on the request has a list of keys (KIP-699).
 const BATCHED_FROM_VERSION: i16 = 4;
 
 #[derive(Debug)]
@@ -28,10 +29,10 @@ pub struct Coordinator {
     backoff: Backoff,
     random: Random,
     state: State,
-    /// Attempts that failed in a row.
+    /// Consecutive failed attempts.
     failures: u32,
     must_disconnect: Option<NodeId>,
-    /// No node can be asked: the network has news before any time limit of ours has.
+    /// No node can be asked: wait for a connection event instead of a timer.
     has_no_node: bool,
 }
 
@@ -48,13 +49,13 @@ enum State {
     },
 }
 
-/// What an answer to FindCoordinator, or the connection, led to.
+/// The outcome of a FindCoordinator, or of the connection.
 #[derive(Debug, PartialEq)]
 pub enum Found {
     Yes,
-    /// It is tried again.
+    /// It is retried.
     No(Error),
-    /// Trying again does not help before something is changed.
+    /// Retrying does not help before something is changed.
     Refused(Error),
 }
 
@@ -78,7 +79,8 @@ impl Coordinator {
         matches!(self.state, State::Known { .. })
     }
 
-    /// When the next attempt to find it is due; `None` while the network has something to do first or it is known.
+    /// When the next lookup is due; `None` while it is known, or while a connection must be made
+    /// first.
     pub fn due(&self) -> Option<Moment> {
         match self.state {
             State::Unknown { not_before } if !self.has_no_node => Some(not_before),
@@ -86,9 +88,10 @@ impl Coordinator {
         }
     }
 
-    /// The coordinator's node if a request can be sent now. Asks for the coordinator and connects to it as needed.
+    /// The coordinator's node if a request can be sent now. Looks the coordinator up and connects
+    /// to it as needed.
     ///
-    /// - Errors: authentication failed; the caller tells the user.
+    /// - Errors: authentication failed; the caller reports it.
     pub fn ready(&mut self, now: Moment, network: &mut dyn GroupNetwork) -> Result<Option<NodeId>, Error> {
         if let Some(node) = self.must_disconnect.take() {
             network.disconnect(now, node);
@@ -112,7 +115,7 @@ impl Coordinator {
                     Readiness::Ready => Ok(Some(*node)),
                     Readiness::Connecting => Ok(None),
                     Readiness::BackingOff(_) => {
-                        // It may have moved; the connection to it is not needed to find out.
+                        // It may have moved; a lookup does not need the connection to it.
                         self.state = State::Unknown { not_before: now };
                         self.retry_later(now);
                         Ok(None)
@@ -169,7 +172,8 @@ impl Coordinator {
         match found {
             Ok((broker_id, address)) => {
                 self.failures = 0;
-                // Its own connection beside the broker's: a JoinGroup that waits does not hold up fetches.
+                // Head-of-line blocking: a JoinGroup that waits would hold up fetches, so the
+                // coordinator gets a connection of its own.
                 let node = NodeId(i32::MAX - broker_id);
                 self.state = State::Known {
                     node,
@@ -189,7 +193,8 @@ impl Coordinator {
         }
     }
 
-    /// Someone else coordinates the group, or nobody. With `must_disconnect`, what is under way to it fails at once.
+    /// Another broker coordinates the group, or none does. With `must_disconnect`, requests in
+    /// flight to it fail at once.
     pub fn forget(&mut self, now: Moment, must_disconnect: bool) {
         if let State::Known { node, .. } = self.state {
             self.must_disconnect = must_disconnect.then_some(node);
@@ -198,7 +203,7 @@ impl Coordinator {
         }
     }
 
-    /// The connection to this node broke.
+    /// The connection to this node was lost.
     pub fn lost(&mut self, now: Moment, lost: NodeId) {
         if matches!(self.state, State::Known { node, .. } if node == lost) {
             self.forget(now, false);

@@ -1,8 +1,9 @@
-//! The encoded form of records, read on the application's thread: twice, first to see that it is whole, then by who iterates.
+//! Decodes records on the application's thread, twice: first to validate them, then during
+//! iteration.
 
 use super::records::{Header, Headers};
 
-/// A record as it lies in its batch, with deltas against the batch.
+/// A record as encoded in its batch, with deltas against the batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordFields<'a> {
     pub timestamp_delta: i64,
@@ -12,12 +13,13 @@ pub(super) struct RecordFields<'a> {
     pub headers: Headers<'a>,
 }
 
-/// The first record of `bytes` and what follows it; `None` when it is not whole or contradicts itself.
+/// The first record of `bytes` and the rest; `None` when it is incomplete or inconsistent.
 #[inline]
 pub(super) fn split_record(bytes: &[u8]) -> Option<(RecordFields<'_>, &[u8])> {
     let mut cursor = Cursor { bytes, position: 0 };
     let record_bytes = usize::try_from(cursor.varint()?).ok()?;
-    // Where the next record starts is known before this one was walked, so that a processor can begin with both.
+    // The next record's start is known before this one is decoded, so that the processor can
+    // overlap both.
     let (body, rest) = bytes[cursor.position..].split_at_checked(record_bytes)?;
     // After the attributes, none of which has a meaning so far.
     let mut cursor = Cursor {
@@ -47,7 +49,7 @@ pub(super) fn split_record(bytes: &[u8]) -> Option<(RecordFields<'_>, &[u8])> {
     Some((fields, rest))
 }
 
-/// The first header of `bytes` and what follows it.
+/// The first header of `bytes` and the rest.
 pub(super) fn split_header(bytes: &[u8]) -> Option<(Header<'_>, &[u8])> {
     let mut cursor = Cursor { bytes, position: 0 };
     let header = cursor.header()?;
@@ -67,7 +69,7 @@ impl<'a> Cursor<'a> {
         Some(byte)
     }
 
-    /// A zigzag varint of at most 32 bits; excess bits of the fifth byte are cut off, as Kafka does.
+    /// A zigzag varint of at most 32 bits; excess bits of the fifth byte are ignored, as in Kafka.
     #[inline]
     fn varint(&mut self) -> Option<i32> {
         let first = self.byte()?;

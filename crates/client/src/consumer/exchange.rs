@@ -1,4 +1,5 @@
-//! What the application's thread and the driver's thread share: one lock, one condition, one waker.
+//! The state that the application's thread and the driver's thread share: one lock, one condition
+//! variable, one waker.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -16,13 +17,13 @@ use crate::network::io::Wake;
 use crate::pending::Promise;
 use crate::time::Moment;
 
-/// Errors that wait for a `poll`; the same one is not kept twice.
+/// Errors that wait for a `poll`; duplicates are dropped.
 const ERRORS_MAX: usize = 16;
 
-/// What the application's thread wants of the machine.
+/// Requests of the application's thread to the machine.
 #[derive(Debug)]
 pub enum Command {
-    /// The assignment or a position changed: look again.
+    /// The assignment or a position changed: check again.
     Look,
     ListOffsets {
         targets: BTreeMap<TopicPartition, i64>,
@@ -59,7 +60,7 @@ pub enum Command {
     },
 }
 
-/// A topic as `list_topics` gives it.
+/// A topic as `list_topics` returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicDescription {
     pub name: Arc<str>,
@@ -67,7 +68,7 @@ pub struct TopicDescription {
     pub partition_count: usize,
 }
 
-/// Everything under the lock.
+/// All state under the lock.
 #[derive(Debug)]
 pub struct State {
     pub assignment: Assignment,
@@ -78,9 +79,9 @@ pub struct State {
     pub fatal_error: Option<Error>,
     pub calls: VecDeque<RebalanceCall>,
     pub group_metadata: Option<GroupMetadata>,
-    /// The group has been left, as far as it was joined.
+    /// The group has been left, if it was joined.
     pub has_left: bool,
-    /// The driver's thread is gone: nobody would take a command.
+    /// The driver's thread has ended: no command would be executed.
     pub is_ended: bool,
     /// Topics that calls of the application wait for.
     pub asked_topics: BTreeSet<Arc<str>>,
@@ -117,7 +118,7 @@ impl State {
         !self.errors.is_empty() || self.fatal_error.is_some()
     }
 
-    /// Differs when there is something new for the application's thread.
+    /// Changes when there is something new for the application's thread.
     pub fn news(&self) -> News {
         News {
             changes: self.assignment.changes(),
@@ -128,12 +129,12 @@ impl State {
         }
     }
 
-    /// Errors of an earlier assignment say nothing about this one.
+    /// Errors of an earlier assignment do not apply to this one.
     pub fn forget_errors(&mut self) {
         self.errors.clear();
     }
 
-    /// Somebody waits without a thread.
+    /// Whether an async task waits.
     pub fn has_wakers(&self) -> bool {
         !self.wakers.is_empty()
     }
@@ -155,7 +156,7 @@ pub struct News {
     has_left: bool,
 }
 
-/// The meeting point of both threads.
+/// Where the two threads meet.
 pub struct Exchange {
     state: Mutex<State>,
     changed: Condvar,
@@ -180,11 +181,12 @@ impl Exchange {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock ends the driver, which leaves `Closed` behind for everybody.
+        // A panic under the lock ends the driver, which leaves `Closed` behind for every caller.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a command to the machine. Whoever waits for its promise hears `Closed` when there is no machine any more.
+    /// Sends a command to the machine. When the machine has ended, the command's promise gives
+    /// `Closed`.
     pub fn command(&self, command: Command) {
         let mut state = self.lock();
         if state.is_ended {
@@ -207,7 +209,7 @@ impl Exchange {
             .0
     }
 
-    /// Something changed for the application.
+    /// Wakes the application: something changed for it.
     pub fn announce(&self, mut state: MutexGuard<'_, State>) {
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
@@ -217,7 +219,7 @@ impl Exchange {
         }
     }
 
-    /// `Consumer.wakeup()`: the poll that waits, or else the next one, gives `Wakeup`.
+    /// `Consumer.wakeup()`: the waiting poll, or else the next one, returns `Wakeup`.
     pub fn wake_up(&self) {
         let state = self.lock();
         self.is_woken_up.store(true, Ordering::Release);
@@ -232,13 +234,13 @@ impl Exchange {
         self.is_woken_up.load(Ordering::Relaxed) && self.is_woken_up.swap(false, Ordering::AcqRel)
     }
 
-    /// Nothing will come any more.
+    /// Ends the exchange: nothing more will arrive.
     pub fn close(&self, error: Error) {
         let mut state = self.lock();
         state.fatal_error = Some(error);
         state.has_left = true;
         state.is_ended = true;
-        // Promises answer their waiters when they are dropped.
+        // Dropping the promises wakes their waiters.
         state.commands.clear();
         self.announce(state);
     }

@@ -1,13 +1,15 @@
-//! Which node is asked for which partitions when, and what becomes of the answers.
+//! Plans fetches: which node is asked for which partitions and when, and how the responses are
+//! handled.
 //!
-//! A node has one fetch in flight. It is asked again while the application reads its last answer, so that network and
-//! decoding overlap, but not before the answer before that has been read to the end: at most two answers of a node are
-//! in memory, 2 × `fetch.max.bytes` × nodes, plus what `ConsumerRecords` hold that the application keeps. A batch that is
-//! larger than the limits comes alone and counts as an answer. A paused partition keeps a copy of what was fetched, at most
-//! two chunks of `max.partition.fetch.bytes`.
+//! Back pressure: a node has at most one fetch in flight. It is asked again while the application
+//! reads its last response, so that network and decoding overlap, but not before the response
+//! before that has been read to the end. So at most two responses of a node are in memory, 2 ×
+//! `fetch.max.bytes` × nodes, plus what the `ConsumerRecords` kept by the application hold. A batch
+//! larger than the limits comes alone and counts as a response. A paused partition keeps a copy of
+//! its fetched data, at most two chunks of `max.partition.fetch.bytes`.
 //!
-//! Every fetch names all partitions of the node that may be fetched, so that the session (KIP-227) rarely changes and none
-//! waits for the `fetch.max.wait.ms` of another.
+//! Every fetch names all fetchable partitions of the node, so that the session (KIP-227) rarely
+//! changes and no partition waits for the `fetch.max.wait.ms` of another.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -34,16 +36,16 @@ use crate::network::cluster::{Cluster, Readiness, Reply, Request};
 use crate::network::io::Action;
 use crate::time::Moment;
 
-/// Answers of one node that may be in memory: the one that is read, and the next.
+/// Responses of one node that may be in memory: the one being read, and the next.
 const UNREAD_ANSWERS_MAX: usize = 2;
 /// Topic ids instead of names (KIP-516).
 const TOPIC_ID_VERSION: i16 = 13;
-/// From here on the client keeps the pause that a quota asks for (KIP-219).
+/// From this version on the client, not the broker, waits out the throttle time (KIP-219).
 const THROTTLING_VERSION: i16 = 8;
-/// Requests of a consumer before this version have no sessions; earlier ones have other batches.
+/// The oldest version with the current batch format; it has no sessions yet.
 const OLDEST_VERSION: i16 = 4;
 
-/// Plans fetches and takes their answers.
+/// Plans fetches and handles their responses.
 #[derive(Debug)]
 pub struct Fetcher {
     config: Arc<ConsumerConfig>,
@@ -72,13 +74,13 @@ impl NodeFetch {
     }
 }
 
-/// What a reply asks of the machine.
+/// What a reply requires of the machine.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Consequences {
     pub needs_metadata: bool,
-    /// It was not the protocol: close the connection.
+    /// The response violates the protocol: close the connection.
     pub must_disconnect: bool,
-    /// KIP-219: the broker has answered at once and wants no request for so long.
+    /// KIP-219: the broker has answered at once and wants no request for this many milliseconds.
     pub throttle_ms: u32,
 }
 
@@ -97,7 +99,7 @@ impl Fetcher {
         self.next_deadline
     }
 
-    /// Sends what may be sent. True when a partition has no leader that is known.
+    /// Sends the fetches that are due. True when the leader of a partition is not known.
     pub fn send<T>(
         &mut self,
         now: Moment,
@@ -128,7 +130,7 @@ impl Fetcher {
                     forget_replica(state, asks.keys(), node);
                 }
                 Readiness::Impossible(error) => {
-                    // An unknown node is one that the metadata have dropped.
+                    // An unknown node is one that the metadata no longer contains.
                     needs_metadata = true;
                     forget_replica(state, asks.keys(), node);
                     if matches!(error, Error::Authentication { .. } | Error::Tls { .. }) {
@@ -151,7 +153,7 @@ impl Fetcher {
         self.next_deadline = Some(self.next_deadline.map_or(moment, |known| known.min(moment)));
     }
 
-    /// By node, everything that may be fetched; and whether a leader is missing.
+    /// By node, everything that can be fetched; and whether a leader is missing.
     fn wanted(
         &mut self,
         now: Moment,
@@ -231,7 +233,7 @@ impl Fetcher {
         })
     }
 
-    /// Requests that end the open sessions, so that the brokers need not remember them.
+    /// Requests that close the open sessions, so that the brokers need not remember them.
     pub fn closing_requests<T>(&mut self, cluster: &Cluster<T>) -> Vec<(NodeId, Request)> {
         let mut requests = Vec::new();
         for (node, fetch) in std::mem::take(&mut self.nodes) {
@@ -264,7 +266,7 @@ impl Fetcher {
         let frame = match &reply.result {
             Ok(frame) => frame,
             Err(_) => {
-                // What the broker made of it is unknown, and so is its session.
+                // The request's effect is unknown, and so is the session's state.
                 fetch.session.fail();
                 forget_replica(
                     state,
@@ -299,7 +301,7 @@ impl Fetcher {
         let throttle_ms = u32::try_from(response.throttle_time_ms).unwrap_or(0);
         self.metrics
             .fetch_answered(reply.node.0, reply.latency_nanos, throttle_ms);
-        // Brokers of older versions have waited themselves.
+        // Brokers of older versions have already delayed the response.
         let must_wait = reply.api_version >= THROTTLING_VERSION;
         if must_wait && let Some(fetch) = self.nodes.get_mut(&reply.node) {
             fetch.not_before = now.after_ms(throttle_ms.into());
@@ -343,7 +345,7 @@ impl Fetcher {
             } else {
                 Some(Arc::from(topic.topic))
             };
-            // An id that was not asked for gets a name that was not asked for either.
+            // An unknown id gets a name that no request contains, so that it is ignored.
             let name = name.unwrap_or_else(|| Arc::from(""));
             for data in &topic.partitions {
                 named.push((TopicPartition::new(Arc::clone(&name), data.partition_index), data));
@@ -382,7 +384,7 @@ impl Fetcher {
     }
 }
 
-/// What all partitions of one answer have in common.
+/// What all partitions of one response share.
 struct Taking<'a> {
     config: &'a ConsumerConfig,
     now: Moment,
@@ -391,7 +393,7 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// True when the metadata are outdated.
+    /// Returns true when the metadata is outdated.
     fn take(&mut self, name: TopicPartition, ask: &Ask, data: &PartitionData<'_>, state: &mut State) -> bool {
         let Some(partition) = state.assignment.current(&name, ask.version) else {
             return false;
@@ -441,7 +443,7 @@ impl Taking<'_> {
         partition.is_broken = extent.is_broken;
         match extent.end {
             Some(end) if end.offset > from.offset => partition.fetch_position = Some(end),
-            // Only batches from before the position: asking again at once would go round in circles.
+            // Only batches before the position: fetching again at once would loop.
             _ if !extent.is_broken => {
                 partition.not_before = self.now.after_ms(self.config.client.retry_backoff_ms);
                 return;
@@ -464,7 +466,8 @@ impl Taking<'_> {
         ));
     }
 
-    /// Kafka's table of what each error of a partition means. True when the metadata are outdated.
+    /// Handles a partition's error, after Kafka's table. Returns true when the metadata is
+    /// outdated.
     fn take_error(&self, name: TopicPartition, data: &PartitionData<'_>, state: &mut State) -> bool {
         let Some(partition) = state.assignment.get_mut(&name) else {
             return false;
@@ -484,7 +487,7 @@ impl Taking<'_> {
                 }
                 true
             }
-            // The answer to these can only be in newer metadata.
+            // These can only be resolved by newer metadata.
             Some(
                 ErrorCode::UnknownTopicOrPartition
                 | ErrorCode::UnknownTopicId
@@ -524,8 +527,8 @@ impl Taking<'_> {
             return;
         };
         let position = partition.position;
-        // A follower may lag behind: the leader has the last word. And records that wait must be read before anything
-        // is said of what follows them.
+        // A follower may lag: ask the leader first. And buffered records must be read before an
+        // error about what follows them is reported.
         if had_replica || position != partition.fetch_position {
             return;
         }
@@ -539,7 +542,7 @@ impl Taking<'_> {
         }
     }
 
-    /// KIP-951: the refusal names the new leader.
+    /// KIP-951: the error response names the new leader.
     fn hint(data: &PartitionData<'_>) -> Option<LeaderHint> {
         let current = &data.current_leader;
         if current.leader_id < 0 || current.leader_epoch < 0 {
@@ -564,7 +567,7 @@ fn is_session_error(error: &Error) -> bool {
     )
 }
 
-/// The node cannot be reached: whoever it is a preferred replica of goes back to the leader.
+/// The node cannot be reached: partitions that use it as preferred replica go back to the leader.
 fn forget_replica<'a>(state: &mut State, names: impl Iterator<Item = &'a TopicPartition>, node: NodeId) {
     for name in names {
         if let Some(partition) = state.assignment.get_mut(name)

@@ -1,4 +1,4 @@
-//! The consumer that applications hold: Kafka's calls, blocking, over a machine on its own thread.
+//! The consumer API for applications: Kafka's blocking calls, over a machine on its own thread.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,13 +25,13 @@ use crate::metadata::{Interest, MetadataCell};
 use crate::metrics::{ClientKind, ClientMetrics};
 use crate::time::{Clock, Moment};
 
-/// How long `Drop` lets the machine take leave of the group, without waiting for it.
+/// How long the machine may take after `Drop` to leave the group; `Drop` does not wait for it.
 const FAREWELL_MS: u64 = 1000;
 
-/// Reads records from partitions that it is given, or that its group gives it.
+/// Reads records from partitions assigned by the application or by a consumer group.
 ///
-/// One thread at a time uses a consumer, as in Kafka; a thread of its own fetches ahead, keeps its membership alive and
-/// commits. Only [`WakeupHandle`] is for other threads.
+/// One thread at a time uses a consumer, as in Kafka; a thread of its own prefetches records, sends
+/// heartbeats and commits. Only [`WakeupHandle`] is for other threads.
 ///
 /// ```no_run
 /// use ottla_client::config::Config;
@@ -72,26 +72,26 @@ enum Source {
     Group(Subscription),
 }
 
-/// Ends a `poll` from another thread.
+/// Interrupts a `poll` from another thread.
 #[derive(Clone, Debug)]
 pub struct WakeupHandle {
     exchange: Arc<Exchange>,
 }
 
 impl WakeupHandle {
-    /// The `poll` that waits, or else the next one, gives `Error::Wakeup`.
+    /// Makes the waiting `poll`, or else the next one, return `Error::Wakeup`.
     pub fn wakeup(&self) {
         self.exchange.wake_up();
     }
 }
 
-/// A number that differs from client to client and from run to run.
+/// A number that differs between clients and between runs.
 fn seed() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
 impl Consumer {
-    /// Starts the consumer's thread; nothing is connected before it is needed.
+    /// Starts the consumer's thread; connections are made when they are first needed.
     ///
     /// - Errors: `Config` with Kafka's text.
     pub fn new(config: &Config) -> Result<Consumer, Error> {
@@ -161,7 +161,7 @@ impl Consumer {
         self.clock.moment()
     }
 
-    /// When a call without a limit of its own gives up: `default.api.timeout.ms`.
+    /// The deadline of a call without a limit of its own: `default.api.timeout.ms`.
     pub(super) fn api_deadline(&self) -> Moment {
         self.now().after_ms(self.config.default_api_timeout_ms)
     }
@@ -174,10 +174,11 @@ impl Consumer {
         }
     }
 
-    /// Reads these partitions and no others; the group, if there is one, only keeps the offsets. An empty assignment is
-    /// `unsubscribe`.
+    /// Assigns exactly these partitions; the group, if there is one, only stores offsets. An empty
+    /// assignment is `unsubscribe`.
     ///
-    /// - Errors: `IllegalState` while subscribed; `InvalidArgument` for an empty topic or a negative partition.
+    /// - Errors: `IllegalState` while subscribed; `InvalidArgument` for an empty topic or a
+    ///   negative partition.
     pub fn assign(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) -> Result<(), Error> {
         self.check_open()?;
         let partitions: BTreeSet<TopicPartition> = partitions.into_iter().collect();
@@ -218,7 +219,8 @@ impl Consumer {
         consumer.assigned_partitions(state.assignment.len());
     }
 
-    /// Becomes a member of the group `group.id`, which gives it partitions of these topics. No topics: `unsubscribe`.
+    /// Joins the group `group.id`, which assigns partitions of these topics. Without topics:
+    /// `unsubscribe`.
     ///
     /// - Errors: `IllegalState` after `assign`; `InvalidArgument` without `group.id`.
     pub fn subscribe<T: Into<Arc<str>>>(&mut self, topics: impl IntoIterator<Item = T>) -> Result<(), Error> {
@@ -234,10 +236,11 @@ impl Consumer {
         self.subscribe_to(Subscription::Topics(topics))
     }
 
-    /// As `subscribe`, for every topic whose whole name matches; new ones join when they appear
-    /// (`metadata.max.age.ms`).
+    /// Like `subscribe`, for every topic whose whole name matches; new topics are added when the
+    /// metadata shows them (`metadata.max.age.ms`).
     ///
-    /// - Errors: as there, and `InvalidArgument` for a pattern that is none, see [`TopicPattern::parse`].
+    /// - Errors: as `subscribe`, and `InvalidArgument` for an invalid pattern, see
+    ///   [`TopicPattern::parse`].
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), Error> {
         if pattern.is_empty() {
             return Err(Error::InvalidArgument {
@@ -247,7 +250,8 @@ impl Consumer {
         self.subscribe_to(Subscription::Pattern(TopicPattern::parse(pattern)?))
     }
 
-    /// Is told of partitions that come and go, from the next rebalance on.
+    /// Sets the listener that is called when partitions are assigned or revoked, from the next
+    /// rebalance on.
     pub fn set_rebalance_listener(&mut self, listener: impl RebalanceListener + 'static) {
         self.listener = Some(Box::new(listener));
     }
@@ -274,9 +278,10 @@ impl Consumer {
         })
     }
 
-    /// Gives up every partition, and leaves the group if it was joined.
+    /// Gives up all partitions, and leaves the group if it was joined.
     ///
-    /// - Errors: `Timeout` when the group does not answer; nothing is assigned then, either.
+    /// - Errors: `Timeout` when the group does not answer; the partitions are given up
+    ///   nevertheless.
     pub fn unsubscribe(&mut self) -> Result<(), Error> {
         self.check_open()?;
         let was_member = matches!(self.source, Source::Group(_));
@@ -298,7 +303,7 @@ impl Consumer {
         result
     }
 
-    /// False when the deadline came first.
+    /// Returns false when the deadline came first.
     fn run_calls_until_left(&mut self, deadline: Moment) -> bool {
         loop {
             self.run_calls();
@@ -321,7 +326,7 @@ impl Consumer {
         self.exchange.lock().assignment.names().cloned().collect()
     }
 
-    /// What `subscribe` was called with.
+    /// The current subscription.
     pub fn subscription(&self) -> Subscription {
         match &self.source {
             Source::Group(subscription) => subscription.clone(),
@@ -329,13 +334,16 @@ impl Consumer {
         }
     }
 
-    /// Waits until there are records, at most `timeout`, and gives up to `max.poll.records` of them; perhaps none.
+    /// Waits up to `timeout` for records and returns at most `max.poll.records` of them, possibly
+    /// none.
     ///
-    /// The records lie in the memory that was fetched. Besides what the application keeps, a consumer holds at most two
-    /// answers of every node: 2 × `fetch.max.bytes` × nodes, and what one compressed batch unfolds to.
+    /// The records point into the fetched memory. Besides what the application keeps, a consumer
+    /// holds at most two responses of every node, 2 × `fetch.max.bytes` × nodes, and one
+    /// decompressed batch.
     ///
-    /// - Errors: `IllegalState` when there is nothing to read from; `Wakeup`; `CorruptBatch`, which repeats until the
-    ///   application seeks beyond that batch, while other partitions go on; `NoOffset`; what the group or a broker refused.
+    /// - Errors: `IllegalState` when there is nothing to read from; `Wakeup`; `CorruptBatch`,
+    ///   repeated until the application seeks beyond that batch, while other partitions continue;
+    ///   `NoOffset`; a refusal by the group or a broker.
     pub fn poll(&mut self, timeout: Duration) -> Result<ConsumerRecords, Error> {
         self.begin_poll()?;
         let result = self.poll_until(Instant::now().checked_add(timeout));
@@ -367,7 +375,7 @@ impl Consumer {
         self.metrics.consumer().poll_ended();
     }
 
-    /// - `end`: `None` never comes.
+    /// - `end`: `None` means no deadline.
     fn poll_until(&mut self, end: Option<Instant>) -> Result<ConsumerRecords, Error> {
         loop {
             let records = self.take_ready()?;
@@ -381,14 +389,14 @@ impl Consumer {
             let commit_nanos = self.activity.auto_commit_due().nanos_since(self.now());
             let limit = left.min(Duration::from_nanos(commit_nanos));
             let state = self.exchange.lock();
-            // `wake_up` sets its mark under this lock.
+            // `wake_up` sets its flag under this lock.
             if !has_news(&state) && !self.exchange.is_woken_up() {
                 drop(self.exchange.wait(state, limit));
             }
         }
     }
 
-    /// Everything of a poll but the waiting.
+    /// All of a poll except the waiting.
     pub(super) fn take_ready(&mut self) -> Result<ConsumerRecords, Error> {
         if self.exchange.take_wake_up() {
             return Err(Error::Wakeup);
@@ -399,14 +407,16 @@ impl Consumer {
         self.reader.take()
     }
 
-    /// Goes on at this offset.
+    /// Moves the position to this offset.
     ///
-    /// - Errors: `IllegalState` for a partition that is not assigned; `InvalidArgument` for a negative offset.
+    /// - Errors: `IllegalState` for a partition that is not assigned; `InvalidArgument` for a
+    ///   negative offset.
     pub fn seek(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
         self.seek_to(partition, Position::at(offset))
     }
 
-    /// As `seek`, with the leader epoch of the record before, so that a truncated log is noticed (KIP-320).
+    /// Like `seek`, with the leader epoch of the preceding record, so that log truncation is
+    /// detected (KIP-320).
     pub fn seek_with_metadata(
         &mut self,
         partition: &TopicPartition,
@@ -431,17 +441,20 @@ impl Consumer {
         Ok(())
     }
 
-    /// Goes on at the first record; all assigned partitions when none is named. The offset is looked up in the background.
+    /// Moves the position to the first record; an empty list means all assigned partitions. The
+    /// offset is looked up in the background.
     pub fn seek_to_beginning(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.reset_to(partitions, ResetTo::Earliest)
     }
 
-    /// Goes on behind the last record, or at the last stable offset with `read_committed`; otherwise as `seek_to_beginning`.
+    /// Moves the position to the end, or to the last stable offset with `read_committed`; otherwise
+    /// like `seek_to_beginning`.
     pub fn seek_to_end(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.reset_to(partitions, ResetTo::Latest)
     }
 
-    /// Goes on at the first record at or after a time in milliseconds since 1970, or at the end if there is none.
+    /// Moves the position to the first record at or after a time in milliseconds since the Unix
+    /// epoch, or to the end if there is none.
     pub fn seek_to_time(&mut self, partitions: &[TopicPartition], timestamp: i64) -> Result<(), Error> {
         if timestamp < 0 {
             return Err(Error::InvalidArgument {
@@ -467,13 +480,15 @@ impl Consumer {
         Ok(())
     }
 
-    /// Stops reading these partitions until `resume`; what was fetched of them is kept.
+    /// Stops reading these partitions until `resume`; records fetched already are kept.
     ///
     /// - Errors: `IllegalState` for a partition that is not assigned; then none is paused.
     pub fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.set_paused(partitions, true)
     }
 
+    /// Continues reading these partitions after `pause`.
+    ///
     /// - Errors: as `pause`.
     pub fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.set_paused(partitions, false)
@@ -493,7 +508,7 @@ impl Consumer {
         self.exchange.lock().assignment.paused()
     }
 
-    /// For other threads and signal handlers' threads.
+    /// Returns a handle for other threads, such as signal handling threads.
     pub fn wakeup_handle(&self) -> WakeupHandle {
         WakeupHandle {
             exchange: Arc::clone(&self.exchange),
@@ -505,20 +520,22 @@ impl Consumer {
         &self.metrics
     }
 
-    /// What a transactional producer commits offsets with; `None` without `group.id`.
+    /// The group metadata with which a transactional producer commits offsets; `None` without
+    /// `group.id`.
     pub fn group_metadata(&self) -> Option<GroupMetadata> {
         self.exchange.lock().group_metadata.clone()
     }
 
-    /// The settings as they are understood.
+    /// The settings in effect.
     pub fn config(&self) -> &Arc<ConsumerConfig> {
         &self.config
     }
 
-    /// Commits automatically where that is on, tells the rebalance listener, leaves the group and ends the thread.
-    /// Afterwards every call gives `Closed`; closing again does nothing.
+    /// Commits automatically if enabled, calls the rebalance listener, leaves the group and ends
+    /// the thread. Afterwards every call returns `Closed`; closing again does nothing.
     ///
-    /// - Errors: `Timeout` when that was not done within `timeout`; the consumer is closed nevertheless.
+    /// - Errors: `Timeout` when this took longer than `timeout`; the consumer is closed
+    ///   nevertheless.
     pub fn close(&mut self, timeout: Duration) -> Result<(), Error> {
         if self.is_closed {
             return Ok(());
@@ -545,7 +562,7 @@ impl Consumer {
     }
 }
 
-/// Whether a poll has anything to do but wait.
+/// Whether a poll has anything to do other than wait.
 pub(super) fn has_news(state: &State) -> bool {
     state.has_error() || !state.calls.is_empty() || state.assignment.has_readable()
 }
@@ -556,7 +573,7 @@ fn mutually_exclusive() -> Error {
     }
 }
 
-/// Lets the thread end by itself; rebalance listeners are not called. `close` is the polite way.
+/// The thread ends by itself and rebalance listeners are not called. `close` is the orderly way.
 impl Drop for Consumer {
     fn drop(&mut self) {
         if !self.is_closed {

@@ -1,14 +1,17 @@
-//! A member of a group as a machine: finds the coordinator, joins, keeps its place, commits and fetches offsets.
+//! The state machine of a group member: finds the coordinator, joins, sends heartbeats, commits and
+//! fetches offsets.
 //!
-//! The consumer's machine passes on replies and calls `turn`; the front passes on what the user does. Nothing here
-//! knows sockets, clocks or threads.
+//! The consumer's machine passes on replies and calls `turn`; the front passes on the application's
+//! calls. Nothing here uses sockets, clocks or threads.
 //!
-//! This file: what goes in and out. `rebalance` is a member's way from the decision to join to its assignment, `join` the
-//! requests on that way, `heartbeat` how a place is kept and given up, `commit` and `committed` the offsets,
-//! `coordinator` whom all of it is sent to.
+//! This file: inputs and outputs. `rebalance` is a member's way from the decision to join to its
+//! assignment, `join` the requests on that way, `heartbeat` how membership is kept and given up,
+//! `commit` and `committed` the offsets, `coordinator` the broker that receives all of these
+//! requests.
 //!
-//! Rebalance listeners run on the user's thread, inside `poll`. The machine therefore asks (`GroupEvent::Call`) and
-//! goes on only when it is answered (`acknowledge`); heartbeats continue meanwhile.
+//! Rebalance listeners run on the application's thread, inside `poll`. The machine therefore
+//! requests the call (`GroupEvent::Call`) and continues only when it is acknowledged
+//! (`acknowledge`); heartbeats continue meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -33,19 +36,21 @@ use crate::network::backoff::{Backoff, Random};
 use crate::network::cluster::Reply;
 use crate::time::Moment;
 
-/// Offsets by partition, as they are committed and fetched.
+/// Offsets by partition, as committed and fetched.
 pub type Offsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
 
 /// What the group's machine reports to the consumer's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GroupEvent {
-    /// The user's thread shall do this inside its next `poll` (or `close`, `unsubscribe`), then `acknowledge` it. A new
-    /// call takes the place of one that is not answered (`close` in the middle of a rebalance).
+    /// The application's thread must do this inside its next `poll` (or `close`, `unsubscribe`),
+    /// then `acknowledge` it. A new call replaces an unanswered one (`close` in the middle of a
+    /// rebalance).
     Call(RebalanceCall),
-    /// From now on these partitions, and no others, are assigned. Those that are new must not be fetched, nor their
-    /// offsets asked for, before the `Assigned` call that follows is acknowledged: the listener may seek.
+    /// From now on exactly these partitions are assigned. New ones must not be fetched, nor their
+    /// offsets requested, before the following `Assigned` call is acknowledged: the listener may
+    /// seek.
     AssignmentChanged(BTreeSet<TopicPartition>),
-    /// In the order in which the commits were asked for.
+    /// In the order in which the commits were requested.
     Committed {
         ticket: u64,
         offsets: Offsets,
@@ -56,14 +61,14 @@ pub enum GroupEvent {
         ticket: u64,
         result: Result<Offsets, Error>,
     },
-    /// The next `poll` shall fail with this; the machine tries again at the poll after that. After a fatal error it does
-    /// nothing more.
+    /// The next `poll` must fail with this; the machine retries at the poll after that. After a
+    /// fatal error it does nothing more.
     Failed(Error),
-    /// The member has left, as `unsubscribe` or `close` wanted it.
+    /// The member has left, as `unsubscribe` or `close` requested.
     Left,
 }
 
-/// A rebalance's step that belongs to the user's thread.
+/// A rebalance step for the application's thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RebalanceCall {
     pub id: u64,
@@ -72,18 +77,19 @@ pub struct RebalanceCall {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RebalanceStep {
-    /// A rebalance begins. Records of `pause` are no longer handed out, fetched ones are dropped; the acknowledgement
-    /// carries what was consumed of every assigned partition (an automatic commit follows).
+    /// A rebalance begins. Records of `pause` are no longer handed out, fetched ones are dropped;
+    /// the acknowledgement carries the consumed offsets of every assigned partition (an automatic
+    /// commit follows).
     Prepare { pause: BTreeSet<TopicPartition> },
     /// `onPartitionsRevoked`: still owned during the callback, which may commit.
     Revoked(BTreeSet<TopicPartition>),
     /// `onPartitionsLost`: others may own them already.
     Lost(BTreeSet<TopicPartition>),
-    /// `onPartitionsAssigned` with the added ones, perhaps none.
+    /// `onPartitionsAssigned` with the added ones, possibly none.
     Assigned(BTreeSet<TopicPartition>),
 }
 
-/// How long a commit is tried.
+/// How long a commit is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitKind {
     /// `commitSync`: retriable errors are retried until the deadline.
@@ -92,7 +98,7 @@ pub enum CommitKind {
     Async,
 }
 
-/// What a producer needs to commit offsets in a transaction for this member.
+/// The data with which a producer commits offsets in a transaction for this member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupMetadata {
     pub group_id: Arc<str>,
@@ -101,11 +107,11 @@ pub struct GroupMetadata {
     pub group_instance_id: Option<Arc<str>>,
 }
 
-/// Travels with a request of the group and comes back with its reply.
+/// Kept with a request of the group and returned with its reply.
 #[derive(Clone, Debug)]
 pub enum GroupTicket {
     FindCoordinator,
-    /// `attempt` tells the answer that is waited for from those of attempts given up.
+    /// `attempt` distinguishes the awaited answer from those of abandoned attempts.
     Join {
         attempt: u64,
         sent: Generation,
@@ -127,7 +133,7 @@ pub enum GroupTicket {
     },
 }
 
-/// A member of a group.
+/// The state machine of one group member.
 pub struct GroupMembership {
     pub(super) config: Arc<ConsumerConfig>,
     pub(super) group_id: Arc<str>,
@@ -139,7 +145,7 @@ pub struct GroupMembership {
 
     pub(super) coordinator: Coordinator,
     pub(super) subscription: Subscription,
-    /// The topics that `subscription` stands for.
+    /// The topics that `subscription` resolves to.
     pub(super) topics: BTreeSet<Arc<str>>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) watch: Watch,
@@ -157,12 +163,12 @@ pub struct GroupMembership {
     pub(super) commits: Commits,
     pub(super) fetches: Fetches,
 
-    /// Until when `close` may take.
+    /// The deadline of `close`.
     pub(super) closing: Option<Moment>,
     pub(super) is_closed: bool,
     /// A fatal error was reported.
     pub(super) is_failed: bool,
-    /// Nothing is tried before the user has polled more often than this.
+    /// No retry before the application has polled more often than this.
     pub(super) polls_before_retry: Option<u64>,
     pub(super) events: Vec<GroupEvent>,
 }
@@ -184,8 +190,8 @@ impl fmt::Debug for GroupMembership {
 }
 
 impl GroupMembership {
-    /// - `config.group_id` must be there.
-    /// - `seed`: of the jitter in back-offs.
+    /// - `config.group_id` must be set.
+    /// - `seed`: of the jitter in backoffs.
     pub fn new(
         config: Arc<ConsumerConfig>,
         activity: Arc<PollActivity>,
@@ -233,8 +239,8 @@ impl GroupMembership {
         }
     }
 
-    /// Changes what the member wants; `Subscription::None` is `unsubscribe`: the assignment is revoked by a call, the
-    /// group left, and `Left` reported.
+    /// Changes the subscription; `Subscription::None` is `unsubscribe`: a call revokes the
+    /// assignment, the member leaves the group, and `Left` is reported.
     pub fn subscribe(&mut self, now: Moment, subscription: Subscription) {
         if self.closing.is_some() || self.is_closed {
             return;
@@ -254,8 +260,9 @@ impl GroupMembership {
         self.rebalance.rejoin_reason = Some(reason.into());
     }
 
-    /// Commits automatically where that is on, has the assignment revoked by a call, leaves the group (a static member
-    /// stays) and waits for what is under way, at most until `deadline`. Then `is_closed`.
+    /// Commits automatically if enabled, has a call revoke the assignment, leaves the group (a
+    /// static member stays) and waits for requests in flight, at most until `deadline`. Then
+    /// `is_closed` is true.
     pub fn close(&mut self, now: Moment, deadline: Moment) {
         if self.closing.is_some() || self.is_closed {
             return;
@@ -274,12 +281,14 @@ impl GroupMembership {
         &self.assignment
     }
 
-    /// Every topic whose metadata must be kept; `None`: all, for a pattern. A leader's wishes grow when it has joined.
+    /// All topics whose metadata must be kept; `None`: all, for a pattern. A leader needs more once
+    /// it has joined.
     pub fn metadata_topics(&self) -> Option<BTreeSet<Arc<str>>> {
         self.wanted.clone()
     }
 
-    /// It has its assignment, the user's thread knows it, and nothing asks for another rebalance.
+    /// Whether it has its assignment, the application's thread knows it, and no rebalance is
+    /// needed.
     pub fn is_stable(&self) -> bool {
         self.state == MemberState::Stable
             && matches!(self.step, Step::Idle)
@@ -295,7 +304,7 @@ impl GroupMembership {
         }
     }
 
-    /// Consequences that need the network are drawn in the next `turn`.
+    /// Handles a reply. Requests that follow from it are sent in the next `turn`.
     pub fn take_reply(&mut self, now: Moment, reply: Reply<GroupTicket>) {
         if self.is_closed {
             return;
@@ -323,7 +332,7 @@ impl GroupMembership {
         }
     }
 
-    /// Does what is due and appends what happened.
+    /// Does what is due and appends the events.
     pub fn turn(&mut self, now: Moment, network: &mut dyn GroupNetwork, events: &mut Vec<GroupEvent>) {
         if !self.is_closed && !self.is_failed {
             self.notice_metadata(network);
@@ -341,7 +350,7 @@ impl GroupMembership {
         self.fetches.report(events);
     }
 
-    /// The coordinator if something is to be sent to it and can be.
+    /// The coordinator, if there is something to send to it and it can be sent.
     fn coordinator_node(&mut self, now: Moment, network: &mut dyn GroupNetwork) -> Option<NodeId> {
         if !self.needs_coordinator() {
             return None;
@@ -382,7 +391,7 @@ impl GroupMembership {
         .min()
     }
 
-    /// Tells the user, and tries nothing more before the user polls again.
+    /// Reports the error, and retries nothing before the application polls again.
     pub(super) fn fail(&mut self, error: Error) {
         if error.is_fatal() {
             self.is_failed = true;
@@ -394,7 +403,7 @@ impl GroupMembership {
         self.events.push(GroupEvent::Failed(error));
     }
 
-    /// The user polls often enough, and has polled since the last failure.
+    /// Whether the application polls often enough, and has polled since the last failure.
     pub(super) fn may_try(&self) -> bool {
         self.polls_before_retry
             .is_none_or(|polls| self.activity.polls() > polls)

@@ -1,4 +1,4 @@
-//! What the group's machine needs of the network: a cluster's connections, or a simulation of them.
+//! The network as the group's machine needs it: a cluster's connections, or a simulation of them.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub trait GroupNetwork {
     fn send(&mut self, now: Moment, node: NodeId, request: Request, ticket: GroupTicket);
     fn least_loaded(&mut self, now: Moment) -> Option<NodeId>;
     fn add_node(&mut self, id: NodeId, address: Address);
-    /// The requests under way come back as `Disconnected` in a later turn.
+    /// The requests in flight come back as `Disconnected` in a later turn.
     fn disconnect(&mut self, now: Moment, node: NodeId);
     fn snapshot(&self) -> Arc<Snapshot>;
 }

@@ -1,4 +1,4 @@
-//! One behaviour of a member at a time, against a coordinator that says what the test wants.
+//! One behaviour of a member per test, against a coordinator that answers as the test says.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::time::Moment;
 
 const COORDINATOR: NodeId = NodeId(i32::MAX - 7);
 
-/// Every node is ready; what is sent waits for the test's answer.
+/// Every node is ready; requests wait for the test's answer.
 #[derive(Default)]
 struct Network {
     snapshot: Arc<Snapshot>,
@@ -147,7 +147,7 @@ impl Bench {
         self.turn();
     }
 
-    /// The next request, which must be this one.
+    /// The next request, which must be of this API.
     fn sent(&mut self, api_key: ApiKey) -> (Request, GroupTicket, Vec<u8>) {
         let (node, request, ticket) = self
             .network
@@ -306,7 +306,7 @@ impl Bench {
         }
     }
 
-    /// The call must be this one; it is answered.
+    /// Expects this call and acknowledges it.
     fn acknowledge(&mut self, expected: RebalanceStep) {
         let call = self.call();
         assert_eq!(call.step, expected);
@@ -337,7 +337,7 @@ impl Bench {
         committed
     }
 
-    /// Joins as a follower and owns these.
+    /// Joins as a follower and owns these partitions.
     fn own(&mut self, protocol: &str, assigned: &[(&str, i32)]) {
         self.poll();
         self.find_coordinator();
@@ -371,7 +371,7 @@ const EAGER: (&str, &str) = ("partition.assignment.strategy", "range");
 fn nothing_is_asked_before_the_first_poll() {
     let mut bench = bench(&[EAGER], on_a());
     bench.turn();
-    // Metadata and fetching need no coordinator, but whoever subscribes will.
+    // Metadata and fetching need no coordinator; a subscription does.
     bench.find_coordinator();
     bench.nothing_sent();
     assert!(bench.activity.enter(bench.now), "the machine waits for the poll");
@@ -380,7 +380,7 @@ fn nothing_is_asked_before_the_first_poll() {
 }
 
 #[test]
-fn a_member_comes_back_with_the_id_that_it_was_given() {
+fn a_member_rejoins_with_the_id_that_it_was_given() {
     let mut bench = bench(&[EAGER], on_a());
     bench.poll();
     bench.find_coordinator();
@@ -409,7 +409,7 @@ fn a_leader_distributes_over_all_members_with_metadata_of_their_topics() {
         "range",
         &[member("me", &["a"]), member("you", &["a", "b"])],
     );
-    // Topic b is another's wish.
+    // Topic b is another member's subscription.
     bench.nothing_sent();
     let wanted = bench.machine.metadata_topics().unwrap();
     assert_eq!(wanted, BTreeSet::from(["a".into(), "b".into()]));
@@ -429,7 +429,7 @@ fn a_leader_distributes_over_all_members_with_metadata_of_their_topics() {
     assert_eq!(of("me"), partitions(&[("a", 0), ("a", 1)]));
     assert_eq!(of("you"), partitions(&[("a", 2), ("a", 3), ("b", 0), ("b", 1)]));
     bench.acknowledge(RebalanceStep::Assigned(partitions(&[("a", 0), ("a", 1)])));
-    // Another partition of another member's topic: balance anew.
+    // A new partition of another member's topic: rebalance.
     bench.set_topics(&[("a", 4), ("b", 3)]);
     bench.turn();
     bench.acknowledge(RebalanceStep::Revoked(partitions(&[("a", 0), ("a", 1)])));
@@ -477,7 +477,7 @@ fn a_cooperative_member_gives_up_only_what_the_assignment_takes_and_joins_again(
 }
 
 #[test]
-fn what_was_consumed_is_committed_before_it_is_given_up() {
+fn consumed_offsets_are_committed_before_partitions_are_given_up() {
     let mut bench = bench(&[EAGER, ("enable.auto.commit", "true")], on_a());
     bench.own("range", &[("a", 0)]);
     bench.machine.request_rejoin("test");
@@ -504,7 +504,7 @@ fn what_was_consumed_is_committed_before_it_is_given_up() {
 }
 
 #[test]
-fn heartbeats_go_on_while_a_listener_runs() {
+fn heartbeats_continue_while_a_listener_runs() {
     let mut bench = bench(&[EAGER], on_a());
     bench.own("range", &[("a", 0)]);
     bench.machine.request_rejoin("test");
@@ -518,7 +518,7 @@ fn heartbeats_go_on_while_a_listener_runs() {
 }
 
 #[test]
-fn a_member_that_was_thrown_out_loses_what_it_had() {
+fn a_member_that_was_removed_loses_its_partitions() {
     let mut bench = bench(&[COOPERATIVE], on_a());
     bench.own("cooperative-sticky", &[("a", 0)]);
     bench.pass_ms(3_000);
@@ -542,7 +542,7 @@ fn an_old_generation_keeps_the_member_id() {
 }
 
 #[test]
-fn a_user_who_does_not_poll_leaves_and_comes_back_with_the_next_poll() {
+fn an_application_that_does_not_poll_leaves_and_rejoins_with_the_next_poll() {
     let mut bench = bench(&[EAGER, ("max.poll.interval.ms", "10000")], on_a());
     bench.own("range", &[("a", 0)]);
     bench.activity.leave(bench.now);
@@ -563,7 +563,7 @@ fn a_user_who_does_not_poll_leaves_and_comes_back_with_the_next_poll() {
 }
 
 #[test]
-fn a_user_inside_poll_may_stay_there() {
+fn an_application_inside_poll_stays_a_member() {
     let mut bench = bench(&[EAGER, ("max.poll.interval.ms", "10000")], on_a());
     bench.own("range", &[("a", 0)]);
     for _ in 0..20 {
@@ -615,7 +615,7 @@ fn closing_commits_revokes_leaves_and_waits_for_the_answers() {
 }
 
 #[test]
-fn closing_ends_at_its_deadline_even_without_a_user() {
+fn closing_ends_at_its_deadline_even_if_no_call_is_acknowledged() {
     let mut bench = bench(&[EAGER], on_a());
     bench.own("range", &[("a", 0)]);
     bench.machine.close(bench.now, bench.now.after_ms(1_000));
@@ -656,7 +656,7 @@ fn a_member_that_failed_for_good_can_be_closed() {
 }
 
 #[test]
-fn a_full_group_is_tried_again_at_the_next_poll_only() {
+fn a_full_group_is_retried_at_the_next_poll_only() {
     let mut bench = bench(&[EAGER], on_a());
     bench.poll();
     bench.find_coordinator();
@@ -807,7 +807,7 @@ fn a_commit_outside_the_group_fails_without_a_request() {
 }
 
 #[test]
-fn a_refused_commit_throws_the_member_back_to_joining() {
+fn a_refused_commit_makes_the_member_rejoin() {
     let mut bench = bench(&[EAGER], on_a());
     bench.own("range", &[("a", 0)]);
     bench.machine.commit(bench.now, 1, offsets(10), CommitKind::Async);

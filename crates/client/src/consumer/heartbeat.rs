@@ -1,5 +1,5 @@
-//! How a member keeps its place in the group, notices that the group is rebalancing or that it was thrown out, and how
-//! it gives its place up.
+//! Heartbeats: how a member keeps its place in the group, notices that the group is rebalancing or
+//! has removed it, and how it leaves.
 
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ pub struct Heartbeat {
     session_timeout_ms: u64,
     next: Moment,
     is_under_way: bool,
-    /// It is due and cannot be sent: the network will have news.
+    /// A heartbeat is due and cannot be sent: wait for a connection event.
     is_held_up: bool,
     failures: u32,
     session_end: Moment,
-    /// When to look again whether the user polls.
+    /// When to check again whether the application polls.
     poll_check: Moment,
     leave: Option<Leave>,
     leaves_under_way: u32,
@@ -66,7 +66,7 @@ impl Heartbeat {
         self.session_end = now.after_ms(self.session_timeout_ms);
     }
 
-    /// A new place in the group: all timers begin.
+    /// Starts all timers, for a new generation.
     pub fn reset(&mut self, now: Moment) {
         self.reset_session(now);
         self.next = now.after_ms(self.interval_ms);
@@ -76,7 +76,8 @@ impl Heartbeat {
 }
 
 impl GroupMembership {
-    /// Only who has a place keeps one; while JoinGroup waits, it is the sign of life.
+    /// Only a member with an assignment sends heartbeats; a waiting JoinGroup is itself a sign of
+    /// life.
     fn has_place(&self) -> bool {
         matches!(self.state, MemberState::CompletingRebalance | MemberState::Stable)
     }
@@ -87,7 +88,7 @@ impl GroupMembership {
         !self.activity.outside_since().is_some_and(is_late)
     }
 
-    /// The coordinator is silent, or the user is.
+    /// Handles timeouts: the coordinator does not answer, or the application does not poll.
     pub(super) fn expire(&mut self, now: Moment) {
         if !self.has_place() {
             return;
@@ -128,7 +129,7 @@ impl GroupMembership {
     ) {
         self.heartbeat.is_held_up = node.is_none();
         let Some(node) = node else {
-            // Without a coordinator nobody can be told; the session will end by itself.
+            // Without a coordinator there is no LeaveGroup; the session will expire.
             if !self.coordinator.is_known() {
                 self.heartbeat.leave = None;
             }
@@ -141,7 +142,7 @@ impl GroupMembership {
         let is_static = self.config.group_instance_id.is_some();
         let needed_min = needed_for_static(is_static, HEARTBEAT_STATIC_VERSION);
         let Ok(api_version) = network.version(node, ApiKey::Heartbeat, needed_min) else {
-            // JoinGroup succeeded, so the coordinator speaks it; this one is being replaced.
+            // JoinGroup succeeded, so the coordinator supports heartbeats; it is being replaced.
             self.heartbeat.next = now.after_ms(self.heartbeat.interval_ms);
             return;
         };
@@ -192,7 +193,7 @@ impl GroupMembership {
         match ErrorCode::from_i16(response.error_code) {
             Some(ErrorCode::None) => self.heartbeat_received(now),
             Some(ErrorCode::RebalanceInProgress) => {
-                // Our place is safe until the group has waited for max.poll.interval.ms.
+                // Our membership is safe until the group has waited for max.poll.interval.ms.
                 self.heartbeat_received(now);
                 if self.state == MemberState::Stable && is_current {
                     self.request_rejoin("group is already rebalancing");
@@ -211,7 +212,7 @@ impl GroupMembership {
                     return self.heartbeat_received(now);
                 }
                 let reason = format!("encountered {} from HEARTBEAT response", code.name());
-                // The member id is still good when only the generation is old.
+                // The member id is still valid when only the generation is old.
                 self.reset(&reason, code == ErrorCode::IllegalGeneration);
                 if code == ErrorCode::FencedInstanceId {
                     self.fail(self.refused(response.error_code));
@@ -277,7 +278,7 @@ impl GroupMembership {
         network.send(now, node, request, GroupTicket::Leave);
     }
 
-    /// Whatever the coordinator said: we are gone.
+    /// The member has left, whatever the coordinator answered.
     pub(super) fn left(&mut self, _now: Moment) {
         self.heartbeat.leaves_under_way = self.heartbeat.leaves_under_way.saturating_sub(1);
     }

@@ -1,4 +1,4 @@
-//! JoinGroup and SyncGroup: what a member says of itself, and what a leader distributes.
+//! JoinGroup and SyncGroup: a member's subscription, and the assignment that a leader sends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::network::cluster::{Reply, Request};
 use crate::time::Moment;
 
 pub const PROTOCOL_TYPE: &str = "consumer";
-/// What JoinGroup may take beyond the rebalance it waits for, as in Kafka.
+/// What JoinGroup may take beyond the rebalance timeout, as in Kafka.
 const JOIN_LAPSE_MS: u64 = 5_000;
-/// How long a leader waits for metadata of topics that it did not know, before it distributes what it does know. What
-/// appears later starts another rebalance.
+/// How long a leader waits for metadata of topics new to it before it assigns the partitions it
+/// knows. Topics that appear later start another rebalance.
 const METADATA_WAIT_MS: u64 = 2_000;
-/// So many answers later than the question, a topic that is still missing does not exist: the first may have been under
-/// way already.
+/// A topic still missing this many metadata responses after the request does not exist: the first
+/// may have been in flight already.
 const METADATA_ANSWERS: u64 = 2;
 /// Longer reasons are cut, as in Kafka (KIP-800).
 const REASON_CHARS_MAX: usize = 255;
@@ -38,13 +38,13 @@ const SYNC_STATIC_VERSION: i16 = 3;
 /// First version with protocol type and name (KIP-559).
 const SYNC_PROTOCOL_VERSION: i16 = 5;
 
-/// A group as its leader was told.
+/// A group as described to its leader.
 #[derive(Debug)]
 pub struct Joined {
     assignor: AssignorKind,
     members: Vec<MemberSubscription>,
     topics: BTreeSet<Arc<str>>,
-    /// A static leader came back: everyone keeps what it has (KIP-814).
+    /// A static leader came back: every member keeps its partitions (KIP-814).
     keeps_assignment: bool,
     snapshot_version: u64,
 }
@@ -172,7 +172,8 @@ impl GroupMembership {
                 }
             }
             Some(ErrorCode::MemberIdRequired) => {
-                // KIP-394: the coordinator has chosen our id and keeps no member before we come back with it.
+                // KIP-394: the coordinator has chosen our id and adds the member only when it comes
+                // back with it.
                 self.generation = Generation {
                     member_id: response.member_id.into(),
                     ..Generation::default()
@@ -417,7 +418,7 @@ impl GroupMembership {
         }
     }
 
-    /// What belongs to us may have changed meanwhile, so this begins anew.
+    /// Rejoins at once; our assignment may have changed meanwhile, so start from the beginning.
     fn join_at_once(&mut self) {
         self.metrics.rebalance_failed();
         self.step = Step::Idle;

@@ -1,4 +1,4 @@
-//! The application's part in a rebalance.
+//! Rebalance listeners: the application's part in a rebalance.
 
 use std::collections::BTreeSet;
 
@@ -8,27 +8,29 @@ use super::group::{Offsets, RebalanceCall, RebalanceStep};
 use super::topic_partition::TopicPartition;
 use crate::metrics::RebalanceCallback;
 
-/// Told of partitions that come and go, inside `poll`, `unsubscribe` and `close`. Kafka's `ConsumerRebalanceListener`.
+/// Called when partitions are assigned or revoked, inside `poll`, `unsubscribe` and `close`.
+/// Kafka's `ConsumerRebalanceListener`.
 ///
-/// The consumer may be asked and told everything but `poll`: to commit what was processed before partitions go, to seek
-/// before the first record of a new partition is fetched.
+/// The listener may call everything on the consumer except `poll`: commit processed offsets before
+/// partitions are revoked, seek before the first record of a new partition is fetched.
 pub trait RebalanceListener: Send {
-    /// After a rebalance, with the partitions that were added; perhaps none.
+    /// Called after a rebalance, with the added partitions; possibly none.
     fn partitions_assigned(&mut self, consumer: &mut Consumer, partitions: &BTreeSet<TopicPartition>);
 
-    /// Before a rebalance takes these partitions away: they are still this member's.
+    /// Called before a rebalance takes these partitions away: they still belong to this member.
     fn partitions_revoked(&mut self, consumer: &mut Consumer, partitions: &BTreeSet<TopicPartition>);
 
-    /// The group has given these partitions to others without waiting: commits for them fail.
+    /// Called when the group has given these partitions to others without waiting: commits for them
+    /// fail.
     fn partitions_lost(&mut self, consumer: &mut Consumer, partitions: &BTreeSet<TopicPartition>) {
         self.partitions_revoked(consumer, partitions);
     }
 }
 
 impl Consumer {
-    /// Does what the group's machine waits for.
+    /// Does the calls that the group's machine waits for.
     pub(super) fn run_calls(&mut self) {
-        // A listener that waits for a commit must not be called from inside itself.
+        // Not reentrant: a listener that waits for a commit must not be called from inside itself.
         if self.is_in_listener {
             return;
         }
@@ -76,7 +78,7 @@ impl Consumer {
             RebalanceCallback::Lost => listener.partitions_lost(self, partitions),
         }
         self.is_in_listener = false;
-        // Unless the listener itself has subscribed with another one.
+        // Unless the listener has itself set another one.
         self.listener.get_or_insert(listener);
         let nanos = self.clock.moment().nanos_since(started);
         self.metrics.consumer().rebalance_callback_ran(callback, nanos);

@@ -1,4 +1,4 @@
-//! Questions about partitions: where they begin and end, how far behind this consumer is, which there are.
+//! Queries about partitions: their first and last offsets, this consumer's lag, which topics exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use crate::metadata::snapshot::Topic;
 use crate::pending::pending;
 
 impl Consumer {
-    /// The offset of the next record that `poll` will give, waiting for it where it must be looked up.
+    /// Returns the offset of the next record that `poll` will return; waits if it must be looked
+    /// up.
     ///
-    /// - Errors: `IllegalState` for a partition that is not assigned; `NoOffset`; `Timeout` with `default.api.timeout.ms`;
-    ///   what else keeps the position from being known.
+    /// - Errors: `IllegalState` for a partition that is not assigned; `NoOffset`; `Timeout` with
+    ///   `default.api.timeout.ms`; other errors that keep the position from being known.
     pub fn position(&mut self, partition: &TopicPartition) -> Result<i64, Error> {
         self.check_open()?;
         let deadline = self.api_deadline();
@@ -50,7 +51,8 @@ impl Consumer {
         }
     }
 
-    /// Records that this consumer could read of a partition and has not; `None` until both ends are known (KIP-695).
+    /// Records of a partition that this consumer could read and has not; `None` until both ends are
+    /// known (KIP-695).
     pub fn current_lag(&self, partition: &TopicPartition) -> Option<u64> {
         self.exchange.lock().assignment.get(partition)?.lag()
     }
@@ -65,9 +67,9 @@ impl Consumer {
         lags.collect()
     }
 
-    /// The offset of the first record of each.
+    /// Returns the offset of the first record of each partition.
     ///
-    /// - Errors: `Timeout` with `default.api.timeout.ms`; what the broker refused.
+    /// - Errors: `Timeout` with `default.api.timeout.ms`; a broker's refusal.
     pub fn beginning_offsets(
         &mut self,
         partitions: impl IntoIterator<Item = TopicPartition>,
@@ -75,7 +77,7 @@ impl Consumer {
         self.log_ends(partitions, EARLIEST)
     }
 
-    /// The offset behind the last record of each; with `read_committed` of the last that belongs to no open transaction.
+    /// Returns the end offset of each partition; with `read_committed` the last stable offset.
     ///
     /// - Errors: as `beginning_offsets`.
     pub fn end_offsets(
@@ -98,7 +100,8 @@ impl Consumer {
             .collect())
     }
 
-    /// The first record of each at or after its time, in milliseconds since 1970; those without one are left out.
+    /// Returns the first record of each partition at or after its time, in milliseconds since the
+    /// Unix epoch; partitions without one are left out.
     ///
     /// - Errors: as `beginning_offsets`; `InvalidArgument` for a negative time.
     pub fn offsets_for_times(
@@ -129,9 +132,9 @@ impl Consumer {
         pending.wait()
     }
 
-    /// The topic with its partitions, their leaders and replicas.
+    /// Returns the topic with its partitions, their leaders and replicas.
     ///
-    /// - Errors: `TopicNotPresent` after `default.api.timeout.ms`; what the broker refused.
+    /// - Errors: `TopicNotPresent` after `default.api.timeout.ms`; a broker's refusal.
     pub fn partitions_for(&mut self, topic: &str) -> Result<Arc<Topic>, Error> {
         self.check_open()?;
         let name: Arc<str> = topic.into();
@@ -143,7 +146,7 @@ impl Consumer {
         result
     }
 
-    /// All topics that this client may see.
+    /// Returns all topics that this client may see.
     ///
     /// - Errors: `Timeout` with `default.api.timeout.ms`.
     pub fn list_topics(&mut self) -> Result<Vec<TopicDescription>, Error> {

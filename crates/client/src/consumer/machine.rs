@@ -1,4 +1,4 @@
-//! The consumer as a machine: commands of the application's thread, group membership, positions, fetches.
+//! The consumer's state machine: the application's commands, group membership, positions, fetches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::network::io::{Action, Event, Machine};
 use crate::pending::Promise;
 use crate::time::{Moment, Timestamp};
 
-/// What travels with a request of a consumer.
+/// What is kept with a request of a consumer until its reply.
 #[derive(Debug)]
 pub enum Ticket {
     Fetch,
@@ -42,7 +42,7 @@ impl From<GroupTicket> for Ticket {
     }
 }
 
-/// Why offsets of the group were asked for.
+/// Why the group's offsets were requested.
 #[derive(Debug)]
 enum OffsetsWanted {
     /// As positions, by the partition's version at that time.
@@ -50,18 +50,18 @@ enum OffsetsWanted {
     Application(Promise<Offsets>),
 }
 
-/// How far `close` is.
+/// The progress of `close`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
     No,
-    /// The group is left, telemetry sends its last push.
+    /// The member leaves the group, telemetry sends its last push.
     Leaving {
         deadline: Moment,
     },
     Done,
 }
 
-/// One consumer.
+/// The state machine of one consumer.
 pub struct ConsumerMachine {
     config: Arc<ConsumerConfig>,
     exchange: Arc<Exchange>,
@@ -96,7 +96,7 @@ impl fmt::Debug for ConsumerMachine {
 }
 
 impl ConsumerMachine {
-    /// - `seed`: of the jitter in back-offs.
+    /// - `seed`: of the jitter in backoffs.
     pub fn new(
         config: Arc<ConsumerConfig>,
         exchange: Arc<Exchange>,
@@ -173,7 +173,8 @@ impl ConsumerMachine {
     fn take_group_command(&mut self, now: Moment, command: Command, state: &mut State) {
         let ticket = self.ticket();
         let Some(group) = &mut self.group else {
-            // The front refuses these calls without `group.id`; their promises are dropped as closed.
+            // The front refuses these calls without `group.id`; dropping their promises gives
+            // `Closed`.
             return;
         };
         match command {
@@ -288,7 +289,7 @@ impl ConsumerMachine {
     fn take_group_event(&mut self, now: Moment, event: GroupEvent, state: &mut State) {
         match event {
             GroupEvent::Call(call) => {
-                // It takes the place of one that the application has not come to.
+                // It replaces a call that the application has not yet taken.
                 state.calls.clear();
                 state.calls.push_back(call);
             }
@@ -342,14 +343,14 @@ impl ConsumerMachine {
                     Err(error.clone())
                 }
             };
-            // Without any answer, what there is to say has been tried for long enough to be worth saying.
+            // No broker has answered for long enough that the connection error is worth reporting.
             if let Err(error) = outcome {
                 state.report(error);
             }
         }
     }
 
-    /// Keeps the metadata to what this consumer needs.
+    /// Limits the metadata to the topics that this consumer needs.
     fn want_topics(&mut self, state: &State) {
         let group_topics = match self.group.as_ref().map(GroupMembership::metadata_topics) {
             Some(Some(topics)) => topics,
@@ -373,8 +374,8 @@ impl ConsumerMachine {
         }
     }
 
-    /// No broker lets this client in (a wrong password, an expired certificate): a poll fails with it, as Java's does, after
-    /// every attempt.
+    /// All brokers refuse this client (a wrong password, an expired certificate): a poll fails with
+    /// that error after every attempt, as Java's does.
     fn report_failure(&mut self, state: &mut State) {
         if let Some(error) = self.metadata.take_failure() {
             self.offsets_by_time.fail_all(&error);
@@ -383,7 +384,8 @@ impl ConsumerMachine {
         }
     }
 
-    /// A topic that the application named and may not read, or whose name cannot be: as Kafka, every new answer is told.
+    /// Reports topics that the application named and may not read, or whose name is invalid; as in
+    /// Kafka, on every new response.
     fn report_refused(&mut self, snapshot: &Snapshot, state: &mut State) {
         if snapshot.version == self.reported_version {
             return;
@@ -449,7 +451,7 @@ impl ConsumerMachine {
             let waits = partition.phase == super::position::Phase::Committed && !partition.is_asked;
             (waits && now < partition.not_before).then_some(partition.not_before)
         });
-        // Whoever waits without a thread is called to commit automatically.
+        // An async waiter's task is woken when an automatic commit is due.
         let auto_commit = state.has_wakers().then(|| self.activity.auto_commit_due());
         [
             auto_commit,

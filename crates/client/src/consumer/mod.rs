@@ -1,11 +1,13 @@
-//! The path back: membership of a group, what to fetch, poll, commits.
+//! The consumer: group membership, fetching, poll, commits.
 //!
-//! The trail of a record: the machine (machine.rs) looks at what is assigned (assignment.rs) and where each partition
-//! stands (position.rs). One without a position gets it from the group (committed.rs) or from ListOffsets
-//! (offsets_by_time.rs); after a change of leader it is checked (truncation.rs). The fetcher (fetcher.rs) asks every leader
-//! for its partitions (session.rs) and makes a chunk (chunk.rs) of each that the answer brings. Under the one lock that both
-//! threads share (exchange.rs), `Consumer::poll` (front.rs) takes the oldest chunk (reader.rs), checks and unfolds its
-//! batches on the application's thread, and gives records that borrow from the frame (records.rs, decode.rs).
+//! The life of a record: the machine (machine.rs) looks at the assignment (assignment.rs) and the
+//! position of each partition (position.rs). A partition without one gets it from the group
+//! (committed.rs) or from ListOffsets (offsets_by_time.rs); after a change of leader it is checked
+//! (truncation.rs). The fetcher (fetcher.rs) asks every leader for its partitions (session.rs) and
+//! makes a chunk (chunk.rs) of each one in the response. Under the one lock that both threads share
+//! (exchange.rs), `Consumer::poll` (front.rs) takes the oldest chunk (reader.rs), checks and
+//! decompresses its batches on the application's thread, and returns records that borrow from the
+//! frame (records.rs, decode.rs).
 
 pub mod topic_partition;
 pub mod subscription;

@@ -1,4 +1,5 @@
-//! Offsets by time: ListOffsets for partitions without a position, and for the application's own questions.
+//! Offsets by time: ListOffsets for partitions without a position, and for the application's
+//! lookups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,15 +24,15 @@ use crate::network::io::Action;
 use crate::pending::Promise;
 use crate::time::{Moment, Timestamp};
 
-/// Stands for the end of the log, or the last stable offset with `read_committed`.
+/// Encodes the end of the log, or the last stable offset with `read_committed`.
 pub const LATEST: i64 = -1;
-/// Stands for the start of the log.
+/// Encodes the start of the log.
 pub const EARLIEST: i64 = -2;
 
-/// The promise of a question: what was found. Partitions without a record at or after their time are left out.
+/// The result of a lookup. Partitions without a record at or after their time are left out.
 pub type Found = BTreeMap<TopicPartition, OffsetAndTimestamp>;
 
-/// Travels with a ListOffsets.
+/// Kept with a ListOffsets request until its reply.
 #[derive(Clone, Debug)]
 pub struct OffsetsTicket {
     purpose: Purpose,
@@ -40,9 +41,9 @@ pub struct OffsetsTicket {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// For positions; valid where the partition's version is still the one that was seen.
+    /// For positions; valid where the partition's version is unchanged.
     Reset,
-    /// For the question with this number.
+    /// For the lookup with this number.
     Question(u64),
 }
 
@@ -53,7 +54,7 @@ struct Asked {
     version: u64,
 }
 
-/// The application's question.
+/// A lookup of the application.
 #[derive(Debug)]
 struct Question {
     remaining: BTreeMap<TopicPartition, i64>,
@@ -64,10 +65,10 @@ struct Question {
     promise: Promise<Found>,
 }
 
-/// What goes to one node for one purpose.
+/// The partitions to ask each node for, for one purpose.
 type Asks = BTreeMap<NodeId, BTreeMap<TopicPartition, Asked>>;
 
-/// Questions under way.
+/// The lookups in progress.
 #[derive(Debug)]
 pub struct OffsetsByTime {
     config: Arc<ConsumerConfig>,
@@ -86,7 +87,7 @@ impl OffsetsByTime {
         }
     }
 
-    /// Asks for the application. A timestamp may be `LATEST` or `EARLIEST`.
+    /// Starts a lookup for the application. A timestamp may be `LATEST` or `EARLIEST`.
     pub fn ask(&mut self, targets: BTreeMap<TopicPartition, i64>, deadline: Moment, promise: Promise<Found>) {
         let question = Question {
             remaining: targets,
@@ -100,7 +101,7 @@ impl OffsetsByTime {
         self.next_question += 1;
     }
 
-    /// No broker lets this client in: nothing that is asked would be answered.
+    /// All brokers refuse this client: no lookup would be answered.
     pub fn fail_all(&mut self, error: &Error) {
         for (_, question) in std::mem::take(&mut self.questions) {
             question.promise.fulfil(Err(error.clone()));
@@ -120,7 +121,7 @@ impl OffsetsByTime {
         self.next_deadline
     }
 
-    /// Sends what is due and ends questions whose time is up. True when a leader is missing.
+    /// Sends what is due and ends lookups whose time is over. True when a leader is missing.
     #[expect(
         clippy::too_many_arguments,
         reason = "the cluster, its output and both clocks"
@@ -357,7 +358,7 @@ impl OffsetsByTime {
         body.into()
     }
 
-    /// An error for everything that was asked in one request: retriable ones are tried again after the back-off.
+    /// Fails everything asked in one request: retriable errors are retried after the backoff.
     fn fail(
         &mut self,
         now: Moment,
@@ -381,7 +382,7 @@ impl OffsetsByTime {
         error: Error,
     ) {
         let not_before = now.after_ms(self.config.client.retry_backoff_ms);
-        // A node that metadata no longer name is replaced by the next answer of theirs.
+        // A node that the metadata no longer contains is replaced by the next metadata response.
         let is_lasting = !error.is_retriable() && !matches!(error, Error::IllegalState { .. });
         match purpose {
             Purpose::Reset => {
@@ -406,7 +407,7 @@ impl OffsetsByTime {
         }
     }
 
-    /// True when the metadata are outdated.
+    /// Returns true when the metadata is outdated.
     pub fn take_reply<T>(
         &mut self,
         now: Moment,
@@ -440,7 +441,7 @@ impl OffsetsByTime {
             let topic_name: Arc<str> = topic.name.into();
             for answer in &topic.partitions {
                 let name = TopicPartition::new(Arc::clone(&topic_name), answer.partition_index);
-                // What was not asked for is passed over.
+                // Partitions that this request did not contain are ignored.
                 if let Some(ask) = unanswered.remove(&name) {
                     needs_metadata |= self.take_answer(now, *purpose, &name, &ask, answer, state);
                 }
@@ -468,7 +469,7 @@ impl OffsetsByTime {
         answer: &ListOffsetsPartitionResponse,
         state: &mut State,
     ) -> bool {
-        // Records of an older format have no times to look for: as if there were none.
+        // Records of an older format have no timestamps to search: treated as no match.
         const NO_TIMES: i16 = ErrorCode::UnsupportedForMessageFormat as i16;
         if answer.error_code != 0 && answer.error_code != NO_TIMES {
             let error = Error::from_code(answer.error_code, || name.to_string().into());
@@ -504,7 +505,7 @@ fn take_reset(name: &TopicPartition, ask: &Asked, found: Option<OffsetAndTimesta
     };
     partition.is_asked = false;
     let Some(found) = found else {
-        // Nothing is that new: what comes next is.
+        // No record is that recent: start at the end.
         partition.phase = Phase::Reset(ResetTo::Latest);
         return;
     };
@@ -515,7 +516,7 @@ fn take_reset(name: &TopicPartition, ask: &Asked, found: Option<OffsetAndTimesta
     partition.phase = Phase::Fetching;
     partition.position = Some(position);
     partition.fetch_position = Some(position);
-    // It comes from the leader itself.
+    // The offset comes from the leader itself.
     partition.validated_leader_epoch = ask.leader_epoch;
     state.assignment.note_position();
 }

@@ -1,12 +1,13 @@
-//! What the user's thread and the group's machine tell each other at every poll, without a lock.
+//! Poll activity, shared by the application's thread and the group's machine without a lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::time::Moment;
 
-/// When the user polled, and whether the machine waits for it. One per consumer, shared.
+/// When the application polled, and whether the machine waits for it. One per consumer, shared.
 ///
-/// - `max.poll.interval.ms` counts from the end of a poll: a user who waits inside one is alive.
+/// - `max.poll.interval.ms` counts from the end of a poll: an application that waits inside one is
+///   alive.
 #[derive(Debug)]
 pub struct PollActivity {
     is_inside: AtomicBool,
@@ -29,7 +30,7 @@ impl Default for PollActivity {
 }
 
 impl PollActivity {
-    /// The user's thread enters `poll`. True when the machine waits for that: wake it.
+    /// The application's thread enters `poll`. True when the machine waits for that: wake it.
     #[must_use]
     pub fn enter(&self, now: Moment) -> bool {
         self.last_moment.store(now.0, Ordering::SeqCst);
@@ -38,14 +39,15 @@ impl PollActivity {
         self.is_awaited.load(Ordering::SeqCst) && self.is_awaited.swap(false, Ordering::SeqCst)
     }
 
-    /// The user's thread leaves `poll`.
+    /// The application's thread leaves `poll`.
     pub fn leave(&self, now: Moment) {
         self.last_moment.store(now.0, Ordering::SeqCst);
         self.is_inside.store(false, Ordering::SeqCst);
     }
 
-    /// From when on the user's thread, inside `poll` and before it hands out records, shall call for an automatic
-    /// commit (`GroupMembership::auto_commit`); `Moment::NEVER` when there is none.
+    /// From this moment on the application's thread, inside `poll` and before it hands out records,
+    /// must call for an automatic commit (`GroupMembership::auto_commit`); `Moment::NEVER` when
+    /// there is none.
     pub fn auto_commit_due(&self) -> Moment {
         Moment(self.auto_commit_due.load(Ordering::Relaxed))
     }
@@ -54,7 +56,7 @@ impl PollActivity {
         self.auto_commit_due.store(due.0, Ordering::Relaxed);
     }
 
-    /// Since when the user is outside `poll`; `None` while inside.
+    /// Since when the application is outside `poll`; `None` while inside.
     pub(super) fn outside_since(&self) -> Option<Moment> {
         let is_inside = self.is_inside.load(Ordering::SeqCst);
         (!is_inside).then(|| Moment(self.last_moment.load(Ordering::SeqCst)))
@@ -65,7 +67,8 @@ impl PollActivity {
         self.polls.load(Ordering::SeqCst)
     }
 
-    /// Asks for a wake at the next `enter`. What `enter` changes must be looked at again afterwards.
+    /// Requests a wake-up at the next `enter`. State that `enter` changes must be checked again
+    /// afterwards.
     pub(super) fn await_poll(&self) {
         self.is_awaited.store(true, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Where a consumer stands in one partition, and how it comes to know.
+//! The consumer's position in one partition, and how it is found.
 
 use ottla_wire::primitives::Uuid;
 
@@ -6,12 +6,12 @@ use super::topic_partition::TopicPartition;
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::time::Moment;
 
-/// An offset, and the leader epoch by which KIP-320 can tell whether the log before it is still the same.
+/// An offset, and the leader epoch by which KIP-320 detects whether the log before it has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Of the next record.
+    /// Offset of the next record.
     pub offset: i64,
-    /// The leader epoch of the record before it; `None` after a seek without one.
+    /// The leader epoch of the preceding record; `None` after a seek without one.
     pub leader_epoch: Option<i32>,
 }
 
@@ -24,35 +24,37 @@ impl Position {
     }
 }
 
-/// Where a partition without a position gets one from.
+/// Where a partition without a position starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetTo {
     Earliest,
     Latest,
-    /// The first record at or after this time, in milliseconds since 1970; the end of the log if there is none (KIP-1106).
+    /// The first record at or after this time, in milliseconds since the Unix epoch; the end of the
+    /// log if there is none (KIP-1106).
     Timestamp(i64),
-    /// Back from the moment in which the offset is asked for (KIP-1106).
+    /// This long before the moment at which the offset is requested (KIP-1106).
     Duration {
         ms: u64,
     },
 }
 
-/// What a partition is waiting for. Kafka's `FetchState`.
+/// What a partition waits for. Kafka's `FetchState`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The group's committed offset.
     Committed,
     /// ListOffsets.
     Reset(ResetTo),
-    /// OffsetForLeaderEpoch: the leader changed, and the log may have been cut before the position.
+    /// OffsetForLeaderEpoch: the leader changed, and the log may have been truncated before the
+    /// position.
     Validation,
-    /// Nothing.
+    /// Nothing: it can be fetched.
     Fetching,
-    /// The application: there is no committed offset and `auto.offset.reset` is `none`.
+    /// A seek by the application: there is no committed offset and `auto.offset.reset` is `none`.
     Seek,
 }
 
-/// A leader that a broker named when it refused a request, before any metadata did (KIP-951).
+/// A leader that a broker named when it refused a request, ahead of the metadata (KIP-951).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaderHint {
     pub node: NodeId,
@@ -63,33 +65,37 @@ pub struct LeaderHint {
 #[derive(Clone, Debug)]
 pub struct PartitionState {
     pub phase: Phase,
-    /// Behind the last record that the application has got.
+    /// After the last record that the application has received.
     pub position: Option<Position>,
-    /// Behind the last record that was fetched: at or after `position`.
+    /// After the last record that was fetched: at or after `position`.
     pub fetch_position: Option<Position>,
-    /// Unique in the life of a consumer and changed by every seek: what was asked or fetched under another one is void.
+    /// Unique in the life of a consumer and changed by every seek; requests and data of another
+    /// version are void.
     pub version: u64,
     pub is_paused: bool,
-    /// Not fetched, nor its offsets asked for, until a rebalance listener was told of it, or since one was told to stop.
+    /// Not fetched, nor its offset looked up, until a rebalance listener knows of it, or once a
+    /// listener was told that it is revoked.
     pub is_held: bool,
-    /// What was fetched last ends in bytes that are no batch: the same would come again.
+    /// The last fetched data ends in bytes that are not a batch; fetching again would give the
+    /// same.
     pub is_broken: bool,
-    /// A ListOffsets, OffsetForLeaderEpoch or OffsetFetch for it is on its way.
+    /// A ListOffsets, OffsetForLeaderEpoch or OffsetFetch for it is in flight.
     pub is_asked: bool,
-    /// Nothing is asked about it before, because the last answer was an error.
+    /// Backoff: no request for it before this moment, because the last one failed.
     pub not_before: Moment,
-    /// The leader epoch under which `position` was seen to be in the log.
+    /// The leader epoch under which `position` was found to be in the log.
     pub validated_leader_epoch: i32,
-    /// Answers with data of it that the application has not got to the end of.
+    /// Responses with data of it that the application has not read to the end.
     pub unread_chunks: u32,
     /// −1 until known.
     pub log_start_offset: i64,
-    /// The end as far as this consumer may read: the last stable offset with `read_committed`. −1 until known.
+    /// The end of what this consumer may read: the last stable offset with `read_committed`. −1
+    /// until known.
     pub readable_end_offset: i64,
     /// KIP-392: fetch from this follower until then.
     pub preferred_replica: Option<(NodeId, Moment)>,
     pub leader_hint: Option<LeaderHint>,
-    /// Of the snapshot from which the next two are.
+    /// Version of the snapshot that `known_leader` and `topic_id` are from.
     snapshot_version: u64,
     known_leader: Option<(NodeId, i32)>,
     /// Zero where it is not known.
@@ -120,7 +126,7 @@ impl PartitionState {
         }
     }
 
-    /// Takes over what a new snapshot says of the partition.
+    /// Takes leader and topic id from a new snapshot.
     pub fn look_up(&mut self, snapshot: &Snapshot, name: &TopicPartition) {
         if self.snapshot_version == snapshot.version {
             return;
@@ -131,7 +137,7 @@ impl PartitionState {
         let known = topic.and_then(|topic| topic.partitions.get(index?));
         let topic_id = topic.map_or(Uuid::ZERO, |topic| topic.id);
         if topic_id != self.topic_id {
-            // Another topic of that name counts its leaders anew.
+            // A new topic of the same name counts its leader epochs from the start.
             self.leader_hint = None;
             self.validated_leader_epoch = -1;
         }
@@ -147,13 +153,13 @@ impl PartitionState {
         }
     }
 
-    /// The leader says that it is none: there is none until the next metadata.
+    /// The leader says that it no longer leads: none is known until the next metadata.
     pub fn forget_leader(&mut self) {
         self.leader_hint = None;
         self.known_leader = None;
     }
 
-    /// The partition's leader and its epoch, by a hint that is newer than the metadata or by these.
+    /// The partition's leader and its epoch, from the metadata or from a hint that is newer.
     pub fn leader(&self) -> Option<(NodeId, i32)> {
         match &self.leader_hint {
             Some(hint) => Some((hint.node, hint.leader_epoch)),
@@ -161,7 +167,7 @@ impl PartitionState {
         }
     }
 
-    /// The node that the next fetch goes to, a follower where the leader said so (KIP-392).
+    /// The node for the next fetch; a follower if the leader named one (KIP-392).
     pub fn fetch_node(&self, now: Moment) -> Option<NodeId> {
         match self.preferred_replica {
             Some((replica, until)) if now < until => Some(replica),
@@ -169,7 +175,7 @@ impl PartitionState {
         }
     }
 
-    /// Whether offsets may be asked for now.
+    /// Whether offsets may be requested now.
     pub fn may_ask(&self, now: Moment) -> bool {
         !self.is_asked && !self.is_held && now >= self.not_before
     }

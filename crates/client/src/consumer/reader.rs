@@ -1,4 +1,5 @@
-//! From fetched chunks to records: the part of `poll` that runs on the application's thread and never waits.
+//! Turns fetched chunks into records: the part of `poll` that runs on the application's thread and
+//! never waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,10 +29,11 @@ impl Reader {
         }
     }
 
-    /// What is there, at most `max.poll.records`; perhaps nothing. The positions are moved behind it.
+    /// Returns the available records, at most `max.poll.records`, possibly none. The positions move
+    /// past them.
     ///
-    /// - Errors: what the machine reported; `CorruptBatch`, again and again until the application seeks, while the other
-    ///   partitions go on.
+    /// - Errors: errors that the machine reported; `CorruptBatch`, repeated until the application
+    ///   seeks, while the other partitions continue.
     pub fn take(&self) -> Result<ConsumerRecords, Error> {
         let mut records = ConsumerRecords::default();
         let mut runs = Vec::new();
@@ -48,7 +50,7 @@ impl Reader {
             let Some(mut chunk) = state.assignment.take_chunk() else {
                 break;
             };
-            // Checksums and decompression take their time; the machine goes on meanwhile.
+            // Checksums and decompression take long; the machine must not be locked out meanwhile.
             drop(state);
             let outcome = chunk.take(self.record_count_max - records.len(), &mut runs);
             let state = self.exchange.lock();
@@ -62,7 +64,8 @@ impl Reader {
         Ok(records)
     }
 
-    /// Moves the position and puts the chunk where it belongs, unless a seek or a rebalance has made it void.
+    /// Moves the position and returns the chunk to its place, unless a seek or a rebalance has made
+    /// it void.
     fn settle(
         &self,
         mut state: std::sync::MutexGuard<'_, State>,
@@ -80,7 +83,8 @@ impl Reader {
         if let Err(error) = outcome {
             state.assignment.stop_at(&chunk);
             let answer = chunk.answer.take();
-            // An error that this poll cannot give any more is the next one's first; one that it gives lets others pass.
+            // An error that this poll can no longer return comes first in the next one; one that it
+            // returns lets other partitions go first.
             let is_next = !records.is_empty();
             state.assignment.give_back(chunk, is_next);
             drop(state);
@@ -124,7 +128,7 @@ impl Reader {
         }
     }
 
-    /// The last chunk of an answer makes room for the next one.
+    /// The last chunk of a response makes room for the next fetch.
     fn finish(&self, answer: Arc<Answer>) {
         if let Some(Answer { records, bytes, .. }) = Arc::into_inner(answer) {
             self.exchange.wake_driver();

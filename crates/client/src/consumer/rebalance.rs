@@ -1,5 +1,5 @@
-//! A member's way through a rebalance: give up what must be given up, join, be told an assignment, take it; and out of
-//! the group again.
+//! A member's way through a rebalance: give up partitions, join, receive an assignment, apply it;
+//! and the way out of the group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 use crate::time::Moment;
 
-/// Under what a member is known to the coordinator.
+/// A member's identity with the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
     /// −1: none.
@@ -38,13 +38,13 @@ impl Default for Generation {
 }
 
 impl Generation {
-    /// What was assigned is lost: others may have it.
+    /// Whether the assignment is lost: other members may have it.
     pub fn is_lost(&self) -> bool {
         self.id < 0 || self.member_id.is_empty()
     }
 }
 
-/// Kafka's names for where a member stands with the coordinator.
+/// Kafka's names for a member's state with the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
     Unjoined,
@@ -55,20 +55,20 @@ pub enum MemberState {
     Stable,
 }
 
-/// What is remembered between steps.
+/// State kept between steps.
 #[derive(Debug)]
 pub struct Rebalance {
     /// Why the group must be joined (again).
     pub rejoin_reason: Option<Arc<str>>,
-    /// Something may have to be given up before joining.
+    /// Partitions may have to be given up before joining.
     pub needs_prepare: bool,
     pub not_before: Option<Moment>,
     pub failures: u32,
-    /// Grows with every JoinGroup, and whenever the one under way no longer counts.
+    /// Grows with every JoinGroup, and whenever the one in flight no longer counts.
     pub attempt: u64,
     /// When the first JoinGroup of this rebalance was sent.
     pub started: Option<Moment>,
-    /// What the last JoinGroup said we subscribe to.
+    /// The topics in the subscription of the last JoinGroup.
     pub joined_topics: Option<BTreeSet<Arc<str>>>,
     pub is_leader: bool,
 }
@@ -88,14 +88,15 @@ impl Default for Rebalance {
     }
 }
 
-/// What of the metadata matters to the group.
+/// The part of the metadata that matters to the group.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// The snapshot that was current when a pattern was subscribed to; topics are matched against later ones.
+    /// The snapshot that was current when a pattern was subscribed to; topics are matched against
+    /// later ones.
     pub pattern_since: u64,
-    /// What any member subscribes to; the leader watches it.
+    /// The topics that any member subscribes to; the leader watches them.
     pub group_topics: BTreeSet<Arc<str>>,
-    /// What the leader distributed: when it changes, the group must be balanced anew.
+    /// The partitions that the leader assigned: when they change, the group must be rebalanced.
     pub distributed: Option<BTreeMap<Arc<str>, TopicReplicas>>,
     pub is_outdated: bool,
 }
@@ -104,7 +105,7 @@ pub struct Watch {
 #[derive(Debug)]
 pub enum Step {
     Idle,
-    /// The user's thread has something to do.
+    /// The application's thread has something to do.
     Calling {
         call: u64,
         after: After,
@@ -127,7 +128,7 @@ pub enum Step {
         assignments: Vec<(Arc<str>, Vec<u8>)>,
     },
     Syncing,
-    /// Closing: everything is given up, the last answers are awaited.
+    /// Closing: all partitions are given up, the last answers are awaited.
     Parting,
 }
 
@@ -146,10 +147,10 @@ impl Step {
     }
 }
 
-/// How it goes on when the user's thread or a commit is done.
+/// How to continue when the application's thread or a commit is done.
 #[derive(Clone, Debug)]
 pub enum After {
-    /// Commit what was consumed, then give up.
+    /// Commit consumed offsets, then give up partitions.
     CommitAndGiveUp,
     GiveUp,
     /// Own these from now on, and join.
@@ -196,7 +197,8 @@ impl GroupMembership {
         }
     }
 
-    /// Follows the cluster: which topics a pattern stands for, whether what the leader distributed is still all.
+    /// Follows the metadata: which topics a pattern matches, and whether the assigned partitions
+    /// are still all.
     pub(super) fn notice_metadata(&mut self, network: &mut dyn GroupNetwork) {
         let snapshot = network.snapshot();
         if snapshot.version == self.snapshot.version {
@@ -210,7 +212,7 @@ impl GroupMembership {
         self.watch.is_outdated = self.watch.distributed.as_ref().is_some_and(is_changed);
     }
 
-    /// The racks only count where this client names its own (KIP-881).
+    /// Racks matter only if this client names its own (KIP-881).
     pub(super) fn watched_replicas(&self, topics: &BTreeSet<Arc<str>>) -> BTreeMap<Arc<str>, TopicReplicas> {
         let mut found = replicas(&self.snapshot, topics);
         if self.config.client.client_rack.is_empty() {
@@ -237,7 +239,7 @@ impl GroupMembership {
         }
     }
 
-    /// Idle: is there a reason to join?
+    /// Idle: checks whether there is a reason to join.
     fn begin(&mut self, now: Moment, node: Option<NodeId>) -> bool {
         let awaits_match = matches!(self.subscription, Subscription::Pattern(_))
             && self.rebalance.joined_topics.is_none()
@@ -263,7 +265,8 @@ impl GroupMembership {
             self.step = Step::Join;
             return true;
         }
-        // What is lost is given up at once; the rest is kept while there is no coordinator to rebalance with.
+        // Lost partitions are given up at once; the rest is kept while there is no coordinator to
+        // rebalance with.
         if self.generation.is_lost() || (node.is_some() && self.may_try()) {
             self.rebalance.needs_prepare = false;
             self.prepare(now);
@@ -285,7 +288,8 @@ impl GroupMembership {
         if !must_commit || self.assignment.is_empty() {
             return self.give_up(now);
         }
-        // Without a pause the position would run ahead of what is committed, to be read twice by the next owner.
+        // Without a pause the position would run ahead of the commit, and the next owner would read
+        // those records twice.
         let pause = match self.protocol {
             RebalanceProtocol::Eager => self.assignment.clone(),
             RebalanceProtocol::Cooperative => BTreeSet::new(),
@@ -308,14 +312,15 @@ impl GroupMembership {
             self.assignment.iter().partition(is_kept);
         let kept: BTreeSet<TopicPartition> = kept.into_iter().cloned().collect();
         let revoked: BTreeSet<TopicPartition> = revoked.into_iter().cloned().collect();
-        // As in Kafka, an eager listener hears of every rebalance, a cooperative one only of partitions.
+        // As in Kafka, an eager listener is called in every rebalance, a cooperative one only if
+        // partitions change.
         if revoked.is_empty() && self.protocol == RebalanceProtocol::Cooperative {
             return self.go_on(now, After::KeepAndJoin(kept), Offsets::new());
         }
         self.call(RebalanceStep::Revoked(revoked), After::KeepAndJoin(kept));
     }
 
-    /// SyncGroup was answered with this.
+    /// Applies the assignment of the SyncGroup response.
     pub(super) fn complete(&mut self, now: Moment, assigned: BTreeSet<TopicPartition>) {
         self.rebalance.needs_prepare = true;
         let is_wanted = |partition: &TopicPartition| match &self.subscription {
@@ -330,7 +335,7 @@ impl GroupMembership {
         let revoked: BTreeSet<TopicPartition> = self.assignment.difference(&assigned).cloned().collect();
         let after = After::Take(assigned, generation);
         if self.protocol == RebalanceProtocol::Cooperative && !revoked.is_empty() {
-            // Whom they go to is told in the next rebalance, when nobody owns them any more.
+            // The next rebalance assigns them to their new owners, once they have no owner.
             self.request_rejoin("need to revoke partitions and re-join");
             return self.call(RebalanceStep::Revoked(revoked), after);
         }
@@ -341,7 +346,7 @@ impl GroupMembership {
         if let (Subscription::Pattern(_), Some(joined)) =
             (&self.subscription, &mut self.rebalance.joined_topics)
         {
-            // The leader knows topics that we have not heard of, and they match the pattern.
+            // The leader knows topics that we have not seen yet, and they match the pattern.
             for partition in &assigned {
                 if joined.insert(partition.topic.clone()) {
                     self.topics.insert(partition.topic.clone());
@@ -374,7 +379,7 @@ impl GroupMembership {
         };
     }
 
-    /// The user's thread has done what a `Call` asked for. `consumed` is needed for `Prepare` only.
+    /// The application's thread has done a `Call`. `consumed` is needed for `Prepare` only.
     pub fn acknowledge(&mut self, now: Moment, call_id: u64, consumed: Offsets) {
         match &self.step {
             Step::Calling { call, after } if *call == call_id => {
@@ -388,7 +393,7 @@ impl GroupMembership {
     fn go_on(&mut self, now: Moment, after: After, consumed: Offsets) {
         match after {
             After::CommitAndGiveUp => {
-                // Whoever takes longer than this is thrown out of the group.
+                // The group removes a member that takes longer than this.
                 let until = now.after_ms(self.config.max_poll_interval_ms);
                 self.commit_for_step(now, consumed, until, After::GiveUp);
             }
@@ -447,17 +452,18 @@ impl GroupMembership {
         }
     }
 
-    /// The user did not poll for too long: others shall have the partitions. The user hears of it in the next poll.
+    /// The application did not poll for too long: gives the partitions to others. The next poll
+    /// reports it.
     pub(super) fn leave_for_poll_timeout(&mut self, now: Moment) {
         self.queue_leave(now, "consumer poll timeout has expired");
         self.reset("consumer pro-actively leaving the group", false);
-        // Nobody answers calls now; what they were about is lost.
+        // No thread answers calls now; the partitions they were about are lost.
         if !self.step.is_leaving() {
             self.step = Step::Idle;
         }
     }
 
-    /// `unsubscribe`, and `close` after its commit.
+    /// Starts `unsubscribe`, and `close` after its commit.
     pub(super) fn begin_leaving(&mut self, now: Moment) {
         self.rebalance.attempt += 1;
         if self.assignment.is_empty() {

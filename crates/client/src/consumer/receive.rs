@@ -1,4 +1,4 @@
-//! `poll` for asynchronous code, of no particular runtime.
+//! `poll` for asynchronous code, for any async runtime.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,10 +16,11 @@ pub struct Receive<'a> {
 }
 
 impl Consumer {
-    /// As `poll` without a limit: at least one record, or an error. Dropping the future loses nothing.
+    /// Like `poll` without a limit: returns at least one record, or an error. Dropping the future
+    /// loses nothing.
     ///
-    /// Rebalance listeners and commit callbacks run inside it; while it is awaited the member counts as polling
-    /// (`max.poll.interval.ms`).
+    /// Rebalance listeners and commit callbacks run inside it; while it is awaited the member
+    /// counts as polling (`max.poll.interval.ms`).
     pub fn recv(&mut self) -> Receive<'_> {
         Receive {
             consumer: self,
@@ -47,7 +48,7 @@ impl Future for Receive<'_> {
             if !has_news(&state) && !self.consumer.exchange.is_woken_up() {
                 state.add_waker(context.waker());
                 drop(state);
-                // The machine must know of the waker to call it for an automatic commit.
+                // The machine must know the waker, to call it for an automatic commit.
                 if self.consumer.config.auto_commit_enabled {
                     self.consumer.exchange.wake_driver();
                 }

@@ -1,4 +1,5 @@
-//! What is iterated is what was written; and the fast decoder never sees what the careful one refuses.
+//! Iteration returns the written records, and the fast decoder only sees records that the checked
+//! one accepts.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::records::{ConsumerRecords, Header};
 use super::topic_partition::TopicPartition;
 use crate::metadata::snapshot::NodeId;
 
-/// Everything of these batches from `offset` on, as one poll would give it.
+/// All records of these batches from `offset` on, as one poll would return them.
 fn records(batches: &[u8], offset: i64) -> ConsumerRecords {
     let name = TopicPartition::new("t", 3);
     let reading = Reading {
@@ -61,7 +62,7 @@ fn sample(options: BatchOptions) -> Vec<u8> {
 }
 
 #[test]
-fn every_field_comes_back() {
+fn every_field_is_decoded() {
     let options = BatchOptions {
         base_offset: 1_000,
         leader_epoch: 4,
@@ -97,7 +98,7 @@ fn every_field_comes_back() {
 }
 
 #[test]
-fn the_brokers_time_stands_for_all_records() {
+fn the_brokers_timestamp_applies_to_all_records() {
     let options = BatchOptions {
         log_append_time: Some(77),
         ..BatchOptions::default()
@@ -121,7 +122,8 @@ fn records_outlive_the_consumer_and_go_to_other_threads() {
     assert_eq!(records.partitions()[0].len(), 2);
 }
 
-/// Changes of valid records, at random: whatever the fast decoder accepts, the careful one reads in the same way.
+/// Random changes to valid records: whatever the fast decoder accepts, the checked one decodes to
+/// the same.
 #[test]
 fn both_decoders_agree_on_damaged_records() {
     let original = sample(BatchOptions::default());
@@ -148,7 +150,8 @@ fn both_decoders_agree_on_damaged_records() {
             let Ok(careful) = careful else {
                 break;
             };
-            // The careful one refuses what Kafka's decoder reads by cutting excess bits off; never the reverse.
+            // The checked decoder refuses excess varint bits, which Kafka's decoder cuts off; never
+            // the reverse.
             let (fast, after) = split_record(rest).expect("the careful decoder reads it");
             assert_eq!(i64::from(fast.offset_delta), careful.offset);
             assert_eq!((fast.key, fast.value), (careful.key, careful.value));
@@ -158,7 +161,7 @@ fn both_decoders_agree_on_damaged_records() {
             rest = after;
             accepted += 1;
         }
-        // Without a panic and without an end beyond the bytes.
+        // Must not panic, nor end beyond the bytes.
         while let Some((_, after)) = split_record(rest) {
             assert!(after.len() < rest.len());
             rest = after;

@@ -1,4 +1,5 @@
-//! What `poll` gives: records that lie in the fetched memory, decoded while they are iterated.
+//! The result of `poll`: records that point into the fetched memory and are decoded during
+//! iteration.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use super::topic_partition::TopicPartition;
 
 /// The records of one `poll`, by partition.
 ///
-/// They keep the memory alive that was fetched (see `Consumer::poll` for how much that can be); drop them, or copy what is
-/// kept longer. It may be sent to another thread.
+/// They keep the fetched memory alive (see `Consumer::poll` for how much that can be): drop them
+/// soon, or copy what must be kept longer. They may be sent to another thread.
 #[derive(Clone, Debug, Default)]
 pub struct ConsumerRecords {
     partitions: Vec<PartitionRecords>,
@@ -20,7 +21,7 @@ pub struct ConsumerRecords {
     record_bytes: usize,
 }
 
-/// What one `push` added.
+/// The result of one `push`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pushed {
     pub records: u64,
@@ -34,7 +35,7 @@ pub struct PartitionRecords {
     runs: Vec<Run>,
 }
 
-/// Records of one batch that follow one another, checked: decoding them again cannot fail.
+/// Consecutive records of one batch, already validated: decoding them again cannot fail.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub base_offset: i64,
@@ -46,20 +47,20 @@ pub(super) struct Run {
     pub bytes: Bytes,
 }
 
-/// One record. Key, value and headers are borrowed from the `ConsumerRecords` it comes from.
+/// One record. Key, value and headers borrow from its `ConsumerRecords`.
 #[derive(Clone, Copy, PartialEq)]
 pub struct ConsumerRecord<'a> {
     pub topic: &'a str,
     pub partition: i32,
     pub offset: i64,
-    /// Milliseconds since 1970.
+    /// Milliseconds since the Unix epoch.
     pub timestamp: i64,
     pub timestamp_type: TimestampType,
     pub key: Option<&'a [u8]>,
     /// `None`: a tombstone in a compacted topic.
     pub value: Option<&'a [u8]>,
     pub headers: Headers<'a>,
-    /// Of the leader that appended it; `None` from brokers that do not say.
+    /// Of the leader that appended it; `None` from brokers that do not send it.
     pub leader_epoch: Option<i32>,
 }
 
@@ -107,12 +108,13 @@ impl ConsumerRecords {
         self.record_count == 0
     }
 
-    /// Bytes of all records as they were encoded, uncompressed.
+    /// Encoded bytes of all records, uncompressed.
     pub fn encoded_bytes(&self) -> usize {
         self.record_bytes
     }
 
-    /// Partition by partition; one that was fetched twice since the last `poll` may come twice.
+    /// The records by partition; a partition that was fetched twice since the last `poll` may occur
+    /// twice.
     pub fn partitions(&self) -> &[PartitionRecords] {
         &self.partitions
     }
@@ -153,7 +155,7 @@ impl PartitionRecords {
         self.runs.iter().map(|run| run.record_count as usize).sum()
     }
 
-    /// Never: a partition without records is left out.
+    /// Always false: a partition without records is left out.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -253,7 +255,7 @@ impl<'a> RunCursor<'a> {
     fn record(&self, topic: &'a str, partition: i32, fields: &RecordFields<'a>) -> ConsumerRecord<'a> {
         let timestamp = match self.timestamp_type {
             TimestampType::CreateTime => self.base_timestamp.wrapping_add(fields.timestamp_delta),
-            // The batch's own time stands for all its records.
+            // The batch's timestamp applies to all its records.
             TimestampType::LogAppendTime => self.base_timestamp,
         };
         ConsumerRecord {

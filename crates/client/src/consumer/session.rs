@@ -1,4 +1,4 @@
-//! Incremental fetch sessions (KIP-227): after the first request to a node, only what changed is named again.
+//! Incremental fetch sessions (KIP-227): after the first request to a node, only changes are sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use ottla_wire::primitives::Uuid;
 
 use super::topic_partition::TopicPartition;
 
-/// The epoch of a request that wants a new session.
+/// The epoch of a request for a new session.
 const FIRST_EPOCH: i32 = 0;
-/// The epoch of a request that ends its session and wants none.
+/// The epoch of a request that closes its session.
 pub const FINAL_EPOCH: i32 = -1;
-/// "No session", as an id.
+/// The session id for "no session".
 const NO_SESSION: i32 = 0;
 
-/// What is asked of one partition.
+/// The fetch parameters of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Zero where the broker or the metadata know topics by name only.
@@ -22,57 +22,57 @@ pub struct Ask {
     pub fetch_offset: i64,
     pub leader_epoch: i32,
     pub bytes_max: i32,
-    /// `PartitionState::version`: the answer is void under another one.
+    /// `PartitionState::version`: an answer for another version is void.
     pub version: u64,
 }
 
-/// The session with one node, as far as this side knows it.
+/// The client's view of the session with one node.
 #[derive(Debug, Default)]
 pub struct FetchSession {
     session_id: i32,
     next_epoch: i32,
     uses_topic_ids: bool,
-    /// What the broker remembers.
+    /// The partitions that the broker remembers.
     partitions: BTreeMap<TopicPartition, Ask>,
-    /// The names of topics that were asked for by id.
+    /// The names of topics that were requested by id.
     topics: BTreeMap<Uuid, Arc<str>>,
 }
 
-/// What one request says about its session.
+/// The session part of one request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SessionRequest {
     pub session_id: i32,
     pub session_epoch: i32,
-    /// All partitions of a full request; those that are new or changed of an incremental one.
+    /// All partitions of a full request; the new or changed ones of an incremental one.
     pub named: Vec<(TopicPartition, Ask)>,
     /// With the topic id under which the broker knows them.
     pub forgotten: Vec<(TopicPartition, Uuid)>,
 }
 
-/// Why an answer does not fit its session.
+/// Why a response does not fit its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// A full answer left out partitions that were asked for.
+    /// A full response left out requested partitions.
     Missing,
     /// A partition that is not in the session.
     Unasked,
 }
 
 impl FetchSession {
-    /// The next request, for exactly these partitions. The session is theirs from now on; a request that fails must be
-    /// told by `fail`.
+    /// The next request, for exactly these partitions, which then make up the session; if the
+    /// request fails, call `fail`.
     pub fn next_request(
         &mut self,
         wanted: BTreeMap<TopicPartition, Ask>,
         uses_topic_ids: bool,
     ) -> SessionRequest {
-        // KIP-516: a session knows topics by id or by name, never by both.
+        // KIP-516: a session identifies topics by id or by name, never both.
         if self.uses_topic_ids != uses_topic_ids {
             self.next_epoch = FIRST_EPOCH;
         }
         self.uses_topic_ids = uses_topic_ids;
         if self.next_epoch == FIRST_EPOCH {
-            // Naming the old session frees it in the broker's cache.
+            // Naming the old session lets the broker free it in its cache.
             let named = wanted.iter().map(|(name, ask)| (name.clone(), *ask)).collect();
             self.partitions = wanted;
             self.topics.clear();
@@ -114,7 +114,7 @@ impl FetchSession {
         }
     }
 
-    /// The topic that was asked for under this id.
+    /// The topic that was requested under this id.
     pub fn topic(&self, topic_id: &Uuid) -> Option<&Arc<str>> {
         self.topics.get(topic_id)
     }
@@ -123,14 +123,14 @@ impl FetchSession {
         self.partitions.iter()
     }
 
-    /// What the last request asked of this partition, whether it was named again or not.
+    /// What the last request wanted of this partition, whether it was sent again or not.
     pub fn asked(&self, topic_partition: &TopicPartition) -> Option<&Ask> {
         self.partitions.get(topic_partition)
     }
 
-    /// An answer without a top-level error. `answered` are its partitions.
+    /// Accepts a response without a top-level error. `answered` are its partitions.
     ///
-    /// - Errors: the answer must not be used; the next request will be a full one.
+    /// - Errors: the response must not be used; the next request will be a full one.
     pub fn accept<'a>(
         &mut self,
         session_id: i32,
@@ -155,13 +155,13 @@ impl FetchSession {
             self.next_epoch = FIRST_EPOCH;
         } else {
             self.session_id = session_id;
-            // Epochs wrap from the largest number to 1: 0 asks for a new session.
+            // Epochs wrap from the maximum to 1, because 0 asks for a new session.
             self.next_epoch = self.next_epoch.checked_add(1).unwrap_or(1);
         }
         Ok(())
     }
 
-    /// The request got no usable answer: what the broker remembers is unknown.
+    /// The request got no usable answer, so the broker's state of the session is unknown.
     pub fn fail(&mut self) {
         self.next_epoch = FIRST_EPOCH;
     }
@@ -172,7 +172,7 @@ impl FetchSession {
         self.next_epoch = FIRST_EPOCH;
     }
 
-    /// The id of a session that should be ended.
+    /// The id of a session that should be closed.
     pub fn open_id(&self) -> Option<i32> {
         (self.session_id != NO_SESSION).then_some(self.session_id)
     }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_named_again() {
+    fn only_changes_are_sent_again() {
         let mut session = opened(&[(0, 5), (1, 6), (2, 7)]);
         let request = session.next_request(wanted(&[(0, 5), (1, 9), (3, 0)]), false);
         assert_eq!((request.session_id, request.session_epoch), (7, 1));
@@ -252,13 +252,13 @@ mod tests {
             Err(Misfit::Unasked)
         );
         let request = session.next_request(wanted(&[(0, 6)]), false);
-        // The old id travels along, so that the broker can drop that session.
+        // The old id is sent along, so that the broker can drop that session.
         assert_eq!((request.session_id, request.session_epoch), (7, 0));
         assert_eq!(session.accept(8, []), Err(Misfit::Missing));
     }
 
     #[test]
-    fn a_topic_made_anew_is_forgotten_under_its_old_id() {
+    fn a_recreated_topic_is_forgotten_under_its_old_id() {
         let mut session = FetchSession::default();
         let with_id = |id: u8| {
             let topic_id = Uuid([id; 16]);

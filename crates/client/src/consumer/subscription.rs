@@ -1,4 +1,4 @@
-//! What the user subscribed to: names, or a pattern.
+//! A consumer's subscription: topic names, or a pattern.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,10 +9,10 @@ use regex::Regex;
 use crate::error::Error;
 use crate::metadata::snapshot::Snapshot;
 
-/// What a consumer wants from its group.
+/// What a consumer subscribes to.
 #[derive(Clone, Debug, Default)]
 pub enum Subscription {
-    /// Nothing: the user assigns partitions or has not decided.
+    /// Nothing: the application assigns partitions itself, or has not decided.
     #[default]
     None,
     Topics(BTreeSet<Arc<str>>),
@@ -32,7 +32,8 @@ impl Subscription {
         matches!(self, Subscription::None)
     }
 
-    /// The topics it stands for in this picture of the cluster. Named topics count even when the cluster has none such.
+    /// The topics that it means in this snapshot. Named topics are included even if the cluster
+    /// does not have them.
     pub fn resolve(&self, snapshot: &Snapshot, exclude_internal_topics: bool) -> BTreeSet<Arc<str>> {
         match self {
             Subscription::None => BTreeSet::new(),
@@ -56,11 +57,12 @@ pub struct TopicPattern {
 }
 
 impl TopicPattern {
-    /// - Errors: `InvalidArgument` for text that is no regular expression. Look-around and back references, which
-    ///   Java's patterns have, are not supported; brokers that match patterns themselves do not know them either (KIP-848).
+    /// - Errors: `InvalidArgument` for text that is not a regular expression. Look-around and back
+    ///   references, which Java's patterns have, are not supported; brokers that match patterns
+    ///   themselves do not support them either (KIP-848).
     pub fn parse(text: &str) -> Result<TopicPattern, Error> {
         let regex = Regex::new(&format!("^(?:{text})$")).map_err(|error| Error::InvalidArgument {
-            message: format!("{text} is not a pattern for topics: {error}").into(),
+            message: format!("{text} is not a valid topic pattern: {error}").into(),
         })?;
         Ok(TopicPattern {
             regex,

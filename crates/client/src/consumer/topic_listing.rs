@@ -1,4 +1,4 @@
-//! `list_topics`: one metadata request for all topics, outside of what the consumer itself wants to know.
+//! `list_topics`: one metadata request for all topics, separate from the consumer's own metadata.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::network::io::Action;
 use crate::pending::Promise;
 use crate::time::Moment;
 
-/// Older versions ask for all topics with an empty list; none that is in use does.
+/// Older versions ask for all topics with an empty list; no broker still in use needs them.
 const OLDEST_VERSION: i16 = 1;
 
-/// The calls that wait.
+/// The waiting calls.
 #[derive(Debug)]
 pub struct TopicListing {
     config: Arc<ConsumerConfig>,
@@ -73,7 +73,8 @@ impl TopicListing {
         };
         let request = MetadataRequest {
             topics: None,
-            // Nothing is named that could be created; versions before 4 know no other value.
+            // The request names no topic that could be created; versions before 4 support no other
+            // value.
             allow_auto_topic_creation: true,
             ..MetadataRequest::default()
         };

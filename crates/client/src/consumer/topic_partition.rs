@@ -1,4 +1,4 @@
-//! The values in which a consumer's calls speak of partitions and offsets.
+//! Partitions and offsets as values, for the consumer's calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ impl fmt::Display for TopicPartition {
     }
 }
 
-/// What a group stores for a partition: where to go on, and a note of the application.
+/// An offset that a group stores for a partition, with a note by the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetAndMetadata {
-    /// Of the next record to be read.
+    /// Of the next record to read.
     pub offset: i64,
-    /// The leader epoch of the record before it, by which a truncated log is found out (KIP-320).
+    /// The leader epoch of the preceding record, by which log truncation is detected (KIP-320).
     pub leader_epoch: Option<i32>,
     pub metadata: Arc<str>,
 }
@@ -49,7 +49,7 @@ impl OffsetAndMetadata {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetAndTimestamp {
     pub offset: i64,
-    /// Milliseconds since 1970; −1 where the broker names none.
+    /// Milliseconds since the Unix epoch; −1 where the broker returns none.
     pub timestamp: i64,
     pub leader_epoch: Option<i32>,
 }

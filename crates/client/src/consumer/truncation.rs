@@ -1,4 +1,5 @@
-//! KIP-320: after a change of leader, whether the log before the position is still the one that was read.
+//! Detects log truncation (KIP-320): after a change of leader, checks that the log before the
+//! position is the one that was read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use crate::network::cluster::{Cluster, Readiness, Reply, Request};
 use crate::network::io::Action;
 use crate::time::Moment;
 
-/// Before it, consumers needed rights on the cluster to ask.
+/// Before this version, consumers needed rights on the cluster for this request.
 const OLDEST_VERSION: i16 = 3;
 
-/// Travels with an OffsetForLeaderEpoch.
+/// Kept with an OffsetForLeaderEpoch request until its reply.
 #[derive(Clone, Debug)]
 pub struct EpochTicket {
     asked: BTreeMap<TopicPartition, Asked>,
@@ -37,7 +38,7 @@ struct Asked {
     version: u64,
 }
 
-/// Asks the leaders where the epochs of positions end.
+/// Asks the leaders where the leader epochs of positions end.
 #[derive(Debug)]
 pub struct TruncationCheck {
     config: Arc<ConsumerConfig>,
@@ -56,7 +57,7 @@ impl TruncationCheck {
         self.next_deadline
     }
 
-    /// Marks positions that must be checked, and asks. True when a leader is missing.
+    /// Marks positions that must be checked, and sends the requests. True when a leader is missing.
     pub fn send<T>(
         &mut self,
         now: Moment,
@@ -128,7 +129,7 @@ impl TruncationCheck {
         actions: &mut Vec<Action>,
     ) {
         let Ok(api_version) = cluster.version(node, ApiKey::OffsetForLeaderEpoch, OLDEST_VERSION) else {
-            // The broker cannot be asked: go on as before KIP-320.
+            // The broker does not support the request: continue as before KIP-320.
             for (name, ask) in &asked {
                 complete(name, ask, state);
             }
@@ -149,7 +150,7 @@ impl TruncationCheck {
         cluster.send(now, node, request, ticket(EpochTicket { asked }), actions);
     }
 
-    /// True when the metadata are outdated.
+    /// Returns true when the metadata is outdated.
     pub fn take_reply<T>(
         &mut self,
         now: Moment,
@@ -192,7 +193,7 @@ impl TruncationCheck {
     }
 }
 
-/// A position is checked once under every leader epoch, unless it names none.
+/// A position with a leader epoch is checked once under every new leader epoch.
 fn doubt_after_leader_changes(state: &mut State, snapshot: &Snapshot) {
     let mut doubtful = Vec::new();
     for (name, partition) in state.assignment.iter_mut() {
@@ -207,7 +208,7 @@ fn doubt_after_leader_changes(state: &mut State, snapshot: &Snapshot) {
             continue;
         }
         match position.leader_epoch {
-            // A leader does not cut what it wrote in its own epoch.
+            // A leader never truncates what it wrote in its own epoch.
             Some(epoch) if epoch < leader_epoch => doubtful.push(name.clone()),
             _ => partition.validated_leader_epoch = leader_epoch,
         }
@@ -226,7 +227,7 @@ fn complete(name: &TopicPartition, ask: &Asked, state: &mut State) {
     }
 }
 
-/// True when the metadata are outdated.
+/// Returns true when the metadata is outdated.
 fn take_answer(name: &TopicPartition, ask: &Asked, answer: &EpochEndOffset, state: &mut State) -> bool {
     let is_current = state
         .assignment
@@ -255,11 +256,12 @@ fn take_answer(name: &TopicPartition, ask: &Asked, answer: &EpochEndOffset, stat
     false
 }
 
-/// The log was cut before the position. With a reset policy the consumer goes on where the logs part, or where the policy
-/// says if nobody knows that; without one the application must decide.
+/// The log was truncated before the position. With a reset policy the consumer continues where the
+/// logs diverge, or, if that is not known, where the policy says; without one the application must
+/// decide.
 fn take_truncation(name: &TopicPartition, ask: &Asked, divergent: Option<Position>, state: &mut State) {
     if state.assignment.reset_policy().is_none() {
-        // Until the application seeks, every attempt tells it again.
+        // Every attempt reports it again, until the application seeks.
         state.report(Error::LogTruncated {
             topic: Arc::clone(&name.topic),
             partition: name.partition,

@@ -1,4 +1,5 @@
-//! The driver's loop: events to the machine, a turn, its actions to the sockets, sleep.
+//! The driver's event loop: pass events to the machine, run a turn, apply its actions to the
+//! sockets, sleep.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -21,17 +22,18 @@ use super::socket;
 use super::tls::{self, TlsConnector};
 use super::waker::DriverWaker;
 
-/// What small answers are cut out of; the start of a large one is copied once from here.
+/// Read buffer that small frames are copied from; the start of a large frame is copied out of it
+/// once.
 const SCRATCH_BYTES: usize = 16 * 1024;
 const EVENTS_PER_POLL: usize = 256;
-/// How often a used connection's round trip is looked up.
+/// How often a used connection's round trip time is read.
 const ROUND_TRIP_EVERY_MS: u64 = 1000;
-/// How long a finished client stays for a kernel that does not take its last bytes.
+/// How long the driver of a finished client waits for the kernel to accept the last bytes.
 const LAST_WRITES_MS_MAX: u64 = 1000;
-/// The token of the waker; connections count up from 0 and never get here.
+/// The waker's token; connections count up from 0 and never reach it.
 pub const WAKER_TOKEN: Token = Token(usize::MAX);
 
-/// Everything that the driver's thread owns.
+/// The state of the driver's thread.
 #[derive(Debug)]
 pub struct Engine {
     config: Arc<ClientConfig>,
@@ -40,16 +42,16 @@ pub struct Engine {
     poll: Poll,
     waker: Arc<DriverWaker>,
     resolver: Resolver,
-    /// `None`: plain text.
+    /// `None`: plaintext.
     tls: Option<TlsConnector>,
     links: BTreeMap<ConnectionId, Link>,
-    /// News for the machine, in the order of their making.
+    /// Events for the machine, in order.
     news: VecDeque<Event>,
-    /// Connections with frames that were not tried to be written yet.
+    /// Connections with new frames that no write has been attempted for.
     unwritten: Vec<ConnectionId>,
-    /// Connections whose turn of reading ended before the kernel had no more.
+    /// Connections that used up their read turn before the kernel's buffer was empty.
     undrained: BTreeSet<ConnectionId>,
-    /// The address that failed last, so that the next attempt starts behind it.
+    /// The address that failed last, so that the next attempt starts after it.
     failed: BTreeMap<Address, SocketAddr>,
     scratch: Vec<u8>,
     frames: Vec<Bytes>,
@@ -92,7 +94,7 @@ impl Engine {
 
     /// Runs until the machine is finished.
     ///
-    /// - Errors: the system's poll does not work; nothing more can be done on this thread.
+    /// - Errors: the operating system's poll fails; this thread can do nothing more.
     pub fn run(&mut self, machine: &mut dyn Machine) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_POLL);
         let mut actions = Vec::new();
@@ -124,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// What was sent last may expect no answer (acks=0): gives the kernel time to take it.
+    /// The last requests may expect no answer (acks=0): gives the kernel time to accept them.
     fn write_the_rest(&mut self, events: &mut Events) -> io::Result<()> {
         let until = self.clock.moment().after_ms(LAST_WRITES_MS_MAX);
         loop {
@@ -139,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Passes the news on; true when there was any.
+    /// Passes the events to the machine; true when there were any.
     fn tell(&mut self, machine: &mut dyn Machine, now: Moment) -> bool {
         let has_news = !self.news.is_empty();
         for event in self.news.drain(..) {
@@ -170,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// Reads, finishes connects, writes what can be written again.
+    /// Handles socket events: reads, finishes connects, continues writes.
     fn look(&mut self, now: Moment, events: &Events) {
         for id in std::mem::take(&mut self.undrained) {
             self.read(now, id, true);
@@ -184,7 +186,8 @@ impl Engine {
                 Some(Stage::Connecting { .. }) => {
                     self.finish_connect(id);
                     if event.is_readable() || event.is_read_closed() {
-                        // Said once; the machine hears of the connection first.
+                        // Edge-triggered: the readable event is not repeated, and the machine must
+                        // see `Connected` first.
                         self.undrained.insert(id);
                     }
                 }
@@ -213,7 +216,7 @@ impl Engine {
                     self.links.insert(connection, Link::new(address));
                 }
                 Action::Send { connection, frame } => {
-                    // Gone already: the machine is about to read so.
+                    // It may be closed already; the machine is about to receive that event.
                     if let Some(link) = self.links.get_mut(&connection) {
                         link.queue(frame);
                         if self.unwritten.last() != Some(&connection) {
@@ -225,7 +228,8 @@ impl Engine {
                     if let Some(link) = self.links.remove(&connection)
                         && let Stage::Connecting { address, .. } = link.stage
                     {
-                        // The machine's patience ended: the next attempt tries the next address first.
+                        // The machine gave up waiting: the next attempt starts with the next
+                        // address.
                         self.failed.insert(link.address, address);
                     }
                 }
@@ -233,7 +237,7 @@ impl Engine {
         }
         let mut unwritten = std::mem::take(&mut self.unwritten);
         for id in unwritten.drain(..) {
-            // One that is named twice finds nothing left to write.
+            // A connection that occurs twice has nothing left to write.
             self.write(id);
         }
         self.unwritten = unwritten;
@@ -342,7 +346,7 @@ impl Engine {
         self.connect(id, addresses);
     }
 
-    /// Tries one address after the other until an attempt is under way.
+    /// Tries one address after the other until a connection attempt is in progress.
     fn connect(&mut self, id: ConnectionId, mut others: VecDeque<SocketAddr>) {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         let Some(link) = self.links.get_mut(&id) else {
@@ -413,7 +417,7 @@ impl Engine {
             Ok(true) => {
                 if let Stage::Shaking(stream) = std::mem::replace(&mut link.stage, Stage::Resolving) {
                     self.open(id, Transport::Tls(stream));
-                    // What came behind the handshake was announced together with it.
+                    // Data right behind the handshake came with the same readable event.
                     self.undrained.insert(id);
                 }
             }

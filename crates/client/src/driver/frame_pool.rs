@@ -1,26 +1,26 @@
-//! Memory of large frames, used again: the system's allocator gives blocks above 32 MiB back to the kernel at once (glibc),
-//! and every page of the next one would be faulted in and zeroed anew.
+//! Reuses the memory of large frames: the system's allocator (glibc) returns blocks above 32 MiB to
+//! the kernel at once, and every page of the next one would be faulted in and zeroed again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// Smaller frames are the allocator's.
+/// Smaller frames use the allocator.
 pub const POOLED_BYTES_MIN: usize = 1024 * 1024;
-/// Kept per connection: the application drops one while it still reads another.
+/// Kept per connection: the application drops one buffer while it still reads another.
 const BUFFERS_MAX: usize = 2;
-/// Frames without a large one among them, after which what is kept is given back.
+/// After this many frames in a row without a large one, the kept buffers are freed.
 const PATIENCE_FRAMES: u32 = 64;
 
-/// The buffers of one connection that nobody uses.
+/// The unused buffers of one connection.
 #[derive(Clone, Debug, Default)]
 pub struct FramePool {
     idle: Arc<Mutex<Vec<Vec<u8>>>>,
     frames_since_large: u32,
 }
 
-/// A frame that gives its buffer back when the last slice of it is dropped, on whatever thread.
+/// A frame whose buffer returns to the pool when the last slice of it is dropped, on any thread.
 struct PooledFrame {
     buffer: Vec<u8>,
     idle: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -31,9 +31,9 @@ fn lock(idle: &Mutex<Vec<Vec<u8>>>) -> MutexGuard<'_, Vec<Vec<u8>>> {
 }
 
 impl FramePool {
-    /// An empty buffer for a frame of this size, perhaps without any memory yet.
+    /// An empty buffer for a frame of this size, possibly without any memory yet.
     ///
-    /// - Shape: one that is much larger than the frame stays where it is.
+    /// - Shape: a buffer that is much larger than the frame is not used for it.
     pub fn take(&mut self, wanted_bytes: usize) -> Vec<u8> {
         if wanted_bytes < POOLED_BYTES_MIN {
             self.note_small();
@@ -47,7 +47,7 @@ impl FramePool {
         fitting.map_or_else(Vec::new, |index| idle.swap_remove(index))
     }
 
-    /// A frame came that needs no memory from here.
+    /// Counts a frame that needed no memory from here.
     pub fn note_small(&mut self) {
         self.frames_since_large = self.frames_since_large.saturating_add(1);
         if self.frames_since_large == PATIENCE_FRAMES {
@@ -55,7 +55,7 @@ impl FramePool {
         }
     }
 
-    /// The frame that a buffer was filled with.
+    /// The frame in a filled buffer.
     pub fn frame(&self, buffer: Vec<u8>) -> Bytes {
         if buffer.capacity() < POOLED_BYTES_MIN {
             return Bytes::from(buffer);
@@ -78,7 +78,7 @@ impl Drop for PooledFrame {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let mut idle = lock(&self.idle);
-        // Without its connection a pool is of no use.
+        // After its connection is gone, a pool is useless.
         if idle.len() < BUFFERS_MAX && Arc::strong_count(&self.idle) > 1 {
             idle.push(buffer);
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_frame_takes_the_memory_of_one_that_is_gone() {
+    fn a_large_frame_reuses_the_memory_of_a_dropped_one() {
         let mut pool = FramePool::default();
         let first = filled(&mut pool, 2 * POOLED_BYTES_MIN);
         let address = first.as_ptr();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn not_more_than_two_buffers_are_kept_and_not_for_long() {
+    fn at_most_two_buffers_are_kept_and_not_for_long() {
         let mut pool = FramePool::default();
         let frames = [0; 5].map(|_| filled(&mut pool, POOLED_BYTES_MIN));
         drop(frames);

@@ -1,4 +1,4 @@
-//! One connection's socket: what waits to be written, what has been read so far.
+//! One connection's socket: its unwritten frames and its partly read frame.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
@@ -14,50 +14,51 @@ use crate::time::Moment;
 use super::receiver::Receiver;
 use super::tls::TlsStream;
 
-/// Parts of one system call; the kernel's limit is 1,024, and most requests have fewer than this.
+/// Parts in one system call; the kernel's limit is 1,024, and most requests have fewer than this.
 const PARTS_PER_WRITE: usize = 64;
-/// What one connection may read before others get their turn.
+/// Fairness: what one connection may read before the others get their turn.
 const READ_TURN_BYTES: usize = 4 * 1024 * 1024;
 
-/// The bytes' way: as they are, or through TLS.
+/// How bytes are sent: in plaintext or over TLS.
 #[derive(Debug)]
 pub enum Transport {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
 }
 
-/// How far the connection has come.
+/// The connection's progress.
 #[derive(Debug)]
 pub enum Stage {
     Resolving,
-    /// `others`: addresses of the same host that are tried when this one fails (client.dns.lookup=use_all_dns_ips).
+    /// `others`: addresses of the same host to try when this one fails
+    /// (client.dns.lookup=use_all_dns_ips).
     Connecting {
         stream: TcpStream,
         address: SocketAddr,
         others: VecDeque<SocketAddr>,
     },
-    /// TCP stands, TLS does not yet.
+    /// TCP is connected, TLS is not yet.
     Shaking(Box<TlsStream>),
     Open(Transport),
 }
 
-/// A connection as the driver knows it.
+/// A connection as the driver sees it.
 #[derive(Debug)]
 pub struct Link {
     pub address: Address,
     pub stage: Stage,
-    /// When the round trip was looked up last.
+    /// When the round trip time was last read.
     pub round_trip_at: Option<Moment>,
     receiver: Receiver,
     unsent: VecDeque<Bytes>,
 }
 
-/// How a turn of reading ended.
+/// How a read turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// The kernel has nothing more: it will say when it has.
+    /// The kernel's buffer is empty: an event will follow when there is more.
     Yes,
-    /// Others come first; nothing will be said about what is left.
+    /// The turn is used up; no event will announce the rest.
     No,
 }
 
@@ -76,7 +77,7 @@ impl Transport {
         }
     }
 
-    /// Appends to `body`: straight from the kernel, without zeroing it first, where nothing has to be decrypted.
+    /// Appends to `body`; without TLS directly from the kernel, without zeroing the memory first.
     fn read_into(&mut self, body: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Transport::Plain(stream) => Ok(rustix::io::read(&*stream, spare_capacity(body))?),
@@ -115,7 +116,7 @@ impl Link {
             .extend(frame.parts.into_iter().filter(|part| !part.is_empty()));
     }
 
-    /// Whether an open connection has frames that the kernel has not taken.
+    /// Whether an open connection has frames that the kernel has not accepted.
     pub fn has_unsent(&self) -> bool {
         match &self.stage {
             Stage::Open(Transport::Tls(stream)) => !self.unsent.is_empty() || stream.has_unsent(),
@@ -124,7 +125,8 @@ impl Link {
         }
     }
 
-    /// Writes what is queued until the kernel takes no more. A part is dropped as soon as it is taken.
+    /// Writes queued frames until the kernel accepts no more. Each part is dropped as soon as it is
+    /// written.
     pub fn write(&mut self) -> io::Result<()> {
         let Stage::Open(transport) = &mut self.stage else {
             return Ok(());
@@ -135,10 +137,10 @@ impl Link {
         }
     }
 
-    /// Reads what has come and appends whole frames. `scratch` is what small frames are cut out of; `is_closing`: read
-    /// until nothing is left, because the end of the stream has been announced already.
+    /// Reads available bytes and appends whole frames. Small frames are copied from `scratch`;
+    /// `is_closing`: read to the end, because the end of the stream has already been announced.
     ///
-    /// - Errors: the text of what ended the connection; the frames before that are appended.
+    /// - Errors: why the connection ended; the frames before that are appended.
     pub fn read(
         &mut self,
         scratch: &mut [u8],
@@ -170,7 +172,8 @@ impl Link {
                 false => self.receiver.take(&scratch[..count], frames),
             };
             cut.map_err(ReadEnd::Malformed)?;
-            // The kernel reports new bytes by a new event once it has said, by giving less than it could, that it has none.
+            // A short read means that the kernel's buffer is empty, so a new event will announce
+            // more bytes.
             if count < room && !is_closing && matches!(transport, Transport::Plain(_)) {
                 return Ok(Drained::Yes);
             }
@@ -179,7 +182,7 @@ impl Link {
     }
 }
 
-/// What ended a connection while reading.
+/// Why a connection ended while reading.
 #[derive(Debug)]
 pub enum ReadEnd {
     Closed,

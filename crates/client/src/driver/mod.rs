@@ -1,4 +1,5 @@
-//! The thread under a machine: sockets, names, TLS, sleeping and waking. The only part with I/O.
+//! The thread that runs a machine: sockets, name resolution, TLS, sleeping and waking. All I/O of
+//! the client is here.
 
 mod waker;
 mod resolver;
@@ -33,16 +34,17 @@ pub struct Driver {
     ended: Arc<Ended>,
 }
 
-/// What is called on the driver's thread as its last deed; `Some` says why it ended before the machine was finished.
+/// Called on the driver's thread at its very end; `Some` is why it ended before the machine was
+/// finished.
 type AtEnd = Box<dyn FnOnce(Option<Error>) + Send>;
 
-/// Made before the machine, so that the machine's shared parts can hold the waker.
+/// Created before the machine, so that the machine's shared parts can hold the waker.
 pub struct DriverSetup {
     engine: Engine,
     at_end: Vec<AtEnd>,
 }
 
-/// Set by the thread when it ends, whatever the way.
+/// Set by the thread when it ends, by return or by panic.
 #[derive(Debug, Default)]
 struct Ended {
     is_ended: Mutex<bool>,
@@ -50,7 +52,8 @@ struct Ended {
 }
 
 impl DriverSetup {
-    /// - Errors: `Config` for key stores that cannot be read; `Disconnected` when the system has no more descriptors.
+    /// - Errors: `Config` for unreadable key stores; `Disconnected` when the system has no more
+    ///   descriptors.
     pub fn new(config: &Arc<ClientConfig>, metrics: &Arc<NetworkMetrics>) -> Result<DriverSetup, Error> {
         let no_descriptors = |error: std::io::Error| Error::Disconnected {
             address: "the system's poll".into(),
@@ -75,20 +78,21 @@ impl DriverSetup {
         Arc::clone(self.engine.waker()) as Arc<dyn Wake>
     }
 
-    /// The clock that the machine's moments are taken from.
+    /// The clock behind the machine's moments.
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(self.engine.clock())
     }
 
-    /// Calls `hook` when the thread ends: after the machine was finished (`None`), or because it panicked or the system
-    /// failed (`IllegalState` with the text). It must leave nobody waiting for the machine. The machine is dropped before.
+    /// Calls `hook` when the thread ends: after the machine has finished (`None`), or because it
+    /// panicked or the operating system failed (`IllegalState` with the text). The hook must
+    /// release everything that waits for the machine, which is dropped before.
     pub fn at_end(&mut self, hook: impl FnOnce(Option<Error>) + Send + 'static) {
         self.at_end.push(Box::new(hook));
     }
 
-    /// `name` is the thread's name, e.g. `ottla-producer`.
+    /// Starts the thread; `name` is its name, e.g. `ottla-producer`.
     ///
-    /// - Errors: `IllegalState` when the system gives no thread.
+    /// - Errors: `IllegalState` when the operating system refuses the thread.
     pub fn start(self, name: &str, machine: Box<dyn Machine>) -> Result<Driver, Error> {
         let ended = Arc::new(Ended::default());
         let signal = EndSignal(Arc::clone(&ended));
@@ -107,10 +111,10 @@ impl DriverSetup {
 }
 
 fn run(mut engine: Engine, mut machine: Box<dyn Machine>, at_end: Vec<AtEnd>, signal: EndSignal) {
-    // Nothing of the engine or the machine is looked at after a panic: both are dropped.
+    // Unwind safe: neither engine nor machine is used after a panic; both are dropped.
     let outcome = panic::catch_unwind(AssertUnwindSafe(move || {
         let result = engine.run(&mut *machine);
-        // Sockets close, and whoever waits for a ticket of the machine hears of it, before `at_end` says the rest.
+        // Sockets close, and the machine's pending tickets fail, before `at_end` runs.
         drop(machine);
         result
     }));
@@ -135,7 +139,7 @@ fn run(mut engine: Engine, mut machine: Box<dyn Machine>, at_end: Vec<AtEnd>, si
     drop(signal);
 }
 
-/// Says that the thread has ended even if a hook panics.
+/// Signals that the thread has ended even if a hook panics.
 struct EndSignal(Arc<Ended>);
 
 impl Drop for EndSignal {
@@ -146,7 +150,7 @@ impl Drop for EndSignal {
 }
 
 impl Driver {
-    /// Waits for the thread; false when it did not end within `limit`.
+    /// Waits for the thread to end; false when it did not within `limit`.
     pub fn join(&mut self, limit: Duration) -> bool {
         let is_ended = self.ended.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_ended, _) = self
@@ -159,7 +163,7 @@ impl Driver {
         }
         drop(is_ended);
         if let Some(thread) = self.thread.take() {
-            // A hook's panic has been printed by the panic hook; there is nothing to add.
+            // A hook's panic has already been printed by the panic hook.
             let _ = thread.join();
         }
         true

@@ -1,4 +1,4 @@
-//! Certificates and keys out of PEM, from a file or out of the settings.
+//! Reads certificates and keys in PEM form, from a file or from the settings.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -6,24 +6,24 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use crate::config::{Password, PemSource};
 use crate::error::Error;
 
-/// A PEM file or text, whose faults are reported under the setting's name.
+/// A PEM file or text; its errors are reported under the setting's name.
 pub(super) struct Pem {
     setting: &'static str,
-    /// The path, or that it stands in the settings.
+    /// The path, or "the settings".
     place: String,
     sections: Vec<Section>,
 }
 
 struct Section {
     label: String,
-    /// The section as every reader of PEM takes it: begin, one line, end.
+    /// The section in the form that every PEM reader accepts: begin, one line, end.
     text: String,
-    /// RFC 1421 headers: a key encrypted the old way.
+    /// RFC 1421 headers: a key with the old encryption.
     has_headers: bool,
 }
 
 impl Pem {
-    /// - `setting`: what names the source, for errors.
+    /// - `setting`: names the source in errors.
     pub fn read(setting: &'static str, source: &PemSource) -> Result<Pem, Error> {
         let (place, text) = match source {
             PemSource::Inline(text) => ("the settings".to_owned(), text.reveal().to_owned()),
@@ -42,7 +42,7 @@ impl Pem {
         })
     }
 
-    /// - Errors: there is none.
+    /// - Errors: `Config` when there is none.
     pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
         let found: Vec<&Section> = self
             .sections
@@ -68,7 +68,7 @@ impl Pem {
             .ok_or_else(|| self.fault("no private key in PEM form is in"))?;
         if section.has_headers {
             return Err(self.fault(
-                "the private key is encrypted in an old way; `openssl pkcs8 -topk8 -in key.pem` makes one that can be \
+                "the private key uses an outdated encryption; `openssl pkcs8 -topk8 -in key.pem` makes one that can be \
                  read, out of",
             ));
         }
@@ -89,7 +89,7 @@ impl Pem {
         let (_, document) = pkcs8::SecretDocument::from_pem(&section.text).map_err(|_| broken())?;
         let info = pkcs8::EncryptedPrivateKeyInfo::try_from(document.as_bytes()).map_err(|_| broken())?;
         let opened = info.decrypt(password.reveal()).map_err(|error| {
-            // The texts of this library name algorithms, never contents.
+            // This library's error texts name algorithms, never contents.
             config(
                 "ssl.key.password",
                 format!(
@@ -115,8 +115,8 @@ pub(super) fn config(key: &str, message: String) -> Error {
     }
 }
 
-/// Finds the sections wherever they stand: a properties file often has a whole certificate in one line, with blanks
-/// where lines ended.
+/// Finds the sections anywhere in the text: a properties file often has a whole certificate on one
+/// line, with blanks in place of line ends.
 fn sections(text: &str) -> Vec<Section> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -139,7 +139,7 @@ fn sections(text: &str) -> Vec<Section> {
     found
 }
 
-/// Lines of 64 letters, which strict readers insist on.
+/// Breaks into lines of 64 characters, which strict readers require.
 fn wrapped(base64: &str) -> String {
     let letters: Vec<char> = base64.chars().collect();
     let lines: Vec<String> = letters.chunks(64).map(|line| line.iter().collect()).collect();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_no_section() {
+    fn an_unterminated_section_is_ignored() {
         for text in [
             "-----BEGIN X-----\nQUJD",
             "-----BEGIN X",

@@ -1,24 +1,26 @@
-//! Cuts what a socket yields into frames. Memory grows with the bytes received, not with the length announced.
+//! Splits the received bytes into frames. Memory grows with the bytes received, not with the
+//! announced length.
 
 use bytes::Bytes;
 use ottla_wire::frame::LENGTH_BYTES;
 
 use super::frame_pool::FramePool;
 
-/// Longer frames are refused. Kafka's fetch.max.bytes is 50 MiB; the bound lies below what the first bytes of TLS
-/// (0x15030300) and HTTP ("HTTP") read as, so that a wrong port is found at once.
+/// Longer frames are refused. Kafka's fetch.max.bytes is 50 MiB; the bound is below the length that
+/// the first bytes of TLS (0x15030300) and HTTP ("HTTP") decode to, so that a wrong port is
+/// detected at once.
 pub const FRAME_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// The first memory that a frame gets, whatever it announces; afterwards it doubles.
+/// The first memory for a frame, whatever length it announces; afterwards it doubles.
 const STEP_BYTES: usize = 1024 * 1024;
 
 /// The frame that a connection is in the middle of.
 #[derive(Debug, Default)]
 pub struct Receiver {
     length: [u8; LENGTH_BYTES],
-    /// How many bytes of `length` are there.
+    /// How many bytes of `length` have arrived.
     length_bytes: usize,
     body: Vec<u8>,
-    /// How long `body` will be; `None` while `length` is incomplete.
+    /// The final length of `body`; `None` while `length` is incomplete.
     wanted_bytes: Option<usize>,
     pool: FramePool,
 }
@@ -38,7 +40,7 @@ impl Receiver {
         Some(&mut self.body)
     }
 
-    /// Ends the frame if `open_body` was filled, and takes what was read beyond its end.
+    /// Ends the frame if `open_body` was filled, and handles bytes read beyond its end.
     ///
     /// - Errors: as `take`.
     pub fn close_body(&mut self, frames: &mut Vec<Bytes>) -> Result<(), String> {
@@ -52,9 +54,9 @@ impl Receiver {
         }
     }
 
-    /// Takes bytes as they came and appends every frame that they complete.
+    /// Takes received bytes and appends every frame that they complete.
     ///
-    /// - Errors: a length that no frame has, and what it looks like.
+    /// - Errors: an impossible length, and what it probably is.
     pub fn take(&mut self, mut bytes: &[u8], frames: &mut Vec<Bytes>) -> Result<(), String> {
         while !bytes.is_empty() {
             let Some(wanted) = self.wanted_bytes else {

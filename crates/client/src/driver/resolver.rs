@@ -1,4 +1,4 @@
-//! Names to addresses, on a thread of its own for each question: the system's resolver blocks.
+//! Resolves host names, each on a thread of its own: the system's resolver blocks.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -7,10 +7,10 @@ use std::thread;
 
 use crate::network::io::{Address, ConnectionId, Wake};
 
-/// What became of a question.
+/// The result of a lookup.
 pub type Resolved = (ConnectionId, io::Result<Vec<SocketAddr>>);
 
-/// Asks, and keeps the answers until the driver takes them.
+/// Starts lookups and keeps the answers until the driver takes them.
 #[derive(Debug)]
 pub struct Resolver {
     answers: Arc<Mutex<Vec<Resolved>>>,
@@ -25,7 +25,7 @@ impl Resolver {
         }
     }
 
-    /// The answer comes by `take`, at once for an address in digits.
+    /// Starts a lookup; the answer comes by `take`, at once for a numeric address.
     pub fn ask(&self, connection: ConnectionId, address: &Address) {
         let host = address.host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(ip) = host.parse::<IpAddr>() {

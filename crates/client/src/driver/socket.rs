@@ -1,4 +1,4 @@
-//! A TCP socket as this client wants it, and what the kernel knows of it.
+//! TCP sockets with this client's options, and the kernel's statistics of them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +9,11 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::config::ClientConfig;
 
-/// Begins to connect; the socket is writable when that has come to an end, well or not (`connected` tells).
+/// Starts to connect; the socket becomes writable when the attempt has succeeded or failed (see
+/// `connected`).
 ///
-/// - Shape: no Nagle, keep-alive on, as Kafka's client sets them. Buffer sizes are set before connect, since the window
-///   that TCP announces depends on them.
+/// - Shape: TCP_NODELAY and keep-alive on, as Kafka's client sets them. Buffer sizes are set before
+///   connect, because the window that TCP announces depends on them.
 pub fn connect(address: SocketAddr, config: &ClientConfig) -> io::Result<TcpStream> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -36,7 +37,7 @@ pub fn connect(address: SocketAddr, config: &ClientConfig) -> io::Result<TcpStre
     Ok(TcpStream::from_std(std::net::TcpStream::from(socket)))
 }
 
-/// Whether an attempt to connect has succeeded; `None` while it goes on.
+/// Whether a connection attempt has succeeded; `None` while it is in progress.
 pub fn connected(stream: &TcpStream) -> Option<io::Result<()>> {
     match stream.take_error() {
         Ok(None) => {}
@@ -49,14 +50,16 @@ pub fn connected(stream: &TcpStream) -> Option<io::Result<()>> {
     }
 }
 
-/// The kernel's smoothed round trip in nanoseconds; `None` where it has none or does not tell.
+/// The kernel's smoothed round trip time in nanoseconds; `None` where the kernel has none or does
+/// not expose it.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "getsockopt(TCP_INFO) has no safe wrapper")]
 pub fn round_trip_nanos(stream: &TcpStream) -> Option<u64> {
     use std::os::fd::AsRawFd;
     let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the descriptor is open while `stream` lives, and the kernel writes at most `length` bytes into `info`.
+    // SAFETY: the descriptor is open while `stream` lives, and the kernel writes at most `length`
+    // bytes into `info`.
     let status = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -74,7 +77,8 @@ pub fn round_trip_nanos(stream: &TcpStream) -> Option<u64> {
     (info.tcpi_rtt > 0).then(|| u64::from(info.tcpi_rtt) * 1000)
 }
 
-/// The kernel's smoothed round trip in nanoseconds; `None` where it has none or does not tell.
+/// The kernel's smoothed round trip time in nanoseconds; `None` where the kernel has none or does
+/// not expose it.
 #[cfg(not(target_os = "linux"))]
 pub fn round_trip_nanos(_stream: &TcpStream) -> Option<u64> {
     None

@@ -1,4 +1,4 @@
-//! The driver over real sockets, against a broker that does what a script says.
+//! The driver over real sockets, against a scripted broker.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -104,7 +104,8 @@ fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// Answers ApiVersions and Metadata; `answer` makes the frames (length included) of everything else.
+/// Answers ApiVersions and Metadata; `answer` makes the frames (length included) for everything
+/// else.
 fn serve(stream: &mut TcpStream, port: u16, mut answer: impl FnMut(i32, &[u8]) -> Vec<u8>) {
     while let Some(frame) = read_frame(stream) {
         let mut reader = Reader::new(&frame);
@@ -151,7 +152,7 @@ fn serve(stream: &mut TcpStream, port: u16, mut answer: impl FnMut(i32, &[u8]) -
     }
 }
 
-/// A whole answer with this body to a flexible request.
+/// A whole response with this body to a flexible request.
 fn framed(correlation_id: i32, body: &[u8]) -> Vec<u8> {
     let mut out = (4 + 1 + body.len() as u32).to_be_bytes().to_vec();
     out.extend(correlation_id.to_be_bytes());
@@ -260,7 +261,7 @@ impl Machine for Broken {
 }
 
 #[test]
-fn a_panic_of_the_machine_is_told_at_the_end() {
+fn a_panic_of_the_machine_is_reported_at_the_end() {
     let config = Arc::new(client_config(Address {
         host: "127.0.0.1".into(),
         port: 1,
@@ -278,7 +279,7 @@ fn a_panic_of_the_machine_is_told_at_the_end() {
     join(driver);
 }
 
-/// Finishes when it was woken.
+/// Finishes once it was woken.
 struct Sleeper(std::sync::Arc<std::sync::atomic::AtomicBool>);
 
 impl Machine for Sleeper {
@@ -313,7 +314,7 @@ fn a_sleeping_driver_is_woken_and_a_finished_one_ends() {
     join(driver);
 }
 
-/// Connects once, sends these bytes and reports every event until `Closed` or `enough` events came.
+/// Connects once, sends these bytes and reports every event until `Closed` or `enough` events.
 struct Dialer {
     address: Option<Address>,
     hello: Option<Bytes>,
@@ -387,8 +388,8 @@ fn a_host_without_an_address_is_named() {
 }
 
 #[test]
-fn a_port_where_nobody_listens_is_refused() {
-    // Bound and never listened on: nobody else gets it meanwhile.
+fn a_port_without_a_listener_is_refused() {
+    // Bound but never listened on, so that no other process gets the port meanwhile.
     let socket = rustix::net::socket(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::STREAM,
@@ -409,7 +410,7 @@ fn a_port_where_nobody_listens_is_refused() {
 #[test]
 fn every_address_of_a_host_is_tried() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Where localhost is ::1, too, nobody listens there.
+    // Where localhost is also ::1, nothing listens there.
     let events = dial("localhost", listener.local_addr().unwrap().port(), None, 1);
     assert!(matches!(events[..], [Event::Connected { .. }]), "{events:?}");
 }
@@ -425,7 +426,7 @@ fn a_broker_that_closes_at_once_is_noticed() {
 }
 
 #[test]
-fn a_used_connection_tells_its_round_trip() {
+fn a_used_connection_reports_its_round_trip() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let echo = thread::spawn(move || {
@@ -433,7 +434,7 @@ fn a_used_connection_tells_its_round_trip() {
         let mut bytes = [0; 6];
         stream.read_exact(&mut bytes).unwrap();
         stream.write_all(&bytes).unwrap();
-        // Held open until the client leaves.
+        // Held open until the client closes.
         let _ = stream.read(&mut bytes);
     });
     let enough = if cfg!(target_os = "linux") { 3 } else { 2 };
@@ -451,7 +452,7 @@ fn a_used_connection_tells_its_round_trip() {
     echo.join().unwrap();
 }
 
-/// Connects, sends `parts` of a mebibyte and is finished: it waits for nothing.
+/// Connects, sends `parts` of a mebibyte and finishes without waiting.
 struct Thrower {
     address: Option<Address>,
     parts: usize,

@@ -1,4 +1,5 @@
-//! TLS over a non-blocking socket: what is written is encrypted at once, what is read is decrypted record by record.
+//! TLS over a non-blocking socket: writes are encrypted at once, reads are decrypted record by
+//! record.
 
 use std::fmt;
 use std::io::{self, BufRead, IoSlice, Read, Write};
@@ -12,13 +13,13 @@ use super::trust;
 use crate::config::TlsSettings;
 use crate::error::Error;
 
-/// What one read of the socket may bring. rustls itself would read 4 KiB at a time, a system call each; a large fetch
-/// wants few.
+/// Bytes per read of the socket. rustls itself would read 4 KiB per system call; a large fetch
+/// should need few calls.
 const ENCRYPTED_BYTES: usize = 128 * 1024;
-/// How much is encrypted ahead of the socket. Memory of a batch is free again once it is encrypted.
+/// How much is encrypted ahead of the socket. A batch's memory is free again once it is encrypted.
 const WRITE_AHEAD_BYTES: usize = 256 * 1024;
 
-/// Makes TLS out of connected sockets; the settings are read once.
+/// Opens TLS on connected sockets; the settings are read once.
 #[derive(Clone, Debug)]
 pub struct TlsConnector {
     config: Arc<ClientConfig>,
@@ -34,18 +35,20 @@ impl TlsConnector {
         })
     }
 
-    /// `stream` is connected, to `host`: the name that the certificate must be for. Nothing is sent before `shake_hands`.
+    /// Opens TLS on a socket connected to `host`, the name that the certificate must have. Sends
+    /// nothing before `shake_hands`.
     ///
-    /// - Errors: `Tls` for a host that no certificate can be for.
+    /// - Errors: `Tls` for a host name that no certificate can have.
     pub fn open(&self, host: &str, socket: TcpStream) -> Result<TlsStream, Error> {
         let fault = |reason: String| Error::Tls {
             address: host.into(),
             reason: reason.into(),
         };
-        // A certificate knows neither the zone of a link-local address nor the dot that ends an absolute name.
+        // A certificate contains neither the zone of a link-local address nor the final dot of an
+        // absolute name.
         let name = host.split('%').next().unwrap_or_default().trim_end_matches('.');
         let server_name = ServerName::try_from(name)
-            .map_err(|_| fault("this is not a name that a certificate can be for".to_owned()))?
+            .map_err(|_| fault("this is not a valid name for a certificate".to_owned()))?
             .to_owned();
         let mut connection = ClientConnection::new(Arc::clone(&self.config), server_name)
             .map_err(|error| fault(trust::explain(&error, self.has_identity)))?;
@@ -63,17 +66,18 @@ impl TlsConnector {
     }
 }
 
-/// A socket with TLS on it; `shake_hands` comes first.
+/// A socket with TLS on it; call `shake_hands` first.
 pub struct TlsStream {
     socket: TcpStream,
     connection: ClientConnection,
-    /// What was read and not yet decrypted: `start..end`.
+    /// Received bytes that are not decrypted yet: `start..end`.
     encrypted: Box<[u8]>,
     start: usize,
     end: usize,
-    /// Whether the peer has said anything at all.
+    /// Whether the peer has sent anything at all.
     has_answered: bool,
-    /// Whether the peer has sent anything but the handshake: certificates are settled by then.
+    /// Whether the peer has sent anything after the handshake: by then it has accepted the
+    /// certificates.
     has_data: bool,
     has_identity: bool,
 }
@@ -83,9 +87,9 @@ impl TlsStream {
         &mut self.socket
     }
 
-    /// Goes on with the handshake as far as the socket lets it; true when it is done.
+    /// Continues the handshake as far as the socket allows; true when it is done.
     ///
-    /// - Errors: of the socket, or TLS's own (`is_tls_fault`).
+    /// - Errors: of the socket, or of TLS itself (`is_tls_fault`).
     pub fn shake_hands(&mut self) -> io::Result<bool> {
         loop {
             match self.flush() {
@@ -110,14 +114,14 @@ impl TlsStream {
     fn cut_short(&self) -> &'static str {
         match self.has_answered {
             true => "closed by the broker during the TLS handshake",
-            // Apache Kafka reads the first bytes of TLS as a request of 369 MB and closes.
+            // Apache Kafka takes the first bytes of TLS for a request of 369 MB and closes.
             false => {
                 "closed by the broker at the first bytes of TLS: the port may be one without TLS (security.protocol)"
             }
         }
     }
 
-    /// Decrypted bytes into `buffer`; 0 at the end of the stream.
+    /// Reads decrypted bytes into `buffer`; 0 at the end of the stream.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = {
             let chunk = self.chunk()?;
@@ -129,14 +133,14 @@ impl TlsStream {
         Ok(count)
     }
 
-    /// Decrypted bytes behind those of `body`, as many as its capacity takes.
+    /// Appends decrypted bytes to `body`, up to its capacity.
     pub fn read_into(&mut self, body: &mut Vec<u8>) -> io::Result<usize> {
         let mut total = 0;
         while body.len() < body.capacity() {
             let room = body.capacity() - body.len();
             let chunk = match self.chunk() {
                 Ok(chunk) => chunk,
-                // What is there counts; the error comes again.
+                // Return what is there; the next call returns the error.
                 Err(_) if total > 0 => break,
                 Err(error) => return Err(error),
             };
@@ -151,7 +155,8 @@ impl TlsStream {
         Ok(total)
     }
 
-    /// Encrypts the start of `parts` and passes it on. `WouldBlock` while earlier bytes wait for the socket.
+    /// Encrypts a prefix of `parts` and sends it. `WouldBlock` while earlier bytes wait for the
+    /// socket.
     pub fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.flush()?;
         let count = self.connection.writer().write_vectored(parts)?;
@@ -166,7 +171,7 @@ impl TlsStream {
         self.connection.wants_write()
     }
 
-    /// Passes on what is encrypted already.
+    /// Sends what is already encrypted.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut self.socket) {
@@ -183,14 +188,16 @@ impl TlsStream {
     /// The next decrypted bytes; empty at the end of the stream.
     fn chunk(&mut self) -> io::Result<&[u8]> {
         loop {
-            // Asked twice, because a borrow that is returned holds for the loop's other ways as well.
+            // Called twice because of the borrow checker: a returned borrow would last for the
+            // whole loop.
             match self.connection.reader().fill_buf() {
                 Ok(_) => {
                     self.has_data = true;
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Without a close_notify, as Apache Kafka closes now and then: a frame that is cut off is found by its length.
+                // Apache Kafka sometimes closes without a close_notify; a truncated frame is
+                // detected by its length.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(&[]),
                 Err(error) => return Err(error),
             }
@@ -201,7 +208,8 @@ impl TlsStream {
         self.connection.reader().into_first_chunk()
     }
 
-    /// Takes encrypted bytes in, from the socket when none are left; false when nothing more will come.
+    /// Takes in encrypted bytes, from the socket when none are left; false when nothing more will
+    /// come.
     fn take_in(&mut self) -> io::Result<bool> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -219,10 +227,12 @@ impl TlsStream {
         let state = match self.connection.process_new_packets() {
             Ok(state) => state,
             Err(error) => {
-                // The peer should learn why; whether it does is not this client's trouble.
+                // Sends the alert, so that the peer learns the reason; a failure here changes
+                // nothing.
                 let _ = self.connection.write_tls(&mut self.socket);
                 let reason = trust::explain(&error, self.has_identity);
-                // Damage in the middle of a conversation is a broken connection; another attempt may well succeed.
+                // Corruption in the middle of a connection counts as a broken connection: another
+                // attempt may well succeed.
                 return Err(match self.has_data {
                     true => io::Error::new(io::ErrorKind::InvalidData, reason),
                     false => io::Error::new(io::ErrorKind::InvalidData, TlsFailure(reason)),
@@ -230,7 +240,8 @@ impl TlsStream {
             }
         };
         if state.tls_bytes_to_write() > 0 && !self.connection.is_handshaking() {
-            // A new key is to be confirmed. What the socket does not take now goes out with the next request.
+            // A key update must be confirmed. What the socket does not accept now goes out with the
+            // next request.
             match self.flush() {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 _ => {}
@@ -248,7 +259,7 @@ impl fmt::Debug for TlsStream {
     }
 }
 
-/// TLS's own reason within an `io::Error`.
+/// The TLS error inside an `io::Error`.
 #[derive(Debug)]
 struct TlsFailure(String);
 
@@ -260,7 +271,8 @@ impl fmt::Display for TlsFailure {
 
 impl std::error::Error for TlsFailure {}
 
-/// Whether an error of `TlsStream` is one of TLS (a certificate, an alert) and not of the socket under it.
+/// Whether an error of `TlsStream` comes from TLS (a certificate, an alert) and not from the socket
+/// under it.
 pub fn is_tls_fault(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|reason| reason.is::<TlsFailure>())
 }

@@ -1,4 +1,4 @@
-//! TLS over real sockets, against a server of rustls with certificates good and bad.
+//! TLS over real sockets, against a rustls server with valid and invalid certificates.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +25,8 @@ use crate::network::testing::client_config;
 use crate::producer::{Producer, Record};
 use crate::time::{Moment, Timestamp};
 
-/// Connects once, sends frames, reports what comes, and is finished with as many answers or the end of the connection.
+/// Connects once, sends frames, reports events, and finishes after that many answers or at the end
+/// of the connection.
 struct Probe {
     address: Address,
     frames: Vec<Frame>,
@@ -75,7 +76,7 @@ impl Machine for Probe {
     }
 }
 
-/// What a test's authority has signed.
+/// A test certificate authority.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -143,7 +144,7 @@ fn showing(mut settings: TlsSettings, signed: &Signed) -> TlsSettings {
     settings
 }
 
-/// Sends every frame back. `client_authority`: clients must show a certificate of it.
+/// Echoes every frame. `client_authority`: clients must present a certificate of it.
 fn echo(signed: &Signed, client_authority: Option<&Authority>) -> Address {
     let builder =
         ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
@@ -179,7 +180,8 @@ fn echo(signed: &Signed, client_authority: Option<&Authority>) -> Address {
     })
 }
 
-/// One connection after the other, as a broker would: a client whose first one failed before anybody asked for it tries again.
+/// Serves one connection after the other, as a broker would: a client retries when its first
+/// connection failed unused.
 fn server(mut talk: impl FnMut(TcpStream) + Send + 'static) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -282,7 +284,7 @@ fn an_expired_certificate_is_refused() {
 }
 
 #[test]
-fn a_stranger_is_not_trusted() {
+fn an_unknown_issuer_is_not_trusted() {
     for (name, expected) in [("other", "trusts (ssl"), ("authority", "but another key")] {
         let signed = Authority::named(name).sign("localhost", |_| {});
         let mut settings = trusting(&Authority::new());
@@ -303,7 +305,7 @@ fn another_name_is_refused_unless_names_are_not_checked() {
 }
 
 #[test]
-fn a_broker_that_wants_a_certificate_gets_one_or_says_so() {
+fn a_broker_that_requires_a_certificate_gets_one_or_the_error_says_so() {
     let authority = Authority::new();
     let signed = authority.sign("localhost", |_| {});
     let client = authority.sign("client", |_| {});
@@ -409,9 +411,10 @@ fn cipher_suites_are_known_by_their_names() {
     );
 }
 
-/// The consumer's poll and the admin client's calls once kept silent about it until their time was over.
+/// Regression: the consumer's poll and the admin client's calls once did not report it before their
+/// timeout.
 #[test]
-fn every_client_says_at_once_what_is_wrong_with_a_certificate() {
+fn every_client_reports_at_once_what_is_wrong_with_a_certificate() {
     let authority = Authority::new();
     let signed = authority.sign("kafka.example", |_| {});
     let config = || {

@@ -1,4 +1,4 @@
-//! Whom this client trusts and who it says it is: from the settings to rustls.
+//! Trust and identity for TLS: from the settings to rustls.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::pem::{Pem, config};
 use crate::config::{PemSource, TlsSettings};
 use crate::error::Error;
 
-/// - Errors: `Config`, naming the setting, for stores that cannot be read or do not fit together.
+/// - Errors: `Config`, naming the setting, for stores that cannot be read or do not match.
 pub(super) fn client_config(settings: &TlsSettings) -> Result<Arc<ClientConfig>, Error> {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     if !settings.cipher_suites.is_empty() {
@@ -51,7 +51,8 @@ pub(super) fn client_config(settings: &TlsSettings) -> Result<Arc<ClientConfig>,
             algorithms: provider.signature_verification_algorithms,
         })
     };
-    // The first is rustls's own verifier; the second does the same but for the name, which the user switched off.
+    // The first is rustls's own verifier; the second skips only the name check, which the user
+    // disabled.
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let Some(identity) = &settings.identity else {
         return Ok(Arc::new(builder.with_no_client_auth()));
@@ -72,7 +73,7 @@ pub(super) fn client_config(settings: &TlsSettings) -> Result<Arc<ClientConfig>,
         .map_err(|error| {
             config(
                 "ssl.keystore.key",
-                format!("ssl.keystore: key and certificates do not go together: {error}"),
+                format!("ssl.keystore: key and certificates do not match: {error}"),
             )
         })
 }
@@ -81,7 +82,7 @@ fn roots(trust: Option<&PemSource>) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let Some(source) = trust else {
         let found = rustls_native_certs::load_native_certs();
-        // A system's store has certificates now and then that no strict reader takes; the others count.
+        // A system's store sometimes has certificates that strict readers reject; use the others.
         roots.add_parsable_certificates(found.certs);
         if roots.is_empty() {
             let why = found
@@ -110,7 +111,7 @@ fn roots(trust: Option<&PemSource>) -> Result<RootCertStore, Error> {
     Ok(roots)
 }
 
-/// By the names that IANA and Java give them; rustls writes those of TLS 1.3 a little differently.
+/// By the names of IANA and Java; rustls writes those of TLS 1.3 slightly differently.
 fn cipher_suites(provider: &CryptoProvider, names: &[String]) -> Result<Vec<SupportedCipherSuite>, Error> {
     let name_of = |suite: &SupportedCipherSuite| format!("{:?}", suite.suite()).replace("TLS13_", "TLS_");
     let find = |name: &String| {
@@ -177,13 +178,14 @@ impl ServerCertVerifier for AnyName {
     }
 }
 
-/// A failed handshake in words that say what to change.
+/// Explains a failed handshake in terms of what to change.
 pub(super) fn explain(error: &rustls::Error, has_identity: bool) -> String {
     use rustls::AlertDescription as Alert;
     match error {
         rustls::Error::InvalidCertificate(reason) => certificate(reason),
         rustls::Error::AlertReceived(alert) => match alert {
-            // TLS 1.3 has an alert for it; Java's servers say bad_certificate, those of TLS 1.2 handshake_failure.
+            // TLS 1.3 has an alert for it; Java's servers send bad_certificate, or
+            // handshake_failure with TLS 1.2.
             Alert::CertificateRequired => {
                 "the broker requires a client certificate (ssl.keystore.location)".to_owned()
             }
@@ -220,20 +222,20 @@ fn certificate(reason: &CertificateError) -> String {
             format!("the broker's certificate is not valid yet: {reason}")
         }
         CertificateError::UnknownIssuer => {
-            "the broker's certificate is signed by nobody whom this client trusts (ssl.truststore.location)"
+            "the broker's certificate is not signed by an issuer that this client trusts (ssl.truststore.location)"
                 .to_owned()
         }
         CertificateError::BadSignature => {
-            "the broker's certificate is signed by nobody whom this client trusts: its issuer has the name of a trusted \
-             one, but another key (ssl.truststore.location)"
+            "the broker's certificate is not signed by an issuer that this client trusts: its issuer has the name \
+             of a trusted one, but another key (ssl.truststore.location)"
                 .to_owned()
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("the broker's certificate is for another name: {reason}")
         }
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            "the broker shows a CA certificate; it needs one of its own, signed by that CA".to_owned()
+            "the broker presents a CA certificate; it needs one of its own, signed by that CA".to_owned()
         }
-        other => format!("the broker's certificate is not good: {other}"),
+        other => format!("the broker's certificate is invalid: {other}"),
     }
 }

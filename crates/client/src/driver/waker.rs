@@ -1,4 +1,4 @@
-//! Ends the driver's sleep from another thread; costs one atomic exchange while the driver is awake.
+//! Wakes the driver from another thread; costs one atomic exchange while the driver is awake.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -7,10 +7,10 @@ use crate::network::io::Wake;
 const AWAKE: u8 = 0;
 /// The driver is in, or about to enter, the system call that waits.
 const ASLEEP: u8 = 1;
-/// Somebody called since the driver last looked.
+/// A thread has called since the driver last looked.
 const CALLED: u8 = 2;
 
-/// The driver's alarm clock.
+/// Wakes the driver from its sleep.
 #[derive(Debug)]
 pub struct DriverWaker {
     state: AtomicU8,
@@ -25,14 +25,14 @@ impl DriverWaker {
         }
     }
 
-    /// The driver wants to sleep; false when it must not, because somebody called meanwhile.
+    /// Prepares to sleep; false when the driver must not, because a thread has called meanwhile.
     pub fn fall_asleep(&self) -> bool {
         self.state
             .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 
-    /// The driver is awake and will look at everything that was done before a call.
+    /// Marks the driver as awake: it will see everything done before a call.
     pub fn wake_up(&self) {
         self.state.swap(AWAKE, Ordering::AcqRel);
     }
@@ -64,7 +64,7 @@ mod tests {
         let mut events = Events::with_capacity(4);
         std::thread::scope(|scope| {
             scope.spawn(|| waker.wake());
-            // Returns because of the call: the limit is only there so that a defect does not hang the test.
+            // Returns because of the call; the limit only keeps a defect from hanging the test.
             poll.poll(&mut events, Some(Duration::from_secs(60))).unwrap();
         });
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A metadata answer becomes the next snapshot; what is known better already is kept.
+//! Merges a metadata response into the next snapshot; newer knowledge is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,35 +13,36 @@ use crate::network::io::Address;
 
 use super::snapshot::{Node, NodeId, Partition, Snapshot, Topic};
 
-/// Leader epochs of older versions cannot be relied on: brokers before 2.4 did not spread them (KAFKA-9212, as Kafka's client does).
+/// Leader epochs of older versions are unreliable: brokers before 2.4 did not propagate them
+/// (KAFKA-9212, as in Kafka's client).
 const RELIABLE_EPOCH_VERSION: i16 = 9;
-/// Partitions that an answer may leave out below the highest that it names, all topics together. Kafka leaves none
-/// out; without a bound an index of 2^31 would take gigabytes.
+/// Partition indices that a response may skip below its highest, all topics together. Kafka skips
+/// none; without a bound an index of 2^31 would take gigabytes.
 const GAPS_MAX: usize = 10_000;
 
 /// What a metadata request asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     All,
-    /// Every topic that is wanted.
+    /// Every wanted topic.
     Wanted(Vec<Arc<str>>),
     /// Only those not known yet; the others stay as they are (KIP-526).
     New(Vec<Arc<str>>),
     Nodes,
 }
 
-/// The next snapshot, and whether it leaves a question open.
+/// The next snapshot, and whether something is still missing.
 #[derive(Debug)]
 pub struct Merged {
     pub snapshot: Snapshot,
-    /// A topic is not there yet, a partition has no leader: worth asking again.
+    /// A topic does not exist yet, or a partition has no leader: worth asking again.
     pub is_incomplete: bool,
 }
 
-/// What is wrong with an answer.
+/// What is wrong with a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// A broker that has just started answers so; Kafka's client passes over it, too.
+    /// A broker that has just started answers like this; Kafka's client ignores it, too.
     NoBrokers,
     Malformed(String),
 }
@@ -117,7 +118,7 @@ impl Merged {
         version: i16,
         gaps_left: &mut usize,
     ) -> Result<(), String> {
-        // Only an answer about topic ids can be without a name, and we ask by name.
+        // Only requests by topic id can be answered without a name, and this client asks by name.
         let Some(name) = topic.name else {
             return Ok(());
         };
@@ -158,7 +159,7 @@ impl Merged {
         version: i16,
         gaps_left: &mut usize,
     ) -> Result<Vec<Partition>, String> {
-        // A topic that was deleted and made anew starts its epochs anew.
+        // A topic that was deleted and recreated starts its epochs again.
         let before = before.filter(|before| before.id == topic.topic_id);
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for found in &topic.partitions {
@@ -173,7 +174,7 @@ impl Merged {
                 let gap = index - partitions.len();
                 *gaps_left = gaps_left
                     .checked_sub(gap)
-                    .ok_or_else(|| format!("partition {index} of a topic that names {gap} fewer"))?;
+                    .ok_or_else(|| format!("partition {index}, with {gap} missing before it"))?;
                 partitions.resize_with(index + 1, Partition::default);
             }
             let known = before.and_then(|before| before.partitions.get(index));
@@ -193,7 +194,7 @@ impl Merged {
         } else {
             -1
         };
-        // KIP-320: a broker that lags behind must not lead us back to a former leader.
+        // KIP-320: the answer of a lagging broker must not bring back a former leader.
         if let Some(known) = known
             && leader_epoch >= 0
             && leader_epoch < known.leader_epoch

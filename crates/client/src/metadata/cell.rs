@@ -1,4 +1,5 @@
-//! The current snapshot and what the client's threads want to know, shared with the machine that asks for it.
+//! The current snapshot and the topics that the client's threads want, shared with the machine that
+//! requests metadata.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,21 +17,22 @@ use crate::time::Moment;
 
 use super::snapshot::{Snapshot, Topic};
 
-/// Which topics a client wants to know.
+/// Which topics a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Those that were named (producer; a consumer's assignment). Unused ones are forgotten after metadata.max.idle.ms.
+    /// Named topics (producer; a consumer's assignment). Unused ones are forgotten after
+    /// metadata.max.idle.ms.
     Named,
     /// All: a consumer with a pattern.
     All,
-    /// None but brokers: the admin client.
+    /// Only the brokers: the admin client.
     Nodes,
 }
 
 /// The current snapshot, shared by the machine that replaces it and every thread that reads it.
 ///
-/// - Reading costs one atomic load; nobody waits for a lock (the Kontur talk's experiments XIV and XV show what a lock
-///   here costs). Only what is not known yet is asked for under a lock.
+/// - Reading costs one atomic load and no lock (experiments XIV and XV of the Kontur talk show what
+///   a lock costs here). Only topics that are not known yet are requested under a lock.
 pub struct MetadataCell {
     snapshot: ArcSwap<Snapshot>,
     wishes: Mutex<Wishes>,
@@ -46,15 +48,15 @@ struct Wishes {
     interest: Interest,
     topics: BTreeMap<Arc<str>, Wish>,
     is_update_wanted: bool,
-    /// A failure that waiting does not mend (authentication); the next answer clears it.
+    /// A failure that waiting does not fix (authentication); the next answer clears it.
     failure: Option<Error>,
-    /// Why no answer came yet, for the texts of timeouts.
+    /// Why there is no answer yet, for the texts of timeouts.
     trouble: Option<Error>,
     is_closed: bool,
     wakers: Vec<Waker>,
 }
 
-/// One topic that is wanted.
+/// One wanted topic.
 #[derive(Debug)]
 struct Wish {
     /// Never forgotten: a consumer's.
@@ -65,7 +67,7 @@ struct Wish {
     last_used: Moment,
 }
 
-/// What the machine learns of the wishes.
+/// The wishes as the machine takes them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WishList {
     pub interest: Interest,
@@ -92,7 +94,7 @@ impl MetadataCell {
         }
     }
 
-    /// From now on a new wish wakes the machine by itself. The first call counts.
+    /// From now on a new wish wakes the machine. Only the first call counts.
     pub fn attach(&self, waker: Arc<dyn Wake>) {
         // A second waker would belong to a second driver, which no client has.
         let _ = self.waker.set(waker);
@@ -106,7 +108,7 @@ impl MetadataCell {
         self.snapshot.load_full()
     }
 
-    /// The topic if it is known; noted as used, so that it is not forgotten.
+    /// Returns the topic if it is known, and marks it as used, so that it is not forgotten.
     pub fn topic(&self, name: &str) -> Option<Arc<Topic>> {
         let topic = self.snapshot.load().topic(name).map(Arc::clone)?;
         topic.usage.note();
@@ -127,8 +129,8 @@ impl MetadataCell {
         self.lock().interest
     }
 
-    /// Wants these topics known. True when one was not wanted before, so that the machine must be woken (which happens
-    /// here when a waker is attached).
+    /// Adds these topics to the wanted ones. True when one is new, so that the machine must be
+    /// woken (which happens here when a waker is attached).
     pub fn want<'a>(&self, topics: impl IntoIterator<Item = &'a str>) -> bool {
         let mut wishes = self.lock();
         let mut has_new = false;
@@ -142,7 +144,8 @@ impl MetadataCell {
         has_new
     }
 
-    /// Wants exactly these topics known and forgets the others; they do not age. True when one was not wanted before.
+    /// Makes these the only wanted topics and forgets the others; they do not expire. True when one
+    /// is new.
     pub fn want_only<'a>(&self, topics: impl IntoIterator<Item = &'a str>) -> bool {
         let mut wishes = self.lock();
         let mut before = std::mem::take(&mut wishes.topics);
@@ -162,23 +165,24 @@ impl MetadataCell {
         has_new
     }
 
-    /// Asks for a fresh answer as soon as `retry.backoff.ms` allows.
+    /// Requests new metadata as soon as `retry.backoff.ms` allows.
     pub fn request_update(&self) {
         self.lock().is_update_wanted = true;
         self.announce();
     }
 
-    /// The topic, waiting up to `limit_ms` for an answer that contains it.
+    /// Returns the topic; waits up to `limit_ms` for an answer that contains it.
     ///
-    /// - Errors: `TopicNotPresent` after the limit; the broker's error where waiting does not help (invalid name, not
-    ///   authorised); `Authentication` and `Tls` when no broker lets this client in; `Closed`.
+    /// - Errors: `TopicNotPresent` after the limit; the broker's error where waiting does not help
+    ///   (invalid name, not authorised); `Authentication` and `Tls` when all brokers refuse this
+    ///   client; `Closed`.
     pub fn wait_for_topic(&self, name: &str, limit_ms: u64) -> Result<Arc<Topic>, Error> {
         self.wait(name, None, limit_ms)
     }
 
-    /// The topic once it has `partition`, waiting as `wait_for_topic` does.
+    /// Returns the topic once it has `partition`; waits as `wait_for_topic` does.
     ///
-    /// - Errors: as there, and `PartitionNotPresent` when only the partition is missing.
+    /// - Errors: as `wait_for_topic`, and `PartitionNotPresent` when only the partition is missing.
     pub fn wait_for_partition(&self, name: &str, partition: i32, limit_ms: u64) -> Result<Arc<Topic>, Error> {
         self.wait(name, Some(partition), limit_ms)
     }
@@ -203,7 +207,8 @@ impl MetadataCell {
                 if !wishes.want(name, false) {
                     wishes.is_update_wanted = true;
                 }
-                // The waker never locks the cell, and the machine that it wakes waits for `wishes` at most.
+                // No deadlock: the waker never locks the cell, and the machine that it wakes waits
+                // only for `wishes`.
                 self.announce();
             }
             wishes = self
@@ -214,7 +219,7 @@ impl MetadataCell {
         }
     }
 
-    /// The topic as far as it can be said now; when it cannot, `waker` is called at the next news.
+    /// Returns the topic or its error if known now; otherwise `waker` is called at the next change.
     pub fn poll_topic(&self, name: &str, waker: &Waker) -> Option<Result<Arc<Topic>, Error>> {
         let mut wishes = self.lock();
         let verdict = self.verdict(&wishes, name, None, 0);
@@ -229,13 +234,13 @@ impl MetadataCell {
         verdict
     }
 
-    /// The error of a wait for a topic that ended without it.
+    /// The error of a wait for a topic that timed out.
     pub fn topic_timeout(&self, name: &str, limit_ms: u64) -> Error {
         self.timed_out(&self.lock(), name, None, limit_ms)
     }
 
-    /// What there is to say of a topic, if anything. A refusal for want of rights counts only when it is newer than
-    /// `first_version`: rights may have been granted since.
+    /// The topic's result, if there is one. A refusal for missing rights counts only when it is
+    /// newer than `first_version`: rights may have been granted since.
     fn verdict(
         &self,
         wishes: &Wishes,
@@ -292,7 +297,7 @@ impl MetadataCell {
     }
 
     fn lock(&self) -> MutexGuard<'_, Wishes> {
-        // Nothing that can panic happens while the wishes are half changed.
+        // No code panics while the wishes are half changed.
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -319,7 +324,7 @@ impl MetadataCell {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// What is wanted; a wish for an update is granted once.
+    /// Takes the wishes; a request for an update is returned once.
     pub(crate) fn take_wishes(&self) -> WishList {
         let mut wishes = self.lock();
         WishList {
@@ -336,7 +341,7 @@ impl MetadataCell {
         new.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// Every wanted topic, after those that nobody used for `idle_ms_max` are forgotten.
+    /// Every wanted topic, after forgetting those unused for `idle_ms_max`.
     pub(crate) fn wanted_topics(&self, now: Moment, idle_ms_max: u64) -> Vec<Arc<str>> {
         let snapshot = self.load();
         let mut wishes = self.lock();
@@ -354,7 +359,7 @@ impl MetadataCell {
         self.lock().topics.contains_key(topic)
     }
 
-    /// Puts a new picture in place of the old one and wakes who waits.
+    /// Replaces the snapshot and wakes the waiters.
     pub fn publish(&self, snapshot: Snapshot) {
         let mut wishes = self.lock();
         for (name, wish) in &mut wishes.topics {
@@ -368,7 +373,7 @@ impl MetadataCell {
         self.notify(wishes);
     }
 
-    /// These were asked for; whatever the answer said, they are not new any more.
+    /// Marks topics that were requested as no longer new, whatever the answer said.
     pub(crate) fn mark_answered<'a>(&self, topics: impl IntoIterator<Item = &'a Arc<str>>) {
         let mut wishes = self.lock();
         for topic in topics {
@@ -378,7 +383,7 @@ impl MetadataCell {
         }
     }
 
-    /// No answer can come until somebody mends this: everyone who waits gets it.
+    /// No answer can come until this is fixed: fails every waiter.
     pub(crate) fn fail(&self, error: Error) {
         let mut wishes = self.lock();
         wishes.trouble = Some(error.clone());
@@ -386,12 +391,13 @@ impl MetadataCell {
         self.notify(wishes);
     }
 
-    /// What `fail` said, unless an answer has come since.
+    /// The error of `fail`, unless an answer has come since.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.lock().failure.clone()
     }
 
-    /// The same, once for every `fail`. A new call deserves a new attempt: what failed before it says nothing yet.
+    /// Like `failure`, once for every `fail`. A new call deserves a new attempt: an earlier failure
+    /// does not count for it.
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.lock().failure.take()
     }
@@ -400,14 +406,14 @@ impl MetadataCell {
         self.lock().trouble.clone()
     }
 
-    /// Why there is no answer yet; told by the waits that time out.
+    /// Why there is no answer yet; waits that time out include it.
     pub(crate) fn note_trouble(&self, error: Error) {
         self.lock().trouble = Some(error);
     }
 }
 
 impl Wishes {
-    /// True when the topic was not wanted before.
+    /// Returns true when the topic was not wanted before.
     fn want(&mut self, topic: &str, is_pinned: bool) -> bool {
         if let Some(wish) = self.topics.get_mut(topic) {
             wish.was_touched = true;
@@ -493,7 +499,7 @@ mod tests {
         thread::scope(|scope| {
             let waiter = scope.spawn(|| cell.wait_for_topic("t", u64::from(u32::MAX)));
             wanted(&cell, "t");
-            // News of something else is no reason to stop, but to ask again.
+            // A change of something else does not end the wait: the waiter checks again.
             cell.publish(snapshot(&cell, &[("other", 1)]));
             cell.publish(snapshot(&cell, &[("t", 3)]));
             let topic = waiter.join().unwrap().unwrap();
@@ -504,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_a_partition_goes_on_until_it_is_there() {
+    fn a_wait_for_a_partition_lasts_until_it_exists() {
         let cell = MetadataCell::new(Interest::Named);
         cell.publish(snapshot(&cell, &[("t", 2)]));
         assert!(cell.wait_for_partition("t", 1, 0).is_ok());
@@ -537,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_called_once_for_the_next_news() {
+    fn a_task_is_woken_once_at_the_next_change() {
         let cell = MetadataCell::new(Interest::Named);
         let task = Arc::new(Calls::default());
         let waker = Waker::from(Arc::clone(&task));
@@ -563,13 +569,13 @@ mod tests {
             cell.publish(snapshot(&cell, &[("t", 1)]));
             assert!(waiter.join().unwrap().is_ok());
         });
-        // A bad name stays one.
+        // An invalid name stays invalid.
         cell.publish(refused(ErrorCode::InvalidTopicException));
         assert!(cell.wait_for_topic("t", u64::from(u32::MAX)).is_err());
     }
 
     #[test]
-    fn a_consumers_topics_do_not_age_and_are_forgotten_when_it_says_so() {
+    fn a_consumers_topics_do_not_expire_and_are_forgotten_when_no_longer_wanted() {
         let cell = MetadataCell::new(Interest::Named);
         assert!(cell.want_only(["a", "b"]));
         assert!(!cell.want_only(["b"]));

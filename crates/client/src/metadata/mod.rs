@@ -1,4 +1,4 @@
-//! What is known of the cluster, and when to ask again.
+//! The cluster's metadata, and when to request it again.
 
 pub mod snapshot;
 mod cell;

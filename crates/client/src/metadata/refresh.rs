@@ -1,4 +1,5 @@
-//! When to ask for metadata and for what; `Cluster` carries the question to a node and the answer back.
+//! Decides when to request metadata and for which topics; `Cluster` sends the request and receives
+//! the answer.
 
 use std::sync::Arc;
 
@@ -14,19 +15,19 @@ use super::answer::{Asked, Flaw, merge};
 use super::cell::{Interest, MetadataCell};
 use super::snapshot::Snapshot;
 
-/// What came of an answer.
+/// The outcome of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     Updated,
     /// The broker says that this client should start from `bootstrap.servers` again (KIP-1102).
     Rebootstrap,
-    /// A broker that does not know its cluster yet; asked again after the back-off.
+    /// From a broker that does not know its cluster yet; retried after the backoff.
     Unusable(String),
     /// Not an answer to the request.
     Malformed(String),
 }
 
-/// The state of asking: at most one request is under way.
+/// The state of the refresh: at most one request is in flight.
 #[derive(Debug)]
 pub struct Refresh {
     cell: Arc<MetadataCell>,
@@ -37,13 +38,13 @@ pub struct Refresh {
     random: Random,
     seen_revision: u64,
     is_update_wanted: bool,
-    /// Topics nobody has asked for yet: these do not wait for the back-off.
+    /// Topics that no request has named yet: these do not wait for the backoff.
     has_new_topics: bool,
     last_success: Option<Moment>,
     not_before: Moment,
-    /// Answers and attempts in a row that left something open.
+    /// Consecutive responses and attempts that left something missing.
     failures: u32,
-    /// When the current row of attempts without an answer began.
+    /// When the current series of failed attempts began.
     failing_since: Option<Moment>,
     under_way: Option<Asked>,
 }
@@ -90,14 +91,15 @@ impl Refresh {
         self.seen_revision = revision;
         let wishes = self.cell.take_wishes();
         self.is_update_wanted |= wishes.is_update_wanted;
-        // With interest in all topics or none, a single topic is part of the whole answer or of no answer.
+        // With interest in all topics or none, a single new topic changes nothing about the
+        // request.
         match wishes.interest {
             Interest::Named | Interest::Nodes => self.has_new_topics |= wishes.has_new_topics,
             Interest::All => self.is_update_wanted |= wishes.has_new_topics,
         }
     }
 
-    /// When the next request is due; `None` while one is under way.
+    /// When the next request is due; `None` while one is in flight.
     pub fn due(&self) -> Option<Moment> {
         if self.under_way.is_some() {
             return None;
@@ -112,11 +114,11 @@ impl Refresh {
         }
     }
 
-    /// The request's body; the answer belongs to `answered`, its absence to `failed`.
+    /// The request's body; pass the answer to `answered`, or call `failed` when there is none.
     pub fn start(&mut self, now: Moment, version: i16) -> Vec<u8> {
         let asked = self.question(now);
         let topics = match &asked {
-            // Version 0 knows no null: there an empty list stands for all topics.
+            // Version 0 has no null: there an empty list means all topics.
             Asked::All if version >= 1 => None,
             Asked::All => Some(&[][..]),
             Asked::Wanted(topics) | Asked::New(topics) => Some(&topics[..]),
@@ -207,7 +209,7 @@ impl Refresh {
         reason
     }
 
-    /// The request under way gets no answer.
+    /// The request in flight gets no answer.
     pub fn failed(&mut self) {
         self.under_way = None;
         self.failures += 1;

@@ -1,4 +1,4 @@
-//! One immutable picture of the cluster.
+//! An immutable snapshot of the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use ottla_wire::primitives::Uuid;
 use crate::error::Error;
 use crate::network::io::Address;
 
-/// A broker's id; the hosts of `bootstrap.servers`, before anything is known, count down from −1 as in Kafka.
+/// A broker's id; the hosts of `bootstrap.servers` count down from −1 before brokers are known, as
+/// in Kafka.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub i32);
 
@@ -32,7 +33,7 @@ pub struct Topic {
 }
 
 impl Topic {
-    /// Whether both say the same of the cluster.
+    /// Whether both describe the same state.
     pub fn is_same(&self, other: &Topic) -> bool {
         self.name == other.name
             && self.id == other.id
@@ -41,14 +42,16 @@ impl Topic {
     }
 }
 
-/// Whether a topic was used since the last look: idle ones are forgotten (`metadata.max.idle.ms`). Clones share it.
+/// Whether a topic was used since the last check: unused ones are forgotten
+/// (`metadata.max.idle.ms`). Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     was_used: Arc<AtomicBool>,
 }
 
 impl Usage {
-    /// Costs a load where it is already noted, so that threads do not fight for the cache line.
+    /// Marks it as used. Costs only a load where it is already marked, so that threads do not
+    /// contend for the cache line.
     pub fn note(&self) {
         if !self.was_used.load(Ordering::Relaxed) {
             self.was_used.store(true, Ordering::Relaxed);
@@ -64,7 +67,7 @@ impl Usage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partition {
     pub leader: Option<NodeId>,
-    /// −1 where the broker does not say (older than 2.4, whose epochs cannot be relied on).
+    /// −1 where the broker does not send it (older than 2.4, whose epochs are unreliable).
     pub leader_epoch: i32,
     pub replicas: Vec<NodeId>,
     pub in_sync: Vec<NodeId>,
@@ -81,16 +84,16 @@ impl Default for Partition {
     }
 }
 
-/// The cluster as the last answer described it.
+/// The cluster as described by the last answer.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Grows by one with every new picture; 0 before the first answer.
+    /// Grows by one with every new snapshot; 0 before the first answer.
     pub version: u64,
     pub cluster_id: Option<Arc<str>>,
     pub controller: Option<NodeId>,
     pub nodes: BTreeMap<NodeId, Node>,
     pub topics: BTreeMap<Arc<str>, Arc<Topic>>,
-    /// Topics that were asked for and answered with an error that waiting does not mend.
+    /// Topics answered with an error that waiting does not fix.
     pub refused: BTreeMap<Arc<str>, Error>,
 }
 

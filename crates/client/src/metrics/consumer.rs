@@ -1,4 +1,4 @@
-//! The consumer's polls, fetches, positions and group membership.
+//! Metrics of the consumer's polls, fetches, positions and group membership.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,10 +8,11 @@ use super::sensor::{ClientKind, Family, Group, Metric, Tags, sensors};
 use super::window::WindowSettings;
 use crate::time::{Clock, Moment, SystemClock};
 
-/// Topics with metrics of their own; further ones count only into the client's.
+/// At most this many topics have metrics of their own; further ones count only into the client's.
 const TOPICS_MAX: usize = 1000;
 
-/// Partitions with metrics of their own; further ones count only into the client's.
+/// At most this many partitions have metrics of their own; further ones count only into the
+/// client's.
 const PARTITIONS_MAX: usize = 10_000;
 
 const MS_PER_NANO: f64 = 1e-6;
@@ -173,7 +174,8 @@ pub enum RebalanceCallback {
     Lost,
 }
 
-/// The consumer's polls, fetches, positions and group membership. Nanoseconds and bytes throughout.
+/// Metrics of the consumer's polls, fetches, positions and group membership. Nanoseconds and bytes
+/// throughout.
 ///
 /// One lock; nothing here happens more often than once per poll, request, or partition of a fetch.
 #[derive(Debug)]
@@ -241,7 +243,7 @@ impl ConsumerMetrics {
     /// The application called `poll`.
     pub fn poll_started(&self) {
         let (now, mut state) = self.lock();
-        // Kafka's first poll counts as 0 ms after the one before it.
+        // In Kafka the first poll counts as 0 ms after the previous one.
         state.poll.nanos_since_previous = state.poll.started_at.map_or(0, |before| now.nanos_since(before));
         state.poll.started_at = Some(now);
         let between_ms = state.poll.nanos_since_previous as f64 * MS_PER_NANO;
@@ -273,7 +275,7 @@ impl ConsumerMetrics {
             .record(self.settings, ms(now), ClientSensor::CommitSync, nanos as f64);
     }
 
-    /// The application asked for committed offsets and waited so long.
+    /// The application asked for committed offsets and waited this long.
     pub fn committed_waited(&self, nanos: u64) {
         let (now, mut state) = self.lock();
         state
@@ -300,7 +302,8 @@ impl ConsumerMetrics {
         }
     }
 
-    /// All records of one fetch are handed to the application: once per fetch, over all partitions.
+    /// All records of one fetch were handed to the application: once per fetch, over all
+    /// partitions.
     pub fn fetch_consumed(&self, records: u64, bytes: u64) {
         let (now, mut state) = self.lock();
         state
@@ -320,7 +323,8 @@ impl ConsumerMetrics {
         }
     }
 
-    /// Where the position stands. `lag` to the end (of what the isolation level shows), `lead` from the log's start.
+    /// Records a new position. `lag` to the end (as the isolation level shows it), `lead` from the
+    /// log's start.
     pub fn position_moved(&self, topic: &Arc<str>, partition: i32, lag: i64, lead: Option<i64>) {
         let (now, mut state) = self.lock();
         let (settings, now_ms) = (self.settings, ms(now));
@@ -338,7 +342,7 @@ impl ConsumerMetrics {
         }
     }
 
-    /// The leader sends this consumer to a follower (KIP-392); `None`: to nobody any more.
+    /// The leader directs this consumer to a follower (KIP-392); `None`: no longer.
     pub fn preferred_read_replica(&self, topic: &Arc<str>, partition: i32, node: Option<i32>) {
         let (_, mut state) = self.lock();
         if let Some(family) = state.partition(topic, partition) {
@@ -349,7 +353,7 @@ impl ConsumerMetrics {
         }
     }
 
-    /// The assignment is now this one: metrics of other partitions end, as in Kafka.
+    /// The assignment is now this one: metrics of other partitions are removed, as in Kafka.
     pub fn assignment_changed<'a>(&self, partitions: impl IntoIterator<Item = (&'a Arc<str>, i32)>) {
         let (_, mut state) = self.lock();
         let state = &mut *state;
@@ -362,7 +366,7 @@ impl ConsumerMetrics {
         }
     }
 
-    /// The group's coordinator knows this member by that id: a receiver of pushed metrics learns it.
+    /// The coordinator's id for this member, which receivers of pushed metrics learn.
     pub fn member_named(&self, member_id: &Arc<str>) {
         let (_, mut state) = self.lock();
         state.member_id = Some(Arc::clone(member_id));
@@ -414,7 +418,7 @@ impl ConsumerMetrics {
             .record(self.settings, ms(now), CoordinatorSensor::Rebalance, took_ms);
     }
 
-    /// Of a group's member or of a consumer that was given its partitions.
+    /// Of a group member, or of a consumer with a manual assignment.
     pub fn assigned_partitions(&self, partitions: usize) {
         let (_, mut state) = self.lock();
         state
@@ -479,7 +483,7 @@ impl State {
     }
 }
 
-/// The family under `key`, made when there is room for one more.
+/// The family under `key`, created when the limit allows one more.
 fn capped<'a, K: Ord>(
     families: &'a mut BTreeMap<K, Family>,
     key: K,
@@ -496,7 +500,7 @@ fn ms(now: Moment) -> u64 {
     now.0 / 1_000_000
 }
 
-/// Whole seconds, or −1 when it never happened, as Kafka says it.
+/// Whole seconds, or −1 when it never happened, as in Kafka.
 fn seconds_since(now: Moment, then: Option<Moment>) -> f64 {
     then.map_or(-1.0, |then| (now.ms_since(then) / 1000) as f64)
 }
@@ -516,7 +520,7 @@ mod tests {
             clock.advance_ms(100);
             metrics.consumer().poll_ended();
         }
-        // The first poll has none before it and counts as 1, the others as 100 / (100 + 100).
+        // The first poll has no previous one and counts as 1, the others as 100 / (100 + 100).
         let ratio = value(&metrics, "consumer-metrics", "poll-idle-ratio-avg");
         assert!((ratio - 2.0 / 3.0).abs() < 1e-9, "{ratio}");
         assert_eq!(

@@ -1,8 +1,9 @@
-//! What the client says about itself, under Kafka's names.
+//! The client's metrics, under Kafka's names.
 //!
-//! The stages call the methods of `NetworkMetrics`, `ProducerMetrics` and `ConsumerMetrics`; nobody outside this folder
-//! knows a metric's name. `ClientMetrics` holds those of one client and takes snapshots: as values, as Prometheus text,
-//! and as what a broker subscribed to (KIP-714).
+//! The stages call the methods of `NetworkMetrics`, `ProducerMetrics` and `ConsumerMetrics`; code
+//! outside this folder knows no metric's name. `ClientMetrics` holds those of one client and takes
+//! snapshots: as values, as Prometheus text, and as the payload that a broker subscribed to
+//! (KIP-714).
 
 pub mod window;
 pub mod sensor;

@@ -1,4 +1,4 @@
-//! Connections, requests and the driver's thread.
+//! Metrics of connections, requests and the driver's thread.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use super::sensor::{ClientKind, Family, Group, Metric, Tags, sensors};
 use super::window::WindowSettings;
 use crate::time::{Clock, SystemClock};
 
-/// Nodes with metrics of their own; further ones count only into the client's.
+/// At most this many nodes have metrics of their own; further ones count only into the client's.
 const NODES_MAX: usize = 1000;
 
 sensors! {
@@ -109,9 +109,11 @@ sensors! {
     }
 }
 
-/// Connections, requests and the driver's thread. Nanoseconds and bytes throughout. One per client.
+/// Metrics of connections, requests and the driver's thread. Nanoseconds and bytes throughout. One
+/// per client.
 ///
-/// One lock, taken by the driver's thread for every request and by whoever takes a snapshot.
+/// One lock, taken by the driver's thread for every request and by every thread that takes a
+/// snapshot.
 #[derive(Debug)]
 pub struct NetworkMetrics {
     kind: ClientKind,
@@ -184,7 +186,8 @@ impl NetworkMetrics {
             .record(self.settings, now_ms, ClientSensor::ConnectionClosed, 1.0);
     }
 
-    /// Of connections with SASL or TLS; plain ones are not counted, as in Kafka.
+    /// Counts authentications of connections with SASL or TLS; plaintext ones are not counted, as
+    /// in Kafka.
     pub fn authenticated(&self, is_success: bool) {
         let (now_ms, mut state) = self.lock();
         let sensor = if is_success {
@@ -195,7 +198,7 @@ impl NetworkMetrics {
         state.client.record(self.settings, now_ms, sensor, 1.0);
     }
 
-    /// A session was renewed on its connection (KIP-368), or could not be.
+    /// Counts a session renewed on its connection (KIP-368), or a failed renewal.
     pub fn reauthenticated(&self, is_success: bool, latency_nanos: u64) {
         let (now_ms, mut state) = self.lock();
         let settings = self.settings;
@@ -251,7 +254,8 @@ impl NetworkMetrics {
         }
     }
 
-    /// Of the requests that the client is there for: produce, fetch. A heartbeat's latency says nothing about them.
+    /// Counts the latency of the client's main requests, produce or fetch. A heartbeat's latency
+    /// says nothing about them.
     pub(super) fn request_answered(&self, node: i32, latency_nanos: u64) {
         let (now_ms, mut state) = self.lock();
         let settings = self.settings;
@@ -261,7 +265,7 @@ impl NetworkMetrics {
         }
     }
 
-    /// The kernel's smoothed round trip.
+    /// Records the kernel's smoothed round trip time.
     pub fn round_trip(&self, node: i32, nanos: u64) {
         let (now_ms, mut state) = self.lock();
         let settings = self.settings;
@@ -271,7 +275,7 @@ impl NetworkMetrics {
         }
     }
 
-    /// One sleep of the driver, and the work with sockets after it.
+    /// Records one sleep of the driver, and the socket work after it.
     pub fn driver_turned(&self, waited_nanos: u64, io_nanos: u64) {
         let (now_ms, mut state) = self.lock();
         state

@@ -1,6 +1,8 @@
-//! The part of OpenTelemetry's metrics protocol (v1) that KIP-714 needs: `MetricsData` with gauges and sums of numbers.
+//! The part of OpenTelemetry's metrics protocol (v1) that KIP-714 needs: `MetricsData` with gauges
+//! and sums of numbers.
 //!
-//! Field numbers are those of opentelemetry-proto's `metrics.proto`, `resource.proto` and `common.proto`.
+//! Field numbers are those of opentelemetry-proto's `metrics.proto`, `resource.proto` and
+//! `common.proto`.
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct MetricsData {
@@ -122,8 +124,9 @@ impl KeyValue {
 
 /// The name under which a metric is pushed: `org.apache.kafka.producer.record.queue.time.avg`.
 ///
-/// KIP-714's mapping: group and name joined, dashes to dots, `-metrics` left out. What Kafka does not have stands outside
-/// `org.apache.kafka.`, as the KIP asks of a client's private metrics: `ottla.producer.send.time.avg`.
+/// KIP-714's mapping: group and name joined, dashes to dots, `-metrics` removed. Metrics that Kafka
+/// does not have are outside `org.apache.kafka.`, as the KIP requires of a client's private
+/// metrics: `ottla.producer.send.time.avg`.
 pub fn pushed_name(group: &str, name: &str) -> String {
     let domain = if group.starts_with("ottla-") {
         ""

@@ -1,4 +1,5 @@
-//! One telemetry push: which metrics the broker wants, what has changed since the last push, no longer than it takes.
+//! Builds one telemetry push: the metrics that the broker wants, their changes since the last push,
+//! within its size limit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use super::otlp::{
 use super::sensor::{Metric, MetricKind, Tags};
 use crate::time::Timestamp;
 
-/// What a broker's answer to GetTelemetrySubscriptions asks for.
+/// The contents of a GetTelemetrySubscriptions response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscription {
     pub id: i32,
     pub codec: Codec,
     pub interval_ms: u64,
-    /// Of the payload as it is sent, compressed.
+    /// Limit of the payload as sent, compressed.
     pub bytes_max: usize,
     pub is_delta: bool,
     pub selector: Selector,
@@ -30,7 +31,7 @@ pub struct Subscription {
 pub enum Selector {
     None,
     All,
-    /// Beginnings of pushed names; an empty one fits all.
+    /// Prefixes of pushed names; an empty one matches all.
     Prefixes(Vec<String>),
 }
 
@@ -53,7 +54,7 @@ impl Selector {
     }
 }
 
-/// What was pushed of every sum, and when: the next delta begins there.
+/// The pushed value of every sum, and its time: the next delta starts there.
 #[derive(Debug, Default)]
 pub struct Pushed {
     sums: HashMap<SumKey, (f64, Timestamp)>,
@@ -61,7 +62,7 @@ pub struct Pushed {
 
 type SumKey = (&'static str, &'static str, Tags);
 
-/// A payload and what must be remembered once it has arrived.
+/// A payload, and what must be remembered once it has arrived.
 #[derive(Debug)]
 pub struct Payload {
     pub bytes: Vec<u8>,
@@ -80,8 +81,9 @@ impl Pushed {
         }
     }
 
-    /// Everything that is wanted; of what does not fit into `bytes_max`, the finest grained goes first: partitions, topics,
-    /// nodes. What is left out is not lost: its delta goes on growing.
+    /// All wanted metrics; if they exceed `bytes_max`, the finest grained are left out first:
+    /// partitions, topics, nodes. Nothing is lost: the delta of a metric that is left out continues
+    /// to grow.
     pub fn payload(
         &self,
         metrics: &[Metric],
@@ -93,7 +95,7 @@ impl Pushed {
         let mut wanted: Vec<(&Metric, String, f64)> = metrics
             .iter()
             .filter_map(|metric| {
-                // NaN says that there was no sample; so does a metric that is not there.
+                // NaN means that there was no sample; a missing metric means the same.
                 let value = metric.number().filter(|value| value.is_finite())?;
                 let name = pushed_name(metric.group, metric.name);
                 subscription
@@ -194,10 +196,10 @@ fn unix_nanos(at: Timestamp) -> u64 {
     u64::try_from(at.0).unwrap_or(0).saturating_mul(1_000_000)
 }
 
-/// About the most of `count_max` metrics whose encoding has at most `bytes_max` bytes.
+/// Approximately the most of `count_max` metrics whose encoding has at most `bytes_max` bytes.
 ///
-/// Every attempt encodes and compresses, on the driver's thread: there are at most `ATTEMPTS` of them, each where the
-/// sizes so far say that the limit should be, a little below.
+/// Every attempt encodes and compresses, on the driver's thread: there are at most `ATTEMPTS` of
+/// them, each slightly below the limit estimated from the sizes so far.
 fn longest_fitting(
     count_max: usize,
     bytes_max: usize,
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_finest_first_and_counted() {
+    fn metrics_that_do_not_fit_are_left_out_finest_first_and_counted() {
         let (client, _) = busy_client(ClientKind::Producer);
         let metrics = client.snapshot();
         let all = Pushed::default().payload(
@@ -390,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn no_evidence_is_not_pushed_as_a_number() {
+    fn a_missing_sample_is_not_pushed_as_a_number() {
         let (client, _) = busy_client(ClientKind::Producer);
         let name = "org.apache.kafka.producer.request.latency.avg";
         let subscription = subscription(Codec::None, usize::MAX, &[name]);

@@ -1,4 +1,4 @@
-//! The producer's stages.
+//! Metrics of the producer's stages.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use super::tally::{Tally, ThreadTallies};
 use super::window::WindowSettings;
 use crate::time::{Clock, SystemClock};
 
-/// Topics with metrics of their own; further ones count only into the client's.
+/// At most this many topics have metrics of their own; further ones count only into the client's.
 const TOPICS_MAX: usize = 1000;
 
-/// How often what threads counted without a lock goes into the windows.
+/// How often the threads' lock-free counters are folded into the windows.
 const FOLD_INTERVAL_MS: u64 = 1000;
 
 const MS_PER_NANO: f64 = 1e-6;
@@ -147,7 +147,7 @@ sensors! {
     }
 }
 
-/// `buffer.memory` as the snapshot finds it.
+/// The state of `buffer.memory` when a snapshot is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferState {
     pub total_bytes: usize,
@@ -158,10 +158,10 @@ pub struct BufferState {
 /// Reads the buffer's state; `None` once the buffer is gone.
 type ReadBuffer = Box<dyn Fn() -> Option<BufferState> + Send + Sync>;
 
-/// The producer's stages.
+/// Metrics of the producer's stages.
 ///
-/// What happens once per record (`send_called`, `callback_ran`) is counted without a lock; what happens per batch or
-/// request takes one lock, which only the sender's thread and snapshots want.
+/// Events per record (`send_called`, `callback_ran`) are counted without a lock; events per batch
+/// or request take one lock, which only the sender's thread and snapshots use.
 pub struct ProducerMetrics {
     settings: WindowSettings,
     clock: Arc<dyn Clock>,
@@ -211,12 +211,13 @@ impl ProducerMetrics {
         }
     }
 
-    /// Where the latency per node and the metadata's age are kept.
+    /// Sets where the latency per node and the metadata's age are kept.
     pub(super) fn join_network(&self, network: Arc<NetworkMetrics>) {
         let _ = self.network.set(network);
     }
 
-    /// Sets, once, how the snapshot reads `buffer.memory`. Give it a `Weak`: the accumulator holds these metrics.
+    /// Sets, once, how the snapshot reads `buffer.memory`. Pass it a `Weak`: the accumulator holds
+    /// these metrics.
     pub fn watch_buffer(&self, read: impl Fn() -> Option<BufferState> + Send + Sync + 'static) {
         let _ = self.read_buffer.set(Box::new(read));
     }
@@ -231,7 +232,8 @@ impl ProducerMetrics {
         state.producer.record(self.settings, now_ms, sensor, value);
     }
 
-    /// W of the doctor's rules: the time inside `send`, sampled (see the caller); `weight` sends are represented by it.
+    /// W of the doctor's rules: the time inside `send`, sampled (see the caller); it represents
+    /// `weight` sends.
     pub fn send_called(&self, nanos: u64, weight: u32) {
         let weight = u64::from(weight);
         self.sends.add(weight, nanos.saturating_mul(weight), nanos);
@@ -267,7 +269,8 @@ impl ProducerMetrics {
         self.record(ProducerSensor::BufferExhausted, 1.0);
     }
 
-    /// A batch goes into a request; again when it is retried, as Kafka counts. `queue_nanos` from its creation, `fill_nanos` from its first to its last record.
+    /// A batch goes into a request; again when it is retried, as Kafka counts. `queue_nanos` from
+    /// its creation, `fill_nanos` from its first to its last record.
     #[expect(
         clippy::too_many_arguments,
         reason = "one batch's facts, all measured at one place"
@@ -317,7 +320,7 @@ impl ProducerMetrics {
         self.record(ProducerSensor::BatchSplit, 1.0);
     }
 
-    /// One produce request with so many records is handed to the driver.
+    /// One produce request with this many records is handed to the driver.
     pub fn produce_sent(&self, records: u32) {
         let (now_ms, mut state) = self.lock();
         state.producer.record(
@@ -392,7 +395,8 @@ impl ProducerMetrics {
     }
 
     pub(super) fn collect(&self, client_tags: &Tags, into: &mut Vec<Metric>) {
-        // Read before the lock is taken: the buffer's own lock must never be waited for under it.
+        // Read before the lock is taken: no thread may wait for the buffer's own lock while it
+        // holds this one.
         let buffer = self.read_buffer.get().and_then(|read| read()).unwrap_or_default();
         let metadata_age = self
             .network

@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 
 use super::sensor::{ClientKind, Metric, MetricKind};
 
-/// What an HTTP answer with the text must say in `Content-Type`.
+/// The `Content-Type` of an HTTP response with the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Metrics without a sample are left out: Prometheus stores NaN as a value, and every rule would have to filter it.
+/// Metrics without a sample are left out: Prometheus stores NaN as a value, and every rule would
+/// have to filter it.
 ///
-/// Names are `kafka_producer_producer_metrics_record_queue_time_avg`, as dashboards for the Java client expect them: the
-/// JMX domain, the group, the name. Ottla's own begin with `ottla_`.
+/// Names are `kafka_producer_producer_metrics_record_queue_time_avg`, as dashboards for the Java
+/// client expect them: the JMX domain, the group, the name. Ottla's own begin with `ottla_`.
 pub fn render(kind: ClientKind, metrics: &[Metric]) -> String {
     let mut families: BTreeMap<String, (MetricKind, Vec<(String, f64)>)> = BTreeMap::new();
     for metric in metrics {
@@ -60,7 +61,7 @@ fn labels(metric: &Metric) -> String {
     labels.join(",")
 }
 
-/// The three characters that the format escapes in a label's value.
+/// Escapes the three special characters of a label's value.
 fn escape(value: &str) -> String {
     value
         .replace('\\', "\\\\")
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_sample_is_left_out() {
+    fn metrics_without_a_sample_are_left_out() {
         let text = client(ClientKind::Producer).0.prometheus();
         assert!(!text.contains("NaN"));
         assert!(!text.contains("request_latency_avg"));

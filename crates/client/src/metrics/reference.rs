@@ -1,4 +1,4 @@
-//! The page that lists every metric, made from the tables that the code measures by.
+//! The page that lists every metric, generated from the tables that the code uses.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Everything one client measures, in one place.
+//! All metrics of one client.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ sensors! {
     }
 }
 
-/// Parts of names of Kafka's that we do not have, and why.
+/// Parts of Kafka's metric names that this client does not have, and why.
 pub(super) const LEFT_OUT: [(&str, &str); 2] = [
     ("txn-", "there are no transactions in this client"),
     (
@@ -112,8 +112,8 @@ impl ClientMetrics {
             .expect("only a consumer asks for a consumer's metrics")
     }
 
-    /// Sets what a KIP-714 receiver is told about this client besides its metrics: `group_id`, `group_instance_id`,
-    /// `client_rack`, `transactional_id`.
+    /// Sets labels that a KIP-714 receiver gets about this client besides its metrics: `group_id`,
+    /// `group_instance_id`, `client_rack`, `transactional_id`.
     pub fn set_label(&self, key: &'static str, value: impl Into<Arc<str>>) {
         let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
         labels.retain(|(known, _)| *known != key);
@@ -127,12 +127,13 @@ impl ClientMetrics {
         labels
     }
 
-    /// The wall clock when the client was made, in milliseconds since the Unix epoch.
+    /// The wall-clock time at which the client was created, in milliseconds since the Unix epoch.
     pub fn started_at_ms(&self) -> i64 {
         self.started_at_ms
     }
 
-    /// All metrics now. Takes microseconds; rates and averages are over `metrics.sample.window.ms` × `metrics.num.samples`.
+    /// Returns all metrics. Takes microseconds; rates and averages are over
+    /// `metrics.sample.window.ms` × `metrics.num.samples`.
     pub fn snapshot(&self) -> Vec<Metric> {
         let mut metrics = Vec::with_capacity(256);
         self.network.collect(&self.tags, &mut metrics);
@@ -157,7 +158,7 @@ impl ClientMetrics {
         telemetry.record(WindowSettings::default(), 0, sensor, value);
     }
 
-    /// A push was put together and so many metrics did not fit.
+    /// A push was built and this many metrics did not fit.
     pub(super) fn telemetry_built(&self, left_out: usize) {
         self.count_telemetry(TelemetrySensor::LeftOut, left_out as f64);
     }
@@ -206,7 +207,7 @@ pub(super) mod tests {
     use super::*;
     use crate::time::{Moment, Timestamp};
 
-    /// A clock that a test moves.
+    /// A clock that the test advances.
     #[derive(Debug, Default)]
     pub struct TestClock {
         pub now_ms: AtomicU64,
@@ -311,7 +312,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_name_of_kafka_is_ours_or_left_out_for_a_reason() {
+    fn every_kafka_name_exists_here_or_is_left_out_for_a_reason() {
         let (ours, javas) = (ours(), javas());
         let missing: Vec<_> = javas
             .keys()
@@ -332,7 +333,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_kafka_does_not_have_stands_under_names_of_our_own() {
+    fn metrics_that_kafka_does_not_have_use_names_of_our_own() {
         let javas = javas();
         let strangers: BTreeSet<_> = ours()
             .into_keys()
@@ -348,7 +349,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn sums_and_gauges_are_what_they_are_in_kafka() {
+    fn sums_and_gauges_are_the_same_as_in_kafka() {
         let ours = ours();
         for (identity, kind) in javas() {
             if let Some(our_kind) = ours.get(&identity) {

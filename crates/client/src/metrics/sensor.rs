@@ -1,10 +1,11 @@
-//! A sensor takes values and answers for several metrics; a family is the sensors that share a group and tags.
+//! A sensor takes values and yields several metrics; a family is the sensors that share a group and
+//! tags.
 
 use std::sync::Arc;
 
 use super::window::{Several, WindowSettings, Windows};
 
-/// Whose metrics they are: Kafka's groups and KIP-714 names begin with it.
+/// The kind of client: Kafka's group names and KIP-714 names begin with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientKind {
     #[default]
@@ -13,7 +14,7 @@ pub enum ClientKind {
     Admin,
 }
 
-/// Where a family stands in Kafka's naming. `Own…` is what Kafka does not have.
+/// A family's place in Kafka's naming. `Own…` are groups that Kafka does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     Client,
@@ -63,7 +64,7 @@ impl Group {
     }
 }
 
-/// How a metric follows from its sensor's values.
+/// How a metric is computed from its sensor's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stat {
     /// Over the windows.
@@ -75,12 +76,12 @@ pub enum Stat {
     /// Values per second.
     CountRate,
     CountRatePerHour,
-    /// The values are nanoseconds: how many of them fall into one nanosecond.
+    /// For values in nanoseconds: their sum per nanosecond.
     Ratio,
     /// The values' sum since the start.
     Total,
     CountTotal,
-    /// The last value, or what was read when the snapshot was taken.
+    /// The last value, or the value read when the snapshot was taken.
     Now,
 }
 
@@ -97,7 +98,7 @@ impl Stat {
     }
 }
 
-/// A sum only grows while the client lives; a gauge may do anything.
+/// A sum only grows while the client lives; a gauge may move either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     Gauge,
@@ -122,7 +123,7 @@ pub struct FamilyDefinition {
     pub sensors: &'static [SensorDefinition],
 }
 
-/// Declares an enum of sensors and, in the same order, what each of them answers for.
+/// Declares an enum of sensors and, in the same order, the metrics of each.
 macro_rules! sensors {
     ($(#[$attribute:meta])* $family:ident: $group:expr, enum $sensor:ident {
         $($variant:ident { $($name:literal $stat:ident $what:literal,)+ })+
@@ -155,7 +156,7 @@ pub(crate) use sensors;
 /// A metric's tags, `client-id` first, the others in Kafka's order.
 pub type Tags = Arc<[(&'static str, Arc<str>)]>;
 
-/// What a metric says now.
+/// A metric's current value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// NaN: there is no sample to say anything by.
@@ -175,7 +176,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The value when it is a number.
+    /// The value if it is a number.
     pub fn number(&self) -> Option<f64> {
         match self.value {
             Value::Number(value) => Some(value),
@@ -242,7 +243,7 @@ impl Family {
         sensor.windows.record_several(settings, now_ms, values);
     }
 
-    /// Sets what `Stat::Now` says.
+    /// Sets the value for `Stat::Now`.
     pub fn set(&mut self, sensor: impl Into<usize>, value: f64) {
         self.sensors[sensor.into()].now = value;
     }

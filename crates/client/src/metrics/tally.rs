@@ -1,4 +1,4 @@
-//! Values that threads count without a lock, until somebody asks.
+//! Lock-free counters that threads add to and that are collected from time to time.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::window::Several;
 
-/// A count, a sum and a maximum; taken away by whoever folds it into the windows.
+/// A count, a sum and a maximum; reset when a thread folds them into the windows.
 ///
-/// On a cache line of its own: the writer must not wait for another thread's counter.
+/// On a cache line of its own, against false sharing: a writer must not wait for another thread's
+/// counter.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Tally {
@@ -26,7 +27,8 @@ impl Tally {
         }
     }
 
-    /// What came since the last call, times `scale`. A value that is added at this moment may be counted now and summed next time.
+    /// Takes the values since the last call, times `scale`. A value added concurrently may be
+    /// counted now and summed next time.
     pub fn take(&self, scale: f64) -> Several {
         Several {
             count: self.count.swap(0, Ordering::Relaxed),
@@ -47,7 +49,7 @@ struct Member {
     active_at_ms: u64,
 }
 
-/// A tally per thread, so that threads that send at the same time do not meet.
+/// A tally per thread, so that threads that send concurrently do not contend.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadTallies {
     registry: Arc<Registry>,
@@ -59,9 +61,10 @@ struct Registry {
 }
 
 impl ThreadTallies {
-    /// Adds to the calling thread's tally. Costs a search in a short list and three uncontended atomics.
+    /// Adds to the calling thread's tally. Costs a search in a short list and three uncontended
+    /// atomics.
     pub fn add(&self, count: u64, sum: u64, max: u64) {
-        // A thread that is ending has no tallies any more; its last send goes uncounted.
+        // A thread that is ending has no tallies any more; its last send is not counted.
         let _ = TALLIES.try_with(|tallies| {
             let mut tallies = tallies.borrow_mut();
             let this = Arc::as_ptr(&self.registry);
@@ -79,7 +82,7 @@ impl ThreadTallies {
         });
     }
 
-    /// Takes what all threads have added; forgets those that were silent for `silence_ms`.
+    /// Takes what all threads have added; forgets threads that were idle for `silence_ms`.
     pub fn take(&self, scale: f64, now_ms: u64, silence_ms: u64) -> Several {
         let mut all = Several {
             count: 0,
@@ -94,13 +97,13 @@ impl ThreadTallies {
             all.count += taken.count;
             all.sum += taken.sum;
             all.max = all.max.max(taken.max);
-            // A living thread keeps its place, it may add at any time.
+            // A living thread keeps its entry, because it may add at any time.
             now_ms.saturating_sub(member.active_at_ms) < silence_ms || Arc::strong_count(&member.tally) > 1
         });
         all
     }
 
-    /// Threads that added something less than `silence_ms` before the last `take`.
+    /// Threads that added a value less than `silence_ms` before the last `take`.
     pub fn active_threads(&self, now_ms: u64, silence_ms: u64) -> usize {
         let members = self.registry.lock();
         members

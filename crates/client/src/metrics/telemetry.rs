@@ -1,9 +1,10 @@
-//! Pushes the client's metrics to the broker as it asked for (KIP-714): a part of the producer's and consumer's machine.
+//! Pushes the client's metrics to the broker on request (KIP-714): a part of the producer's and
+//! consumer's machine.
 //!
-//! A push needs no free slot of `max.in.flight.requests.per.connection`: our sender counts its own produce requests
-//! against that limit, and telemetry travels beside them on the same connection. So a producer with a full pipe and one
-//! request in flight, of which the Java client says nothing at all, is seen too. No connection is made for telemetry's
-//! sake but the first.
+//! A push needs no free slot of `max.in.flight.requests.per.connection`: our sender counts only its
+//! own produce requests against that limit, and telemetry is sent beside them on the same
+//! connection. So a producer with a full pipe and one request in flight, which is invisible with
+//! the Java client, is visible, too. Telemetry opens no connection of its own, except the first.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,22 +28,23 @@ use crate::network::cluster::{Cluster, Readiness, Request};
 use crate::network::io::Action;
 use crate::time::{Moment, Timestamp};
 
-/// How often telemetry looks for a node that can be asked, besides every time a connection has news.
+/// How often telemetry looks for an available node, besides every connection event.
 const HOLD_MS: u64 = 1000;
 
-/// Where the broker said no interval or was not reached: Kafka's default interval.
+/// Used when the broker gave no interval or was not reached: Kafka's default interval.
 const DEFAULT_INTERVAL_MS: u64 = 5 * 60 * 1000;
 
-/// The shortest interval that Kafka lets an operator set; a broker that asks for less is not obeyed.
+/// The shortest interval that Kafka lets an operator set; a shorter one from a broker is raised to
+/// it.
 const INTERVAL_MS_MIN: u64 = 100;
 
 /// After a broken connection, when no interval is known yet.
 const RECONNECT_WAIT_MS: u64 = 30_000;
 
-/// `close` waits no longer than this for the last push to be answered.
+/// `close` waits at most this long for the answer to the last push.
 const CLOSE_WAIT_MS: u64 = 1000;
 
-/// The id under which the brokers know this client instance; shared with whoever asks for it.
+/// The id under which the brokers know this client instance; shared with every reader of it.
 #[derive(Debug, Default)]
 pub struct InstanceId {
     state: Mutex<InstanceState>,
@@ -111,19 +113,19 @@ impl InstanceId {
 
 #[derive(Debug)]
 enum State {
-    /// No request any more: switched off, refused for good, or closed.
+    /// No more requests: switched off, finally refused, or closed.
     Off,
     /// Asks for the subscription at this moment.
     AskAt(Moment),
     Asking,
     PushAt(Moment),
     Pushing(Payload),
-    /// The last push is due now, or at the answer to the one that is under way.
+    /// The last push is due now, or at the answer to the one in flight.
     LastPushDue,
     LastPushing,
 }
 
-/// The sub-machine. It sends at most one request at a time.
+/// The sub-machine. It has at most one request in flight.
 #[derive(Debug)]
 pub struct Telemetry {
     metrics: Arc<ClientMetrics>,
@@ -134,7 +136,7 @@ pub struct Telemetry {
     pushed: Pushed,
     /// Telemetry stays with one node while it can.
     node: Option<NodeId>,
-    /// No node could be asked; until then only news of a connection lead to another attempt.
+    /// No node could be asked; until then only a connection event leads to another attempt.
     hold_until: Moment,
     /// Set by `close`.
     close_by: Option<Moment>,
@@ -179,7 +181,8 @@ impl Telemetry {
         &self.instance
     }
 
-    /// Sends what is due. Call it in every turn of the machine, after `Cluster::turn`; give the replies of its tickets to `take_reply`.
+    /// Sends what is due. Call it in every turn of the machine, after `Cluster::turn`; pass the
+    /// replies of its tickets to `take_reply`.
     pub fn turn<T>(
         &mut self,
         now: Moment,
@@ -211,7 +214,7 @@ impl Telemetry {
 
     fn choose_node<T>(&mut self, now: Moment, cluster: &mut Cluster<T>) -> Option<NodeId> {
         if let Some(node) = self.node {
-            // A known node is not connected again for telemetry's sake.
+            // A known node is not reconnected for telemetry alone.
             if cluster.snapshot().nodes.contains_key(&node)
                 && cluster.readiness(now, node) == Readiness::Ready
             {
@@ -248,7 +251,7 @@ impl Telemetry {
         due.into_iter().chain(self.close_by).min()
     }
 
-    /// The request that is due, the state moved on to waiting for its answer.
+    /// The request that is due; moves the state on to waiting for its answer.
     fn request(&mut self, now: Moment, wall: Timestamp) -> Option<Request> {
         let instance = self.instance.get().unwrap_or(Uuid::ZERO);
         let mut body = Vec::new();
@@ -296,7 +299,7 @@ impl Telemetry {
         })
     }
 
-    /// The answer to a request that `turn` sent.
+    /// Handles the answer to a request that `turn` sent.
     pub fn take_reply(&mut self, now: Moment, result: Result<Bytes, Error>) {
         match std::mem::replace(&mut self.state, State::Off) {
             State::Asking => match result {
@@ -306,7 +309,8 @@ impl Telemetry {
             State::Pushing(payload) => match result {
                 Ok(body) => self.pushed(now, payload, &body),
                 Err(error) => {
-                    // It may have arrived. Better a gap that the time stamps show than records counted twice.
+                    // It may have arrived. A gap that the timestamps show is better than records
+                    // counted twice.
                     self.pushed.remember(payload);
                     self.metrics.telemetry_answered(false);
                     self.lost(now, &error);
@@ -352,10 +356,11 @@ impl Telemetry {
         };
         let interval_ms = subscription.interval_ms;
         self.state = if subscription.selector == Selector::None {
-            // Nobody wants anything now; that may change.
+            // No metrics are wanted now; that may change.
             State::AskAt(now.after_ms(interval_ms.max(throttle_ms)))
         } else {
-            // Half to one and a half intervals, so that clients that were started together do not push together.
+            // Half to one and a half intervals, so that clients that were started together do not
+            // push together.
             let jitter_ms = (interval_ms as f64 * (0.5 + self.random_unit())) as u64;
             State::PushAt(now.after_ms(jitter_ms.max(throttle_ms)))
         };
@@ -384,14 +389,16 @@ impl Telemetry {
             Some(ErrorCode::UnknownSubscriptionId | ErrorCode::UnsupportedCompressionType) if is_push => {
                 self.state = State::AskAt(now.after_ms(throttle_ms));
             }
-            // As an answer to the question for the subscription they make no sense, and asking at once again would spin.
+            // As an answer to GetTelemetrySubscriptions they make no sense, and asking again at
+            // once would spin.
             Some(ErrorCode::UnknownSubscriptionId | ErrorCode::UnsupportedCompressionType) => {
                 self.state = State::AskAt(now.after_ms(self.interval_ms().max(throttle_ms)));
             }
             Some(ErrorCode::TelemetryTooLarge | ErrorCode::ThrottlingQuotaExceeded) => {
                 self.try_again_at(now.after_ms(self.interval_ms().max(throttle_ms)));
             }
-            // INVALID_REQUEST, INVALID_RECORD, UNSUPPORTED_VERSION and whatever the KIP does not name.
+            // INVALID_REQUEST, INVALID_RECORD, UNSUPPORTED_VERSION and any code that the KIP does
+            // not name.
             _ => self.end(),
         }
     }
@@ -429,7 +436,8 @@ impl Telemetry {
             .map_or(DEFAULT_INTERVAL_MS, |known| known.interval_ms)
     }
 
-    /// The client closes: pushes a last time, marked as terminating, if anybody subscribed. Waits at most a second for it.
+    /// Closes: pushes a last time, marked as terminating, if there is a subscription. Waits at most
+    /// a second for it.
     pub fn close(&mut self, now: Moment) {
         if self.close_by.is_none() {
             self.close_by = Some(now.after_ms(CLOSE_WAIT_MS));
@@ -449,7 +457,7 @@ impl Telemetry {
         }
     }
 
-    /// True when `close` has nothing to wait for any more.
+    /// Returns true when `close` has nothing left to wait for.
     pub fn is_closed(&mut self, now: Moment) -> bool {
         if self.close_by.is_some_and(|by| by <= now) {
             self.end();
@@ -472,7 +480,8 @@ impl Telemetry {
     }
 }
 
-/// The first codec of the broker's list, which is in its order of preference, that this client knows.
+/// The first codec of the broker's list, which is in its order of preference, that this client
+/// supports.
 fn preferred_codec(accepted: &[i8]) -> Codec {
     accepted
         .iter()

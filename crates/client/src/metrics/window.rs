@@ -1,4 +1,5 @@
-//! What happened in the last `metrics.sample.window.ms` × `metrics.num.samples`: averages, extremes and rates as Kafka counts them.
+//! Averages, extremes and rates over the last `metrics.sample.window.ms` × `metrics.num.samples`,
+//! computed as in Kafka.
 
 /// How long a sample is filled and how many are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ impl Default for WindowSettings {
 }
 
 impl WindowSettings {
-    /// The age at which a sample without news is forgotten.
+    /// The age at which a sample without new values is dropped.
     pub fn span_ms(self) -> u64 {
         self.window_ms.saturating_mul(u64::from(self.sample_count))
     }
@@ -56,9 +57,11 @@ impl Sample {
     }
 }
 
-/// The samples of one sensor. One more than `sample_count` is kept, for the one that overlaps the window's edge.
+/// The samples of one sensor. One more than `sample_count` is kept, for the one that overlaps the
+/// window's edge.
 ///
-/// Kafka keeps such a list for each of avg, max and rate; they are fed together and so are always equal.
+/// Kafka keeps such a list for each of avg, max and rate; they are fed together and so are always
+/// equal.
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
     samples: Vec<Sample>,
@@ -117,7 +120,7 @@ impl Windows {
         })
     }
 
-    /// NaN when nothing was recorded: no evidence is not zero.
+    /// NaN when nothing was recorded: no sample is not zero.
     pub fn average(&mut self, settings: WindowSettings, now_ms: u64) -> f64 {
         let (count, sum) = self.count_and_sum(settings, now_ms);
         if count == 0 { f64::NAN } else { sum / count as f64 }
@@ -155,8 +158,9 @@ impl Windows {
         count as f64 / self.elapsed_ms(settings, now_ms) as f64
     }
 
-    /// What a rate is divided by: the time since the oldest sample began, but as if every window except the current
-    /// one had passed, so that one burst after the start is no huge rate.
+    /// The divisor of a rate: the time since the oldest sample began, but at least as if every
+    /// window except the current one had passed, so that one burst right after the start is not a
+    /// huge rate.
     fn elapsed_ms(&self, settings: WindowSettings, now_ms: u64) -> u64 {
         let oldest_ms = self
             .samples

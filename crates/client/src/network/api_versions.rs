@@ -1,4 +1,4 @@
-//! What a broker speaks: its answer to ApiVersions, and what follows for our requests.
+//! API versions: a broker's ApiVersions response, and the version to use for each request.
 
 use ottla_wire::api_key::{ApiKey, VersionRange};
 use ottla_wire::error_code::ErrorCode;
@@ -7,31 +7,32 @@ use ottla_wire::primitives::{DecodeError, Reader};
 
 use crate::error::Error;
 
-/// What brokers show as the client's software (KIP-511).
+/// The client software name that brokers show (KIP-511).
 const SOFTWARE_NAME: &str = "ottla-client";
 
-/// Slots for every API number that the wire crate knows.
+/// One slot per API number of the wire crate.
 const SLOTS: usize = 96;
 
 /// The versions that one broker announced.
 #[derive(Clone, Debug)]
 pub struct ApiVersions {
-    /// By API number; empty (max below min) where the broker does not serve it.
+    /// By API number; empty (max below min) where the broker does not support it.
     ranges: [VersionRange; SLOTS],
 }
 
 const UNSERVED: VersionRange = VersionRange { min: 0, max: -1 };
 
-/// What an answer to ApiVersions means.
+/// The meaning of an ApiVersions response.
 #[derive(Clone, Debug)]
 pub enum Negotiated {
     Known(Box<ApiVersions>),
-    /// The broker is older than our request: ask in this version (KIP-511).
+    /// The broker is older than our request: ask again in this version (KIP-511).
     AskAgain(i16),
 }
 
 impl ApiVersions {
-    /// - Errors: `UnsupportedVersion` with `broker_max` −1 when the broker does not serve the API at all.
+    /// - Errors: `UnsupportedVersion`, with `broker_max` −1 when the broker does not support the
+    ///   API at all.
     pub fn highest(&self, api_key: ApiKey, needed_min: i16, wanted_max: i16) -> Result<i16, Error> {
         let ours = api_key.known_versions();
         let theirs = usize::try_from(api_key.code())
@@ -79,10 +80,10 @@ pub fn encode_request(version: i16) -> Vec<u8> {
     body
 }
 
-/// Reads the answer to a request of `version`.
+/// Reads the response to a request of `version`.
 ///
-/// - Source: KIP-511: a broker that does not know the version answers in version 0, with UNSUPPORTED_VERSION and, if it
-///   is new enough, the versions of ApiVersions that it does know.
+/// - Source: KIP-511: a broker that does not know the version answers in version 0, with
+///   UNSUPPORTED_VERSION and, if it is new enough, the supported versions of ApiVersions.
 pub fn decode_response(body: &[u8], version: i16) -> Result<Result<Negotiated, ErrorCode>, DecodeError> {
     let error_code = Reader::new(body).i16()?;
     if error_code == ErrorCode::UnsupportedVersion.code() && version > 0 {
@@ -177,12 +178,12 @@ mod tests {
             decode_response(&without, 4),
             Ok(Ok(Negotiated::AskAgain(0)))
         ));
-        // A broker that refuses even version 0 is not asked for ever.
+        // A broker that refuses even version 0 is not asked forever.
         assert!(matches!(
             decode_response(&without, 0),
             Ok(Err(ErrorCode::UnsupportedVersion))
         ));
-        // Nor is one that refuses a version and announces it in the same breath.
+        // Nor is one that refuses a version and announces it in the same response.
         let boasting = encoded(&response(code, &[(ApiKey::ApiVersions, 0, 4)]), 0);
         assert!(matches!(
             decode_response(&boasting, 4),

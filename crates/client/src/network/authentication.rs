@@ -1,5 +1,5 @@
-//! The exchange that makes a connection an authenticated one: SaslHandshake, SaslAuthenticate, again before the session
-//! ends (KIP-43, KIP-152, KIP-368). What the messages say is up to the mechanism (sasl/).
+//! Authenticates a connection: SaslHandshake, SaslAuthenticate, and again before the session ends
+//! (KIP-43, KIP-152, KIP-368). The mechanism determines the content of the messages (sasl/).
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
@@ -13,34 +13,34 @@ use crate::network::io::Address;
 use crate::network::sasl::{self, Sasl, SaslStep};
 use crate::time::Moment;
 
-/// Version 1 asks for SaslAuthenticate; with version 0 the messages would follow without headers.
+/// Version 1 leads to SaslAuthenticate; with version 0 the messages would follow without headers.
 pub const HANDSHAKE_VERSION: i16 = 1;
-/// A session is renewed at a random point between these parts of its life, as Kafka's client does, so that clients that
-/// came together do not renew together.
+/// A session is renewed at a random point between these percentages of its lifetime, as in Kafka's
+/// client, so that clients that connected together do not renew together.
 const RENEWAL_PERCENT_MIN: u64 = 85;
 const RENEWAL_PERCENT_SPREAD: u64 = 10;
 
-/// One exchange under way.
+/// One exchange in progress.
 #[derive(Debug)]
 pub struct Authentication {
     sasl: Sasl,
     address: Address,
 }
 
-/// What follows an answer.
+/// What follows a response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// The body of the next SaslAuthenticate.
     Authenticate(Vec<u8>),
-    /// `session_ms`: how long the broker lets this session live; `None`: as long as the connection.
+    /// `session_ms`: the lifetime of the session; `None`: that of the connection.
     Done { session_ms: Option<u64> },
 }
 
 impl Authentication {
     pub fn new(settings: &SaslSettings, address: &Address) -> Authentication {
         Authentication {
-            // The one thing that a machine takes from the system: a nonce that could be foreseen would be none. Nothing
-            // is decided by it.
+            // The only system call of a machine: a predictable nonce would be useless. No decision
+            // depends on it.
             sasl: Sasl::new(settings, sasl::nonce()),
             address: address.clone(),
         }
@@ -54,7 +54,7 @@ impl Authentication {
         body
     }
 
-    /// - `version`: of the SaslAuthenticate to come.
+    /// - `version`: of the following SaslAuthenticate.
     /// - Errors: `Authentication` when the broker does not accept the mechanism, `Malformed`.
     pub fn handshake_answered(&mut self, body: &[u8], version: i16) -> Result<Next, Error> {
         let response = SaslHandshakeResponse::decode(&mut Reader::new(body), HANDSHAKE_VERSION)
@@ -69,7 +69,7 @@ impl Authentication {
                 response.mechanisms.join(", ")
             )
         } else if response.error_code == ErrorCode::IllegalSaslState.code() {
-            // What a listener without SASL says (KIP-43).
+            // The answer of a listener without SASL (KIP-43).
             "the port wants no SASL (security.protocol)".to_owned()
         } else {
             code_text(response.error_code)

@@ -1,8 +1,9 @@
-//! How long to wait before the next attempt: growing, bounded, and never in step with other clients.
+//! Exponential backoff with jitter: waits grow up to a bound and are not in step with those of
+//! other clients.
 
 /// The base of the growth, as in Kafka's `ExponentialBackoff` (KIP-144, KIP-580).
 const GROWTH: u64 = 2;
-/// Waits differ by up to this many per cent from the computed one, in both directions.
+/// A wait differs from the computed one by up to this many per cent, in both directions.
 const JITTER_PERCENT: u64 = 20;
 
 /// A wait that doubles from `first_ms` to `max_ms`.
@@ -20,7 +21,7 @@ impl Backoff {
         }
     }
 
-    /// The wait after `failures` attempts have failed before this one (0: the first failure), in nanoseconds.
+    /// The wait in nanoseconds after `failures` earlier failed attempts (0: the first failure).
     pub fn nanos(&self, failures: u32, random: &mut Random) -> u64 {
         let wait_ms = GROWTH
             .checked_pow(failures)
@@ -33,7 +34,7 @@ impl Backoff {
     }
 }
 
-/// A small generator of random numbers (SplitMix64): the same seed gives the same numbers.
+/// A small random number generator (SplitMix64): the same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,

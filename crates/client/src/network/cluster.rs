@@ -1,4 +1,5 @@
-//! Requests to nodes of a cluster, answers back, metadata kept fresh: what every machine of this crate is built on.
+//! Sends requests to the nodes of a cluster, returns replies, keeps metadata fresh: the base of all
+//! machines of this crate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,48 +19,50 @@ use crate::network::in_flight::Purpose;
 use crate::network::io::{Action, Address, ConnectionId, Event};
 use crate::time::{Moment, Timestamp};
 
-/// Whether a request could be sent to a node now.
+/// Whether a request can be sent to a node now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Readiness {
     Ready,
-    /// A connection is being made or authenticated; `Cluster::turn` will have news.
+    /// A connection is being made or authenticated; the outcome comes with `Cluster::turn`.
     Connecting,
-    /// Not before this moment: the last attempt failed (reconnect.backoff.ms, growing, with jitter) or the broker asked
-    /// for a pause (KIP-219).
+    /// Not before this moment: the last attempt failed (reconnect.backoff.ms, growing, with jitter)
+    /// or the broker asked for a pause (KIP-219).
     BackingOff(Moment),
-    /// Authentication or TLS failed, or the node is unknown. What waits for this node should fail with the error; asking
-    /// again later tries again.
+    /// Authentication or TLS failed, or the node is unknown. Requests for this node should fail
+    /// with the error; asking again later starts another attempt.
     Impossible(Error),
 }
 
-/// A request's body in parts (see `io::Frame`); length, header and correlation id are put in front by `send`.
+/// A request's body in parts (see `io::Frame`); `send` prepends length, header and correlation id.
 #[derive(Debug)]
 pub struct Request {
     pub api_key: ApiKey,
     pub api_version: i16,
-    /// With capacity for one part more, `send` need not move them.
+    /// With capacity for one more part, `send` need not move them.
     pub body: Vec<Bytes>,
-    /// Counted from the hand-over to the driver; then the connection is closed and every request on it fails, as in Kafka.
+    /// Counted from the hand-over to the driver; then the connection is closed and every request on
+    /// it fails, as in Kafka.
     pub timeout_ms: u64,
     /// False for produce with acks=0: its `Reply` comes with the next turn, with an empty body.
     pub expects_answer: bool,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub struct Reply<T> {
     pub node: NodeId,
     pub ticket: T,
     pub api_key: ApiKey,
     pub api_version: i16,
-    /// The body after the response header; `Err` when the connection broke, timed out or answered nonsense.
+    /// The body after the response header; `Err` when the connection broke, timed out or violated
+    /// the protocol.
     pub result: Result<Bytes, Error>,
     /// From hand-over to answer.
     pub latency_nanos: u64,
 }
 
-/// Connections by node, requests in flight, metadata. `T` travels with a request and comes back with its reply: the
-/// caller's context.
+/// Connections by node, requests in flight, metadata. `T` is the caller's context, kept with a
+/// request and returned with its reply.
 #[derive(Debug)]
 pub struct Cluster<T> {
     pub(super) config: Arc<ClientConfig>,
@@ -73,20 +76,23 @@ pub struct Cluster<T> {
     pub(super) random: Random,
     /// The snapshot that `nodes` was last compared with.
     pub(super) adopted_version: u64,
-    /// The hosts of `bootstrap.servers` are asked, too: at first, and when no known node can be reached (KIP-899).
+    /// The hosts of `bootstrap.servers` are asked, too: at first, and when no known node can be
+    /// reached (KIP-899).
     pub(super) is_bootstrapping: bool,
-    /// A metadata request is due and no node can take it before `metadata_not_before` or news of a connection.
+    /// A metadata request is due and no node can take it before `metadata_not_before` or a
+    /// connection event.
     pub(super) is_waiting_for_node: bool,
     pub(super) metadata_not_before: Option<Moment>,
-    /// The earliest moment that `readiness` named since the last turn: whoever asked wants to ask again then.
+    /// The earliest moment that `readiness` returned since the last turn: the caller wants to ask
+    /// again then.
     pub(super) asked_before: Option<Moment>,
-    /// What `handle`, `readiness` and `least_loaded` want done; `turn` passes it on.
+    /// Actions of `handle`, `readiness` and `least_loaded`; `turn` passes them on.
     pub(super) queued_actions: Vec<Action>,
     pub(super) queued_replies: Vec<Reply<T>>,
 }
 
 impl<T> Cluster<T> {
-    /// - `seed`: of the jitter in back-offs; a simulation replays byte for byte.
+    /// - `seed`: of the jitter in backoffs; a simulation replays byte for byte.
     pub fn new(
         config: Arc<ClientConfig>,
         metadata: Arc<MetadataCell>,
@@ -119,9 +125,9 @@ impl<T> Cluster<T> {
         cluster
     }
 
-    /// Takes an event. Replies are appended in the order in which the broker answered.
+    /// Takes an event. Replies are appended in the order of the broker's answers.
     pub fn handle(&mut self, now: Moment, event: Event, replies: &mut Vec<Reply<T>>) {
-        // Events of a connection that was given up are late news of nothing.
+        // Late events of an abandoned connection are ignored.
         match event {
             Event::Connected { connection } => {
                 if let Some(node) = self.by_connection.get(&connection).copied() {
@@ -147,7 +153,7 @@ impl<T> Cluster<T> {
         }
     }
 
-    /// Request timeouts, reconnects, metadata requests that are due.
+    /// Handles request timeouts, reconnects and due metadata requests.
     pub fn turn(
         &mut self,
         now: Moment,
@@ -179,7 +185,8 @@ impl<T> Cluster<T> {
         connections.chain(metadata).chain(self.asked_before).min()
     }
 
-    /// Connects on demand: asking is what starts a connection. A moment that it names is among the next deadlines.
+    /// Whether the node can take a request now. Connects on demand: the call is what starts a
+    /// connection. A returned moment is among the next deadlines.
     pub fn readiness(&mut self, now: Moment, node: NodeId) -> Readiness {
         let readiness = self.stage(now, node);
         if let Readiness::BackingOff(at) = readiness {
@@ -216,14 +223,15 @@ impl<T> Cluster<T> {
         }
     }
 
-    /// The highest version of the API that both sides speak on the node's connection.
+    /// The highest version of the API that both sides support on the node's connection.
     ///
-    /// - Errors: `UnsupportedVersion` when there is none at or above `needed_min`; `Disconnected` before the node was ready once.
+    /// - Errors: `UnsupportedVersion` when there is none at or above `needed_min`; `Disconnected`
+    ///   before the node was first ready.
     pub fn version(&self, node: NodeId, api_key: ApiKey, needed_min: i16) -> Result<i16, Error> {
         self.version_within(node, api_key, needed_min, i16::MAX)
     }
 
-    /// As `version`, for a caller that does not use what versions above `wanted_max` add.
+    /// Like `version`, for a caller that does not use the features of versions above `wanted_max`.
     pub fn version_within(
         &self,
         node: NodeId,
@@ -237,7 +245,7 @@ impl<T> Cluster<T> {
             .highest(api_key, needed_min, wanted_max)
     }
 
-    /// Only when `readiness` was `Ready` in this turn.
+    /// Sends a request. Call it only when `readiness` was `Ready` in this turn.
     pub fn send(
         &mut self,
         now: Moment,
@@ -272,13 +280,13 @@ impl<T> Cluster<T> {
         }
     }
 
-    /// Requests on the node's connection that are not answered.
+    /// Number of unanswered requests on the node's connection.
     pub fn in_flight(&self, node: NodeId) -> usize {
         self.nodes.get(&node).map_or(0, |node| node.in_flight.len())
     }
 
-    /// A ready node with the fewest requests in flight; else starts a connection to one and says `None` (KIP-714 and
-    /// metadata go here, as in Kafka's `leastLoadedNode`).
+    /// A ready node with the fewest requests in flight; else starts a connection to one and returns
+    /// `None` (for KIP-714 and metadata, as Kafka's `leastLoadedNode`).
     pub fn least_loaded(&mut self, now: Moment) -> Option<NodeId> {
         let ready = self
             .candidates()
@@ -303,8 +311,9 @@ impl<T> Cluster<T> {
         None
     }
 
-    /// A node that is no broker of the metadata, e.g. a group coordinator under its own connection (Kafka gives it id
-    /// 2^31−1−node id so that a blocking JoinGroup does not delay fetches).
+    /// Adds a node that is not a broker of the metadata, e.g. a group coordinator with a connection
+    /// of its own (Kafka uses id 2^31−1−node id so that a blocking JoinGroup does not delay
+    /// fetches).
     pub fn add_node(&mut self, id: NodeId, address: Address) {
         let node = self
             .nodes
@@ -315,7 +324,7 @@ impl<T> Cluster<T> {
         node.is_retired = false;
     }
 
-    /// Forgets a node that `add_node` named, once nothing is in flight to it.
+    /// Removes a node of `add_node`, once nothing is in flight to it.
     pub fn remove_node(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(&id).filter(|node| node.is_extra) {
             node.is_retired = true;
@@ -337,7 +346,8 @@ impl<T> Cluster<T> {
         }
     }
 
-    /// The broker asks for a pause of so many milliseconds (a response's throttle_time_ms; KIP-219).
+    /// The broker asks for a pause of this many milliseconds (a response's throttle_time_ms;
+    /// KIP-219).
     pub fn throttle(&mut self, now: Moment, node: NodeId, throttle_ms: u64) {
         if let Some(node) = self.nodes.get_mut(&node) {
             node.throttled_until = node.throttled_until.max(now.after_ms(throttle_ms));
@@ -352,7 +362,8 @@ impl<T> Cluster<T> {
         self.refresh.cell()
     }
 
-    /// What is known is outdated (NOT_LEADER_OR_FOLLOWER and the like): ask as soon as `retry.backoff.ms` allows.
+    /// The metadata is outdated (NOT_LEADER_OR_FOLLOWER and the like): request it as soon as
+    /// `retry.backoff.ms` allows.
     pub fn request_metadata(&mut self) {
         self.refresh.request_update();
     }

@@ -1,4 +1,4 @@
-//! One node's connection: its stage, what is in flight on it, and when it may be tried again.
+//! One node's connection: its stage, its requests in flight, and when the next attempt is allowed.
 
 use bytes::Bytes;
 use ottla_wire::api_key::ApiKey;
@@ -13,18 +13,18 @@ use crate::time::Moment;
 
 use super::cluster::Request;
 
-/// How far a connection has come.
+/// A connection's progress.
 #[derive(Debug)]
 pub enum Stage {
-    /// Not connected; `not_before` says when it may be tried.
+    /// Not connected; `not_before` is when the next attempt is allowed.
     Idle,
-    /// The driver resolves, connects, shakes TLS hands.
+    /// The driver resolves, connects, does the TLS handshake.
     Connecting {
         deadline: Moment,
     },
-    /// ApiVersions is under way.
+    /// ApiVersions is in flight.
     Negotiating,
-    /// SASL is under way, for the first time or again; nothing else is sent meanwhile.
+    /// SASL is in progress, for the first time or again; nothing else is sent meanwhile.
     Authenticating(Box<Authentication>),
     Ready,
 }
@@ -35,7 +35,7 @@ pub struct Connection<T> {
     pub address: Address,
     pub stage: Stage,
     pub id: Option<ConnectionId>,
-    /// From the last negotiation; kept while the connection is made anew.
+    /// From the last negotiation; kept while the node is reconnected.
     pub versions: Option<Box<ApiVersions>>,
     pub in_flight: InFlights<T>,
     next_correlation_id: i32,
@@ -44,19 +44,19 @@ pub struct Connection<T> {
     pub not_before: Moment,
     pub last_attempt: Moment,
     pub last_used: Moment,
-    /// Whether a request behind negotiation and authentication was answered.
+    /// Whether a request after negotiation and authentication was answered.
     pub has_answered: bool,
-    /// When the session must be authenticated again (KIP-368).
+    /// When the session must be re-authenticated (KIP-368).
     pub renew_at: Moment,
-    /// When that began, while it is under way.
+    /// When re-authentication began, while it is in progress.
     pub renewing_since: Option<Moment>,
     /// The broker asked for a pause until then (KIP-219).
     pub throttled_until: Moment,
     /// Why the last attempt failed.
     pub trouble: Option<Error>,
-    /// Not of the metadata, but named by `Cluster::add_node`.
+    /// Not in the metadata, but added by `Cluster::add_node`.
     pub is_extra: bool,
-    /// Gone from the metadata: closed as soon as nothing is in flight.
+    /// No longer in the metadata: closed as soon as nothing is in flight.
     pub is_retired: bool,
 }
 
@@ -96,7 +96,7 @@ impl<T> Connection<T> {
         !self.is_ready() && !self.is_idle()
     }
 
-    /// Whether the last attempt failed for a reason that another attempt is unlikely to mend.
+    /// Whether the last attempt failed for a reason that another attempt is unlikely to fix.
     pub fn is_refused(&self) -> bool {
         matches!(
             self.trouble,
@@ -104,9 +104,10 @@ impl<T> Connection<T> {
         )
     }
 
-    /// Puts length and header in front of the request and notes it as in flight.
+    /// Prepends length and header to the request and records it as in flight.
     ///
-    /// - Shape: `purpose` is `None` where no answer is expected. The correlation id wraps from 2^31−1 to 0, as in Kafka's client.
+    /// - Shape: `purpose` is `None` where no answer is expected. The correlation id wraps from
+    ///   2^31−1 to 0, as in Kafka's client.
     pub fn send(
         &mut self,
         now: Moment,
@@ -143,7 +144,8 @@ impl<T> Connection<T> {
         })
     }
 
-    /// When this connection wants a turn by itself. `idle_ms_max`: how long it may stay unused.
+    /// When this connection needs a turn on its own account. `idle_ms_max`: how long it may stay
+    /// unused.
     pub fn deadline(&self, idle_ms_max: u64) -> Option<Moment> {
         match self.stage {
             Stage::Idle => None,
@@ -157,7 +159,7 @@ impl<T> Connection<T> {
     }
 }
 
-/// Length and header in one exact allocation.
+/// Length and header in one allocation of exact size.
 fn encode_head(header: &RequestHeader<'_>, body_bytes: usize) -> Bytes {
     let client_id_bytes = header.client_id.map_or(0, str::len);
     let is_flexible = header.api_key.is_flexible(header.api_version);
@@ -172,7 +174,7 @@ fn encode_head(header: &RequestHeader<'_>, body_bytes: usize) -> Bytes {
     Bytes::from(head)
 }
 
-/// A request of this crate's own: no caller waits for it.
+/// A request that this module sends for itself: no caller waits for it.
 pub fn own_request(api_key: ApiKey, api_version: i16, body: Vec<u8>, timeout_ms: u64) -> Request {
     let mut parts = Vec::with_capacity(2);
     parts.push(Bytes::from(body));

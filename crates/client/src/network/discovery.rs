@@ -1,4 +1,4 @@
-//! Which nodes there are: metadata asked for and followed, the bootstrap servers when nothing else is left.
+//! Discovers nodes: requests and applies metadata, and falls back to the bootstrap servers.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::messages::metadata::MetadataRequest;
@@ -77,7 +77,7 @@ impl<T> Cluster<T> {
                 Ok(())
             }
             Outcome::Rebootstrap => {
-                // Those that we know send us away: none of them is asked again.
+                // The known nodes tell this client to rebootstrap: none of them is asked again.
                 self.adopt();
                 self.bootstrap();
                 Ok(())
@@ -91,7 +91,7 @@ impl<T> Cluster<T> {
         }
     }
 
-    /// Makes `nodes` follow the snapshot.
+    /// Updates `nodes` from the snapshot.
     pub(super) fn adopt(&mut self) {
         let snapshot = self.snapshot();
         if snapshot.version == self.adopted_version {
@@ -110,8 +110,9 @@ impl<T> Cluster<T> {
         }
     }
 
-    /// Asks the hosts of `bootstrap.servers` when no known node can be asked (KIP-899), or none has answered for
-    /// metadata.recovery.rebootstrap.trigger.ms (KIP-1102). What is known stays known meanwhile.
+    /// Asks the hosts of `bootstrap.servers` when no known node can be asked (KIP-899), or none has
+    /// answered for metadata.recovery.rebootstrap.trigger.ms (KIP-1102). The current metadata stays
+    /// valid meanwhile.
     pub(super) fn bootstrap_if_lost(&mut self, now: Moment) {
         let Some(limit_ms) = self.config.rebootstrap_after_ms else {
             return;

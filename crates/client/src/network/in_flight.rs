@@ -1,4 +1,4 @@
-//! Requests that wait for their answers, in the order in which they were sent: a broker answers in that order.
+//! Requests waiting for their answers, in the order sent: a broker answers in that order.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use ottla_wire::primitives::Reader;
 
 use crate::time::Moment;
 
-/// Who wants the answer.
+/// The receiver of the answer.
 #[derive(Debug)]
 pub enum Purpose<T> {
     /// The machine above, with its context.
@@ -59,17 +59,17 @@ impl<T> InFlights<T> {
         self.queue.iter().map(|request| request.deadline).min()
     }
 
-    /// The first request whose answer did not come in time.
+    /// The first request whose answer is overdue.
     pub fn overdue(&self, now: Moment) -> Option<&InFlight<T>> {
         self.queue.iter().find(|request| request.deadline <= now)
     }
 
-    /// Finds the request that `frame` answers, and the body behind the response's header.
+    /// Finds the request that `frame` answers; returns it with the body behind the response header.
     ///
-    /// - Errors: what is wrong with the frame; the connection is of no use any more.
+    /// - Errors: what is wrong with the frame; the connection is unusable from then on.
     pub fn answer(&mut self, mut frame: Bytes) -> Result<(InFlight<T>, Bytes), String> {
         let Some(request) = self.queue.pop_front() else {
-            return Err(format!("{} bytes that nobody asked for", frame.len()));
+            return Err(format!("{} bytes that no request asked for", frame.len()));
         };
         let mut reader = Reader::new(&frame);
         let header = decode_response_header(&mut reader, request.api_key, request.api_version);
@@ -93,7 +93,7 @@ impl<T> InFlights<T> {
         Err(trouble)
     }
 
-    /// Everything, oldest first.
+    /// Removes all requests, oldest first.
     pub fn drain(&mut self) -> impl Iterator<Item = InFlight<T>> {
         self.queue.drain(..)
     }
@@ -155,7 +155,7 @@ mod tests {
         let mut in_flights = InFlights::<u8>::default();
         assert_eq!(
             in_flights.answer(answer(2)).unwrap_err(),
-            "9 bytes that nobody asked for"
+            "9 bytes that no request asked for"
         );
         in_flights.push(request(1, 50));
         for length in 0..5 {

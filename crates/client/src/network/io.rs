@@ -1,4 +1,5 @@
-//! What a machine and its driver say to each other. Sockets, names and TLS are the driver's; bytes are the machine's.
+//! The interface between a machine and its driver. The driver handles sockets, names and TLS; the
+//! machine handles bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +9,11 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::time::{Moment, Timestamp};
 
-/// One attempt to connect and what came of it; never used twice.
+/// One connection attempt and the connection that it led to; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// Where a broker listens.
+/// A broker's host and port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     pub host: Arc<str>,
@@ -25,20 +26,21 @@ impl fmt::Display for Address {
     }
 }
 
-/// What the world did.
+/// Events from the driver to the machine.
 #[derive(Debug)]
 pub enum Event {
-    /// TCP stands, and TLS where it is asked for.
+    /// TCP is connected, and TLS where it is enabled.
     Connected { connection: ConnectionId },
-    /// One whole frame, without its length.
+    /// One whole frame, without its length prefix.
     Received { connection: ConnectionId, frame: Bytes },
-    /// The connection could not be made or is gone. Nothing more comes of it.
+    /// The connection could not be made or is gone. No further event follows for it.
     Closed { connection: ConnectionId, reason: Error },
-    /// The kernel's smoothed round trip of this connection (TCP_INFO), about once a second while it is used.
+    /// The kernel's smoothed round trip time of this connection (TCP_INFO), about once a second
+    /// while it is used.
     RoundTrip { connection: ConnectionId, nanos: u64 },
 }
 
-/// What a machine wants done, in this order.
+/// Actions that a machine requests, in this order.
 #[derive(Debug)]
 pub enum Action {
     /// Answered by `Connected` or `Closed`.
@@ -56,10 +58,12 @@ pub enum Action {
     },
 }
 
-/// Bytes that go out together, length prefix included; the parts are not joined, a vectored write takes them as they are.
+/// Bytes that are sent together, length prefix included; the parts are not joined, a vectored write
+/// sends them as they are.
 ///
-/// A part is dropped when the kernel has taken it or the connection is gone, never before: memory that it borrows
-/// (a batch's, see `producer::batch`) cannot be reused while it might still be written.
+/// A part is dropped when the kernel has accepted it or the connection is gone, never before:
+/// memory that it borrows (a batch's, see `producer::batch`) cannot be reused while it might still
+/// be written.
 #[derive(Debug, Default)]
 pub struct Frame {
     pub parts: Vec<Bytes>,
@@ -71,24 +75,24 @@ impl Frame {
     }
 }
 
-/// A client as a machine: the producer's, the consumer's, the admin client's.
+/// A client as a state machine: the producer's, the consumer's, the admin client's.
 ///
-/// The driver (or a simulation) calls `handle` for every event, then `turn` once; and `turn` when `next_deadline` has
-/// come or the machine's waker was called.
+/// The driver (or a simulation) calls `handle` for every event, then `turn` once; it also calls
+/// `turn` when `next_deadline` has come or the machine's waker was called.
 pub trait Machine: Send {
     fn handle(&mut self, now: Moment, event: Event);
 
-    /// Does everything that is due and appends what the driver shall do to `actions`.
+    /// Does everything that is due and appends actions for the driver to `actions`.
     fn turn(&mut self, now: Moment, wall: Timestamp, actions: &mut Vec<Action>);
 
-    /// When `turn` wants to be called even if nothing happens.
+    /// When `turn` must be called even if nothing happens.
     fn next_deadline(&self) -> Option<Moment>;
 
-    /// The machine has nothing more to do: the driver closes every connection and ends.
+    /// Whether the machine is done: the driver then closes every connection and ends.
     fn is_finished(&self) -> bool;
 }
 
-/// Ends a driver's sleep from another thread. Cheap when the driver is awake.
+/// Wakes a driver from another thread. Cheap when the driver is awake.
 pub trait Wake: Send + Sync + fmt::Debug {
     fn wake(&self);
 }

@@ -1,4 +1,4 @@
-//! A connection's life: connected, negotiated, authenticated, used, broken, closed.
+//! The life of a connection: connected, negotiated, authenticated, used, broken, closed.
 
 use bytes::Bytes;
 use ottla_wire::api_key::ApiKey;
@@ -107,7 +107,7 @@ impl<T> Cluster<T> {
         }
     }
 
-    /// - Errors: why the connection must be closed; so below.
+    /// - Errors: why the connection must be closed; the same for the functions below.
     pub(super) fn negotiated(
         &mut self,
         now: Moment,
@@ -134,7 +134,7 @@ impl<T> Cluster<T> {
         Err(malformed(&connection.address, format!("ApiVersions: {reason}")))
     }
 
-    /// Begins the exchange where one is asked for; else the connection is ready.
+    /// Starts the SASL exchange where it is enabled; else the connection is ready.
     pub(super) fn authenticate(&mut self, now: Moment, node: NodeId) {
         let Some(settings) = &self.config.security.sasl else {
             return self.ready(now, node, None);
@@ -206,7 +206,8 @@ impl<T> Cluster<T> {
         }
     }
 
-    /// A port that wants SASL answers ApiVersions, and closes at the first request that is none of SASL's.
+    /// A port that requires SASL answers ApiVersions, and closes at the first other request that is
+    /// not SASL.
     pub(super) fn closed(&mut self, now: Moment, node: NodeId, error: Error, replies: &mut Vec<Reply<T>>) {
         let is_unanswered = self.nodes.get(&node).is_some_and(|connection| {
             connection.is_ready() && !connection.has_answered && connection.in_flight.len() > 0
@@ -227,7 +228,8 @@ impl<T> Cluster<T> {
         self.broken(now, node, error, replies);
     }
 
-    /// The connection is of no use any more: everything in flight on it fails, and it is not tried before the back-off.
+    /// The connection is unusable: everything in flight on it fails, and the next attempt waits for
+    /// the backoff.
     pub(super) fn broken(&mut self, now: Moment, node: NodeId, error: Error, replies: &mut Vec<Reply<T>>) {
         let Some(connection) = self.nodes.get_mut(&node) else {
             return;
@@ -251,7 +253,8 @@ impl<T> Cluster<T> {
         } else {
             self.refresh.cell().note_trouble(error.clone());
         }
-        // A leader may have moved when its broker went: Kafka's client asks for metadata after every disconnect, too.
+        // A leader may have moved when its broker went away: Kafka's client requests metadata after
+        // every disconnect, too.
         self.refresh.request_update();
         for request in lost {
             match request.purpose {
@@ -261,7 +264,7 @@ impl<T> Cluster<T> {
                     api_key: request.api_key,
                     api_version: request.api_version,
                     result: Err(match &error {
-                        // Only what is overdue itself has timed out.
+                        // Only overdue requests have timed out.
                         Error::Timeout { .. } if request.deadline > now => {
                             disconnected(&address, "closed because another request timed out")
                         }
@@ -306,7 +309,7 @@ impl<T> Cluster<T> {
         self.nodes.retain(|_, node| !(node.is_retired && node.is_idle()));
     }
 
-    /// Nobody used it: no failure, so no back-off.
+    /// Closes an unused connection: not a failure, so no backoff.
     pub(super) fn close_idle(&mut self, node: NodeId) {
         if let Some(connection) = self.nodes.get_mut(&node)
             && let Some(id) = connection.id.take()

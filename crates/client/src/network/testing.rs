@@ -1,9 +1,9 @@
-//! What tests of this crate's machines share.
+//! Helpers for the tests of this crate's machines.
 
 use crate::config::{ClientConfig, Config, ProducerConfig};
 use crate::network::io::Address;
 
-/// Kafka's defaults, for a client of one bootstrap server.
+/// Kafka's defaults, for a client with one bootstrap server.
 pub fn client_config(bootstrap_server: Address) -> ClientConfig {
     let config = Config::new()
         .set("bootstrap.servers", bootstrap_server)

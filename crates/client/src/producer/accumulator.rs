@@ -1,6 +1,7 @@
-//! Records wait here in open batches, one per partition, until the sender takes them.
+//! Holds records in open batches, one per partition, until the sender takes them.
 //!
-//! Two sides. User threads: `append`. The sender's machine, alone on its thread: everything else.
+//! Two sides: application threads call `append`; everything else is called by the sender's machine
+//! on its one thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -27,15 +28,15 @@ use crate::time::Moment;
 #[derive(Debug)]
 pub struct Accumulator {
     shared: Arc<Shared>,
-    /// Replaced when a topic is seen for the first time or grew; read by every `append` without a lock.
+    /// Replaced when a topic is first seen or has grown; read by every `append` without a lock.
     topics: ArcSwap<BTreeMap<Arc<str>, Arc<TopicQueues>>>,
     /// Held while `topics` is replaced.
     growing: Mutex<()>,
-    /// Of the choices of partitions.
+    /// Seed of the random partition choices.
     seed: u64,
 }
 
-/// What the queues have in common.
+/// What all queues share.
 #[derive(Debug)]
 struct Shared {
     config: Arc<ProducerConfig>,
@@ -55,28 +56,30 @@ pub(super) struct TopicQueues {
     sticky: Arc<Sticky>,
 }
 
-/// What `append` did.
+/// The result of `append`.
 #[derive(Debug)]
 pub struct Appended {
     pub completion: Arc<BatchCompletion>,
-    /// The record's place in `completion`.
+    /// The record's index in `completion`.
     pub index: u32,
     pub partition: i32,
     pub timestamp: i64,
-    /// A batch was closed or the queue was empty before: the sender has something to plan.
+    /// A batch was closed, or the queue was empty before: the sender has something to plan.
     pub sender_must_wake: bool,
 }
 
-/// One partition's queue as the sender sees it. Cloned `Arc`s are kept by the sender while the partition is active.
+/// One partition's queue, as the sender sees it. The sender keeps clones of the `Arc` while the
+/// partition is active.
 ///
-/// Aligned so that threads which fill different partitions do not share a cache line (two, as processors fetch pairs).
+/// Aligned against false sharing: threads that fill different partitions share no cache line, nor
+/// the pair of lines that processors prefetch.
 #[repr(align(128))]
 pub struct PartitionQueue {
     pub topic: Arc<str>,
     pub partition: i32,
     shared: Arc<Shared>,
     origin: Arc<Origin>,
-    /// Closed batches, for the partitioner: read without the lock.
+    /// Number of closed batches, for the partitioner; read without the lock.
     closed_count: AtomicUsize,
     queue: Mutex<Queue>,
 }
@@ -90,7 +93,7 @@ struct Queue {
     gap_count: usize,
     /// The sender knows of this queue.
     is_active: bool,
-    /// What came without a key since this partition was chosen for that.
+    /// Bytes of records without a key since this partition was chosen for them.
     sticky_bytes: usize,
 }
 
@@ -102,21 +105,23 @@ struct Closed {
     batch: Option<SealedBatch>,
 }
 
-/// What stands in a queue, read under its lock once per turn.
+/// A summary of a queue, read under its lock once per turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
-    /// Closed batches that can be taken, retries included. One that is still being compressed holds up those behind it.
+    /// Closed batches that can be taken, retries included. One that is still being compressed
+    /// blocks those behind it.
     pub sealed_batches: usize,
     /// Wire bytes of the first one, header included.
     pub first_bytes: usize,
     pub first_retry_not_before: Option<Moment>,
-    /// Since when the oldest batch (closed or open) exists that can be taken.
+    /// Creation time of the oldest batch (closed or open) that can be taken.
     pub oldest_created_at: Option<Moment>,
-    /// Since when the open batch exists. `None` while an earlier one is being compressed: its end wakes the sender.
+    /// Creation time of the open batch. `None` while an earlier one is being compressed: the end of
+    /// that wakes the sender.
     pub open_since: Option<Moment>,
 }
 
-/// Why a queue did not take a record.
+/// Why a queue did not accept a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// A new batch of this size is needed and the pool has no room now.
@@ -130,7 +135,7 @@ pub(super) enum Refusal {
     Closed,
 }
 
-/// A record that goes where the topic's records without a key go at present.
+/// A record that goes to the topic's current sticky partition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stickiness<'a> {
     pub(super) queues: &'a TopicQueues,
@@ -138,10 +143,10 @@ pub(super) struct Stickiness<'a> {
     pub(super) stuck: Stuck,
 }
 
-/// What `PartitionQueue::append` did.
+/// The result of `PartitionQueue::append`.
 #[derive(Debug)]
 pub(super) struct Taken {
-    /// Only if it was asked for.
+    /// Only if the caller wants it.
     pub(super) completion: Option<Arc<BatchCompletion>>,
     pub(super) index: u32,
     pub(super) sender_must_wake: bool,
@@ -152,7 +157,7 @@ impl Accumulator {
         Accumulator::seeded(config, metrics, 0)
     }
 
-    /// - `seed`: of the choices of partitions for records without a key.
+    /// - `seed`: of the random choice of partitions for records without a key.
     pub fn seeded(config: Arc<ProducerConfig>, metrics: Arc<ProducerMetrics>, seed: u64) -> Accumulator {
         let shared = Arc::new(Shared {
             pool: BufferPool::new(config.buffer_memory_bytes, config.batch_bytes),
@@ -187,9 +192,10 @@ impl Accumulator {
         &self.shared.incomplete
     }
 
-    /// Appends to the partition's open batch; never waits. `partition` was chosen by the partitioner.
+    /// Appends to the partition's open batch; never waits. `partition` is the partitioner's choice.
     ///
-    /// - Errors: `BufferExhausted` when there is no room now (`send` then waits for it and tries again), `RecordTooLarge`, `Closed`. The callback is handed back.
+    /// - Errors: `BufferExhausted` when there is no room now (`send` then waits for it and tries
+    ///   again), `RecordTooLarge`, `Closed`. The callback is handed back.
     pub fn append(
         &self,
         now: Moment,
@@ -230,8 +236,8 @@ impl Accumulator {
         }
     }
 
-    /// There was something to send to a node, and it could be sent or not: a node that takes nothing for longer than
-    /// `partitioner.availability.timeout.ms` gets no new records without a key.
+    /// Notes whether the data ready for a node could be sent: a node that accepts nothing for
+    /// longer than `partitioner.availability.timeout.ms` gets no new records without a key.
     pub fn note_node(&self, node: NodeId, now: Moment, is_taken: bool) {
         if self.shared.config.partitioner_availability_timeout_ms > 0 {
             self.shared.availability.note(node, now, is_taken);
@@ -294,7 +300,8 @@ impl Accumulator {
                 .unwrap_or_default(),
             sticky: match known {
                 Some(queues) => Arc::clone(&queues.sticky),
-                // Topics of a producer choose independently.
+                // Each topic of a producer gets its own seed, so that their choices are
+                // independent.
                 None => Arc::new(Sticky::new(self.seed.wrapping_add(topics.len() as u64))),
             },
         });
@@ -303,14 +310,14 @@ impl Accumulator {
         queues
     }
 
-    /// Partitions whose queue was empty and is no longer, since the last call.
+    /// Partitions whose queue has become non-empty since the last call.
     pub fn take_activated(&self, into: &mut Vec<Arc<PartitionQueue>>) {
         into.append(&mut self.shared.lock_activated());
     }
 
     /// Closes every open batch now: `flush`, `close`.
     pub fn seal_all(&self, _now: Moment) {
-        // After `close`: who grows the table later sees that it is closed.
+        // Orders this after `close`: a thread that grows the table later sees that it is closed.
         drop(self.growing.lock());
         for queues in self.topics.load().values() {
             for queue in &queues.partitions {
@@ -319,7 +326,7 @@ impl Accumulator {
         }
     }
 
-    /// Everything that waits here fails: the sender is no more.
+    /// Fails everything that waits here, because the sender has ended.
     pub fn fail_all(&self, error: &Error, callbacks: &CallbackQueue) {
         drop(self.growing.lock());
         for queues in self.topics.load().values() {
@@ -331,12 +338,12 @@ impl Accumulator {
         }
     }
 
-    /// No record is taken any more.
+    /// Refuses records from now on.
     pub fn close(&self) {
         self.shared.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Records appended and not completed (a flush waits for those that were there when it began).
+    /// Batches not yet completed; a flush waits for those that exist when it begins.
     pub fn incomplete_batches(&self) -> usize {
         self.shared.incomplete.count()
     }
@@ -363,7 +370,7 @@ impl TopicQueues {
         self.partitions.get(usize::try_from(partition).ok()?)
     }
 
-    /// Where the topic's records without a key go at present.
+    /// The topic's current choice of partition for records without a key.
     pub(super) fn stuck(&self, topic: &Topic) -> Stuck {
         self.sticky.current(|sticky| self.choose(sticky, topic))
     }
@@ -372,7 +379,7 @@ impl TopicQueues {
         self.sticky.switch(from, self.choose(&self.sticky, topic));
     }
 
-    /// KIP-794: brokers that are slow to take batches have longer queues and get fewer records.
+    /// KIP-794: brokers that are slow to accept batches have longer queues and get fewer records.
     fn choose(&self, sticky: &Sticky, topic: &Topic) -> i32 {
         let shared = &self.partitions.first().map(|queue| &queue.shared);
         let timeout_ms = shared.map_or(0, |shared| shared.config.partitioner_availability_timeout_ms);
@@ -413,8 +420,9 @@ impl PartitionQueue {
         }
     }
 
-    /// The lock is held for some fifty nanoseconds, much less than going to sleep costs: so try for a while first. The
-    /// standard lock gives up trying as soon as anyone sleeps, and from then on every unlock is a system call.
+    /// The lock is held for about fifty nanoseconds, much less than a sleep costs, so spin for a
+    /// while first. The standard lock stops spinning as soon as any thread sleeps, and from then on
+    /// every unlock is a system call.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         const SPINS: u32 = 6;
         const YIELDS: u32 = 4;
@@ -435,7 +443,8 @@ impl PartitionQueue {
 
     /// Appends to the open batch, or to a new one.
     ///
-    /// - `memory`: for a new batch, if the caller has waited for some; stays with the caller when it is not needed.
+    /// - `memory`: for a new batch, if the caller has waited for it; stays with the caller when it
+    ///   is not needed.
     /// - `callback`: stays with the caller when the record is refused.
     pub(super) fn append(
         self: &Arc<PartitionQueue>,
@@ -490,7 +499,7 @@ impl PartitionQueue {
     ) -> Result<Taken, Refusal> {
         let sender_must_wake = queue.open.is_some();
         let unfinished = self.detach_open(&mut queue);
-        // A batch is left only when it is full, so that the switch leaves no small one behind.
+        // Switch partitions only when the batch is full, so that no small batch is left behind.
         if let Some(stickiness) = stickiness
             && queue.sticky_bytes > 0
             && HEADER_BYTES + queue.sticky_bytes + draft.record_bytes() > self.origin.batch_bytes
@@ -530,7 +539,7 @@ impl PartitionQueue {
         Ok(taken)
     }
 
-    /// Where batches leave before they are full, twice their size is the time to go on, as in Kafka.
+    /// Where batches leave before they are full, switch after twice the batch size, as Kafka does.
     fn count_sticky(&self, queue: &mut Queue, draft: &Draft<'_>, stickiness: Stickiness<'_>) {
         queue.sticky_bytes += draft.record_bytes();
         if queue.sticky_bytes >= self.origin.batch_bytes.saturating_mul(2) && !self.origin.is_compressed() {
@@ -539,15 +548,15 @@ impl PartitionQueue {
         }
     }
 
-    /// Closes the open batch, without the lock if that takes long.
+    /// Closes the open batch; compresses it without holding the lock.
     fn close_open(&self, mut queue: MutexGuard<'_, Queue>) {
         let unfinished = self.detach_open(&mut queue);
         drop(queue);
         self.finish_closing(unfinished);
     }
 
-    /// Takes the open batch to its place among the closed ones. What must still be compressed is given back and leaves a gap,
-    /// which keeps the order.
+    /// Moves the open batch to its place among the closed ones. A batch that must still be
+    /// compressed is returned and leaves a gap, which keeps the order.
     fn detach_open(&self, queue: &mut Queue) -> Option<OpenBatch> {
         let open = queue.open.take()?;
         let order = (open.completion.id(), 0);
@@ -562,7 +571,7 @@ impl PartitionQueue {
         unfinished
     }
 
-    /// Compresses what `detach_open` gave back and fills its gap.
+    /// Compresses the batch that `detach_open` returned and fills its gap.
     fn finish_closing(&self, unfinished: Option<OpenBatch>) {
         let Some(open) = unfinished else { return };
         let order = (open.completion.id(), 0);
@@ -573,7 +582,7 @@ impl PartitionQueue {
             .closed
             .get_mut(place)
             .filter(|closed| closed.order == order && closed.batch.is_none());
-        gap.expect("nobody else fills or removes a gap").batch = Some(batch);
+        gap.expect("only this thread fills or removes its gap").batch = Some(batch);
         queue.gap_count -= 1;
     }
 
@@ -606,7 +615,8 @@ impl PartitionQueue {
         }
     }
 
-    /// The first closed batch; with `seal_open`, the open one is closed (and compressed) when no closed one is left.
+    /// Takes the first closed batch; with `seal_open`, closes (and compresses) the open one when no
+    /// closed one is left.
     pub fn take(&self, _now: Moment, seal_open: bool) -> Option<SealedBatch> {
         let mut queue = self.lock();
         if let Some(closed) = queue.closed.front_mut() {
@@ -623,7 +633,7 @@ impl PartitionQueue {
         Some(open.seal(&self.origin, self.partition))
     }
 
-    /// Back to its place for a retry: before every batch that was opened later.
+    /// Puts a batch back in its place for a retry: before every batch that was opened later.
     pub fn put_back(self: &Arc<PartitionQueue>, batch: SealedBatch) {
         let order = batch.order();
         let mut queue = self.lock();
@@ -639,7 +649,8 @@ impl PartitionQueue {
         self.activate(&mut queue);
     }
 
-    /// Takes out closed batches (and closes and takes the open one) created at or before `created_before`.
+    /// Takes out the closed batches (and closes and takes the open one) created at or before
+    /// `created_before`.
     pub fn take_expired(&self, created_before: Moment) -> Vec<SealedBatch> {
         let mut expired = Vec::new();
         let mut queue = self.lock();
@@ -659,7 +670,8 @@ impl PartitionQueue {
         expired
     }
 
-    /// True when the queue is empty and was removed from the active ones: the next append activates it again.
+    /// Deactivates the queue if it is empty and returns whether it did; the next append activates
+    /// it again.
     pub fn deactivate_if_empty(&self) -> bool {
         let mut queue = self.lock();
         let is_empty = queue.open.is_none() && queue.closed.is_empty();
@@ -677,7 +689,8 @@ impl fmt::Debug for PartitionQueue {
 }
 
 impl Queue {
-    /// The record at `index` of the open batch was taken; its batch was new if it is the first.
+    /// Returns the result for the record at `index` of the open batch; index 0 means that the batch
+    /// is new.
     fn taken(
         &mut self,
         index: u32,
@@ -696,8 +709,8 @@ impl Queue {
         }
     }
 
-    /// Closed batches before the first that is being compressed. A full buffer can be thousands of batches: they are
-    /// looked at only if there is one.
+    /// Number of closed batches before the first that is being compressed. A full buffer can be
+    /// thousands of batches, so they are searched only if there is such a gap.
     fn ready_count(&self) -> usize {
         if self.gap_count == 0 {
             return self.closed.len();

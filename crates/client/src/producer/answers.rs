@@ -1,4 +1,4 @@
-//! What comes back: batches are completed, failed, split, or put back for another attempt.
+//! Handles produce responses: batches are completed, failed, split, or put back for a retry.
 
 use std::sync::Arc;
 
@@ -21,10 +21,11 @@ use crate::network::cluster::Reply;
 use crate::network::io::{Action, Address};
 use crate::time::Moment;
 
-/// KIP-219: from this version on the broker answers at once and trusts the client to wait.
+/// KIP-219: from this version on the broker answers at once and relies on the client to wait out
+/// the throttle time.
 const CLIENT_THROTTLES_SINCE: i16 = 6;
 
-/// Where an answer came from.
+/// Where a response came from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub node: NodeId,
@@ -72,7 +73,7 @@ impl ProducerMachine {
             Ok(body) => match ProduceResponse::decode(&mut Reader::new(&body), source.version) {
                 Ok(answer) => self.read_answer(now, source, &passengers, &answer),
                 Err(error) => {
-                    // Whatever follows on this connection cannot be trusted either.
+                    // Nothing later on this connection can be trusted either.
                     let error = malformed(source.node, format!("Produce: {error}"));
                     self.answer_lost(now, &passengers, &error);
                     self.disconnect(now, source.node, actions);
@@ -82,14 +83,15 @@ impl ProducerMachine {
         self.note_answered(source.node, passengers);
     }
 
-    /// Nobody knows what became of these batches.
+    /// The result of these batches is unknown: their response was lost.
     fn answer_lost(&mut self, now: Moment, passengers: &[Passenger], error: &Error) {
         for passenger in passengers {
             let Some(sent) = self.lanes[passenger.lane].take_answered(passenger.place) else {
                 continue;
             };
             match error {
-                // The connection speaks no version that could carry it, so it was not sent.
+                // The connection supports no version that could carry the request, so it was not
+                // sent.
                 Error::UnsupportedVersion { .. } => self.give_up(passenger.lane, sent, error.clone()),
                 _ => self.retry(
                     now,
@@ -119,7 +121,8 @@ impl ProducerMachine {
             self.throttled(now, node, throttle_ms);
         }
         let mut is_decided = vec![false; passengers.len()];
-        // Brokers answer in the order of the request, so the next passenger is nearly always the right one.
+        // Brokers answer in the order of the request, so the next passenger is nearly always the
+        // right one.
         let mut expected = 0;
         for topic in &answer.responses {
             for partition in &topic.partition_responses {
@@ -135,7 +138,7 @@ impl ProducerMachine {
                 let found = (expected..passengers.len())
                     .chain(0..expected.min(passengers.len()))
                     .find(is_meant);
-                // A partition that was not asked about tells nothing.
+                // Ignore a partition that this request did not contain.
                 let Some(at) = found else { continue };
                 is_decided[at] = true;
                 expected = at + 1;
@@ -145,7 +148,7 @@ impl ProducerMachine {
         for (passenger, is_decided) in passengers.iter().zip(is_decided) {
             if !is_decided {
                 let queue = &self.lanes[passenger.lane].queue;
-                let reason = format!("Produce: no word of {}-{}", queue.topic, queue.partition);
+                let reason = format!("Produce: the answer lacks {}-{}", queue.topic, queue.partition);
                 self.answer_lost(now, &[*passenger], &malformed(node, reason));
             }
         }
@@ -187,7 +190,7 @@ impl ProducerMachine {
         }
     }
 
-    /// KIP-951: the answer may say who leads now. `Some` when that is news.
+    /// KIP-951: the response may name the current leader. `Some` when that is new to this client.
     fn learn_leader(
         &mut self,
         lane: usize,
@@ -229,7 +232,7 @@ impl ProducerMachine {
         sent.batch.finish(Ok(placed), &self.callbacks);
     }
 
-    /// Puts the batch back for another attempt, if it may have one.
+    /// Puts the batch back for a retry, if it is allowed one.
     fn retry(
         &mut self,
         now: Moment,
@@ -253,7 +256,7 @@ impl ProducerMachine {
             sent.last_error = Some(error);
             return self.expire(sent);
         }
-        // With the new leader's name in hand there is nothing to wait for (KIP-951).
+        // KIP-951: the new leader is known, so retry without backoff.
         sent.batch.sending.retry_not_before = match new_leader {
             Some(_) => None,
             None => Some(self.retry_at(now, attempts)),
@@ -264,8 +267,8 @@ impl ProducerMachine {
         self.lanes[lane].put_back(sent);
     }
 
-    /// The broker misses something before this batch. Usually a batch before it failed and is on its way again; else it is
-    /// lost, and numbers start anew (KIP-360).
+    /// The broker misses something before this batch. Usually an earlier batch failed and is being
+    /// retried; else it is lost, and sequences start again at 0 (KIP-360).
     fn gap(&mut self, now: Moment, lane: usize, mut sent: Sent, error: Error) {
         let Some(sequence) = sent.batch.sending.sequence else {
             return self.give_up(lane, sent, error);
@@ -277,9 +280,10 @@ impl ProducerMachine {
         self.retry(now, lane, sent, error, Certainty::NotAppended, None);
     }
 
-    /// KIP-126: in parts the records may fit. Attempts are counted anew.
+    /// KIP-126: split, the records may fit. The attempts of the parts are counted from zero.
     fn too_large(&mut self, now: Moment, lane: usize, sent: Sent, error: Error) {
-        // The parts would not be recognised as what an earlier attempt may have appended.
+        // The broker would not recognize the parts as duplicates of a batch that an earlier attempt
+        // may have appended.
         if sent.batch.record_count < 2 || sent.maybe_appended {
             return self.give_up(lane, sent, error);
         }
@@ -287,7 +291,8 @@ impl ProducerMachine {
         let order = sent.place.order;
         let mut next = sent.batch.sending.sequence;
         for mut batch in sent.batch.split(self.config.batch_bytes) {
-            // The parts share the numbers of the whole, so that those behind it stay right.
+            // The parts share the sequence range of the whole batch, so that the numbers of those
+            // behind it stay valid.
             batch.sending.sequence = next;
             if let Some(sequence) = &mut next {
                 sequence.base_sequence = after(sequence.base_sequence, batch.record_count);
@@ -306,7 +311,7 @@ impl ProducerMachine {
         self.due_at(now);
     }
 
-    /// The batch fails. What it was numbered stays open until the broker has decided on a later one.
+    /// Fails the batch. Its sequence stays unresolved until the broker has decided on a later one.
     fn give_up(&mut self, lane: usize, sent: Sent, error: Error) {
         if let Some(sequence) = sent.batch.sending.sequence {
             self.lanes[lane].sequences.mark_unresolved(sequence);
@@ -314,7 +319,7 @@ impl ProducerMachine {
         self.fail(sent.batch, error);
     }
 
-    /// KIP-467: the broker named the records it objects to; the others only share a batch with them.
+    /// KIP-467: the broker named the records it rejects; the others merely share a batch with them.
     fn give_up_by_record(
         &mut self,
         lane: usize,
@@ -365,7 +370,7 @@ impl ProducerMachine {
         Error::from_code(answer.error_code, what).expect("success is not an error")
     }
 
-    /// The delivery timeout ends a batch wherever it is.
+    /// Fails a batch at its delivery timeout, wherever it is.
     pub(super) fn expire(&mut self, sent: Sent) {
         let batch = &sent.batch;
         let after = match (&sent.last_error, batch.sending.attempts) {
@@ -393,7 +398,7 @@ impl ProducerMachine {
 
 /// Why one record of a refused batch failed.
 ///
-/// - Source: KIP-467. Where several are named, the batch's code may not be each one's.
+/// - Source: KIP-467. Where several records are named, the batch's code need not apply to each.
 fn record_fate(
     batch: &SealedBatch,
     index: u32,

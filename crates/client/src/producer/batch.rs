@@ -1,9 +1,10 @@
 //! A batch from its first record to its answer.
 //!
-//! Ownership is the rule that no code can forget: the memory of a batch (`records`) is a counted slice; its bytes return to the
-//! buffer pool when the last holder is gone: the batch itself, or a frame that a socket has not taken completely. A
-//! batch that expired while its bytes were still being written keeps them until the write ends or the connection is
-//! closed (the bug class of CVE-2026-35554 cannot be written).
+//! Memory safety by ownership: the memory of a batch (`records`) is a reference-counted slice, and
+//! its bytes return to the buffer pool when the last holder is gone: the batch itself, or a frame
+//! that a socket has not written completely. A batch that expires while its bytes are still being
+//! written keeps them until the write ends or the connection is closed, which rules out the bug
+//! class of CVE-2026-35554.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,15 +21,16 @@ use super::record::{Callback, Record};
 use crate::error::Error;
 use crate::time::Moment;
 
-/// A closed batch: no record is added any more. The accumulator makes it, the sender sends it, as often as needed.
+/// A closed batch, to which no record is added any more. The accumulator makes it; the sender sends
+/// it, with retries.
 ///
-/// The batch's 61-byte header is not part of `records`: the sender encodes it into the request (sequence, producer id, CRC), so that
-/// a retry after a new producer epoch changes no shared byte.
+/// The batch's 61-byte header is not part of `records`: the sender encodes it into the request
+/// (sequence, producer id, CRC), so that a retry under a new producer epoch changes no shared byte.
 #[derive(Debug)]
 pub struct SealedBatch {
     pub topic: Arc<str>,
     pub partition: i32,
-    /// The records section as it goes on the wire (compressed when `codec` says so).
+    /// The records section as sent (compressed when `codec` says so).
     pub records: Bytes,
     pub codec: Codec,
     pub record_count: u32,
@@ -36,18 +38,18 @@ pub struct SealedBatch {
     pub max_timestamp: i64,
     pub uncompressed_bytes: usize,
     pub record_bytes_max: usize,
-    /// When its first record came: delivery.timeout.ms and linger.ms count from here.
+    /// When its first record arrived: delivery.timeout.ms and linger.ms count from here.
     pub created_at: Moment,
-    /// When its last record came.
+    /// When its last record arrived.
     pub filled_at: Moment,
     pub completion: Arc<BatchCompletion>,
-    /// The batch's first record is this one of `completion` (not 0 after a split).
+    /// Index in `completion` of the batch's first record (not 0 after a split).
     pub completion_first: u32,
     /// In the order of their records; most batches have none.
     pub callbacks: Vec<RecordCallback>,
-    /// The sender's notes.
+    /// The sender's state for this batch.
     pub sending: Sending,
-    /// Where the parts of a split get memory and level.
+    /// Where the parts of a split batch get their memory and compression level.
     pub(super) origin: Arc<Origin>,
 }
 
@@ -55,7 +57,8 @@ pub struct SealedBatch {
 #[derive(Debug, Default)]
 pub struct Sending {
     pub attempts: u32,
-    /// Set once and kept: a retry has the same producer id, epoch and sequence, or the broker cannot see that it is one.
+    /// Set once and kept: a retry needs the same producer id, epoch and sequence, or the broker
+    /// cannot detect the duplicate.
     pub sequence: Option<Sequence>,
     pub retry_not_before: Option<Moment>,
     pub first_sent_at: Option<Moment>,
@@ -74,12 +77,13 @@ impl SealedBatch {
         HEADER_BYTES + self.records.len()
     }
 
-    /// The batch's place among its partition's batches: a retry goes back to it.
+    /// The batch's place among its partition's batches; a retry goes back to it.
     pub(super) fn order(&self) -> (u64, u32) {
         (self.completion.id(), self.completion_first)
     }
 
-    /// Decides the fate of the batch's records: wakes their futures, hands their callbacks over, lets its memory go.
+    /// Completes the batch's records: wakes their futures, queues their callbacks, releases its
+    /// memory.
     pub fn finish(mut self, result: Result<Placed, Error>, callbacks: &CallbackQueue) {
         // Callbacks first: a flush that ends with the completion must find them in the queue.
         if !self.callbacks.is_empty() {
@@ -96,7 +100,8 @@ impl SealedBatch {
     }
 }
 
-/// Whoever loses a batch without deciding on it, a sender that panicked for instance, leaves nobody waiting.
+/// A batch that is dropped without a result, for instance by a sender that panicked, still
+/// completes its waiters.
 impl Drop for SealedBatch {
     fn drop(&mut self) {
         if self.record_count > 0 {
@@ -109,7 +114,7 @@ impl Drop for SealedBatch {
     }
 }
 
-/// What the batches of a topic have in common.
+/// What the batches of a topic share.
 #[derive(Debug)]
 pub(super) struct Origin {
     pub(super) topic: Arc<str>,
@@ -125,9 +130,11 @@ impl Origin {
     }
 }
 
-/// How well a topic's records compress: compressed by uncompressed bytes, learned from closed batches.
+/// How well a topic's records compress: compressed by uncompressed bytes, learned from closed
+/// batches.
 ///
-/// - Source: Kafka's `CompressionRatioEstimator`: quick to believe in worse, slow to believe in better.
+/// - Source: Kafka's `CompressionRatioEstimator`: a worse ratio takes effect quickly, a better one
+///   slowly.
 #[derive(Debug)]
 pub(super) struct CompressionRatio {
     bits: AtomicU32,
@@ -164,7 +171,7 @@ impl Default for CompressionRatio {
     }
 }
 
-/// A record and what can be computed of it before its batch is locked.
+/// A record with everything that can be computed before its batch is locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draft<'a> {
     record: &'a Record<'a>,
@@ -181,13 +188,13 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What the record takes at most if it is alone in a batch, before compression: the number that Kafka compares with
-    /// `max.request.size` and `buffer.memory`.
+    /// The record's size at most if it is alone in a batch, before compression: the number that
+    /// Kafka compares with `max.request.size` and `buffer.memory`.
     pub(super) fn batch_bytes_max(&self) -> usize {
         HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX + self.payload_bytes
     }
 
-    /// About what the record adds to a batch, before compression.
+    /// Approximate bytes that the record adds to a batch, before compression.
     pub(super) fn record_bytes(&self) -> usize {
         record_bytes(self.payload_bytes, 0, 0)
     }
@@ -210,7 +217,7 @@ fn payload<'a>(
     }
 }
 
-/// A batch that takes records.
+/// A batch that accepts records.
 #[derive(Debug)]
 pub(super) struct OpenBatch {
     memory: Memory,
@@ -222,14 +229,16 @@ pub(super) struct OpenBatch {
     filled_at: Moment,
     pub(super) completion: Arc<BatchCompletion>,
     callbacks: Vec<RecordCallback>,
-    /// The estimate with Kafka's safety, taken when the batch was opened; `None` without compression.
+    /// The estimate with Kafka's safety factor, taken when the batch was opened; `None` without
+    /// compression.
     ratio: Option<f32>,
-    /// Wire bytes, header included, that it should not exceed: batch.size. A larger record is alone in its batch.
+    /// Wire bytes, header included, that it should not exceed: batch.size. A larger record is alone
+    /// in its batch.
     limit_bytes: usize,
 }
 
-/// Uncompressed bytes of a batch are at most so many times its limit, however well it compresses: who reads it must
-/// unfold it.
+/// Uncompressed bytes of a batch are at most this many times its limit, however well it compresses,
+/// because its readers must decompress it.
 const UNFOLDED_LIMIT: usize = 16;
 
 impl OpenBatch {
@@ -241,7 +250,7 @@ impl OpenBatch {
         first: &Draft<'_>,
         now: Moment,
     ) -> OpenBatch {
-        /// What Kafka multiplies its estimate with: COMPRESSION_RATE_ESTIMATION_FACTOR.
+        /// Kafka's factor on its estimate: COMPRESSION_RATE_ESTIMATION_FACTOR.
         const SAFETY: f32 = 1.05;
         memory.prepare();
         OpenBatch {
@@ -259,7 +268,7 @@ impl OpenBatch {
         }
     }
 
-    /// The record's index, or `None` when it does not fit any more.
+    /// Returns the record's index, or `None` when it does not fit any more.
     #[inline]
     pub(super) fn append(&mut self, draft: &Draft<'_>, now: Moment) -> Option<u32> {
         let timestamp_delta = draft.timestamp.wrapping_sub(self.base_timestamp);
@@ -295,7 +304,8 @@ impl OpenBatch {
             && (needed_bytes <= self.memory.reserved_bytes() || self.unfold(needed_bytes))
     }
 
-    /// Takes more memory for what will shrink when the batch is closed; doubled, so that each byte moves once on average.
+    /// Takes more memory for data that will shrink when the batch is closed; doubled, so that each
+    /// byte moves once on average.
     #[cold]
     fn unfold(&mut self, needed_bytes: usize) -> bool {
         let reserved_bytes = self.memory.reserved_bytes();
@@ -311,7 +321,7 @@ impl OpenBatch {
         HEADER_BYTES + self.ratio.map_or(bytes, |ratio| (bytes as f32 * ratio) as usize)
     }
 
-    /// Nothing more fits, as far as can be told.
+    /// Whether nothing more fits, as far as the estimate can tell.
     pub(super) fn is_full(&self) -> bool {
         self.wire_bytes_estimate() >= self.limit_bytes
     }
@@ -324,7 +334,8 @@ impl OpenBatch {
         });
     }
 
-    /// Closes the batch. With a codec this is the expensive part: not under a lock that senders want.
+    /// Closes the batch. With a codec this is expensive: do not call it under a lock that `send`
+    /// takes.
     pub(super) fn seal(mut self, origin: &Arc<Origin>, partition: i32) -> SealedBatch {
         let uncompressed_bytes = self.memory.buffer.len();
         if origin.is_compressed() {
@@ -370,9 +381,10 @@ impl OpenBatch {
     }
 }
 
-/// Puts the compressed form of what `memory` holds in its place.
+/// Replaces the content of `memory` by its compressed form.
 pub(super) fn compress(compression: Compression, memory: &mut Memory) {
-    /// Kept between batches up to this size: a few large batches should not hold memory for ever.
+    /// Scratch memory up to this size is kept between batches; a few large batches should not hold
+    /// memory forever.
     const KEPT_BYTES_MAX: usize = 1 << 20;
     thread_local! {
         static SCRATCH: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
@@ -382,7 +394,7 @@ pub(super) fn compress(compression: Compression, memory: &mut Memory) {
     compression::compress(compression, &memory.buffer, &mut scratch);
     memory.replace(&scratch);
     if scratch.capacity() <= KEPT_BYTES_MAX {
-        // A thread that ends has no locals any more and needs no scratch.
+        // A thread that is ending has no locals any more and needs no scratch memory.
         let _ = SCRATCH.try_with(|kept| kept.replace(scratch));
     }
 }

@@ -1,6 +1,7 @@
-//! `buffer.memory`: who may have how much, in order of arrival.
+//! `buffer.memory`: a pool that grants memory in order of arrival.
 //!
-//! Memory is taken for a batch, never for a record. What was given back is handed out again before the system is asked.
+//! Memory is taken per batch, never per record. Returned buffers are reused before the allocator is
+//! asked.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,10 +14,10 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// How often a waiting thread looks again by itself.
+/// How often a waiting thread rechecks without a wake-up.
 pub(super) const RECHECK: Duration = Duration::from_millis(1);
 
-/// Counts bytes and keeps buffers of `batch.size` for the next batch. Clones are the same pool.
+/// Counts bytes and keeps buffers of `batch.size` for the next batch. Clones share one pool.
 #[derive(Clone, Debug)]
 pub struct BufferPool {
     shared: Arc<Shared>,
@@ -26,8 +27,9 @@ pub struct BufferPool {
 struct Shared {
     total_bytes: usize,
     batch_bytes: usize,
-    /// With this much free a waiter is woken even though less would do for it: woken for every batch that comes back, a
-    /// thread would go to sleep again after 16 KiB, and the two switches cost more than filling the batch.
+    /// A waiter is woken only with this much free, even though less would do for it: woken for
+    /// every returned batch, a thread would go back to sleep after 16 KiB, and the two context
+    /// switches cost more than filling the batch.
     wake_bytes: usize,
     state: Mutex<State>,
     /// Mirror of the queue's length, read by the sender without the lock.
@@ -36,7 +38,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// Below zero by what a codec's output was larger than its input.
+    /// Negative by the amount by which codecs' output was larger than their input.
     available: isize,
     /// Buffers of exactly `batch_bytes`; their bytes count as available.
     free: Vec<Vec<u8>>,
@@ -49,7 +51,7 @@ struct Waiter {
     id: u64,
     wanted_bytes: usize,
     is_granted: bool,
-    /// A thread looks again by itself now and then, so its wake-up may be held back; a task does not.
+    /// A thread rechecks regularly, so its wake-up may be held back; a task does not.
     is_thread: bool,
     waker: Waker,
 }
@@ -80,26 +82,28 @@ impl BufferPool {
         usize::try_from(self.shared.lock().available).unwrap_or(0)
     }
 
-    /// Threads that wait for memory: the sender treats every open batch as ready while there is one, as Kafka does.
+    /// Threads that wait for memory. While there are any, the sender treats every open batch as
+    /// ready, as Kafka does.
     pub fn waiting_threads(&self) -> usize {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Memory for `wanted_bytes`, at least a batch's buffer, if it is free and nobody else waits for it.
+    /// Takes memory for `wanted_bytes`, at least a batch's buffer, if it is free and there is no
+    /// other waiter.
     pub(super) fn try_take(&self, wanted_bytes: usize) -> Option<Memory> {
         let mut state = self.shared.lock();
         let is_free = state.queue.is_empty() && state.has(wanted_bytes);
         is_free.then(|| self.shared.hand_out(&mut state, wanted_bytes))
     }
 
-    /// Memory for `wanted_bytes` without asking whether there is any: for what must go on, like the parts of a batch that
-    /// the broker found too large.
+    /// Takes memory for `wanted_bytes` beyond the limit if necessary: for work that must go on,
+    /// such as splitting a batch that the broker found too large.
     pub(super) fn take_anyway(&self, wanted_bytes: usize) -> Memory {
         let mut state = self.shared.lock();
         self.shared.hand_out(&mut state, wanted_bytes)
     }
 
-    /// Memory for `wanted_bytes` as soon as those who came before have theirs.
+    /// Waits for memory for `wanted_bytes`, behind earlier waiters (first come, first served).
     ///
     /// - `is_thread`: the caller polls at least every `RECHECK` even if it is not woken.
     pub(super) fn take_in_turn(&self, wanted_bytes: usize, is_thread: bool) -> Turn {
@@ -111,7 +115,7 @@ impl BufferPool {
         }
     }
 
-    /// What a call says that found no room.
+    /// The error of a call that found no room.
     pub(super) fn exhausted(&self, wanted_bytes: usize, waited_ms: u64) -> Error {
         Error::BufferExhausted {
             wanted_bytes,
@@ -155,7 +159,7 @@ impl Shared {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives memory to those who wait, in their order, as far as it goes.
+    /// Grants memory to the waiters in order, as far as it goes.
     fn grant(&self, state: &mut State, woken: &mut Vec<Waker>) {
         for i in 0..state.queue.len() {
             let waiter = &state.queue[i];
@@ -192,7 +196,7 @@ impl State {
         self.available += isize::try_from(bytes).expect("it was reserved");
     }
 
-    /// Kept buffers are part of what is available: when others need it, they go back to the system.
+    /// Kept buffers count as available: they are freed when other sizes need the memory.
     fn forget_buffers(&mut self, batch_bytes: usize) {
         while !self.free.is_empty() && !self.has(self.free.len().saturating_mul(batch_bytes)) {
             self.free.pop();
@@ -200,13 +204,13 @@ impl State {
     }
 }
 
-/// The turn of one that waits for memory.
+/// A waiter's place in the queue for memory.
 #[derive(Debug)]
 pub(super) struct Turn {
     shared: Arc<Shared>,
     wanted_bytes: usize,
     is_thread: bool,
-    /// In the queue, once the first poll found no room.
+    /// Its id in the queue, once the first poll found no room.
     id: Option<u64>,
 }
 
@@ -236,7 +240,7 @@ impl Future for Turn {
         };
         let place = state.place(id);
         if state.queue[place].is_granted {
-            // `hand_out` reserves anew.
+            // `hand_out` reserves again.
             state.release(this.wanted_bytes);
         } else if !state.is_next(place) || !state.has(this.wanted_bytes) {
             state.queue[place].waker.clone_from(context.waker());
@@ -257,14 +261,14 @@ impl State {
             .expect("a waiter stays queued until its turn ends")
     }
 
-    /// Nobody before `place` waits for memory.
+    /// Whether no waiter before `place` waits for memory.
     fn is_next(&self, place: usize) -> bool {
         self.queue.iter().take(place).all(|waiter| waiter.is_granted)
     }
 }
 
 impl Drop for Turn {
-    /// Who gives up leaves its place, and what it was granted, to the next.
+    /// A waiter that gives up leaves its place, and any memory granted to it, to the next.
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
         let mut woken = Vec::new();
@@ -284,7 +288,8 @@ impl Drop for Turn {
 
 /// Bytes taken from a pool; they go back when this is dropped.
 ///
-/// As the owner of a `Bytes` it is dropped by the last holder of a slice of it, wherever that is.
+/// As the owner of a `Bytes` it is dropped by the last holder of a slice of it, on whichever thread
+/// that is.
 pub(super) struct Memory {
     pub(super) buffer: Vec<u8>,
     reserved_bytes: usize,
@@ -292,7 +297,8 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Gets the buffer from the system if it was not reused. Apart from taking, so that this happens without locks.
+    /// Allocates the buffer if it was not reused. Separate from taking, so that no lock is held
+    /// during the allocation.
     pub(super) fn prepare(&mut self) {
         if self.buffer.capacity() == 0 {
             self.buffer.reserve_exact(self.reserved_bytes);
@@ -303,7 +309,8 @@ impl Memory {
         self.reserved_bytes
     }
 
-    /// Room for `more_bytes` more, at once or not at all; false when the pool has them not or others wait for them.
+    /// Adds room for `more_bytes`, at once or not at all; false when the pool lacks them or has
+    /// waiters.
     pub(super) fn grow(&mut self, more_bytes: usize) -> bool {
         {
             let mut state = self.pool.lock();
@@ -319,7 +326,7 @@ impl Memory {
         true
     }
 
-    /// Holds a copy of `bytes` instead of what it held, and no more memory than that needs.
+    /// Replaces the content by a copy of `bytes`, in no more memory than that needs.
     pub(super) fn replace(&mut self, bytes: &[u8]) {
         self.buffer.clear();
         let batch_bytes = self.pool.batch_bytes;
@@ -381,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_handed_out_again() {
+    fn dropped_memory_is_reused() {
         let pool = BufferPool::new(300, 100);
         let mut memory = pool.try_take(100).unwrap();
         memory.prepare();
@@ -396,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn never_more_than_the_total() {
+    fn never_hands_out_more_than_the_total() {
         let pool = BufferPool::new(300, 100);
         let held: Vec<_> = std::iter::from_fn(|| pool.try_take(100)).collect();
         assert_eq!(held.len(), 3);
@@ -418,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_wish_is_not_overtaken_by_small_ones() {
+    fn a_large_request_is_not_overtaken_by_small_ones() {
         let pool = BufferPool::new(300, 100);
         let (first, second) = (pool.try_take(100), pool.try_take(100));
         let mut large = pool.take_in_turn(250, false);
@@ -442,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_leaves_its_grant_to_the_next() {
+    fn a_waiter_that_gives_up_leaves_its_grant_to_the_next() {
         let pool = BufferPool::new(100, 100);
         let held = pool.try_take(100);
         let (mut first, mut second) = (pool.take_in_turn(100, false), pool.take_in_turn(60, false));
@@ -456,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_looks_again_although_too_little_came_back_to_wake_it() {
+    fn a_thread_rechecks_although_too_little_came_back_to_wake_it() {
         let pool = BufferPool::new(3_200, 100);
         assert_eq!(pool.shared.wake_bytes, 200);
         let mut held: Vec<_> = std::iter::from_fn(|| pool.try_take(100)).collect();

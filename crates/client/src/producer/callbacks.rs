@@ -1,4 +1,5 @@
-//! Callbacks run on a thread of their own: one that sleeps delays the callbacks behind it and nothing else.
+//! Callbacks run on a thread of their own: one that blocks delays the callbacks behind it and
+//! nothing else.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,13 +17,13 @@ use crate::time::Clock;
 /// A record's callback, in its batch.
 #[derive(Debug)]
 pub struct RecordCallback {
-    /// Which record of the batch's `completion`; ascending.
+    /// Index of the record in the batch's `completion`; ascending.
     pub index: u32,
     pub timestamp: i64,
     pub callback: Callback,
 }
 
-/// Callbacks of a batch that is decided.
+/// The callbacks of a completed batch.
 #[derive(Debug)]
 pub struct Finished {
     pub partition: i32,
@@ -32,14 +33,15 @@ pub struct Finished {
     pub result: Result<Placed, Error>,
 }
 
-/// Batches whose callbacks have not run; in the order in which the broker answered, so in order per partition.
+/// Batches whose callbacks have not run, in the order in which the broker answered, hence in order
+/// per partition.
 ///
-/// The sender only ever appends. The backlog is bounded where records come in: see `is_over_limit`.
+/// The sender only ever appends. The backlog is bounded where records enter: see `is_over_limit`.
 #[derive(Debug)]
 pub struct CallbackQueue {
     state: Mutex<State>,
     arrived: Condvar,
-    /// Callbacks handed over and not yet run.
+    /// Callbacks queued and not yet run.
     backlog: AtomicUsize,
     panicked: AtomicUsize,
     metrics: Arc<ProducerMetrics>,
@@ -52,13 +54,14 @@ struct State {
     pushed_batches: u64,
     done_batches: u64,
     is_closed: bool,
-    /// Who waits until so many batches are done.
+    /// Waiters, each until this many batches are done.
     waiting: Vec<(u64, Waker)>,
     thread: Option<ThreadId>,
 }
 
-/// So many callbacks may wait to be run before `send_with` waits too: at some 64 bytes each, 8 MiB. They are not counted in
-/// `buffer.memory`, which counts records: theirs are acknowledged.
+/// Back pressure: at most this many callbacks wait to run before `send_with` waits too; at about 64
+/// bytes each, 8 MiB. They are not counted in `buffer.memory`, which counts records: theirs are
+/// already acknowledged.
 pub const BACKLOG_MAX: usize = 1 << 17;
 
 impl CallbackQueue {
@@ -77,7 +80,7 @@ impl CallbackQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands callbacks over; never waits for one to run.
+    /// Queues callbacks; never waits for one to run.
     pub fn push(&self, finished: Finished) {
         self.backlog
             .fetch_add(finished.callbacks.len(), Ordering::Relaxed);
@@ -91,7 +94,8 @@ impl CallbackQueue {
         }
     }
 
-    /// Runs what has arrived, on this thread; false when there was nothing. For those without a callback thread.
+    /// Runs the queued callbacks on this thread; false when there were none. For users without a
+    /// callback thread.
     pub fn run_arrived(&self) -> bool {
         let Some(finished) = self.lock().finished.pop_front() else {
             return false;
@@ -133,33 +137,33 @@ impl CallbackQueue {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// More callbacks wait than the bound allows.
+    /// Whether more callbacks wait than the bound allows.
     pub fn is_over_limit(&self) -> bool {
         self.backlog.load(Ordering::Relaxed) > BACKLOG_MAX
     }
 
-    /// Callbacks handed over and not yet run.
+    /// Number of callbacks queued and not yet run.
     pub fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
 
-    /// Callbacks that panicked. The panic went no further.
+    /// Number of callbacks that panicked. The panic is caught and goes no further.
     pub fn panicked(&self) -> usize {
         self.panicked.load(Ordering::Relaxed)
     }
 
-    /// The calling thread is the one that runs callbacks: what waits for callbacks must not be called on it.
+    /// Whether the calling thread is the callback thread, on which nothing may wait for callbacks.
     pub(super) fn is_own_thread(&self) -> bool {
         self.lock().thread == Some(thread::current().id())
     }
 
-    /// Ends when the callbacks of all batches that are decided now have run.
+    /// Completes when the callbacks of all batches that are decided now have run.
     pub(super) fn all_run(self: &Arc<CallbackQueue>) -> impl Future<Output = ()> + Send + use<> {
         let until = self.lock().pushed_batches;
         self.run_until(until)
     }
 
-    /// Ends when the callbacks of one more batch have run; at once when there are none.
+    /// Completes when the callbacks of one more batch have run; at once when there are none.
     pub(super) fn one_run(self: &Arc<CallbackQueue>) -> impl Future<Output = ()> + Send + use<> {
         let state = self.lock();
         let until = state.pushed_batches.min(state.done_batches + 1);
@@ -184,7 +188,7 @@ impl CallbackQueue {
         })
     }
 
-    /// Starts the callback thread; it ends after `close`, when everything that arrived has run.
+    /// Starts the callback thread; it ends after `close`, when every queued callback has run.
     pub(super) fn start(self: &Arc<CallbackQueue>, name: &str) -> std::io::Result<thread::JoinHandle<()>> {
         let queue = Arc::clone(self);
         thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -212,7 +216,7 @@ impl CallbackQueue {
         self.lock().is_closed
     }
 
-    /// Nothing more will arrive.
+    /// Ends the queue: nothing more will be pushed.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.arrived.notify_all();

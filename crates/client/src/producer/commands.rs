@@ -1,4 +1,4 @@
-//! What the application's threads tell the sender besides records: that the producer closes.
+//! Commands from the application's threads to the sender besides records: to close.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::Error;
 use crate::time::Moment;
 
-/// Shared by the front and the sender; whoever changes it wakes the driver afterwards.
+/// Shared by the front and the sender; a thread that changes it wakes the driver afterwards.
 #[derive(Debug)]
 pub struct Commands {
-    /// Nanoseconds of a `Moment`; `OPEN` while nobody has called `close`.
+    /// Nanoseconds of a `Moment`; `OPEN` until `close` is called.
     close_by: AtomicU64,
     fatal: OnceLock<Error>,
 }
 
 const OPEN: u64 = u64::MAX;
-/// `close` without a limit: still a command, never due.
+/// `close` without a limit: still a command, but never due.
 const NO_LIMIT: u64 = u64::MAX - 1;
 
 impl Default for Commands {
@@ -28,14 +28,15 @@ impl Default for Commands {
 }
 
 impl Commands {
-    /// The producer closes: what is there is sent without lingering; what is not done at `deadline` fails with `Closed`.
-    /// The earliest deadline counts when it is called again. The accumulator must take no more records by then.
+    /// Closes the producer: buffered records are sent without lingering, and those not done at
+    /// `deadline` fail with `Closed`. Of several calls the earliest deadline counts. The
+    /// accumulator must already refuse records.
     pub fn close(&self, deadline: Moment) {
         self.close_by
             .fetch_min(deadline.0.min(NO_LIMIT), Ordering::AcqRel);
     }
 
-    /// `Some` when `close` was called.
+    /// `Some` once `close` was called.
     pub fn close_deadline(&self) -> Option<Moment> {
         match self.close_by.load(Ordering::Acquire) {
             OPEN => None,
@@ -44,13 +45,13 @@ impl Commands {
         }
     }
 
-    /// Why this producer can send nothing any more; `send` answers with it.
+    /// Why this producer can send nothing any more; `send` returns this error.
     pub fn fatal(&self) -> Option<&Error> {
         self.fatal.get()
     }
 
     pub(super) fn set_fatal(&self, error: Error) {
-        // The first reason explains the later ones.
+        // Keep the first reason: it explains the later ones.
         let _ = self.fatal.set(error);
     }
 }

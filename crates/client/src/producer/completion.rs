@@ -1,4 +1,5 @@
-//! How the sender tells the waiting futures of a batch: one allocation per batch, none per record.
+//! Passes a batch's result to the futures of its records: one allocation per batch, none per
+//! record.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use super::record::RecordMetadata;
 use crate::error::Error;
 use crate::wait;
 
-/// Where the broker put a batch.
+/// Where the broker stored a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
     /// −1 with acks=0.
@@ -26,10 +27,10 @@ pub struct BatchCompletion {
     partition: i32,
     /// The order of creation among the producer's batches.
     id: u64,
-    /// The fate of all records at once: the usual case, read without the lock.
+    /// The result of all records at once: the usual case, read without the lock.
     whole: OnceLock<Result<Placed, Error>>,
     state: Mutex<State>,
-    /// `None` where nobody flushes: a completion made alone.
+    /// `None` for a completion created on its own, without a producer that flushes.
     incomplete: Option<Arc<Incomplete>>,
 }
 
@@ -38,7 +39,7 @@ struct State {
     /// Known when the batch is closed.
     record_count: Option<u32>,
     decided_count: u32,
-    /// Fates of parts of a batch that was split; ascending, without overlap.
+    /// Results for parts of a split batch; ascending, without overlap.
     ranges: Vec<Range>,
     waiting: Vec<(u32, Waker)>,
 }
@@ -78,12 +79,13 @@ impl BatchCompletion {
         self.id
     }
 
-    /// The batch is closed with so many records: from now on one `complete` can decide all of them.
+    /// Closes the batch with this many records: from now on one `complete` can decide all of them.
     pub(super) fn seal(&self, record_count: u32) {
         self.lock().record_count = Some(record_count);
     }
 
-    /// Decides the fate of records `first..first + count` of the batch and wakes who waits. Deciding twice is a bug: it panics.
+    /// Decides records `first..first + count` of the batch and wakes their waiters. Panics if one
+    /// is already decided: that is a bug.
     ///
     /// - `result`: its base offset is that of record `first`.
     pub fn complete(&self, first: u32, count: u32, result: Result<Placed, Error>) {
@@ -124,7 +126,7 @@ impl BatchCompletion {
         woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// Decides those of `first..first + count` that nobody has decided.
+    /// Decides those of `first..first + count` that are still undecided.
     pub(super) fn abandon(&self, first: u32, count: u32, error: &Error) {
         for (first, count) in self.undecided(first, count) {
             self.complete(first, count, Err(error.clone()));
@@ -152,7 +154,7 @@ impl BatchCompletion {
         gaps
     }
 
-    /// What became of a record, if that is known.
+    /// Returns the result of a record, if it is known.
     pub fn outcome(&self, index: u32, timestamp: i64) -> Option<Result<RecordMetadata, Error>> {
         if let Some(result) = self.whole.get() {
             return Some(self.of_record(result, index, timestamp));
@@ -181,7 +183,8 @@ impl BatchCompletion {
         Ok(placed.record(self.partition, place, timestamp))
     }
 
-    /// Registers `waker` for the record unless it is decided. `slot` is the caller's place from an earlier call.
+    /// Registers `waker` for the record unless it is decided. `slot` is the caller's slot from an
+    /// earlier call.
     fn poll(
         &self,
         index: u32,
@@ -227,7 +230,7 @@ impl State {
 }
 
 impl Placed {
-    /// The record at `place` of a batch that was put here.
+    /// The metadata of the record at index `place` of a batch stored here.
     pub(super) fn record(&self, partition: i32, place: u32, timestamp: i64) -> RecordMetadata {
         RecordMetadata {
             partition,
@@ -241,16 +244,16 @@ impl Placed {
     }
 }
 
-/// What will become of a record. Need not be awaited: dropping it stops nothing.
+/// The result of a `send`. It need not be awaited: dropping it cancels nothing.
 ///
 /// Works in every async runtime; `wait` is for threads without one.
 #[derive(Debug)]
-#[must_use = "whether the broker took the record is known when this is awaited; drop it to say that you do not care"]
+#[must_use = "await this to learn whether the broker stored the record, or drop it explicitly to ignore the result"]
 pub struct SendFuture {
     completion: Arc<BatchCompletion>,
     timestamp: i64,
     index: u32,
-    /// Where `completion` keeps this future's waker.
+    /// The slot in which `completion` keeps this future's waker.
     slot: Option<u32>,
 }
 
@@ -264,7 +267,8 @@ impl SendFuture {
         }
     }
 
-    /// Blocks until the record is acknowledged or given up, at most delivery.timeout.ms after `send`.
+    /// Blocks until the record is acknowledged or given up, at most delivery.timeout.ms after
+    /// `send`.
     pub fn wait(self) -> Result<RecordMetadata, Error> {
         match self.outcome() {
             Some(outcome) => outcome,
@@ -272,13 +276,14 @@ impl SendFuture {
         }
     }
 
-    /// Like `wait`, for at most `limit`; `None` when nothing is known by then. The record goes on.
+    /// Like `wait`, for at most `limit`; `None` when there is no result by then. The record stays
+    /// on its way.
     pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<RecordMetadata, Error>> {
         let known = self.outcome();
         known.or_else(|| wait::block_on_until(self, wait::deadline_after(limit), None))
     }
 
-    /// What became of the record, if that is known by now.
+    /// Returns the record's result, if it is known by now.
     pub fn outcome(&self) -> Option<Result<RecordMetadata, Error>> {
         self.completion.outcome(self.index, self.timestamp)
     }
@@ -287,7 +292,7 @@ impl SendFuture {
         self.outcome().is_some()
     }
 
-    /// The partition that the record was given.
+    /// The partition that the record was assigned to.
     pub fn partition(&self) -> i32 {
         self.completion.partition
     }
@@ -347,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_brokers_time_replaces_the_records() {
+    fn the_brokers_timestamp_replaces_the_records_own() {
         let completion = BatchCompletion::new(3);
         completion.seal(1);
         let result = Placed {
@@ -359,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_split_batch_have_their_own_fates() {
+    fn parts_of_a_split_batch_have_their_own_results() {
         let incomplete = Arc::new(Incomplete::default());
         let completion = BatchCompletion::tracked(3, &incomplete);
         completion.seal(10);
@@ -440,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_wakes_only_its_own() {
+    fn a_part_wakes_only_its_own_waiters() {
         let completion = BatchCompletion::new(3);
         completion.seal(2);
         let counters = [Arc::new(Counter::default()), Arc::new(Counter::default())];

@@ -1,4 +1,5 @@
-//! `Producer`: what an application holds. Life of a record, first stop: from `send` into a batch.
+//! `Producer`, the API for applications. First stop in the life of a record: from `send` into a
+//! batch.
 
 mod attempt;
 mod waiting;
@@ -31,11 +32,12 @@ use crate::metrics::{ClientKind, ClientMetrics, ProducerMetrics, Telemetry};
 use crate::network::io::{Machine, Wake};
 use crate::time::{Clock, SystemClock};
 
-/// Sends records to a Kafka cluster. One for a program is enough: threads share it by reference, and it has one
-/// connection per broker.
+/// Sends records to a Kafka cluster. One per process is enough: threads share it by reference, and
+/// it has one connection per broker.
 ///
-/// `send` copies the record into a batch and returns; a thread of the producer sends the batches. Dropping the producer
-/// waits for what it accepted, as `close` with delivery.timeout.ms does.
+/// `send` copies the record into a batch and returns; a thread of the producer sends the batches.
+/// Dropping the producer waits until its accepted records are acknowledged or given up, like
+/// `close` with delivery.timeout.ms.
 ///
 /// ```no_run
 /// use ottla_client::config::Config;
@@ -49,7 +51,7 @@ use crate::time::{Clock, SystemClock};
 /// # }
 /// ```
 pub struct Producer {
-    /// Tells producers apart in what threads remember of them.
+    /// Tells producers apart in the threads' cached routes.
     id: u64,
     config: Arc<ProducerConfig>,
     accumulator: Arc<Accumulator>,
@@ -67,12 +69,13 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// - Errors: `Config` with Kafka's text for settings that are wrong; what the system refuses (descriptors, threads).
+    /// - Errors: `Config` with Kafka's text for wrong settings; whatever the operating system
+    ///   refuses (descriptors, threads).
     pub fn new(config: &Config) -> Result<Producer, Error> {
         Producer::start(config, None, |parts| Box::new(ProducerMachine::new(parts)))
     }
 
-    /// Like `new`; `partitioner` chooses for the records that name no partition.
+    /// Like `new`; `partitioner` chooses for records that name no partition.
     pub fn with_partitioner(
         config: &Config,
         partitioner: impl Partitioner + 'static,
@@ -83,7 +86,8 @@ impl Producer {
         })
     }
 
-    /// A producer with another machine in the sender's place: for measuring what comes before it.
+    /// A producer with another machine in place of the sender, to measure the stages in front of
+    /// it.
     #[doc(hidden)]
     pub fn with_machine(
         config: &Config,
@@ -162,14 +166,16 @@ impl Producer {
         })
     }
 
-    /// Copies the record into a batch. What becomes of it, the future says.
+    /// Copies the record into a batch. The future resolves when the record is acknowledged or given
+    /// up.
     ///
-    /// Waits up to max.block.ms in all, for the topic to be known and for room in buffer.memory; else takes some hundred
-    /// nanoseconds.
+    /// Waits up to max.block.ms in total, for the topic's metadata and for room in buffer.memory;
+    /// otherwise it takes a few hundred nanoseconds.
     ///
-    /// - Errors: nothing was taken. `TopicNotPresent`, `PartitionNotPresent`, `BufferExhausted` after max.block.ms;
-    ///   `RecordTooLarge`, `InvalidArgument`, and the broker's refusal of the topic at once; `Closed`; after a fatal
-    ///   error of the sender that error.
+    /// - Errors: the record was not accepted. `TopicNotPresent`, `PartitionNotPresent`,
+    ///   `BufferExhausted` after max.block.ms; immediately `RecordTooLarge`, `InvalidArgument`, and
+    ///   the broker's refusal of the topic; `Closed`; after a fatal error of the sender, that
+    ///   error.
     pub fn send(&self, record: &Record<'_>) -> Result<SendFuture, Error> {
         let accepted = self
             .send_or_wait(record, None, true)
@@ -177,13 +183,14 @@ impl Producer {
         Ok(accepted.future())
     }
 
-    /// Like `send`; `callback` runs on the producer's callback thread when the record's fate is known, in the order of the
-    /// records of a partition.
+    /// Like `send`; `callback` runs on the producer's callback thread once the record's result is
+    /// known. Callbacks of one partition run in the order of its records.
     ///
-    /// A callback may take its time: it delays other callbacks, not records. When more than `callbacks::BACKLOG_MAX` of them
-    /// wait to be run, this waits too, within max.block.ms.
+    /// A slow callback delays other callbacks, not records. Back pressure: while more than
+    /// `callbacks::BACKLOG_MAX` callbacks wait to run, this call waits too, within max.block.ms.
     ///
-    /// - Errors: as of `send`; the callback is dropped and does not run. `Timeout` when callbacks pile up.
+    /// - Errors: as `send`; the callback is dropped without running. `Timeout` when too many
+    ///   callbacks are waiting.
     pub fn send_with(
         &self,
         record: &Record<'_>,
@@ -198,10 +205,10 @@ impl Producer {
         Ok(())
     }
 
-    /// Like `send`, without ever waiting.
+    /// Like `send`, but never waits.
     ///
-    /// - Errors: as of `send`; `TopicNotPresent` when the topic is not known yet (it is asked for: try again),
-    ///   `BufferExhausted` when there is no room now.
+    /// - Errors: as `send`; `TopicNotPresent` when the topic's metadata is not known yet (it is
+    ///   requested: try again), `BufferExhausted` when there is no room now.
     pub fn try_send(&self, record: &Record<'_>) -> Result<SendFuture, Error> {
         let mut attempt = Attempt::new(record, self.clock.moment());
         attempt.wants_completion = true;
@@ -214,8 +221,9 @@ impl Producer {
         }
     }
 
-    /// Like `send`, waiting without blocking the thread, in every async runtime. It waits as long as it takes: put your
-    /// runtime's timeout around it. Dropped before its end, it has sent nothing.
+    /// Like `send`, but waits without blocking the thread, in any async runtime. The wait has no
+    /// limit: wrap it in your runtime's timeout. A future dropped before it completes has sent
+    /// nothing.
     ///
     /// ```no_run
     /// # use ottla_client::producer::{Producer, Record};
@@ -250,20 +258,20 @@ impl Producer {
         }
     }
 
-    /// The topic's partitions as far as the cluster has told, waiting up to max.block.ms when it has not yet.
+    /// Returns the topic's partitions; waits up to max.block.ms while its metadata is not known.
     ///
-    /// - Errors: as of `send`.
+    /// - Errors: as `send`.
     pub fn partitions_for(&self, topic: &str) -> Result<Arc<Topic>, Error> {
         check_topic_name(topic)?;
         self.metadata.wait_for_topic(topic, self.config.max_block_ms)
     }
 
-    /// What the producer has measured of itself.
+    /// The producer's metrics.
     pub fn metrics(&self) -> &Arc<ClientMetrics> {
         &self.client_metrics
     }
 
-    /// The settings that count.
+    /// The settings in effect.
     pub fn config(&self) -> &ProducerConfig {
         &self.config
     }
@@ -278,7 +286,7 @@ impl fmt::Debug for Producer {
     }
 }
 
-/// - Errors: `InvalidArgument` for what no broker takes as a topic's name.
+/// - Errors: `InvalidArgument` for a topic name that no broker accepts.
 /// - Source: Kafka's `Topic.validate`.
 pub fn check_topic_name(name: &str) -> Result<(), Error> {
     const BYTES_MAX: usize = 249;
@@ -303,7 +311,7 @@ fn whole_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Different for every producer: what is chosen at random should not be chosen alike by all of them.
+/// A different seed for every producer, so that producers do not make the same random choices.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Which batches of a producer are not completed. Touched twice per batch, never per record.
+/// The batches of a producer that are not completed. Touched twice per batch, never per record.
 #[derive(Debug, Default)]
 pub(super) struct Incomplete {
     state: Mutex<State>,
-    /// Something ended with `Closed`: it was accepted and the producer was closed before it was decided.
+    /// A batch ended with `Closed`: it was accepted, and the producer was closed before the batch
+    /// was decided.
     is_cut_short: AtomicBool,
 }
 
@@ -20,7 +21,7 @@ struct State {
     next_id: u64,
     /// The ids of the batches. A map without values: `BTreeSet` has no cheaper first key.
     open: BTreeMap<u64, ()>,
-    /// Who waits for every batch below an id.
+    /// Waiters, each for every batch below an id.
     waiting: Vec<(u64, Waker)>,
 }
 
@@ -29,7 +30,8 @@ impl Incomplete {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ids grow: of two batches of a partition the later has the larger one.
+    /// Adds a batch and returns its id. Ids grow: of two batches of a partition the later has the
+    /// larger one.
     pub(super) fn add(&self) -> u64 {
         let mut state = self.lock();
         let id = state.next_id;
@@ -69,7 +71,7 @@ impl Incomplete {
         self.lock().open.len()
     }
 
-    /// Ends when every batch that exists now is completed.
+    /// Completes when every batch that exists now is completed.
     pub(super) fn all_done(self: &Arc<Incomplete>) -> AllDone {
         AllDone {
             below: self.lock().next_id,
@@ -79,7 +81,7 @@ impl Incomplete {
 }
 
 impl State {
-    /// The oldest batch, or the next one.
+    /// The id of the oldest batch, or the next id when there is none.
     fn first(&self) -> u64 {
         self.open.first_key_value().map_or(self.next_id, |(id, ())| *id)
     }
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_for_what_was_there_and_not_for_what_came_later() {
+    fn waits_for_earlier_batches_and_not_for_later_ones() {
         let incomplete = Arc::new(Incomplete::default());
         let (first, second) = (incomplete.add(), incomplete.add());
         let mut done = incomplete.all_done();

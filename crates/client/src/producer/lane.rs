@@ -1,8 +1,10 @@
-//! One partition as the sender sees it: what waits, what is under way, what must go again, and in which order.
+//! One partition as the sender sees it: which batches wait, are in flight or must be retried, and
+//! in which order.
 //!
-//! Batches that were sent once stay here until they are decided; the queue of the accumulator holds only those that were not.
-//! Two rules keep the order of an idempotent producer: a batch to be sent again goes before any new one, and only when
-//! no earlier one is undecided; and no batch gets another number while it might be in the log under its old one.
+//! Batches that were sent once stay here until they are decided; the accumulator's queue holds only
+//! batches that were not. Two rules keep the order of an idempotent producer: a retry goes before
+//! any new batch, and only when no earlier batch is undecided; and no batch gets another sequence
+//! while it might be in the log under its old one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use crate::error::Error;
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::time::Moment;
 
-/// A batch's place in the order of its partition, unique for ever.
+/// A batch's place in the order of its partition, unique forever.
 ///
 /// `part` tells the parts of a split batch apart: the index of the first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,20 +30,21 @@ pub(super) struct Place {
 pub(super) struct Sent {
     pub place: Place,
     pub batch: SealedBatch,
-    /// The log may hold it though nobody has said so: an answer was lost, or came after the append.
+    /// The log may hold it although no answer says so: the answer was lost, or the error came after
+    /// the append.
     pub maybe_appended: bool,
-    /// Why it was not acknowledged last time.
+    /// Why the last attempt was not acknowledged.
     pub last_error: Option<Error>,
 }
 
-/// A leader that an answer named (KIP-951), newer than the metadata's.
+/// A leader named in a response (KIP-951), newer than the metadata's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeaderHint {
     pub node: NodeId,
     pub epoch: i32,
 }
 
-/// What of the configuration and of the moment decides when a batch goes.
+/// The settings and the current state that decide when a batch is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub linger_ms: u64,
@@ -91,7 +94,7 @@ impl Lane {
         }
     }
 
-    /// The node to send to, as far as it is known.
+    /// The node to send to, if it is known.
     pub fn leader(&mut self, snapshot: &Snapshot) -> Option<NodeId> {
         if self.known_leader.0 != snapshot.version {
             let leader = snapshot.leader(&self.queue.topic, self.queue.partition);
@@ -102,7 +105,7 @@ impl Lane {
         self.hint.map(|hint| hint.node).or(self.known_leader.1)
     }
 
-    /// Takes note of what an answer says about the leader; false when that is no news.
+    /// Stores what a response says about the leader; false when it is not new.
     pub fn learn_leader(&mut self, hint: LeaderHint, snapshot: &Snapshot) -> bool {
         let known = self
             .hint
@@ -122,7 +125,7 @@ impl Lane {
             .map_or(-1, |partition| partition.leader_epoch)
     }
 
-    /// Whether a batch may go now; `queue` is the queue's state.
+    /// Whether a batch may be sent now; `queue` is the queue's state.
     pub fn readiness(
         &self,
         now: Moment,
@@ -130,7 +133,8 @@ impl Lane {
         identity: &Identity,
         queue: &QueueState,
     ) -> Readiness {
-        // With one request in flight Kafka promises order even without idempotence, over a change of leader too.
+        // With one request in flight Kafka guarantees order even without idempotence, also across a
+        // change of leader.
         if rules.in_flight_max == 1 && !self.in_flight.is_empty() {
             return Readiness::Blocked;
         }
@@ -164,8 +168,8 @@ impl Lane {
         }
     }
 
-    /// The broker recognises repetitions of the last five batches only, so no batch may be more than four behind one that might
-    /// have to be repeated, even if those in between are acknowledged.
+    /// The broker detects duplicates of the last five batches only, so no batch may be more than
+    /// four behind one that might have to be retried, even if those in between are acknowledged.
     fn is_window_full(&self, in_flight_max: usize) -> bool {
         let Some(first) = self.in_flight.first() else {
             return false;
@@ -180,7 +184,8 @@ impl Lane {
                 .in_flight
                 .first()
                 .is_some_and(|sent| sent.place < first.place);
-            // It is not in the log and will not be accepted under its number: `resolve` gives it another.
+            // It is not in the log and will not be accepted under its sequence: `resolve` gives it
+            // another.
             let needs_number = self.sequences.is_unresolved() && !first.maybe_appended;
             if is_behind || needs_number {
                 return Readiness::Blocked;
@@ -192,7 +197,8 @@ impl Lane {
         }
     }
 
-    /// The next batch, numbered, if it takes at most `room_bytes`. Only after `readiness` was `Ready`.
+    /// Takes the next batch, numbered, if it has at most `room_bytes`. Call it only after
+    /// `readiness` was `Ready`.
     pub fn take(&mut self, now: Moment, identity: &Identity, room_bytes: usize) -> Option<Sent> {
         if let Some(first) = self.retries.front() {
             let fits = first.batch.wire_bytes() <= room_bytes;
@@ -225,7 +231,7 @@ impl Lane {
         self.in_flight.insert(at, sent);
     }
 
-    /// The batch whose answer has come; `None` when it was given up meanwhile.
+    /// Takes the batch whose answer has arrived; `None` when it was given up meanwhile.
     pub fn take_answered(&mut self, place: Place) -> Option<Sent> {
         let at = self.in_flight.iter().position(|sent| sent.place == place)?;
         Some(self.in_flight.remove(at))
@@ -246,11 +252,12 @@ impl Lane {
             .all(|other| place < other)
     }
 
-    /// Gives the batches that are to be sent again new numbers under a new epoch, when that is needed and safe.
+    /// Gives the batches to retry new sequences under a new epoch, when that is needed and safe.
     ///
-    /// Safe: nothing is in flight, and the first one is known not to be in the log; so are those behind it, for the broker
-    /// takes none without the one before. While the first might be in the log it is sent under its old number until the
-    /// broker has decided.
+    /// Safe means: nothing is in flight, and the first batch is known not to be in the log; then
+    /// those behind it are not either, because the broker accepts none without its predecessor.
+    /// While the first might be in the log, it is retried under its old sequence until the broker
+    /// has decided.
     pub fn resolve(&mut self, identity: &mut Identity) {
         let is_due = self.sequences.is_unresolved() && self.in_flight.is_empty();
         if !is_due || self.retries.front().is_some_and(|first| first.maybe_appended) {
@@ -268,7 +275,8 @@ impl Lane {
         }
     }
 
-    /// Takes out everything that was created at or before `created_before`; numbered batches leave their number unresolved.
+    /// Takes out everything created at or before `created_before`; sequences of numbered batches
+    /// stay unresolved.
     pub fn take_expired(&mut self, created_before: Moment, queue: &QueueState) -> Vec<Sent> {
         let is_expired = |sent: &Sent| sent.batch.created_at <= created_before;
         let mut expired: Vec<Sent> = Vec::new();
@@ -353,7 +361,8 @@ mod tests {
         lane.sequences.acknowledge(sent.batch.sending.sequence.unwrap());
     }
 
-    /// A lane whose first batch is acknowledged, with as many more to send as `counts` says, all closed.
+    /// A lane whose first batch is acknowledged, with one more closed batch to send per element of
+    /// `counts`.
     fn proven_lane(counts: &[u32]) -> (Lane, Accumulator) {
         let accumulator = accumulator(&[]);
         let mut lane = Lane::new(queue(&accumulator, NOW, &[1]));
@@ -391,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_batch_goes_alone_because_the_broker_takes_any_number_from_a_stranger() {
+    fn the_first_batch_goes_alone_because_the_broker_accepts_any_sequence_from_a_new_producer() {
         let accumulator = accumulator(&[]);
         let mut lane = Lane::new(queue(&accumulator, NOW, &[1, 1, 1]));
         let first = send(&mut lane, &KNOWN);
@@ -429,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_waits_for_its_back_off() {
+    fn a_retry_waits_for_its_backoff() {
         let (mut lane, _accumulator) = proven_lane(&[1]);
         let place = send(&mut lane, &KNOWN);
         let mut sent = lane.take_answered(place).unwrap();
@@ -439,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn with_one_request_in_flight_a_lane_is_mute_until_the_answer() {
+    fn with_one_request_in_flight_a_lane_sends_nothing_until_the_answer() {
         let accumulator = accumulator(&[]);
         let mut lane = Lane::new(queue(&accumulator, NOW, &[1, 1, 1]));
         send(&mut lane, &Identity::None);
@@ -456,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_might_be_in_the_log_keeps_its_number_until_the_broker_has_decided() {
+    fn a_batch_that_might_be_in_the_log_keeps_its_number_until_the_broker_has_decided() {
         let (mut lane, _accumulator) = proven_lane(&[2, 3, 4]);
         let [first, second] = [(); 2].map(|()| send(&mut lane, &KNOWN));
         let expired = lane.take_expired(NOW, &QueueState::default());
@@ -472,7 +481,7 @@ mod tests {
         assert_eq!(base_sequence(&lane.retries[0]), 3);
         assert_eq!(send(&mut lane, &KNOWN), second);
 
-        // The broker says that the one before it is missing, so this one is not there.
+        // The broker says that the one before it is missing, so this one is not in the log.
         let mut sent = lane.take_answered(second).unwrap();
         sent.maybe_appended = false;
         lane.put_back(sent);
@@ -525,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_leads_until_the_metadata_is_as_new() {
+    fn a_leader_hint_counts_until_the_metadata_is_as_new() {
         let accumulator = accumulator(&[]);
         let mut lane = Lane::new(queue(&accumulator, NOW, &[1]));
         let mut snapshot = Snapshot {
@@ -546,7 +555,7 @@ mod tests {
         assert!(!lane.learn_leader(hint(2, 5), &snapshot));
         assert!(lane.learn_leader(hint(2, 6), &snapshot));
         assert_eq!(lane.leader(&snapshot), Some(NodeId(2)));
-        // Another picture of the same age does not know better; a newer one does.
+        // Another snapshot of the same age is not better informed; a newer one is.
         snapshot.version = 2;
         assert_eq!(lane.leader(&snapshot), Some(NodeId(2)));
         known.partitions[0].leader_epoch = 6;

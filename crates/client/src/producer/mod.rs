@@ -1,4 +1,5 @@
-//! The path of a record: `send` (front.rs), partitioner, accumulator, sender, completion.
+//! The producer, in the order of a record's path: `send` (front.rs), partitioner, accumulator,
+//! sender, completion.
 
 pub mod record;
 pub mod completion;

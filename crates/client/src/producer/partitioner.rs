@@ -1,7 +1,8 @@
-//! Which partition a record goes to.
+//! Chooses a record's partition.
 //!
-//! Records with a key: by murmur2, as every Kafka client does, so that a key has one partition whoever writes it. Records
-//! without: to one partition until a batch's worth of bytes went there, then to another (KIP-480, KIP-794).
+//! Records with a key: by murmur2, as every Kafka client does, so that a key has one partition
+//! whichever client writes it. Records without a key: to one partition until a batch's worth of
+//! bytes went there, then to another (KIP-480, KIP-794).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,11 +14,13 @@ use crate::metadata::snapshot::{NodeId, Topic};
 use crate::network::backoff::Random;
 use crate::time::Moment;
 
-/// Chooses partitions where the application knows better than a hash.
+/// A custom choice of partitions, for applications that know better than a hash.
 ///
-/// Called by `send` on the sending thread for every record that names no partition; it should be quick and must not block.
+/// Called by `send` on the sending thread for every record that names no partition; it should be
+/// quick and must not block.
 pub trait Partitioner: Send + Sync {
-    /// The record's partition, or `None` to let the producer choose as it does without a partitioner.
+    /// Returns the record's partition, or `None` to let the producer choose as it does without a
+    /// partitioner.
     fn partition(&self, record: &Record<'_>, topic: &Topic) -> Option<i32>;
 }
 
@@ -62,7 +65,8 @@ pub fn partition_of_key(key: &[u8], partition_count: usize) -> i32 {
     i32::try_from(positive % partition_count).expect("a topic has at most 2^31 partitions")
 }
 
-/// The topic's next partition in turn, those without a leader left out as long as there are others.
+/// Takes a topic's partitions in turn, and skips those without a leader as long as there are
+/// others.
 ///
 /// - Source: Kafka's `RoundRobinPartitioner`.
 #[derive(Debug, Default)]
@@ -96,12 +100,14 @@ impl RoundRobin {
     }
 }
 
-/// The partition that a topic's records without a key go to at present.
+/// The partition that a topic's records without a key currently go to (the sticky partition).
 ///
-/// Read by every such `send`, written once per batch or so: threads share its cache line without a fight.
+/// Read by every such `send`, written about once per batch, so that threads share its cache line
+/// without contention.
 #[derive(Debug)]
 pub(super) struct Sticky {
-    /// A count of switches above the partition, so that a thread can tell that it came too late.
+    /// A count of switches above the partition, so that a thread can tell that its choice is
+    /// outdated.
     current: AtomicU64,
     chooser: Mutex<Chooser>,
 }
@@ -148,7 +154,7 @@ impl Sticky {
         self.chooser.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// - `choose`: the partition, when none was chosen yet.
+    /// - `choose`: chooses the partition when there is no choice yet.
     pub(super) fn current(&self, choose: impl FnOnce(&Sticky) -> i32) -> Stuck {
         let current = Stuck(self.current.load(Ordering::Relaxed));
         if current != Stuck::NONE {
@@ -161,7 +167,8 @@ impl Sticky {
         self.current.load(Ordering::Relaxed) == stuck.0
     }
 
-    /// Goes on to `partition` unless another thread has moved it since `from`; says what counts now.
+    /// Switches to `partition` unless another thread has switched since `from`; returns the choice
+    /// now in effect.
     pub(super) fn switch(&self, from: Stuck, partition: i32) -> Stuck {
         let to = from.next(partition);
         match self
@@ -173,7 +180,7 @@ impl Sticky {
         }
     }
 
-    /// A partition at random, those with longer queues more seldom (KIP-794).
+    /// Chooses a partition at random; the longer its queue, the less often (KIP-794).
     ///
     /// - `queue_length`: `None` for a partition that should not be chosen while there are others.
     pub(super) fn choose(
@@ -207,8 +214,8 @@ impl Sticky {
     }
 }
 
-/// Which brokers take what they are offered: partitions of one that has not for a while are not chosen
-/// (`partitioner.availability.timeout.ms`).
+/// Which brokers accept data: partitions of a broker that has accepted none for a while are not
+/// chosen (`partitioner.availability.timeout.ms`).
 #[derive(Debug, Default)]
 pub(super) struct Availability {
     nodes: Mutex<BTreeMap<NodeId, Attempts>>,
@@ -248,9 +255,9 @@ mod tests {
     use super::*;
     use crate::metadata::snapshot::Partition;
 
-    /// Key in hex, hash, and the partition among 1, 3, 12, 50 and 1000: printed by Kafka 4.3.0's own
-    /// `org.apache.kafka.common.utils.Utils` (`murmur2`, `toPositive`) under Java 21. The last eight are
-    /// `java.util.Random(42)`.
+    /// Key in hex, hash, and the partition among 1, 3, 12, 50 and 1000: printed by Kafka 4.3.0's
+    /// own `org.apache.kafka.common.utils.Utils` (`murmur2`, `toPositive`) under Java 21. The last
+    /// eight are `java.util.Random(42)`.
     const FROM_JAVA: &[(&str, i32, [i32; 5])] = &[
         ("", 275646681, [0, 0, 9, 31, 681]),
         ("61", -1563381124, [0, 1, 4, 24, 524]),
@@ -333,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn round_robin_takes_turns_and_leaves_out_the_leaderless() {
+    fn round_robin_takes_turns_and_skips_partitions_without_a_leader() {
         let turns = RoundRobin::default();
         let all = topic(&[true, true, true]);
         let taken: Vec<_> = (0..6).map(|_| turns.next(&all)).collect();
@@ -349,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_queues_are_chosen_as_much_more_seldom() {
+    fn longer_queues_are_chosen_proportionally_less_often() {
         let sticky = Sticky::new(7);
         // Weights 4, 1 and 3 of 8; the last has no leader.
         let lengths = [Some(0), Some(3), Some(1), None];
@@ -379,7 +386,7 @@ mod tests {
         let second = sticky.switch(first, 6);
         assert_eq!((second.partition(), sticky.is_current(first)), (6, false));
         assert_eq!(sticky.switch(first, 7), second);
-        // Back to the same partition is still another choice.
+        // Back to the same partition is still a new choice.
         let third = sticky.switch(second, 6);
         assert_ne!(second, third);
         assert_eq!(third.partition(), 6);

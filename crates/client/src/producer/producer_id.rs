@@ -1,4 +1,4 @@
-//! Asks a broker who this producer is: InitProducerId (KIP-98), of any broker.
+//! Gets the producer id: InitProducerId (KIP-98), which any broker answers.
 
 use bytes::Bytes;
 use ottla_wire::api_key::ApiKey;
@@ -32,7 +32,7 @@ impl ProducerMachine {
         };
         let message = InitProducerIdRequest {
             transactional_id: None,
-            // Kafka's client sends this when there are no transactions.
+            // Kafka's client sends this value when there are no transactions.
             transaction_timeout_ms: i32::MAX,
             producer_id: NO_PRODUCER_ID,
             producer_epoch: NO_PRODUCER_EPOCH,
@@ -69,12 +69,13 @@ impl ProducerMachine {
         self.identity = Identity::Wanted { attempts, not_before };
         self.due_at(not_before);
         match error {
-            // The rights may be granted later, so the producer stays usable; what waits must not.
+            // The rights may be granted later, so the producer stays usable; the waiting records
+            // fail.
             Error::Broker {
                 code: ErrorCode::ClusterAuthorizationFailed | ErrorCode::TransactionalIdAuthorizationFailed,
                 ..
             } => self.fail_all(&error),
-            // A connection or its authentication that failed concerns one node; another may answer.
+            // A failed connection or authentication concerns one node; another may answer.
             Error::Disconnected { .. }
             | Error::Malformed { .. }
             | Error::Authentication { .. }

@@ -1,14 +1,14 @@
-//! A record as the application hands it over, and what comes back.
+//! The record that an application sends, and the position it gets.
 
 use crate::error::Error;
 
-/// Borrowed: `send` copies it once, straight into its batch.
+/// A record to send. It borrows its data; `send` copies it once, straight into its batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Record<'a> {
     pub topic: &'a str,
     /// `None`: the partitioner chooses.
     pub partition: Option<i32>,
-    /// Milliseconds since the epoch; `None`: now.
+    /// Milliseconds since the Unix epoch; `None`: now.
     pub timestamp: Option<i64>,
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
@@ -16,7 +16,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// A record without key, value and headers.
+    /// A record without key, value or headers.
     pub fn new(topic: &'a str) -> Record<'a> {
         Record {
             topic,
@@ -42,7 +42,7 @@ impl<'a> Record<'a> {
         self
     }
 
-    /// Milliseconds since the epoch.
+    /// Sets the timestamp, in milliseconds since the Unix epoch.
     #[must_use]
     pub fn timestamp(mut self, timestamp: i64) -> Record<'a> {
         self.timestamp = Some(timestamp);
@@ -56,17 +56,17 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Where a record is.
+/// Where a record is stored: its partition, offset and timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordMetadata {
     pub partition: i32,
     /// −1 with acks=0.
     pub offset: i64,
-    /// The broker's when the topic stamps records on append, else the record's.
+    /// The broker's time when the topic stamps records on append, else the record's own.
     pub timestamp: i64,
 }
 
-/// Runs on the callback thread, never on the sender's path.
+/// A callback for the result of a `send`. It runs on the callback thread, never on the sender's.
 pub struct Callback(pub Box<dyn FnOnce(Result<RecordMetadata, Error>) + Send>);
 
 impl std::fmt::Debug for Callback {

@@ -1,4 +1,5 @@
-//! The produce request: small parts that are built here, and the batches' records as they are, shared and not copied.
+//! The produce request: small parts that are encoded here, and the batches' records, shared and not
+//! copied.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use ottla_wire::records::crc32c;
 
 use super::batch::SealedBatch;
 
-/// The lowest version with record batches of format 2, which is all this client writes.
+/// The lowest version with record batches of format 2, the only format this client writes.
 pub(super) const VERSION_MIN: i16 = ottla_wire::produce::VERSION_MIN;
 
 /// The first version that may carry zstd (KIP-110).
@@ -25,7 +26,7 @@ pub(super) const ZSTD_VERSION_MIN: i16 = 7;
 /// The last version that names topics.
 pub(super) const NAMES_VERSION_MAX: i16 = 12;
 
-/// What one element costs besides its records, at most: index, length, the header, tagged fields.
+/// Bytes of one partition besides its records, at most: index, length, the header, tagged fields.
 const PARTITION_BYTES: usize = 4 + 5 + HEADER_BYTES + 1;
 /// Transactional id, acks, timeout, counts, tagged fields.
 const REQUEST_BYTES: usize = 2 + 2 + 4 + 5 + 1;
@@ -39,7 +40,7 @@ pub(super) struct Entry<'a> {
     pub batch: &'a SealedBatch,
 }
 
-/// The version a batch needs at least.
+/// The lowest version that can carry a batch of this codec.
 pub(super) fn needed_version(codec: Codec) -> i16 {
     match codec {
         Codec::Zstd => ZSTD_VERSION_MIN,
@@ -49,14 +50,14 @@ pub(super) fn needed_version(codec: Codec) -> i16 {
 
 /// Encodes the body of a request.
 ///
-/// - Shape: entries of one topic lie together; no partition twice.
+/// - Shape: entries of one topic are adjacent; no partition twice.
 pub(super) fn encode(version: i16, acks: i16, timeout_ms: i32, entries: &[Entry<'_>]) -> Vec<Bytes> {
     let flexible = is_flexible(version);
     let names: usize = entries.iter().map(|entry| entry.batch.topic.len()).sum();
     let capacity = REQUEST_BYTES + names + entries.len() * (TOPIC_BYTES + PARTITION_BYTES);
     let mut small = Vec::with_capacity(capacity);
     let mut body = Vec::with_capacity(2 * entries.len() + 2);
-    // Where the records of each entry go between the small bytes.
+    // Where the records of each entry go between the encoded bytes.
     let mut cuts = Vec::with_capacity(entries.len());
 
     put_nullable_string(&mut small, None, flexible);
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_is_what_a_broker_reads() {
+    fn a_broker_can_decode_every_version() {
         for codec in ["none", "lz4", "zstd"] {
             let batches = batches(codec);
             for version in VERSION_MIN..=ottla_wire::produce::VERSION_MAX {
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn records_go_out_as_they_are_and_the_rest_is_one_buffer() {
+    fn records_are_sent_without_a_copy_and_the_rest_is_one_buffer() {
         let batches = batches("none");
         let parts = encoded(9, &batches);
         assert_eq!(parts.len(), 2 * batches.len() + 1);

@@ -1,4 +1,4 @@
-//! What an answer to a produce request says of each batch, and what follows from it.
+//! Decides what to do with each batch of a produce response.
 
 use ottla_wire::error_code::ErrorCode;
 
@@ -7,13 +7,13 @@ use ottla_wire::error_code::ErrorCode;
 pub(super) enum Verdict {
     /// It is in the log.
     Appended,
-    /// Once more, if retries and time allow.
+    /// Retry, if retries and time allow.
     Retry(Certainty),
-    /// Something before this batch is missing in the log (or forgotten), so it was not appended.
+    /// A batch before this one is missing in the log (or forgotten), so this one was not appended.
     Gap,
     /// It must be split, or cannot be sent at all.
     TooLarge,
-    /// Never again.
+    /// Do not retry.
     Fail(Certainty),
 }
 
@@ -24,10 +24,10 @@ pub(super) enum Certainty {
     MaybeAppended,
 }
 
-/// Judges the code that an answer gives for a batch.
+/// Judges the error code that a response gives for a batch.
 ///
-/// - Source: which errors Kafka's broker decides on before it appends; all others may come from a leader that has appended
-///   and then lost its leadership, its disk or its followers.
+/// - Source: the errors on which Kafka's broker decides before it appends; all others may come from
+///   a leader that has appended and then lost its leadership, its disk or its followers.
 pub(super) fn verdict(code: i16) -> Verdict {
     use Certainty::{MaybeAppended, NotAppended};
     let Some(code) = ErrorCode::from_i16(code) else {
@@ -56,7 +56,7 @@ pub(super) fn verdict(code: i16) -> Verdict {
     }
 }
 
-/// Whether the code says that what is known of the cluster is outdated.
+/// Whether the code says that the cluster metadata is outdated.
 pub(super) fn is_metadata_outdated(code: i16) -> bool {
     matches!(
         ErrorCode::from_i16(code),
@@ -75,7 +75,8 @@ pub(super) fn is_metadata_outdated(code: i16) -> bool {
     )
 }
 
-/// Whether no producer with these rights can send anything, so that this one need not try the other partitions.
+/// Whether the code means that no producer with these rights can send anything, so that trying
+/// other partitions is useless.
 pub(super) fn is_fatal(code: i16) -> bool {
     matches!(
         ErrorCode::from_i16(code),

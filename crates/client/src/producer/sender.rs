@@ -1,7 +1,8 @@
-//! The sender: decides which batches go to which broker in one request, and when. Its thread is the driver's.
+//! The sender: decides which batches go to which broker in one request, and when. It runs on the
+//! driver's thread.
 //!
-//! Reading order: `turn` is one round; `plan` finds what is ready; `send_to` fills requests for one broker; answers.rs takes
-//! what comes back, producer_id.rs asks who this producer is.
+//! Reading order: `turn` is one round; `plan` finds ready batches; `send_to` fills requests for one
+//! broker; answers.rs handles the responses, producer_id.rs gets the producer id.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::network::cluster::{self, Cluster, Reply, Request};
 use crate::network::io::{Action, Event, Machine};
 use crate::time::{Moment, Timestamp};
 
-/// What a sender is made of; all but `seed` is shared with the front.
+/// The parts of a sender; all but `seed` are shared with the front.
 #[derive(Debug)]
 pub struct SenderParts {
     pub config: Arc<ProducerConfig>,
@@ -37,11 +38,11 @@ pub struct SenderParts {
     pub metrics: Arc<ProducerMetrics>,
     pub network_metrics: Arc<NetworkMetrics>,
     pub telemetry: Telemetry,
-    /// Of the jitter in back-offs.
+    /// Seed of the jitter in backoffs.
     pub seed: u64,
 }
 
-/// What travels with a request.
+/// What is kept with a request until its answer.
 #[derive(Debug)]
 pub(super) enum Ticket {
     Produce(Vec<Passenger>),
@@ -61,11 +62,12 @@ pub(super) struct Passenger {
 struct NodeState {
     /// Produce requests without an answer.
     in_flight: usize,
-    /// The lane behind the last one that was served: the next request begins there, so that none starves.
+    /// Round robin: the lane behind the last one served; the next request begins there, so that
+    /// none starves.
     next_lane: usize,
 }
 
-/// The producer's machine.
+/// The producer's state machine.
 #[derive(Debug)]
 pub struct ProducerMachine {
     pub(super) config: Arc<ProducerConfig>,
@@ -79,7 +81,7 @@ pub struct ProducerMachine {
     pub(super) identity: Identity,
     pub(super) backoff: Backoff,
     pub(super) random: Random,
-    /// Every partition that ever had a record; an index is for ever.
+    /// Every partition that ever had a record; indices never change.
     pub(super) lanes: Vec<Lane>,
     lane_by_partition: BTreeMap<Arc<str>, BTreeMap<i32, usize>>,
     /// Lanes with anything to do.
@@ -91,7 +93,7 @@ pub struct ProducerMachine {
     activated: Vec<Arc<PartitionQueue>>,
     ready: Vec<(NodeId, usize)>,
     taken: Vec<(usize, Sent, Uuid)>,
-    /// Ticket lists that came back, for the next requests.
+    /// Returned ticket lists, reused by the next requests.
     spare_tickets: Vec<Vec<Passenger>>,
 }
 
@@ -148,7 +150,8 @@ impl Machine for ProducerMachine {
             self.request_producer_id(now, actions);
             self.plan(now, actions);
         }
-        // Connections that were asked for, and answers of requests that get none, are there only after a turn.
+        // Connections that were requested, and answers to requests that get none (acks=0), are
+        // there only after a turn.
         if self.take_replies(now, wall, actions) {
             self.due_at(now);
         }
@@ -169,7 +172,7 @@ impl Machine for ProducerMachine {
 }
 
 impl ProducerMachine {
-    /// True when there were any.
+    /// Returns whether there were any.
     fn take_replies(&mut self, now: Moment, wall: Timestamp, actions: &mut Vec<Action>) -> bool {
         let mut replies = std::mem::take(&mut self.replies);
         self.cluster.turn(now, wall, &mut replies, actions);
@@ -177,7 +180,7 @@ impl ProducerMachine {
         for reply in replies.drain(..) {
             self.answered(now, reply, actions);
         }
-        // `answered` may have closed a connection, which gives more.
+        // `answered` may have closed a connection, which adds replies.
         replies.append(&mut self.replies);
         self.replies = replies;
         has_replies
@@ -187,7 +190,7 @@ impl ProducerMachine {
         self.deadline = self.deadline.min(moment);
     }
 
-    /// The wait before attempt number `attempts` + 1 is made.
+    /// When the next attempt is due, after `attempts` attempts.
     pub(super) fn retry_at(&mut self, now: Moment, attempts: u32) -> Moment {
         let nanos = self.backoff.nanos(attempts.saturating_sub(1), &mut self.random);
         Moment(now.0.saturating_add(nanos))
@@ -223,7 +226,7 @@ impl ProducerMachine {
         lane
     }
 
-    /// After a fatal error nothing can be sent any more, nor when `close` has waited long enough.
+    /// Fails everything after a fatal error, and when `close` has waited long enough.
     fn fail_what_is_over(&mut self, now: Moment) {
         if let Some(error) = self.commands.fatal().cloned() {
             self.fail_all(&error);
@@ -235,7 +238,7 @@ impl ProducerMachine {
         }
     }
 
-    /// `close` ends when no batch is left and the last metrics are pushed, or at its deadline.
+    /// Ends `close` when no batch is left and the last metrics are pushed, or at its deadline.
     fn check_end(&mut self, now: Moment) {
         let Some(deadline) = self.commands.close_deadline() else {
             return;
@@ -269,7 +272,7 @@ impl ProducerMachine {
         }
     }
 
-    /// Nothing can be sent any more, by this producer.
+    /// Marks the producer as failed: it can send nothing any more.
     pub(super) fn fail_for_good(&mut self, error: Error) {
         self.commands.set_fatal(error.clone());
         self.fail_all(&error);
@@ -301,7 +304,7 @@ impl ProducerMachine {
         self.ready = ready;
     }
 
-    /// Looks after one lane; false when it has nothing to do any more.
+    /// Plans one lane; false when it has nothing left to do.
     fn look_at(
         &mut self,
         now: Moment,
@@ -330,7 +333,8 @@ impl ProducerMachine {
             Readiness::Ready => match lane.leader(snapshot) {
                 Some(node) => ready.push((node, index)),
                 None => {
-                    // It may have been forgotten: batches can wait longer than metadata.max.idle.ms.
+                    // It may have been forgotten: batches can wait longer than
+                    // metadata.max.idle.ms.
                     self.metadata.want([&*lane.queue.topic]);
                     self.cluster.request_metadata();
                 }
@@ -346,7 +350,7 @@ impl ProducerMachine {
         true
     }
 
-    /// Sends to one node what its lanes have ready, as far as it may have more requests in flight.
+    /// Sends to one node the ready batches of its lanes, within its limit of requests in flight.
     fn serve(
         &mut self,
         now: Moment,
@@ -363,7 +367,7 @@ impl ProducerMachine {
         };
         let readiness = match has_room(&self.nodes) {
             true => self.cluster.readiness(now, node),
-            // An answer makes room.
+            // An answer will make room.
             false => cluster::Readiness::Connecting,
         };
         let is_taken = readiness == cluster::Readiness::Ready;
@@ -381,7 +385,7 @@ impl ProducerMachine {
         while has_room(&self.nodes) && self.send_to(now, group, version, rules, snapshot, actions) {}
     }
 
-    /// What a node refuses for good fails now; an unknown one may be in newer metadata.
+    /// Fails batches that a node refuses permanently; an unknown node may appear in newer metadata.
     fn cannot_reach(&mut self, group: &[(NodeId, usize)], error: &Error) {
         match error {
             Error::Authentication { .. } | Error::Tls { .. } | Error::UnsupportedVersion { .. } => {
@@ -395,12 +399,12 @@ impl ProducerMachine {
         for (_, lane) in group {
             self.fail_lane(*lane, error);
         }
-        // Lanes that are empty now are put aside by the next turn; `close` may wait for that.
+        // The next turn deactivates lanes that are empty now; `close` may wait for that.
         self.due_at(Moment(0));
     }
 
-    /// Fills one request with one batch of every lane that is ready, up to `max.request.size`, and sends it; false when
-    /// none was ready.
+    /// Fills one request with one batch of every ready lane, up to `max.request.size`, and sends
+    /// it; false when none was ready.
     fn send_to(
         &mut self,
         now: Moment,
@@ -417,7 +421,8 @@ impl ProducerMachine {
         let mut bytes = 0;
         for (_, index) in group[start..].iter().chain(&group[..start]) {
             let lane = &mut self.lanes[*index];
-            // The first look at a lane was in this turn; it is asked again because a request takes one batch only.
+            // Asked again, although this turn has already checked the lane: a request takes only
+            // one batch per partition.
             let queue = lane.queue.state();
             if lane.readiness(now, rules, &self.identity, &queue) != Readiness::Ready {
                 continue;
@@ -545,7 +550,7 @@ impl ProducerMachine {
         self.metrics.requests_in_flight(requests);
     }
 
-    /// A produce request is off the node; its ticket is kept for the next one.
+    /// Notes that a produce request is done on the node; its ticket is kept for the next one.
     pub(super) fn note_answered(&mut self, node: NodeId, mut passengers: Vec<Passenger>) {
         if let Some(state) = self.nodes.get_mut(&node) {
             state.in_flight = state.in_flight.saturating_sub(1);
@@ -555,7 +560,8 @@ impl ProducerMachine {
         self.spare_tickets.push(passengers);
     }
 
-    /// Answers of a connection that is closed because of what came on it; taken in the next turn.
+    /// Closes a connection because of a bad response; the replies this produces are handled in the
+    /// next turn.
     pub(super) fn disconnect(&mut self, now: Moment, node: NodeId, actions: &mut Vec<Action>) {
         self.cluster.disconnect(now, node, &mut self.replies, actions);
         self.due_at(now);

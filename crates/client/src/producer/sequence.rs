@@ -1,8 +1,9 @@
-//! Idempotence: who this producer is, and which number each batch has (KIP-98, KIP-360).
+//! Idempotence: the producer id and each batch's sequence (KIP-98, KIP-360).
 //!
-//! The broker keeps producer epoch and sequence per partition, so a partition that must start again at sequence 0 raises its own
-//! epoch and disturbs no other. Kafka's Java client raises one epoch for all and lets the others follow when they are idle;
-//! what arrives at each broker obeys the same rules.
+//! The broker tracks producer epoch and sequence per partition, so a partition that must restart at
+//! sequence 0 raises its own epoch and disturbs no other. Kafka's Java client raises one epoch for
+//! all partitions, and the others follow when they are idle; what arrives at each broker obeys the
+//! same rules.
 
 use ottla_wire::records::batch::add_to_sequence;
 
@@ -16,12 +17,12 @@ pub(super) struct ProducerId {
     pub epoch: i16,
 }
 
-/// What is known of the producer's id.
+/// The state of the producer's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Identity {
     /// Not idempotent: batches carry no id.
     None,
-    /// To be asked for, not before this moment; so often it was asked in vain.
+    /// To be requested, not before this moment; `attempts` requests have failed.
     Wanted {
         attempts: u32,
         not_before: Moment,
@@ -64,15 +65,15 @@ impl Identity {
     }
 }
 
-/// The numbers of one partition's batches.
+/// The sequences of one partition's batches.
 #[derive(Debug, Default)]
 pub(super) struct Sequences {
     producer: Option<ProducerId>,
     next: i32,
     /// The broker has acknowledged a batch of this id and epoch.
     is_proven: bool,
-    /// Base sequence of the last batch that was given up though the broker may or may not have it: whether `next` is
-    /// what the broker expects is not known.
+    /// Base sequence of the last batch that was given up while the broker may or may not have it:
+    /// it is not known whether the broker expects `next`.
     unresolved: Option<i32>,
 }
 
@@ -81,7 +82,8 @@ impl Sequences {
     ///
     /// - Errors: `None` while there is no producer id.
     pub fn assign(&mut self, producer: Option<ProducerId>, record_count: u32) -> Option<Sequence> {
-        // A partition keeps its id while another one, whose epochs are used up, has the producer ask for a new one.
+        // Use the partition's own id first: another partition with exhausted epochs may have made
+        // the producer request a new one.
         let used = self.producer.or(producer)?;
         self.producer = Some(used);
         let sequence = Sequence {
@@ -93,8 +95,9 @@ impl Sequences {
         Some(sequence)
     }
 
-    /// False until the broker knows this producer: before that it takes any number for the first one, so that a second batch in
-    /// flight could be stored though the first was refused. Kafka's Java client takes that risk.
+    /// False until the broker knows this producer: before that it accepts any sequence for the
+    /// first batch, so a second batch in flight could be stored although the first was refused.
+    /// Kafka's Java client takes that risk.
     pub fn is_proven(&self) -> bool {
         self.is_proven
     }
@@ -103,7 +106,7 @@ impl Sequences {
         self.unresolved.is_some()
     }
 
-    /// A batch was given up, or the broker says that something before it is missing.
+    /// Marks a batch as given up, or as refused because the broker misses something before it.
     pub fn mark_unresolved(&mut self, sequence: Sequence) {
         if !self.is_current(sequence) {
             return;
@@ -123,12 +126,13 @@ impl Sequences {
         }
     }
 
-    /// Starts at sequence 0 under the next epoch, or under another id when the epochs are used up.
+    /// Restarts at sequence 0 under the next epoch, or under another id when the epochs are
+    /// exhausted.
     ///
-    /// Only when no batch with a number of the old epoch might still be taken for a new one: none is in flight, and those
-    /// to be sent again are known not to be in the log.
+    /// Call it only when no batch numbered under the old epoch can be mistaken for a new one: none
+    /// is in flight, and those to be retried are known not to be in the log.
     ///
-    /// - Errors: false when another id must be asked for first.
+    /// - Errors: false when another id must be requested first.
     pub fn restart(&mut self, known: Option<ProducerId>) -> bool {
         self.producer = match (self.producer, known) {
             (Some(used), _) if used.epoch < i16::MAX => Some(ProducerId {
@@ -158,7 +162,7 @@ impl Sequences {
     }
 }
 
-/// The sequence behind `record_count` records that begin at `base`.
+/// The sequence after `record_count` records that begin at `base`.
 pub(super) fn after(base: i32, record_count: u32) -> i32 {
     add_to_sequence(
         base,
@@ -166,7 +170,7 @@ pub(super) fn after(base: i32, record_count: u32) -> i32 {
     )
 }
 
-/// Whether `sequence` comes later than `other` on the circle of 2^31 numbers; both are never far apart.
+/// Whether `sequence` comes later than `other` modulo 2^31; the two are never far apart.
 fn is_after(sequence: i32, other: i32) -> bool {
     let distance = (i64::from(sequence) - i64::from(other)) & 0x7FFF_FFFF;
     (1..1 << 30).contains(&distance)
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_keeps_its_id_while_another_is_asked_for() {
+    fn a_partition_keeps_its_id_while_another_is_requested() {
         let mut sequences = Sequences::default();
         let first = assign(&mut sequences, 2);
         let second = sequences.assign(None, 1).unwrap();
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_follow_each_other_and_wrap_at_the_end_of_the_circle() {
+    fn sequences_are_consecutive_and_wrap_after_the_largest() {
         let mut sequences = Sequences::default();
         assert_eq!(sequences.assign(None, 1), None);
         assert_eq!(assign(&mut sequences, 3).base_sequence, 0);
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_batch_in_the_log_settles_what_was_given_up() {
+    fn a_later_batch_in_the_log_resolves_a_batch_that_was_given_up() {
         let mut sequences = Sequences::default();
         let [first, second, third] = [2, 2, 2].map(|count| assign(&mut sequences, count));
         sequences.mark_unresolved(second);
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn settling_works_across_the_end_of_the_circle() {
+    fn resolving_works_across_the_wrap() {
         let mut sequences = Sequences::default();
         assign(&mut sequences, i32::MAX as u32);
         let [last, wrapped] = [1, 1].map(|count| assign(&mut sequences, count));

@@ -1,4 +1,4 @@
-//! Values to bytes, for those who would rather send values: the formats of Kafka's own serializers.
+//! Serializers for keys and values: the formats of Kafka's own serializers.
 
 use std::cell::RefCell;
 
@@ -7,9 +7,9 @@ use super::front::Producer;
 use super::record::Record;
 use crate::error::Error;
 
-/// Turns values into the bytes of keys or values. Any closure of this shape is one.
+/// Turns values into the bytes of keys or values. Any closure of this shape is a serializer.
 pub trait Serializer<T: ?Sized>: Send + Sync {
-    /// Appends the form of `value` to `into`.
+    /// Appends the serialized `value` to `into`.
     ///
     /// - Errors: `Serialization`; the record is not sent.
     fn serialize(&self, topic: &str, value: &T, into: &mut Vec<u8>) -> Result<(), Error>;
@@ -24,7 +24,7 @@ where
     }
 }
 
-/// Bytes as they are, texts in UTF-8: Kafka's `ByteArraySerializer` and `StringSerializer`.
+/// Bytes unchanged and strings as UTF-8: Kafka's `ByteArraySerializer` and `StringSerializer`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bytes;
 
@@ -35,8 +35,8 @@ impl<T: AsRef<[u8]> + ?Sized> Serializer<T> for Bytes {
     }
 }
 
-/// Numbers with the highest byte first: Kafka's `ShortSerializer`, `IntegerSerializer`, `LongSerializer`, `FloatSerializer`
-/// and `DoubleSerializer`.
+/// Numbers, big-endian: Kafka's `ShortSerializer`, `IntegerSerializer`, `LongSerializer`,
+/// `FloatSerializer` and `DoubleSerializer`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BigEndian;
 
@@ -53,7 +53,7 @@ macro_rules! big_endian {
 
 big_endian!(i16, i32, i64, f32, f64);
 
-/// A producer's view for one topic whose keys and values are always serialized alike.
+/// A producer for one topic, with fixed serializers for its keys and values.
 ///
 /// ```no_run
 /// # use ottla_client::producer::Producer;
@@ -88,9 +88,9 @@ impl<'a, K, V> TopicSender<'a, K, V> {
         }
     }
 
-    /// Sends a record; `None` is a null key, or a null value: a tombstone.
+    /// Sends a record; `None` is a null key or a null value (a tombstone).
     ///
-    /// - Errors: as of `Producer::send`, and the serializers'.
+    /// - Errors: as `Producer::send`, and the serializers'.
     pub fn send<Key, Value>(&self, key: Option<&Key>, value: Option<&Value>) -> Result<SendFuture, Error>
     where
         Key: ?Sized,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_are_kafkas() {
+    fn formats_are_kafkas() {
         assert_eq!(bytes(&BigEndian, &1i16), [0, 1]);
         assert_eq!(bytes(&BigEndian, &-2i32), [0xFF, 0xFF, 0xFF, 0xFE]);
         assert_eq!(

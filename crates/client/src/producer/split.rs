@@ -1,4 +1,4 @@
-//! A batch that the broker finds too large becomes several (KIP-126).
+//! Splits a batch that the broker finds too large (KIP-126).
 
 use std::sync::Arc;
 
@@ -13,15 +13,17 @@ use super::batch::{SealedBatch, Sending, compress};
 use super::buffer_pool::Memory;
 
 impl SealedBatch {
-    /// The batch in parts of at most `target_bytes` before compression, as far as single records allow; at least two
-    /// when there are two records. Each part keeps its records' futures and callbacks; sequences are the caller's.
+    /// Splits the batch into parts of at most `target_bytes` before compression, unless a single
+    /// record is larger; at least two parts when there are two records. Each part keeps its
+    /// records' futures and callbacks; the caller assigns sequences.
     ///
-    /// From now on the topic's batches are filled as if nothing could be gained by compression, as in Kafka.
+    /// From now on the topic's batches are filled as if compression gained nothing, as in Kafka.
     pub fn split(mut self, target_bytes: usize) -> Vec<SealedBatch> {
         let mut plain = Vec::new();
         compression::decompress(self.codec, &self.records, self.uncompressed_bytes, &mut plain)
             .expect("this client compressed it");
-        // What the broker refused is not needed any more; its memory should not be held beside that of its parts.
+        // The refused bytes are no longer needed; do not hold their memory beside that of the
+        // parts.
         self.records = Bytes::new();
         self.origin.ratio.set(1.0);
         let header = self.header();
@@ -46,7 +48,7 @@ impl SealedBatch {
         }
         parts.extend(part.map(|part| part.seal(&mut self)));
         debug_assert!(self.callbacks.is_empty(), "every callback belongs to a part");
-        // The parts answer for the records now.
+        // From here on the parts complete the records.
         self.record_count = 0;
         parts
     }
@@ -71,14 +73,14 @@ impl SealedBatch {
     }
 }
 
-/// A part while it is filled.
+/// A part that is being filled.
 struct Part {
     memory: Memory,
     base_timestamp: i64,
     max_timestamp: i64,
     record_count: u32,
     record_bytes_max: usize,
-    /// The first record's place in the batch that is split.
+    /// The first record's index in the batch that is split.
     first: u32,
 }
 

@@ -36,7 +36,8 @@ pub(super) fn topic(name: &str) -> Arc<Topic> {
     })
 }
 
-/// The queue of partition 0 with one open batch for every count, each with so many records; all but the last one closed.
+/// The queue of partition 0 with one batch of this many records per element of `counts`; all but
+/// the last are closed.
 pub(super) fn queue(accumulator: &Accumulator, now: Moment, counts: &[u32]) -> Arc<PartitionQueue> {
     fill(accumulator, now, counts);
     let mut queues = Vec::new();
@@ -44,7 +45,7 @@ pub(super) fn queue(accumulator: &Accumulator, now: Moment, counts: &[u32]) -> A
     queues.remove(0)
 }
 
-/// As `queue`, into the queue that is active already.
+/// Like `queue`, into the queue that is already active.
 pub(super) fn fill(accumulator: &Accumulator, now: Moment, counts: &[u32]) {
     for (nth, count) in counts.iter().enumerate() {
         if nth > 0 {

@@ -1,10 +1,11 @@
-//! The wall clock for records' timestamps, at the price of the monotonic one, which `send` reads anyway.
+//! Wall-clock time for record timestamps at the price of the monotonic clock, which `send` reads
+//! anyway.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::time::{Clock, Moment};
 
-/// How far the wall clock is from the monotonic one, looked up anew every now and then.
+/// The difference between the wall clock and the monotonic one, updated from time to time.
 #[derive(Debug)]
 pub(super) struct WallClock {
     /// Nanoseconds to add to a moment.
@@ -13,9 +14,9 @@ pub(super) struct WallClock {
 }
 
 const NANOS_PER_MS: i64 = 1_000_000;
-/// A step of the wall clock shows up in timestamps after this time.
+/// A step of the wall clock appears in timestamps after at most this time.
 const LOOK_UP_NANOS: u64 = 10_000_000;
-/// Timestamps have milliseconds; two looks may differ by one without a step.
+/// Timestamps are in milliseconds, so two readings may differ by one without a step.
 const STEP_NANOS: i64 = 2 * NANOS_PER_MS;
 
 impl WallClock {
@@ -27,7 +28,7 @@ impl WallClock {
         }
     }
 
-    /// Milliseconds since the epoch at `now`, which has just been read from `clock`.
+    /// Milliseconds since the Unix epoch at `now`, which has just been read from `clock`.
     #[inline]
     pub(super) fn timestamp(&self, clock: &dyn Clock, now: Moment) -> i64 {
         if now.0.saturating_sub(self.looked_up_at.load(Ordering::Relaxed)) > LOOK_UP_NANOS {
@@ -45,8 +46,8 @@ impl WallClock {
         self.looked_up_at.store(now.0, Ordering::Relaxed);
         let found = offset(clock, now);
         let known = self.offset_nanos.load(Ordering::Relaxed);
-        // What was cut off to a millisecond makes an offset too small, never too large: the larger one is right, and time
-        // does not run backwards.
+        // Truncation to milliseconds makes an offset too small, never too large: the larger one is
+        // right, and time does not run backwards.
         if found > known || known - found > STEP_NANOS {
             self.offset_nanos.store(found, Ordering::Relaxed);
         }
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_wall_clock_shows_up_soon() {
+    fn a_step_of_the_wall_clock_appears_soon() {
         for step_nanos in [3_600_000_000_000, -3_600_000_000_000] {
             let fake = Fake::default();
             fake.wall_nanos

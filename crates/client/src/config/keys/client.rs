@@ -1,4 +1,4 @@
-//! What all three clients, or two of them, have in common.
+//! Keys that all three clients, or two of them, share.
 
 use super::super::key::{
     ClientKey,
@@ -215,7 +215,7 @@ pub const CLIENT_KEYS: &[ClientKey] = &[
     list(
         "metric.reporters",
         "org.apache.kafka.common.metrics.JmxReporter",
-        "Where metrics are told.",
+        "Where metrics are reported.",
     )
     .no_effect("metrics are read from the client, as Prometheus text or OTLP"),
     list("interceptor.classes", "", "What sees every record on its way.")

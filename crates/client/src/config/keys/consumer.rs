@@ -1,4 +1,4 @@
-//! What only consumers have.
+//! Keys that only consumers have.
 
 use super::super::key::{ClientKey, ClientKind, Rule, boolean, class, int, list, string};
 

@@ -1,4 +1,5 @@
-//! The table: every setting of Kafka 4.3's producer, consumer and admin client, and two of our own.
+//! The table of keys: every setting of Kafka 4.3's producer, consumer and admin client, and two of
+//! our own.
 
 mod client;
 mod producer;

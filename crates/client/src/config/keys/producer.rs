@@ -1,4 +1,4 @@
-//! What only producers have.
+//! Keys that only producers have.
 
 use super::super::key::{ClientKey, ClientKind, Rule, boolean, class, int, long, string};
 use ottla_wire::config_keys::Unit;
@@ -7,7 +7,7 @@ const PRODUCER: &[ClientKind] = &[ClientKind::Producer];
 const BYTES: &str = "records are bytes here; what makes them is the caller's";
 
 pub const PRODUCER_KEYS: &[ClientKey] = &[
-    string("acks", "all", "Who must have a batch before it counts as sent: every replica in sync, the leader, or nobody.")
+    string("acks", "all", "Which replicas must have a batch before it counts as sent: all in sync, the leader, or none.")
         .one_of(&["all", "-1", "0", "1"])
         .costs("anything but all loses records when a leader fails, and switches idempotence off")
         .of(PRODUCER),

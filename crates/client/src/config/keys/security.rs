@@ -1,4 +1,4 @@
-//! Security: TLS and SASL.
+//! Keys of TLS and SASL.
 
 use super::super::key::{ClientKey, Rule, boolean, class, double, int, list, long, password, short, string};
 use ottla_wire::config_keys::Unit;
@@ -11,7 +11,7 @@ const JAVA: &str = "Java's security providers are not used; TLS is rustls with t
 const CLASSES: &str = "classes of a Java program cannot be loaded here";
 
 pub const SECURITY_KEYS: &[ClientKey] = &[
-    string("security.protocol", "PLAINTEXT", "Whether connections are encrypted, and whether this client shows who it is.")
+    string("security.protocol", "PLAINTEXT", "Whether connections are encrypted, and whether this client proves who it is.")
         .rule(Rule::OneOfIgnoringCase(&["SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"]))
         .costs("SASL_PLAINTEXT shows everything to the network, with PLAIN the password as well"),
     string("sasl.mechanism", "GSSAPI", "How the password is proved: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
@@ -19,8 +19,8 @@ pub const SECURITY_KEYS: &[ClientKey] = &[
         "sasl.jaas.config",
         "User and password as a line of JAAS, with PlainLoginModule or ScramLoginModule.",
     ),
-    string("sasl.username", "", "The user, for those who need no line of JAAS.").unset().ours(),
-    password("sasl.password", "The password, for those who need no line of JAAS.").ours(),
+    string("sasl.username", "", "The user name, in place of a line of JAAS.").unset().ours(),
+    password("sasl.password", "The password, in place of a line of JAAS.").ours(),
     string("ssl.truststore.type", "JKS", "The form of the trusted certificates: PEM.")
         .costs("JKS and PKCS12 cannot be read; the error names the command that converts"),
     string("ssl.truststore.location", "", "The file of trusted certificates; without one, the system's.").unset(),
@@ -36,7 +36,7 @@ pub const SECURITY_KEYS: &[ClientKey] = &[
         "https",
         "Whether a broker's certificate must be for the name it was connected by: https, or empty for no check.",
     )
-    .costs("empty: whoever has any certificate of a trusted issuer can stand in for a broker"),
+    .costs("empty: a host with any certificate of a trusted issuer can impersonate a broker"),
     list("ssl.enabled.protocols", "TLSv1.2,TLSv1.3", "The versions of TLS that may be spoken."),
     list("ssl.cipher.suites", "", "The cipher suites that may be used, by their names in the standard; empty: all good ones."),
     string("ssl.protocol", "TLSv1.3", "The version of TLS, in Java's counting.")

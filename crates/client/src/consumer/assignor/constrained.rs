@@ -1,5 +1,5 @@
-//! The sticky distribution where all members subscribe to the same topics: every member keeps what it may of what it
-//! owns, the rest is dealt to those who have too little.
+//! The sticky assignment where all members subscribe to the same topics: every member keeps owned
+//! partitions up to its quota, and the rest goes to members with too few.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,11 +13,11 @@ struct Dealing<'a> {
     over_min_expected: usize,
     over_min: usize,
     assigned: Vec<Vec<usize>>,
-    /// Kept partitions.
+    /// Partitions that stay with their owner.
     kept: BTreeSet<usize>,
     /// Partitions that their owner may have to give up.
     maybe_revoked: BTreeMap<usize, usize>,
-    /// Members with fewer than `quota_min`, and those with exactly so many that may get one more.
+    /// Members with fewer than `quota_min`, and those with exactly that many that may get one more.
     under_min: Vec<usize>,
     exactly_min: VecDeque<usize>,
     moved: BTreeSet<usize>,
@@ -70,7 +70,7 @@ pub fn solve(problem: &Problem<'_>) -> Solution {
 }
 
 impl Dealing<'_> {
-    /// The member keeps what it owns, up to its quota.
+    /// Lets the member keep what it owns, up to its quota.
     fn keep(&mut self, member: usize) {
         let problem = self.problem;
         let mut owned = Vec::new();
@@ -81,7 +81,7 @@ impl Dealing<'_> {
                 owned.push(*partition);
             }
         }
-        // By index before topic, so that what is given up comes from all topics alike.
+        // By index before topic, so that partitions are given up evenly from all topics.
         owned.sort_by_key(|partition| {
             let topic = problem.partition_topics[*partition];
             (partition - problem.topics[topic].first, topic)
@@ -108,7 +108,8 @@ impl Dealing<'_> {
         self.assigned[member] = owned;
     }
 
-    /// Gives partitions to members in a rack of theirs, as far as such members have room (KIP-881).
+    /// Assigns partitions to members in a rack of their replicas, while such members have room
+    /// (KIP-881).
     fn deal_nearby(&mut self, unassigned: &mut Vec<usize>) {
         let mut next = 0;
         unassigned.retain(|partition| {
@@ -149,7 +150,8 @@ impl Dealing<'_> {
         Some(member)
     }
 
-    /// Round and round those with too little; then one more for those with exactly the minimum.
+    /// Round robin over members with too few; then one more each for those with exactly the
+    /// minimum.
     fn deal(&mut self, unassigned: &[usize]) {
         let mut next = 0;
         for partition in unassigned {
@@ -177,7 +179,7 @@ impl Dealing<'_> {
         }
     }
 
-    /// Returns how many the member has then.
+    /// Returns the member's new number of partitions.
     fn give(&mut self, partition: usize, member: usize) -> usize {
         self.assigned[member].push(partition);
         let is_anothers = self

@@ -1,5 +1,5 @@
-//! The sticky distribution where members subscribe to different topics: partitions are moved one by one until no move
-//! makes it more even.
+//! The sticky assignment where members subscribe to different topics: moves partitions one by one
+//! until no move makes it more even.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ struct Balancing<'a> {
     subscribers: Vec<Vec<usize>>,
     /// Partitions that each member could have.
     partitions_max: Vec<usize>,
-    /// Partitions by member; `None` for those that take no part any more.
+    /// Partitions by member; `None` for members that no longer take part.
     current: Vec<Option<Vec<usize>>>,
     /// Member by partition.
     owners: Vec<Option<usize>>,
@@ -22,7 +22,8 @@ struct Balancing<'a> {
     /// Owners of an older generation: member and generation by partition.
     previous: BTreeMap<usize, (usize, i32)>,
     movements: Movements,
-    /// Someone owned what it must not have: then everything is balanced anew, not only what nobody had.
+    /// A member owned a partition that it must not have: rebalance everything, not only the unowned
+    /// partitions.
     must_revoke: bool,
 }
 
@@ -119,7 +120,7 @@ impl<'a> Balancing<'a> {
         }
     }
 
-    /// Members keep what they own, may own, and is in their rack.
+    /// Lets members keep partitions that they own, may own, and have in their rack.
     fn keep(&mut self) -> BTreeSet<usize> {
         let problem = self.problem;
         let mut kept = BTreeSet::new();
@@ -166,7 +167,7 @@ impl<'a> Balancing<'a> {
         }
     }
 
-    /// Gives the partition to the subscriber with the fewest; false when nobody may have it.
+    /// Assigns the partition to the subscriber with the fewest; false when no member may have it.
     fn assign_new(&mut self, partition: usize, must_be_near: bool) -> bool {
         let topic = self.problem.partition_topics[partition];
         let may_have = |(_, _, member): &&(usize, usize, usize)| {
@@ -206,7 +207,7 @@ impl<'a> Balancing<'a> {
                 .any(|partition| self.subscribers[self.problem.partition_topics[*partition]].len() >= 2)
     }
 
-    /// Moves partitions until nothing changes; true if anything was moved.
+    /// Moves partitions until nothing changes; true if any was moved.
     fn reassign_all(&mut self, partitions: &[usize]) -> bool {
         let mut is_changed = false;
         loop {
@@ -224,7 +225,7 @@ impl<'a> Balancing<'a> {
         }
     }
 
-    /// Moves the partition, or one of its topic in its place, to a member that has two fewer at least.
+    /// Moves the partition, or another one of its topic, to a member that has at least two fewer.
     fn improve(&mut self, partition: usize) -> bool {
         let Some(owner) = self.owners[partition] else {
             return false;
@@ -234,8 +235,8 @@ impl<'a> Balancing<'a> {
         };
         let topic = self.problem.partition_topics[partition];
         if let Some(&(previous, _)) = self.previous.get(&partition) {
-            // Kafka gives it back even when the previous owner no longer subscribes, and fails when that one takes no
-            // part; both end in a group that never settles.
+            // Kafka gives it back even when the previous owner no longer subscribes, and fails when
+            // that owner takes no part; both end in a group that never becomes stable.
             let may_return = self.problem.members[previous].topics.contains(&topic);
             if may_return && self.count(previous).is_some_and(|other| count > other + 1) {
                 self.reassign(partition, previous);
@@ -280,7 +281,7 @@ impl<'a> Balancing<'a> {
             .extend([self.key(to), self.key(from)].into_iter().flatten());
     }
 
-    /// No member could take a partition from one that has two more.
+    /// Whether no member could take a partition from one that has two more.
     fn is_balanced(&self) -> bool {
         let (Some(first), Some(last)) = (self.by_count.first(), self.by_count.last()) else {
             return true;
@@ -288,7 +289,7 @@ impl<'a> Balancing<'a> {
         if first.0 + 1 >= last.0 {
             return true;
         }
-        // What the richest owner of a partition of each topic has.
+        // The count of the owner with the most partitions, for each topic.
         let count_of_owner = |owner: &Option<usize>| owner.and_then(|owner| self.count(owner));
         let richest: Vec<usize> = self
             .problem

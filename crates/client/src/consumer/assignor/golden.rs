@@ -1,4 +1,5 @@
-//! Our assignors against what Apache Kafka's gave for the same groups (`cargo xtask golden`, `xtask/java/Assignments.java`).
+//! Compares our assignors with Apache Kafka's for the same groups (`cargo xtask golden`,
+//! `xtask/java/Assignments.java`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -138,7 +139,8 @@ fn assignments_are_read_and_written_as_apache_kafka_does() {
     for case in cases() {
         for (partitions, bytes) in case.assigned.values() {
             assert_eq!(&decode_assignment(bytes).unwrap(), partitions);
-            // Kafka lists topics in the order of a hash map, so the bytes need not be equal; their count is.
+            // Kafka lists topics in the order of a hash map, so the bytes may differ; their number
+            // does not.
             let ours = encode_assignment(partitions);
             assert_eq!(ours.len(), bytes.len());
             assert_eq!(&decode_assignment(&ours).unwrap(), partitions);

@@ -1,4 +1,5 @@
-//! The orders that Java's collections give: where Kafka's assignors walk a hash map, its order decides who gets what.
+//! The iteration orders of Java's collections: where Kafka's assignors walk a hash map, its order
+//! decides the assignment.
 
 use std::cmp::Ordering;
 
@@ -24,7 +25,7 @@ pub fn compare(left: &str, right: &str) -> Ordering {
 
 const CAPACITY_MIN: usize = 16;
 
-/// The capacity of a `HashMap` that began empty and has grown to `count` entries.
+/// The capacity of a `HashMap` that was empty at first and has grown to `count` entries.
 fn grown(mut capacity: usize, count: usize) -> usize {
     while count > capacity / 4 * 3 {
         capacity *= 2;
@@ -37,10 +38,10 @@ fn bucket(hash: i32, capacity: usize) -> usize {
     (hash ^ (hash >> 16)) as usize & (capacity - 1)
 }
 
-/// The order in which a `HashMap` that got these keys one after the other is walked, as indexes into them.
+/// The iteration order of a `HashMap` after insertion of these keys in order, as indexes into them.
 ///
-/// - Shape: within a bucket, entries stay in the order of insertion. Buckets of eight and more, which Java turns into
-///   trees, are not told apart: they do not come about by chance.
+/// - Shape: within a bucket, entries stay in insertion order. Buckets of eight and more, which Java
+///   turns into trees, are not modelled: they do not occur by chance.
 pub fn hash_map_order<'a>(keys: impl ExactSizeIterator<Item = &'a str>) -> Vec<usize> {
     let capacity = grown(CAPACITY_MIN, keys.len());
     let buckets: Vec<usize> = keys.map(|key| bucket(string_hash(key), capacity)).collect();
@@ -49,12 +50,13 @@ pub fn hash_map_order<'a>(keys: impl ExactSizeIterator<Item = &'a str>) -> Vec<u
     order
 }
 
-/// A `HashSet` of numbered things, as far as its first element goes. It never shrinks its table.
+/// A `HashSet` of numbered elements, as far as its first element is concerned. It never shrinks its
+/// table.
 #[derive(Clone, Debug)]
 pub struct HashSetOrder {
     capacity: usize,
     inserted: u64,
-    /// Hash, count of the insertion, number.
+    /// Hash, insertion count, number.
     entries: Vec<(i32, u64, usize)>,
 }
 
@@ -98,7 +100,8 @@ mod tests {
 
     #[test]
     fn hashes_are_javas() {
-        // `"orders".hashCode()`, `new TopicPartition("orders", 3).hashCode()` and `"".hashCode()` of OpenJDK 17.
+        // `"orders".hashCode()`, `new TopicPartition("orders", 3).hashCode()` and `"".hashCode()`
+        // of OpenJDK 17.
         assert_eq!(string_hash("orders"), -1_008_770_331);
         assert_eq!(partition_hash("orders", 3), -1_008_769_277);
         assert_eq!(string_hash(""), 0);

@@ -1,7 +1,8 @@
-//! Who reads what: the leader of a group distributes partitions over its members.
+//! Assignors: the leader of a group distributes partitions over its members.
 //!
-//! The results are those of Apache Kafka's assignors for the same input, down to choices that there depend on the order
-//! of a hash table: in a group of mixed clients the leader changes hands, and partitions must not move because of that.
+//! The results equal those of Apache Kafka's assignors for the same input, down to choices that
+//! depend there on the order of a hash table: in a group of mixed clients the leader changes, and
+//! partitions must not move because of that.
 
 pub mod subscription;
 pub mod topics;
@@ -26,17 +27,18 @@ use crate::config::AssignorKind;
 /// Partitions by member id; every member has an entry.
 pub type GroupAssignment = BTreeMap<Arc<str>, BTreeSet<TopicPartition>>;
 
-/// How a rebalance treats what members own (KIP-429).
+/// How a rebalance treats the partitions that members own (KIP-429).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RebalanceProtocol {
-    /// Everything is given up before the group is joined.
+    /// All partitions are given up before the group is joined.
     Eager,
-    /// Only what goes to another member is given up, after the assignment says so; then the group is joined again.
+    /// Only partitions that go to another member are given up, after the assignment says so; then
+    /// the group is joined again.
     Cooperative,
 }
 
 impl AssignorKind {
-    /// As it stands in JoinGroup and in `partition.assignment.strategy`.
+    /// The name in JoinGroup and in `partition.assignment.strategy`.
     pub fn protocol_name(self) -> &'static str {
         match self {
             AssignorKind::Range => "range",
@@ -65,8 +67,8 @@ impl AssignorKind {
     }
 }
 
-/// The highest protocol that all of them support: a group moves from eager to cooperative when the last eager assignor
-/// is taken out of the members' lists.
+/// The highest protocol that all assignors support: a group moves from eager to cooperative when
+/// the last eager assignor is removed from the members' lists.
 pub fn common_protocol(assignors: &[AssignorKind]) -> RebalanceProtocol {
     let is_cooperative = assignors
         .iter()

@@ -1,11 +1,11 @@
-//! Which partition was moved from whom to whom: before one is moved, another one of the topic that came the other way
-//! goes back instead.
+//! Tracks which partition moved between which members: instead of moving a partition back along
+//! such a path, another one of the topic that came the opposite way is returned.
 
 use std::collections::BTreeMap;
 
 use super::java_order::HashSetOrder;
 
-/// From a member to a member.
+/// From a member, to a member.
 type Pair = (usize, usize);
 
 #[derive(Debug, Default)]
@@ -15,13 +15,13 @@ pub struct Movements {
 }
 
 impl Movements {
-    /// - `hash`: the partition's in Java.
+    /// - `hash`: the partition's hash in Java.
     pub fn record(&mut self, topic: usize, partition: usize, hash: i32, from: usize, to: usize) {
         let Some(pair) = self.by_partition.remove(&partition) else {
             return self.add(topic, partition, hash, (from, to));
         };
         self.forget(topic, partition, pair);
-        // Moved on: only the first owner and the last one count; moved back: not moved at all.
+        // On a second move only the first and the last owner count; moved back counts as not moved.
         if pair.0 != to {
             self.add(topic, partition, hash, (pair.0, to));
         }
@@ -52,7 +52,7 @@ impl Movements {
         }
     }
 
-    /// The partition to move instead of this one so that the fewest change hands.
+    /// The partition to move in place of this one so that the fewest change owners.
     pub fn to_be_moved(&self, topic: usize, partition: usize, from: usize, to: usize) -> usize {
         let from = self.by_partition.get(&partition).map_or(from, |pair| pair.0);
         let reverse = self.by_topic.get(&topic).and_then(|pairs| pairs.get(&(to, from)));

@@ -1,4 +1,4 @@
-//! What every assignment must be, whatever the group looks like.
+//! Properties of every assignment, for random groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn partitions(topics: &BTreeMap<Arc<str>, TopicReplicas>) -> BTreeSet<TopicParti
     topics.iter().flat_map(of_topic).collect()
 }
 
-/// Every partition that anybody subscribes to belongs to exactly one of those who do.
+/// Every partition that has a subscriber belongs to exactly one of its subscribers.
 fn check_complete(
     topics: &BTreeMap<Arc<str>, TopicReplicas>,
     members: &[MemberSubscription],
@@ -109,7 +109,7 @@ fn every_partition_has_exactly_one_owner_that_subscribes_to_it() {
 }
 
 #[test]
-fn members_with_the_same_topics_get_equally_much() {
+fn members_with_the_same_topics_get_equally_many_partitions() {
     for seed in 0..200 {
         let mut random = Random(seed);
         let topics = topics(&mut random);
@@ -146,7 +146,7 @@ fn range_gives_the_same_indexes_of_topics_with_equally_many_partitions() {
     }
 }
 
-/// Lets every member say what it was given, as it does when it joins again.
+/// Makes every member report its assignment, as it does when it rejoins.
 fn remember(
     members: &mut [MemberSubscription],
     assignment: &GroupAssignment,
@@ -183,7 +183,7 @@ fn nothing_moves_when_nothing_changed() {
 }
 
 #[test]
-fn what_a_leaving_member_owned_is_all_that_moves() {
+fn only_partitions_of_a_leaving_member_move() {
     for seed in 0..200 {
         let mut random = Random(seed);
         let topics = topics(&mut random);
@@ -205,7 +205,7 @@ fn what_a_leaving_member_owned_is_all_that_moves() {
 }
 
 #[test]
-fn a_cooperative_rebalance_gives_nobody_what_another_still_owns() {
+fn a_cooperative_rebalance_gives_no_member_what_another_still_owns() {
     for seed in 0..300 {
         let mut random = Random(seed);
         let topics = topics(&mut random);
@@ -233,7 +233,7 @@ fn a_cooperative_rebalance_gives_nobody_what_another_still_owns() {
             }
             assignment = next;
         }
-        // When nobody comes any more, the second rebalance hands over what the first took away.
+        // Without further changes, the second rebalance assigns what the first one revoked.
         check_complete(&topics, &members, &assignment);
     }
 }
@@ -252,7 +252,7 @@ fn a_group_is_cooperative_only_when_every_assignor_is() {
     assert_eq!(common_protocol(&[Range]), RebalanceProtocol::Eager);
 }
 
-/// The leader distributes on the client's thread, which must go on with heartbeats meanwhile.
+/// The leader runs the assignor on the client's thread, which must also send heartbeats.
 #[test]
 fn a_large_group_with_different_subscriptions_is_distributed() {
     let mut random = Random(1);

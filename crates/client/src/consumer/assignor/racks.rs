@@ -1,12 +1,12 @@
-//! Racks of members and of partitions (KIP-881): prefer a member that can read from a replica nearby.
+//! Racks of members and partitions (KIP-881): prefer a member that can read from a nearby replica.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::subscription::MemberSubscription;
 
-/// Whether distributing by rack can gain anything: members and partitions share a rack, and not every partition is in
-/// every rack.
+/// Whether rack awareness can gain anything: members and partitions share a rack, and not every
+/// partition is in every rack.
 pub fn make_a_difference(
     member_racks: &BTreeSet<&Arc<str>>,
     partition_racks: &[&BTreeSet<Arc<str>>],
@@ -19,12 +19,12 @@ pub fn make_a_difference(
     !partition_racks.iter().all(|racks| racks.len() == all.len())
 }
 
-/// Racks of a whole group, for the sticky assignors. Members and partitions are numbers there.
+/// Racks of a whole group, for the sticky assignors, which number members and partitions.
 pub struct Racks {
     /// Empty when racks make no difference.
     members: Vec<Option<Arc<str>>>,
     partitions: Vec<BTreeSet<Arc<str>>>,
-    /// Members in the racks of a partition; empty when no member names a rack.
+    /// Number of members in the racks of a partition; empty when no member names a rack.
     nearby_members: Vec<usize>,
 }
 
@@ -61,7 +61,7 @@ impl Racks {
         !self.members.is_empty()
     }
 
-    /// The member names a rack, and no replica is there.
+    /// Whether the member names a rack that has no replica.
     pub fn mismatch(&self, member: usize, partition: usize) -> bool {
         match self.members.get(member) {
             Some(Some(rack)) => !self.partitions[partition].contains(rack),
@@ -69,7 +69,7 @@ impl Racks {
         }
     }
 
-    /// The member names a rack, and a replica is there.
+    /// Whether the member names a rack that has a replica.
     pub fn match_exactly(&self, member: usize, partition: usize) -> bool {
         match self.members.get(member) {
             Some(Some(rack)) => self.partitions[partition].contains(rack),
@@ -77,14 +77,14 @@ impl Racks {
         }
     }
 
-    /// Partitions that few members are near to come first.
+    /// Sorts partitions with few nearby members first.
     pub fn sort_by_nearby_members(&self, partitions: &mut [usize]) {
         if !self.nearby_members.is_empty() {
             partitions.sort_by_key(|partition| self.nearby_members[*partition]);
         }
     }
 
-    /// The first member near to the partition, looking round from `first`.
+    /// The first nearby member of the partition, searching cyclically from `first`.
     pub fn next_nearby(&self, partition: usize, members: &[usize], first: usize) -> Option<usize> {
         (0..members.len())
             .map(|step| (first + step) % members.len())

@@ -1,5 +1,6 @@
-//! `range`: each topic's partitions cut into runs, one per member; topics with equally many partitions are cut alike,
-//! so that a member gets the same indexes of each (co-partitioning). With racks, KIP-881.
+//! `range`: each topic's partitions are split into contiguous runs, one per member; topics with the
+//! same partition count are split alike, so that a member gets the same indexes of each
+//! (co-partitioning). With racks: KIP-881.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,17 +11,17 @@ use super::topics::TopicReplicas;
 use super::{GroupAssignment, empty_assignment};
 use crate::consumer::topic_partition::TopicPartition;
 
-/// What is left to do for one topic.
+/// The remaining work for one topic.
 struct TopicState<'a> {
     name: &'a Arc<str>,
     replicas: &'a TopicReplicas,
     /// The topic's members in the order in which they are served.
     members: Vec<&'a MemberSubscription>,
-    /// One of its members names a rack.
+    /// At least one member names a rack.
     knows_racks: bool,
     needs_rack_awareness: bool,
     unassigned: BTreeSet<usize>,
-    /// By place in `members`.
+    /// By index in `members`.
     assigned_counts: Vec<usize>,
     partitions_per_member: usize,
     members_left_with_extra: usize,
@@ -85,7 +86,7 @@ impl<'a> TopicState<'a> {
         }
     }
 
-    /// Partitions that the member may still get.
+    /// The number of partitions that the member may still get.
     fn room(&self, place: usize) -> usize {
         let limit = self.partitions_per_member + usize::from(self.members_left_with_extra > 0);
         limit.saturating_sub(self.assigned_counts[place])
@@ -127,7 +128,8 @@ impl<'a> TopicState<'a> {
     }
 }
 
-/// Topics with the same members and equally many partitions are kept aligned; others are served one by one.
+/// Topics with the same members and the same partition count are kept aligned; others are assigned
+/// one by one.
 fn assign_with_racks(states: &mut [TopicState<'_>], assignment: &mut GroupAssignment) {
     let mut groups: BTreeMap<(Vec<&Arc<str>>, usize), Vec<usize>> = BTreeMap::new();
     for (index, state) in states.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `roundrobin`: all partitions of all topics dealt one after the other.
+//! `roundrobin`: all partitions of all topics, assigned to the members in turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! `sticky` and `cooperative-sticky`: balanced first, then as little movement as possible.
+//! `sticky` and `cooperative-sticky`: balance first, then as little movement as possible.
 //!
-//! Both number members and partitions once and work on numbers. Where every member subscribes to the same topics,
-//! `constrained` does it in one pass; else `general` moves partitions until nothing improves.
+//! Both number members and partitions once and work on the numbers. Where every member subscribes
+//! to the same topics, `constrained` assigns in one pass; else `general` moves partitions until no
+//! move improves the balance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::user_data::{self, MemberData, NO_GENERATION};
 use super::{GroupAssignment, empty_assignment};
 use crate::consumer::topic_partition::TopicPartition;
 
-/// A group in numbers: members in the order in which Kafka's hash map would give them, partitions by topic and index.
+/// A group in numbers: members in the order of Kafka's hash map, partitions by topic and index.
 pub struct Problem<'a> {
     pub members: Vec<Member<'a>>,
     pub topics: Vec<Topic<'a>>,
@@ -24,20 +25,21 @@ pub struct Problem<'a> {
     pub partition_topics: Vec<usize>,
     pub racks: Racks,
     pub is_subscribed_alike: bool,
-    /// Claimed by two members in the same generation: nobody's, and not to be given away at once.
+    /// Claimed by two members in the same generation: treated as unowned, and not to be assigned at
+    /// once.
     pub doubly_claimed: BTreeSet<usize>,
     pub generation_max: i32,
 }
 
 pub struct Member<'a> {
     pub subscription: &'a MemberSubscription,
-    /// Place of the member's id among all, as Java sorts them.
+    /// Rank of the member's id in Java's sort order.
     pub rank: usize,
     /// Subscribed topics that exist.
     pub topics: BTreeSet<usize>,
-    /// Partitions that the member claims and nobody with a higher generation.
+    /// Partitions that the member claims and no member claims with a higher generation.
     pub owned: Vec<usize>,
-    /// Everything that it claims.
+    /// All partitions that it claims.
     pub claimed: Vec<usize>,
     pub generation: Option<i32>,
 }
@@ -49,7 +51,7 @@ pub struct Topic<'a> {
     pub count: usize,
 }
 
-/// What an algorithm found. By member number.
+/// The result of an algorithm, by member number.
 pub struct Solution {
     pub partitions: Vec<Vec<usize>>,
     /// Partitions that go from one member to another, where the algorithm knows it.
@@ -62,8 +64,8 @@ pub fn assign(topics: &BTreeMap<Arc<str>, TopicReplicas>, members: &[MemberSubsc
     problem.named(members, &solution, &BTreeSet::new())
 }
 
-/// Like `assign`, but what another member still owns is given to nobody: its owner sees that it must revoke, and the
-/// rebalance after that one gives it away (KIP-429).
+/// Like `assign`, but a partition that another member still owns stays unassigned: its owner sees
+/// that it must revoke it, and the following rebalance assigns it (KIP-429).
 pub fn assign_cooperatively(
     topics: &BTreeMap<Arc<str>, TopicReplicas>,
     members: &[MemberSubscription],
@@ -86,7 +88,7 @@ impl<'a> Problem<'a> {
         let mut numbered: Vec<Topic<'_>> = Vec::new();
         let mut partition_topics = Vec::new();
         for (name, replicas) in topics {
-            // Topics that nobody subscribes to do not take part.
+            // Topics without subscribers do not take part.
             if replicas.partition_count() == 0 || !members.iter().any(|member| member.topics.contains(name)) {
                 continue;
             }
@@ -154,7 +156,7 @@ impl<'a> Problem<'a> {
                 generation,
             });
             for partition in &partitions {
-                // Partitions that do not exist (the topic was made anew, smaller) are nobody's.
+                // Partitions that do not exist (the topic was recreated with fewer) have no owner.
                 if let Some(number) = self.number(&by_name, partition) {
                     self.members[index].claimed.push(number);
                     self.claim(number, index, generation_or_none, &mut owners);
@@ -248,8 +250,9 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// Kafka passes over members without topics (a pattern that matches nothing) when they come first, and then gives them
-/// partitions that they must refuse, for ever; here they are unlike the others.
+/// Kafka skips members without topics (a pattern that matches nothing) when they come first, and
+/// then assigns them partitions that they must refuse, forever; here such members count as
+/// different from the others.
 fn is_subscribed_alike(ordered: &[&MemberSubscription]) -> bool {
     let Some((first, others)) = ordered.split_first() else {
         return true;

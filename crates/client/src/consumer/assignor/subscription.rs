@@ -1,5 +1,5 @@
-//! What a member tells the leader, and what the leader answers: the `consumer` protocol's messages, which the
-//! coordinator passes on without reading them.
+//! The `consumer` protocol's messages between members and leader, which the coordinator passes on
+//! without reading them: subscription and assignment.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,13 +20,14 @@ pub struct MemberSubscription {
     pub topics: Vec<Arc<str>>,
     pub user_data: Option<Vec<u8>>,
     pub owned: Vec<TopicPartition>,
-    /// `None` from members that do not say (version 0 and 1) or have none.
+    /// `None` from members that do not send it (version 0 and 1) or have none.
     pub generation: Option<i32>,
-    /// Never empty text.
+    /// Never an empty string.
     pub rack: Option<Arc<str>>,
 }
 
-/// The newest version that both messages have; every member understands newer ones up to what it knows.
+/// The newest version that both messages have; every member understands newer ones up to the fields
+/// it knows.
 const VERSION: i16 = ConsumerProtocolSubscription::MAX_VERSION;
 
 impl MemberSubscription {
@@ -38,7 +39,7 @@ impl MemberSubscription {
         let mut reader = Reader::new(bytes);
         let version = known_version(reader.i16()?)?;
         let message = ConsumerProtocolSubscription::decode(&mut reader, version)?;
-        // Members repeat the same few topics; each is one allocation.
+        // Members repeat the same few topics; share one allocation per topic.
         let mut names: BTreeMap<&str, Arc<str>> = BTreeMap::new();
         let mut name = |text| names.entry(text).or_insert_with(|| text.into()).clone();
         let mut owned = Vec::new();
@@ -62,7 +63,8 @@ impl MemberSubscription {
         })
     }
 
-    /// The order in which range and round robin serve members: static ones by their instance id, then the others.
+    /// The order in which range and round robin serve members: static ones by instance id, then the
+    /// others.
     pub fn compare(&self, other: &MemberSubscription) -> Ordering {
         match (&self.group_instance_id, &other.group_instance_id) {
             (Some(left), Some(right)) => java_order::compare(left, right),
@@ -97,7 +99,8 @@ impl MemberSubscription {
     }
 }
 
-/// - Errors: `UnsupportedVersion` for a negative one. Versions to come begin like the newest one known.
+/// - Errors: `UnsupportedVersion` for a negative version. Future versions begin like the newest
+///   known one.
 fn known_version(version: i16) -> Result<i16, DecodeError> {
     if version < 0 {
         return Err(DecodeError::UnsupportedVersion { version });

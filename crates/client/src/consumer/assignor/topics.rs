@@ -1,4 +1,4 @@
-//! What an assignor knows of the cluster: how many partitions, in which racks.
+//! What an assignor knows of the cluster: how many partitions each topic has, and in which racks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl TopicReplicas {
     }
 }
 
-/// Those of `names` that the cluster has and that have partitions.
+/// The topics of `names` that exist and have partitions.
 pub fn replicas(snapshot: &Snapshot, names: &BTreeSet<Arc<str>>) -> BTreeMap<Arc<str>, TopicReplicas> {
     let mut found = BTreeMap::new();
     for name in names {

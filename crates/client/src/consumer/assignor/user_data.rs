@@ -1,4 +1,4 @@
-//! What the sticky assignors put beside a subscription.
+//! The user data that the sticky assignors add to a subscription.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::subscription::MemberSubscription;
 use crate::config::AssignorKind;
 use crate::consumer::topic_partition::TopicPartition;
 
-/// What a member owned, and since which generation, as far as the assignor is told.
+/// What a member owned, and since which generation, as far as the assignor knows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemberData {
     pub partitions: Vec<TopicPartition>,
@@ -19,7 +19,7 @@ pub struct MemberData {
 /// The generation of a member that does not know one.
 pub const NO_GENERATION: i32 = -1;
 
-/// A member's last assignment, which it repeats when it joins again.
+/// A member's last assignment, which it repeats when it rejoins.
 #[derive(Clone, Debug, Default)]
 pub struct LastAssignment {
     /// `None` before the first.
@@ -67,7 +67,7 @@ fn encode_assignment(partitions: &BTreeSet<TopicPartition>, generation: i32) -> 
     bytes
 }
 
-/// What `sticky` reads: everything stands in the user data. Data that cannot be read counts as none.
+/// The data that `sticky` reads: all of it is in the user data. Unreadable data counts as none.
 pub fn sticky(member: &MemberSubscription) -> MemberData {
     let Some(bytes) = member.user_data.as_deref().filter(|bytes| !bytes.is_empty()) else {
         return MemberData::default();
@@ -116,8 +116,8 @@ fn decode_assignment(reader: &mut Reader<'_>) -> Result<Vec<TopicPartition>, Dec
     Ok(partitions)
 }
 
-/// What `cooperative-sticky` reads: the subscription's own fields, and from members whose subscription has no
-/// generation yet (version 0 and 1) the user data.
+/// The data that `cooperative-sticky` reads: the subscription's own fields, or the user data of
+/// members whose subscription has no generation yet (version 0 and 1).
 pub fn cooperative_sticky(member: &MemberSubscription) -> MemberData {
     let generation = member.generation.or_else(|| {
         let bytes = member.user_data.as_deref()?;

@@ -1,4 +1,4 @@
-//! Sessions, prefetching, leaders, pauses: which fetch follows on which answer.
+//! Sessions, prefetching, leaders, pauses: which fetch follows which response.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
@@ -8,7 +8,7 @@ use ottla_wire::primitives::Uuid;
 use super::world::{SESSION, World, batch, name, nothing, with_error, with_records};
 use crate::consumer::exchange::Command;
 
-/// An answer with nothing but a top-level error.
+/// A response with only a top-level error.
 fn refuse(world: &mut World, seen: &super::world::Seen, code: ErrorCode) {
     let response = FetchResponse {
         error_code: code.code(),
@@ -18,7 +18,7 @@ fn refuse(world: &mut World, seen: &super::world::Seen, code: ErrorCode) {
 }
 
 #[test]
-fn after_the_first_fetch_only_changes_are_named() {
+fn after_the_first_fetch_only_changes_are_sent() {
     let mut world = World::assigned(3, 10, &[]);
     let first = world.expect(ApiKey::Fetch);
     let fetch = first.fetch();
@@ -39,7 +39,7 @@ fn after_the_first_fetch_only_changes_are_named() {
     );
     assert_eq!(second.asked(), [(1, 20)]);
 
-    // The second answer names nothing: all is as before, and the session goes on.
+    // The second response names no partition: nothing has changed, and the session continues.
     world.answer_fetch(&second, vec![]);
     let third = world.expect(ApiKey::Fetch);
     assert_eq!((third.fetch().session_epoch, third.asked()), (2, vec![]));
@@ -47,7 +47,7 @@ fn after_the_first_fetch_only_changes_are_named() {
 }
 
 #[test]
-fn a_lost_session_is_opened_anew_at_once() {
+fn a_lost_session_is_reopened_at_once() {
     for (code, session_id) in [
         (ErrorCode::FetchSessionIdNotFound, 0),
         (ErrorCode::InvalidFetchSessionEpoch, SESSION),
@@ -103,17 +103,17 @@ fn without_ids_in_the_metadata_the_version_with_names_is_used() {
 }
 
 #[test]
-fn two_answers_are_held_and_no_third_is_asked_for() {
+fn two_responses_are_held_and_no_third_is_requested() {
     let mut world = World::assigned(1, 0, &[]);
     let (one, two, three) = (batch(0..10), batch(10..20), batch(20..30));
     let second = world.second_fetch(vec![with_records(0, &one)]);
-    // Asked for while the first waits.
+    // Requested while the first waits.
     assert_eq!(second.asked(), [(0, 10)]);
     world.answer_fetch(&second, vec![with_records(0, &two)]);
     world.advance(60_000);
     world.expect_nothing();
     assert_eq!(world.exchange.lock().assignment.unread().0, 2);
-    // The default of max.poll.records takes both, so room is made for two.
+    // The default of max.poll.records takes both, so there is room for two.
     assert_eq!(world.poll().unwrap().len(), 20);
     let third = world.expect(ApiKey::Fetch);
     assert_eq!(third.asked(), [(0, 20)]);
@@ -170,7 +170,7 @@ fn a_paused_partition_keeps_its_records_and_is_not_fetched() {
 }
 
 #[test]
-fn a_seek_voids_what_is_under_way_and_what_waits() {
+fn a_seek_voids_fetches_in_flight_and_buffered_records() {
     let mut world = World::assigned(1, 0, &[]);
     let records = [batch(0..10), batch(10..20), batch(50..60)];
     let second = world.second_fetch(vec![with_records(0, &records[0])]);
@@ -186,7 +186,7 @@ fn a_seek_voids_what_is_under_way_and_what_waits() {
 }
 
 #[test]
-fn a_new_leader_that_the_refusal_names_is_asked_at_once() {
+fn a_new_leader_named_in_a_refusal_is_asked_at_once() {
     let mut world = World::assigned(1, 10, &[]);
     let seen = world.expect(ApiKey::Fetch);
     assert_eq!(seen.node, 1);
@@ -215,7 +215,7 @@ fn a_refusal_without_a_name_waits_for_metadata() {
 }
 
 #[test]
-fn a_topic_that_was_made_anew_is_asked_for_by_its_new_id() {
+fn a_recreated_topic_is_fetched_by_its_new_id() {
     let mut world = World::assigned(1, 10, &[]);
     let second = world.second_fetch(vec![nothing(0)]);
     let (old_id, new_id) = (world.topic_id, Uuid([9; 16]));
@@ -251,11 +251,11 @@ fn a_preferred_replica_is_fetched_from_until_it_cannot_be() {
     world.answer_fetch(&seen, vec![referral]);
     let seen = world.expect(ApiKey::Fetch);
     assert_eq!(seen.node, 2);
-    // A follower that lags does not make the consumer lose its position.
+    // A lagging follower does not make the consumer lose its position.
     world.answer_fetch(&seen, vec![with_error(0, ErrorCode::OffsetOutOfRange)]);
     world.advance(200);
     let seen = world.expect(ApiKey::Fetch);
-    // Its session there has never been told otherwise.
+    // Its session there is unchanged.
     assert_eq!((seen.node, seen.asked()), (1, vec![]));
     assert_eq!(world.position(0), Some(10));
 }

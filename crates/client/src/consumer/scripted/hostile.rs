@@ -1,4 +1,4 @@
-//! Answers that no broker should give.
+//! Responses that no correct broker sends.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::primitives::{put_i16, put_i32};
@@ -29,7 +29,7 @@ fn a_corrupt_batch_stops_its_partition_until_a_seek_and_no_other() {
     damaged[middle] ^= 1;
     let healthy = [batch(0..8), batch(8..16)];
     let second = world.second_fetch(vec![with_records(0, &damaged), with_records(1, &healthy[0])]);
-    // What lies before the damage is given first.
+    // Records before the damage are returned first.
     assert_eq!(world.poll().unwrap().len(), 5);
     assert_corrupt(&world.poll().unwrap_err(), 0, 5);
     assert_eq!(world.poll().unwrap().len(), 8);
@@ -53,7 +53,7 @@ fn a_corrupt_batch_stops_its_partition_until_a_seek_and_no_other() {
 }
 
 #[test]
-fn what_was_fetched_behind_a_corrupt_batch_is_not_given() {
+fn records_behind_a_corrupt_batch_are_not_returned() {
     let mut world = World::assigned(1, 0, &[]);
     let mut damaged = batch(0..5);
     damaged[HEADER_BYTES + 3] ^= 1;
@@ -74,7 +74,7 @@ fn what_was_fetched_behind_a_corrupt_batch_is_not_given() {
 }
 
 #[test]
-fn damage_is_not_looked_for_without_check_crcs() {
+fn without_check_crcs_damage_is_not_detected() {
     let mut world = World::assigned(1, 0, &[("check.crcs", "false")]);
     let mut damaged = batch(0..5);
     // Within a value: the last byte of the last record is its header count.
@@ -85,7 +85,7 @@ fn damage_is_not_looked_for_without_check_crcs() {
     assert_eq!(world.poll().unwrap().len(), 5);
 }
 
-/// A batch of five whose records' bytes are changed and whose checksum is right.
+/// A batch of five with changed record bytes and a correct checksum.
 fn forged(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = batch(0..5);
     change(&mut bytes);
@@ -160,7 +160,7 @@ fn records_that_contradict_their_batch_are_corrupt() {
 fn a_batch_that_unfolds_without_end_is_refused() {
     let mut frame = Vec::new();
     compress(Codec::Zstd.into(), &vec![0; 16 * 1024 * 1024], &mut frame);
-    // Frames may follow one another: 272 MiB.
+    // Several frames in a row are allowed: 272 MiB.
     let records = frame.repeat(17);
     let mut bytes = batch_with(0..1, BatchOptions::default());
     bytes.truncate(HEADER_BYTES);
@@ -180,7 +180,7 @@ fn a_batch_that_unfolds_without_end_is_refused() {
 }
 
 #[test]
-fn a_cut_batch_at_the_end_comes_again() {
+fn a_truncated_batch_at_the_end_is_fetched_again() {
     let mut world = World::assigned(1, 0, &[]);
     let mut records = [batch(0..5), batch(5..10)].concat();
     records.truncate(records.len() - 1);
@@ -204,7 +204,7 @@ fn a_partition_that_was_not_asked_for_voids_the_answer() {
 }
 
 #[test]
-fn batches_from_before_the_position_do_not_make_it_ask_in_circles() {
+fn batches_before_the_position_do_not_cause_a_fetch_loop() {
     let mut world = World::assigned(1, 100, &[]);
     let records = batch(0..5);
     let seen = world.expect(ApiKey::Fetch);

@@ -1,4 +1,4 @@
-//! The consumer's machine against brokers that answer what a test says, without sockets, threads and clocks.
+//! The consumer's machine against scripted brokers, without sockets, threads and clocks.
 
 mod world;
 mod fetching;

@@ -1,4 +1,4 @@
-//! Where positions come from, and what becomes of them when the log is not what it was.
+//! Where positions come from, and what happens when the log has changed.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::consumer::position::ResetTo;
 use crate::error::Error;
 use crate::pending::pending;
 
-/// The timestamp that a ListOffsets asks for, by partition.
+/// The timestamps in a ListOffsets request, by partition.
 fn times(seen: &Seen) -> Vec<(i32, i64)> {
     let request = ListOffsetsRequest::decode(&mut Reader::new(&seen.body), seen.api_version).unwrap();
     let partitions = request.topics[0].partitions.iter();
@@ -106,7 +106,7 @@ fn a_time_after_the_last_record_is_the_end() {
         .assignment
         .reset(&name(0), ResetTo::Timestamp(99))
         .unwrap();
-    // Answers come in the order of the requests: what the fetch brings is void.
+    // Answers come in the order of the requests: the fetched data is void.
     let records = batch(0..5);
     world.answer_fetch(&seen, vec![with_records(0, &records)]);
     assert_eq!(world.poll().unwrap(), []);
@@ -164,7 +164,7 @@ fn an_offset_out_of_range_is_an_error_with_policy_none_and_waits_for_unread_reco
     assert!(error.to_string().contains("t-0 at offset 10"), "{error}");
 }
 
-/// Has read up to offset 10 in epoch 5; then node 2 leads in epoch 6.
+/// A world that has read up to offset 10 in epoch 5; then node 2 leads in epoch 6.
 fn after_a_leader_change(settings: &[(&str, &str)]) -> (World, Seen) {
     let mut world = World::assigned(1, 0, settings);
     let records = batch(0..10);
@@ -183,7 +183,7 @@ fn after_a_leader_change(settings: &[(&str, &str)]) -> (World, Seen) {
 }
 
 #[test]
-fn a_new_leader_with_the_whole_log_is_read_on_from() {
+fn reading_continues_from_a_new_leader_with_the_whole_log() {
     let (mut world, seen) = after_a_leader_change(&[]);
     world.expect_nothing();
     answer_epoch(&mut world, &seen, 5, 10);
@@ -192,7 +192,7 @@ fn a_new_leader_with_the_whole_log_is_read_on_from() {
 }
 
 #[test]
-fn a_truncated_log_is_read_on_from_where_it_parts() {
+fn a_truncated_log_is_read_from_where_it_diverges() {
     let (mut world, seen) = after_a_leader_change(&[]);
     answer_epoch(&mut world, &seen, 5, 7);
     assert_eq!(world.expect(ApiKey::Fetch).asked(), [(0, 7)]);
@@ -216,14 +216,14 @@ fn a_truncated_log_is_an_error_with_policy_none() {
 }
 
 #[test]
-fn a_leader_that_does_not_know_the_epoch_makes_the_policy_decide() {
+fn with_a_leader_that_does_not_know_the_epoch_the_policy_decides() {
     let (mut world, seen) = after_a_leader_change(&[]);
     answer_epoch(&mut world, &seen, -1, -1);
     assert_eq!(times(&world.expect(ApiKey::ListOffsets)), [(0, EARLIEST)]);
 }
 
 #[test]
-fn questions_are_answered_by_every_leader_and_end_with_their_time() {
+fn lookups_are_answered_by_every_leader_and_end_at_their_timeout() {
     let mut world = World::new(2, &[]);
     world.leaders.insert(1, (2, 5));
     let (promise, mut found) = pending();

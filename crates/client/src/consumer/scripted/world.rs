@@ -1,4 +1,4 @@
-//! Two brokers, a topic, and a consumer's machine whose time stands still until a test moves it.
+//! Two brokers, a topic, and a consumer's machine whose clock advances only when a test moves it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::metrics::{ClientKind, ClientMetrics};
 use crate::network::io::{Action, ConnectionId, Event, Machine, Wake};
 use crate::time::{Moment, SystemClock, Timestamp};
 
-/// Of topic `t`, at first.
+/// The initial id of topic `t`.
 pub const TOPIC_ID: Uuid = Uuid([7; 16]);
 pub const SESSION: i32 = 77;
 
@@ -81,7 +81,7 @@ pub struct World {
 }
 
 impl World {
-    /// - `settings`: besides Kafka's defaults.
+    /// - `settings`: in addition to Kafka's defaults.
     /// - Shape: topic `t` with this many partitions, all led by node 1 in leader epoch 5.
     pub fn new(partition_count: i32, settings: &[(&str, &str)]) -> World {
         let mut config = Config::new()
@@ -157,7 +157,7 @@ impl World {
         self.run();
     }
 
-    /// Turns until nothing happens any more.
+    /// Runs turns until nothing happens any more.
     pub fn run(&mut self) {
         for _ in 0..1000 {
             let mut actions = Vec::new();
@@ -171,7 +171,7 @@ impl World {
                 self.act(action);
             }
         }
-        panic!("the machine turns in circles");
+        panic!("the machine loops forever");
     }
 
     fn act(&mut self, action: Action) {
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// The oldest request that was not looked at, which must be one of this API.
+    /// The oldest request not yet examined, which must be of this API.
     pub fn expect(&mut self, api_key: ApiKey) -> Seen {
         let seen = self.seen.pop_front().expect("a request was sent");
         assert_eq!(seen.api_key, api_key);
@@ -221,7 +221,7 @@ impl World {
         assert!(self.seen.is_empty(), "{:?}", self.seen);
     }
 
-    /// Answers without turning.
+    /// Answers without running a turn.
     pub fn put(&mut self, seen: &Seen, body: impl FnOnce(&mut Vec<u8>, i16)) {
         let mut frame = Vec::new();
         encode_response_header(&mut frame, seen.api_key, seen.api_version, seen.correlation_id);
@@ -326,7 +326,7 @@ impl World {
         self.put(seen, |body, version| response.encode(body, version));
     }
 
-    /// Partition and offset of what one poll gives.
+    /// Partition and offset of the records that one poll returns.
     pub fn poll(&mut self) -> Result<Vec<(i32, i64)>, Error> {
         let records = self.reader.take()?;
         let found = records
@@ -360,7 +360,7 @@ pub fn name(partition: i32) -> TopicPartition {
     TopicPartition::new("t", partition)
 }
 
-/// An answer without records, the log going from 0 to 1000.
+/// A response without records; the log ranges from 0 to 1000.
 pub fn nothing(partition: i32) -> PartitionData<'static> {
     PartitionData {
         partition_index: partition,
@@ -391,7 +391,7 @@ pub fn with_error(partition: i32, error_code: ottla_wire::error_code::ErrorCode)
     }
 }
 
-/// A batch of records that are named by their offsets, in leader epoch 5.
+/// A batch of records named by their offsets, in leader epoch 5.
 pub fn batch(offsets: std::ops::Range<i64>) -> Vec<u8> {
     batch_with(offsets, BatchOptions::default())
 }

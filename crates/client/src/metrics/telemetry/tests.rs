@@ -51,7 +51,7 @@ fn disconnected() -> Result<Bytes, Error> {
     })
 }
 
-/// Subscribed at 0 to everything; its first push is at the returned moment.
+/// Subscribed to everything at time 0; its first push is at the returned moment.
 fn subscribed(seed: u64) -> (Telemetry, Moment) {
     let mut telemetry = telemetry(seed);
     let request = telemetry.request(at_ms(0), WALL).unwrap();
@@ -61,7 +61,7 @@ fn subscribed(seed: u64) -> (Telemetry, Moment) {
     (telemetry, first)
 }
 
-/// One that has a push under way, sent at the returned moment.
+/// One with a push in flight, sent at the returned moment.
 fn pushing() -> (Telemetry, Moment) {
     let (mut telemetry, first) = subscribed(1);
     assert_eq!(
@@ -153,7 +153,7 @@ fn a_broker_cannot_make_it_spin() {
 }
 
 #[test]
-fn what_a_refused_push_counted_is_in_the_next_one() {
+fn the_counts_of_a_refused_push_are_in_the_next_one() {
     let (mut telemetry, sent) = pushing();
     telemetry.take_reply(sent, push_answer(ErrorCode::ThrottlingQuotaExceeded));
     assert_eq!(pushed_total(&mut telemetry, sent.after_ms(10_000)), 10.0);
@@ -206,7 +206,7 @@ fn without_an_interval_a_broken_connection_costs_thirty_seconds() {
 }
 
 #[test]
-fn when_nobody_wants_metrics_it_asks_again_after_an_interval() {
+fn without_wanted_metrics_it_asks_again_after_an_interval() {
     let mut telemetry = telemetry(1);
     telemetry.request(at_ms(0), WALL).unwrap();
     telemetry.take_reply(at_ms(0), encoded(&subscription(vec![])));
@@ -254,7 +254,7 @@ fn closing_does_not_wait_for_a_silent_broker() {
 }
 
 #[test]
-fn switched_off_it_asks_nothing_and_says_so() {
+fn switched_off_it_sends_nothing_and_reports_that() {
     let metrics = busy_client(ClientKind::Producer).0;
     let mut telemetry = Telemetry::with_limits(false, 30_000, metrics, 1);
     assert!(!telemetry.is_due(Moment::NEVER));

@@ -1,6 +1,7 @@
-//! How a client proves who it is: what goes into SaslAuthenticate, step by step.
+//! SASL mechanisms: the content of SaslAuthenticate, step by step.
 //!
-//! No randomness of its own: the one who starts an exchange brings the nonce, so that a test can replay one.
+//! No randomness of its own: the caller that starts an exchange provides the nonce, so that a test
+//! can replay one.
 
 mod scram;
 
@@ -11,15 +12,15 @@ use crate::error::Error;
 
 use self::scram::Scram;
 
-/// What a mechanism wants next.
+/// A mechanism's next step.
 #[derive(Debug, PartialEq)]
 pub enum SaslStep {
     Send(Vec<u8>),
-    /// The broker has accepted the proof and, where the mechanism has it, given its own.
+    /// The broker has accepted the client's proof and, where the mechanism has one, given its own.
     Done,
 }
 
-/// One exchange; made anew for every connection and every re-authentication.
+/// One exchange; a new one for every connection and every re-authentication.
 pub struct Sasl {
     mechanism: SaslMechanism,
     steps: Steps,
@@ -38,7 +39,7 @@ impl Sasl {
         let steps = match settings.mechanism {
             SaslMechanism::Plain => {
                 let (username, password) = (&settings.username, settings.password.reveal());
-                // No authorization identity: who authenticates is who acts.
+                // No authorization identity: the authenticated user acts for itself.
                 let message = format!("\0{username}\0{password}");
                 Steps::Plain {
                     message: Some(message.into_bytes()),
@@ -54,14 +55,14 @@ impl Sasl {
         }
     }
 
-    /// As SaslHandshake names it.
+    /// The name used in SaslHandshake.
     pub fn mechanism(&self) -> &'static str {
         self.mechanism.name()
     }
 
     /// - `received`: the broker's last message; `None` at the start.
-    /// - Errors: `Authentication` when the broker does not keep to the mechanism or does not prove that it knows the
-    ///   password (SCRAM); nothing more may be sent then.
+    /// - Errors: `Authentication` when the broker violates the mechanism or does not prove that it
+    ///   knows the password (SCRAM); nothing more may be sent then.
     pub fn next(&mut self, received: Option<&[u8]>) -> Result<SaslStep, Error> {
         let step = match &mut self.steps {
             Steps::Plain { message } => match (message.take(), received) {
@@ -79,7 +80,7 @@ impl Sasl {
 }
 
 impl std::fmt::Debug for Sasl {
-    /// The steps hold secrets.
+    /// Without the steps, which hold secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.mechanism())
     }

@@ -1,4 +1,4 @@
-//! SCRAM (RFC 5802, RFC 7677): both sides prove that they know the password, and neither shows it.
+//! SCRAM (RFC 5802, RFC 7677): both sides prove that they know the password without sending it.
 
 use std::num::NonZeroU32;
 
@@ -7,22 +7,24 @@ use crate::config::{Password, SaslMechanism, SaslSettings};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::{digest, hmac, pbkdf2, rand};
 
-/// 144 bits, as 24 printable letters.
+/// 144 bits, as 24 printable characters.
 pub const NONCE_BYTES: usize = 18;
 
-/// A nonce from the system's randomness. It must never repeat: a repeated one lets an old exchange be played again.
+/// A nonce from the system's randomness. It must never repeat: a repeated nonce allows a replay of
+/// an old exchange.
 pub fn nonce() -> [u8; NONCE_BYTES] {
     let mut bytes = [0; NONCE_BYTES];
     rand::fill(&mut bytes).expect("the system has randomness");
     bytes
 }
 
-/// RFC 5802 and RFC 7677 ask for at least 4096 rounds, and Kafka's client refuses fewer: a broker that asks for few
-/// wants to guess the password.
+/// RFC 5802 and RFC 7677 require at least 4096 rounds, and Kafka's client refuses fewer: few rounds
+/// make it easy to guess the password.
 const ROUNDS_MIN: u32 = 4096;
 
-/// The rounds are counted on the thread of the client's driver. Kafka's tools make credentials of at most 16384; a million
-/// leaves room for the 600 000 that OWASP recommends, and takes less than a second.
+/// The rounds run on the client's driver thread. Kafka's tools create credentials of at most 16384
+/// rounds; a million leaves room for the 600 000 that OWASP recommends, and takes less than a
+/// second.
 const ROUNDS_MAX: u32 = 1_000_000;
 
 /// Kafka's salts have 20 to 40 bytes.
@@ -63,7 +65,7 @@ impl Algorithm {
     }
 }
 
-/// What a broker stores of a password (and can check it by): `Hi(password, salt, rounds)` of RFC 5802.
+/// What a broker stores to verify a password: `Hi(password, salt, rounds)` of RFC 5802.
 pub fn salted_password(
     mechanism: SaslMechanism,
     password: &Password,
@@ -86,7 +88,8 @@ enum State {
     Start,
     /// `client-first` is sent.
     First,
-    /// `client-final` is sent; what the broker must sign to show that it knows the password.
+    /// `client-final` is sent; with the signature by which the broker proves that it knows the
+    /// password.
     Final {
         server_signature: hmac::Tag,
     },
@@ -99,7 +102,8 @@ impl Scram {
     }
 
     fn with_nonce(settings: &SaslSettings, nonce: String) -> Scram {
-        // Name and password go as they are, in UTF-8: Kafka prepares neither (SASLprep), at either end.
+        // Name and password are sent as UTF-8 without SASLprep: Kafka does not apply it, at either
+        // end.
         let name = settings.username.replace('=', "=3D").replace(',', "=2C");
         Scram {
             algorithm: Algorithm::of(settings.mechanism),
@@ -126,7 +130,7 @@ impl Scram {
         }
     }
 
-    /// `client-final`, from `server-first`.
+    /// Builds `client-final` from `server-first`.
     fn answer(&mut self, server_first: &str) -> Result<SaslStep, String> {
         let challenge = Challenge::parse(server_first, &self.nonce)?;
         let algorithm = &self.algorithm;
@@ -149,7 +153,7 @@ impl Scram {
     }
 }
 
-/// `server-first`: what the password is to be mixed with.
+/// `server-first`: nonce, salt and rounds.
 struct Challenge<'a> {
     nonce: &'a str,
     salt: Vec<u8>,
@@ -171,10 +175,10 @@ impl<'a> Challenge<'a> {
         }
         let salt = base64_decode(salt)
             .filter(|salt| !salt.is_empty() && salt.len() <= SALT_BYTES_MAX)
-            .ok_or("the broker's SCRAM salt is not what a salt looks like")?;
+            .ok_or("the broker's SCRAM salt is malformed")?;
         let asked: u32 = rounds
             .parse()
-            .map_err(|_| "the broker's SCRAM rounds are no number")?;
+            .map_err(|_| "the broker's SCRAM rounds are not a number")?;
         let rounds = NonZeroU32::new(asked)
             .filter(|rounds| (ROUNDS_MIN..=ROUNDS_MAX).contains(&rounds.get()))
             .ok_or_else(|| {
@@ -193,7 +197,7 @@ fn check_final(message: &str, expected: &hmac::Tag) -> Result<(), String> {
         .strip_prefix("v=")
         .and_then(base64_decode)
         .unwrap_or_default();
-    // Without this check, whoever sits in between could take the broker's place.
+    // Without this check a man in the middle could impersonate the broker.
     verify_slices_are_equal(&signature, expected.as_ref())
         .map_err(|_| "the broker's SCRAM signature is wrong: it does not know the password itself".to_owned())
 }
@@ -202,7 +206,7 @@ fn text(challenge: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(challenge).map_err(|_| "the broker's SCRAM message is not UTF-8".to_owned())
 }
 
-/// The broker's words, so far as a line of a log bears them.
+/// The broker's text, in a form that is safe for a log line.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(100).collect()
 }
@@ -226,7 +230,7 @@ fn base64_encode(bytes: &[u8]) -> String {
     text
 }
 
-/// `None` for what is not exactly what `base64_encode` writes.
+/// `None` for anything that `base64_encode` does not produce.
 fn base64_decode(text: &str) -> Option<Vec<u8>> {
     let letters = text.strip_suffix("==").or(text.strip_suffix('=')).unwrap_or(text);
     let mut bytes = Vec::with_capacity(letters.len() / 4 * 3 + 2);
@@ -288,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_does_not_know_the_password_is_found_out() {
+    fn a_broker_that_does_not_know_the_password_is_detected() {
         for last in [
             "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G5=",
             "v=",
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn no_damage_to_a_message_passes_or_panics() {
+    fn no_damaged_message_is_accepted_or_panics() {
         let damages = |message: &str| -> Vec<Vec<u8>> {
             let bytes = message.as_bytes();
             let cut = (0..bytes.len()).map(|end| bytes[..end].to_vec());
@@ -353,7 +357,8 @@ mod tests {
         for first in damages(FIRST) {
             let mut scram = pencil(NONCE);
             scram.next(None).unwrap();
-            // Another salt or nonce is not wrong in itself: it leads to a proof that the broker's signature does not fit.
+            // Another salt or nonce is not an error by itself: it leads to a proof that the
+            // broker's signature does not match.
             if scram.next(Some(&first)).is_ok() {
                 assert!(scram.next(Some(LAST.as_bytes())).is_err(), "{first:?}");
             }

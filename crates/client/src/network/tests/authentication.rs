@@ -1,4 +1,4 @@
-//! SASL between ApiVersions and everything else.
+//! SASL, between ApiVersions and everything else.
 
 use ottla_wire::messages::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
 use ottla_wire::messages::sasl_handshake::SaslHandshakeResponse;
@@ -6,7 +6,7 @@ use ottla_wire::messages::sasl_handshake::SaslHandshakeResponse;
 use super::world::*;
 use crate::config::{Password, SaslMechanism, SaslSettings};
 
-/// A world that authenticates, connected and with its SaslHandshake seen.
+/// A connected world that authenticates, at the SaslHandshake.
 fn at_the_handshake() -> (World, Seen) {
     let mut config = client_config(address(9));
     config.security.sasl = Some(SaslSettings {
@@ -82,7 +82,7 @@ fn a_session_is_renewed_on_its_connection_before_it_ends() {
         Readiness::Connecting
     );
     world.turn();
-    // The answer that was awaited comes first, as the broker takes requests in order.
+    // The pending answer comes first, because the broker handles requests in order.
     let renewed = world.take(ApiKey::SaslHandshake);
     assert_eq!(renewed.connection, handshake.connection);
     let empty = MetadataResponse::default();
@@ -106,7 +106,7 @@ fn a_refused_mechanism_names_those_that_the_broker_accepts() {
 }
 
 #[test]
-fn a_wrong_password_is_told_in_the_brokers_words_and_not_tried_in_a_storm() {
+fn a_wrong_password_gives_the_brokers_text_and_is_retried_with_backoff() {
     let (mut world, handshake) = at_the_handshake();
     answer_handshake(&mut world, &handshake, 0);
     let request = world.take(ApiKey::SaslAuthenticate);

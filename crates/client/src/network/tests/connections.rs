@@ -1,4 +1,4 @@
-//! Connections: negotiated, used, timed out, broken, made again.
+//! Connections: negotiated, used, timed out, broken, reconnected.
 
 use super::world::*;
 
@@ -21,19 +21,19 @@ fn the_first_turn_connects_negotiates_and_asks_for_metadata() {
     let snapshot = world.cluster.snapshot();
     assert_eq!(snapshot.nodes[&OTHER].address, address(2));
     assert_eq!((snapshot.controller, snapshot.version), (Some(NODE), 1));
-    // The bootstrap server was only the door.
+    // The bootstrap connection is closed once brokers are known.
     assert!(world.connections.is_empty());
 }
 
 #[test]
-fn a_broker_of_kafka_2_1_is_spoken_to_in_its_versions() {
+fn a_broker_of_kafka_2_1_gets_versions_that_it_supports() {
     let mut world = World::new(Interest::Named);
     world.metadata.want(["t"]);
     world.turn();
     let connection = world.to(9);
     world.tell(Event::Connected { connection });
     let request = world.take(ApiKey::ApiVersions);
-    // Older than KIP-511: no word of what it does speak.
+    // Older than KIP-511: the response does not say which versions it supports.
     let refusal = ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
         ..Default::default()
@@ -46,12 +46,12 @@ fn a_broker_of_kafka_2_1_is_spoken_to_in_its_versions() {
     world.answer_metadata(vec![topic("t", 2, 3)]);
     let snapshot = world.cluster.snapshot();
     assert_eq!(snapshot.leader("t", 0), Some(OTHER));
-    // Epochs of brokers before 2.4 cannot be relied on.
+    // Leader epochs of brokers before 2.4 are unreliable.
     assert_eq!(snapshot.topics["t"].partitions[0].leader_epoch, -1);
 }
 
 #[test]
-fn answers_find_their_requests() {
+fn answers_are_matched_with_their_requests() {
     let mut world = World::ready(Interest::Nodes);
     world.connect(NODE);
     world.send(NODE, 10, 1000, true);
@@ -129,7 +129,7 @@ fn a_silent_broker_loses_the_connection_and_every_request_on_it() {
 }
 
 #[test]
-fn a_lost_connection_fails_its_requests_and_what_comes_late_is_ignored() {
+fn a_lost_connection_fails_its_requests_and_late_events_are_ignored() {
     let mut world = World::ready(Interest::Nodes);
     world.connect(NODE);
     world.connect(OTHER);
@@ -167,12 +167,12 @@ fn a_closed_request_is_sent_nowhere() {
 }
 
 #[test]
-fn refused_connections_are_tried_again_slower_and_slower() {
+fn refused_connections_are_retried_with_growing_backoff() {
     let mut world = World::new(Interest::Nodes);
     world.turn();
     for _ in 0..12 {
         world.refuse(9);
-        // A machine that asks all the time must not hurry the next attempt.
+        // Frequent calls of `readiness` or `least_loaded` must not hurry the next attempt.
         assert!(world.cluster.least_loaded(world.now).is_none());
         world.sleep(1200);
     }
@@ -243,7 +243,7 @@ fn a_connection_that_hangs_is_given_up() {
 }
 
 #[test]
-fn an_unused_connection_is_closed_without_a_back_off() {
+fn an_unused_connection_is_closed_without_backoff() {
     let mut config = client_config(address(9));
     config.connections_idle_ms_max = 5000;
     let mut world = World::with(Interest::Nodes, config);
@@ -301,7 +301,7 @@ fn an_extra_node_lives_until_it_is_removed() {
     world.turn();
     world.accept(1);
     assert_eq!(world.cluster.readiness(world.now, coordinator), Readiness::Ready);
-    // It belongs to its owner: metadata does not go there.
+    // It belongs to its owner: metadata requests do not go there.
     assert_eq!(world.cluster.least_loaded(world.now), None);
     world.cluster.remove_node(coordinator);
     world.turn();

@@ -1,4 +1,4 @@
-//! Metadata: when it is asked for, what is believed.
+//! Metadata: when it is requested, and which answers are accepted.
 
 use super::world::*;
 
@@ -21,7 +21,7 @@ fn a_waiting_topic_is_asked_for_at_once_and_alone() {
         (snapshot.leader("a", 0), snapshot.leader("b", 0)),
         (Some(NODE), Some(OTHER))
     );
-    // What is outdated is asked for whole, after retry.backoff.ms.
+    // Outdated metadata is requested as a whole, after retry.backoff.ms.
     world.cluster.request_metadata();
     world.turn();
     assert!(world.seen.is_empty());
@@ -43,13 +43,13 @@ fn leaders_change_and_never_go_back() {
         world.cluster.snapshot()
     };
     assert_eq!(answer(vec![topic("t", 2, 6)]).leader("t", 0), Some(OTHER));
-    // A broker that lags behind still believes in the former leader.
+    // A lagging broker still names the former leader.
     let stale = answer(vec![topic("t", 1, 5)]);
     assert_eq!(
         (stale.leader("t", 0), stale.topics["t"].partitions[0].leader_epoch),
         (Some(OTHER), 6)
     );
-    // A topic made anew under the same name begins anew.
+    // A topic recreated under the same name starts again.
     let mut anew = topic("t", 1, 0);
     anew.topic_id = Uuid([6; 16]);
     let snapshot = answer(vec![anew]);
@@ -63,7 +63,7 @@ fn leaders_change_and_never_go_back() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_asked_for_again_and_what_is_refused_is_not() {
+fn missing_topics_are_requested_again_and_refused_ones_are_not() {
     let mut world = World::new(Interest::Named);
     world.metadata.want(["late", "bad name", "secret"]);
     world.turn();
@@ -82,7 +82,7 @@ fn what_is_not_there_yet_is_asked_for_again_and_what_is_refused_is_not() {
     world.until_metadata();
     assert_eq!(names(&world.seen[0]).unwrap().len(), 3);
     world.answer_metadata(vec![topic("late", -1, 0)]);
-    // Without a leader: known, but the question stays open.
+    // Without a leader: known, but it is asked for again.
     assert_eq!(world.cluster.snapshot().leader("late", 0), None);
     world.sleep(300);
     world.answer_metadata(vec![
@@ -96,7 +96,7 @@ fn what_is_not_there_yet_is_asked_for_again_and_what_is_refused_is_not() {
 }
 
 #[test]
-fn a_topic_that_nobody_uses_is_forgotten() {
+fn an_unused_topic_is_forgotten() {
     let mut world = World::new(Interest::Named);
     world.metadata.want(["used", "idle"]);
     world.turn();
@@ -136,7 +136,7 @@ fn when_no_known_broker_can_be_reached_the_bootstrap_servers_are_asked_again() {
     }
     assert!(world.attempts.iter().any(|(_, address)| address.port == 2));
     assert_eq!(world.attempts.last().unwrap().1, address(9));
-    // What was known stays known until there is better.
+    // The old metadata stays until there is a newer one.
     assert_eq!(world.cluster.snapshot().nodes.len(), 2);
     world.accept(9);
     world.answer_metadata(Vec::new());
@@ -144,7 +144,7 @@ fn when_no_known_broker_can_be_reached_the_bootstrap_servers_are_asked_again() {
 }
 
 #[test]
-fn a_broker_that_sends_us_away_is_not_asked_again() {
+fn a_broker_that_asks_for_a_rebootstrap_is_not_asked_again() {
     let mut world = World::ready(Interest::Nodes);
     world.connect(NODE);
     world.cluster.request_metadata();
@@ -201,7 +201,7 @@ fn hostile_metadata_is_malformed_and_changes_nothing() {
 }
 
 #[test]
-fn an_unreachable_cluster_says_why_when_the_wait_for_a_topic_ends() {
+fn a_timeout_on_an_unreachable_cluster_gives_the_reason() {
     let mut world = World::new(Interest::Named);
     world.metadata.want(["t"]);
     world.turn();
@@ -220,7 +220,7 @@ fn an_unreachable_cluster_says_why_when_the_wait_for_a_topic_ends() {
 }
 
 #[test]
-fn a_failed_authentication_is_told_to_everyone_who_waits() {
+fn a_failed_authentication_is_reported_to_every_waiter() {
     let mut world = World::new(Interest::Named);
     world.turn();
     let connection = world.to(9);

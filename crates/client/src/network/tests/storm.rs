@@ -1,4 +1,4 @@
-//! A world where everything happens at random: what holds then holds always.
+//! Random events in random order: an invariant that holds here holds always.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::network::backoff::Random;
 const SEEDS: u64 = 300;
 const STEPS: usize = 400;
 
-/// A storm over one world.
+/// Random events on one world.
 struct Storm {
     world: World,
     random: Random,
@@ -85,7 +85,7 @@ impl Storm {
     fn send(&mut self) {
         let node = NodeId(1 + self.pick(2) as i32);
         let is_ready = self.world.cluster.readiness(self.world.now, node) == Readiness::Ready;
-        // Now and then without asking: that, too, has a reply.
+        // Sometimes without asking first: that, too, has a reply.
         if is_ready || self.pick(10) == 0 {
             let ticket = self.next_ticket;
             self.next_ticket += 1;
@@ -95,7 +95,7 @@ impl Storm {
             let before = self.world.seen.len();
             self.world.send(node, ticket, timeout_ms, expects_answer);
             if !expects_answer {
-                // Nobody answers it. What else was sent along (metadata, say) is answered.
+                // It gets no answer. Other requests sent along (metadata, say) are answered.
                 let at = self.world.seen[before..]
                     .iter()
                     .rposition(|seen| seen.api_key == ApiKey::Heartbeat);
@@ -107,7 +107,7 @@ impl Storm {
         self.world.turn();
     }
 
-    /// The oldest request of a connection is answered, sometimes with damage.
+    /// Answers the oldest request of a connection, sometimes with damage.
     fn answer(&mut self) {
         if self.world.seen.is_empty() {
             return;
@@ -159,7 +159,7 @@ impl Storm {
                 Err(_) => self.failed += 1,
             }
         }
-        // What was sent on a connection that is gone is not answered any more.
+        // Requests on a closed connection are not answered any more.
         let connections = &self.world.connections;
         self.world
             .seen
@@ -171,7 +171,7 @@ impl Storm {
         assert!(in_flight >= self.open.len(), "{in_flight} < {:?}", self.open);
     }
 
-    /// Time passes and nobody answers: every ticket must come back.
+    /// Time passes without answers: every ticket must come back.
     fn calm(&mut self) {
         self.world.seen.clear();
         let end = self.world.now.after_ms(10_000);
@@ -200,7 +200,7 @@ fn every_ticket_comes_back_exactly_once_whatever_happens() {
         failed += storm.failed;
         attempts += storm.world.attempts.len();
     }
-    // The storm must have been one, and not only one.
+    // The run must have seen enough of every outcome.
     assert!(
         answered > 1000 && failed > 1000 && attempts > 1000,
         "{answered} {failed} {attempts}"
@@ -208,7 +208,7 @@ fn every_ticket_comes_back_exactly_once_whatever_happens() {
 }
 
 #[test]
-fn one_seed_is_one_story() {
+fn the_same_seed_gives_the_same_run() {
     let story = |seed| {
         let mut storm = Storm::new(seed);
         storm.world.turn();

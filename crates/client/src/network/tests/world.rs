@@ -1,4 +1,4 @@
-//! A cluster machine and a world of scripted brokers around it.
+//! A cluster machine and scripted brokers around it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub struct Seen {
     pub body: Vec<u8>,
 }
 
-/// A cluster machine and everything it asked of the world.
+/// A cluster machine and all the actions it requested.
 pub struct World {
     pub cluster: Cluster<u32>,
     pub metadata: Arc<MetadataCell>,
@@ -48,7 +48,7 @@ pub struct World {
     pub connections: BTreeMap<ConnectionId, Address>,
     /// Those of them that were not accepted.
     pub opening: BTreeSet<ConnectionId>,
-    /// Every attempt to connect, with its time.
+    /// Every connection attempt, with its time.
     pub attempts: Vec<(Moment, Address)>,
     pub seen: Vec<Seen>,
 }
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Turns until nothing is due now.
+    /// Runs turns until nothing is due now.
     pub fn turn(&mut self) {
         for _ in 0..100 {
             let mut actions = Vec::new();
@@ -90,7 +90,7 @@ impl World {
                 return;
             }
         }
-        panic!("the machine spins");
+        panic!("the machine loops forever");
     }
 
     pub fn perform(&mut self, actions: Vec<Action>) {
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// To the machine's next deadline, which must come within `limit_ms`.
+    /// Advances to the machine's next deadline, which must come within `limit_ms`.
     pub fn sleep(&mut self, limit_ms: u64) {
         let deadline = self.cluster.next_deadline().unwrap();
         assert!(
@@ -141,7 +141,7 @@ impl World {
         self.turn();
     }
 
-    /// The connection to a port that was made last and is not closed.
+    /// The latest open connection to a port.
     pub fn to(&self, port: u16) -> ConnectionId {
         let mut open = self.connections.iter().rev();
         *open.find(|(_, address)| address.port == port).unwrap().0
@@ -217,7 +217,8 @@ impl World {
         self.answer(&request, |body, version| response.encode(body, version));
     }
 
-    /// Bootstrapped, metadata known, nothing connected but the bootstrap server's successor.
+    /// Bootstrapped, with metadata; connected only to the broker that replaced the bootstrap
+    /// server.
     pub fn ready(interest: Interest) -> World {
         let mut world = World::new(interest);
         world.turn();

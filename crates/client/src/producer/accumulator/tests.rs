@@ -1,4 +1,4 @@
-//! What goes into the accumulator comes out: in order, once, and with all memory returned.
+//! Whatever goes into the accumulator comes out in order, once, and with all memory returned.
 
 use bytes::Bytes;
 use ottla_wire::records::batch::{BatchHeader, MAGIC};
@@ -73,7 +73,7 @@ fn header(batch: &SealedBatch) -> BatchHeader {
     }
 }
 
-/// The values of a batch's records, read as a broker would.
+/// The values of a batch's records, decoded as a broker would.
 pub(in crate::producer) fn values(batch: &SealedBatch) -> Vec<Vec<u8>> {
     let header = header(batch);
     let mut plain = Vec::new();
@@ -132,7 +132,8 @@ fn the_first_record_wakes_the_sender_and_the_next_does_not() {
 fn a_batch_takes_as_many_records_as_batch_size_allows() {
     let accumulator = accumulator(&[("batch.size", "1000")]);
     let topic = topic(1);
-    // 100 of value, 2 of its length, 5 for length 2, attributes, deltas; 1 + 1 for key and headers: 109 + 61 < 1000.
+    // 100 of value, 2 of its length, 5 for length 2, attributes, deltas; 1 + 1 for key and headers:
+    // 109 + 61 < 1000.
     let closing = (0..20).position(|_| {
         append(&accumulator, &topic, 0, &[7; 100]).index == 0 && accumulator.incomplete_batches() == 2
     });
@@ -229,7 +230,7 @@ fn a_full_pool_refuses_and_hands_the_callback_back() {
 }
 
 #[test]
-fn after_close_nothing_is_taken() {
+fn after_close_nothing_is_accepted() {
     let accumulator = accumulator(&[]);
     accumulator.close();
     let (error, _) = accumulator
@@ -271,7 +272,7 @@ fn a_retry_activates_a_queue_that_had_become_empty() {
 }
 
 #[test]
-fn what_is_too_old_comes_out_even_if_open() {
+fn expired_batches_come_out_even_if_open() {
     for codec in ["none", "lz4"] {
         let accumulator = accumulator(&[("compression.type", codec)]);
         let topic = topic(1);
@@ -352,7 +353,7 @@ fn a_split_keeps_every_record_with_its_future_and_callback() {
         assert_eq!(parts.iter().flat_map(values).collect::<Vec<_>>(), all);
         let metrics = Arc::default();
         let callbacks = CallbackQueue::new(metrics, Arc::new(SystemClock::default()));
-        // The broker may take them in another order than they were made.
+        // The broker may answer the parts in any order.
         parts.reverse();
         for part in parts {
             let base_offset = 1_000 + i64::from(part.completion_first);
@@ -399,10 +400,11 @@ fn two_records_can_always_be_split_and_one_never() {
     assert_eq!(parts.into_iter().next().unwrap().split(1).len(), 1);
 }
 
-/// CVE-2026-35554: a batch expired while its request was still being written; its buffer went back to the pool and was filled
-/// with other records, which the broker then found under the first batch's header.
+/// CVE-2026-35554: a batch expired while its request was still being written; its buffer went back
+/// to the pool and was filled with other records, which the broker then found under the first
+/// batch's header.
 #[test]
-fn memory_that_a_socket_still_reads_is_not_reused_when_its_batch_is_over() {
+fn memory_that_a_socket_still_reads_is_not_reused_after_its_batch_ends() {
     let accumulator = accumulator(&[("batch.size", "1000"), ("buffer.memory", "3000")]);
     let topic = topic(1);
     append(&accumulator, &topic, 0, &[b'a'; 500]);
@@ -428,7 +430,7 @@ fn memory_that_a_socket_still_reads_is_not_reused_when_its_batch_is_over() {
         "the frame still holds its part"
     );
 
-    // All the memory that is left is filled with other records, several times.
+    // Fill all remaining memory with other records, several times.
     for _ in 0..10 {
         let mut batches = Vec::new();
         while accumulator
@@ -443,7 +445,7 @@ fn memory_that_a_socket_still_reads_is_not_reused_when_its_batch_is_over() {
         batches.into_iter().for_each(acknowledge);
     }
 
-    // The socket has taken it, or the connection is gone: now it may be used again.
+    // The socket has written it, or the connection is gone: now it may be reused.
     drop(frame);
     assert_eq!(accumulator.pool().available_bytes(), 3_000);
     append(&accumulator, &topic, 0, &[b'c'; 500]);
@@ -498,7 +500,7 @@ fn records_without_a_key_change_partition_when_a_batch_is_full_and_not_before() 
         .chunk_by(|one, other| one == other)
         .map(<[i32]>::len)
         .collect();
-    // 8 records fill a batch; the same partition may come twice.
+    // 8 records fill a batch; the same partition may be chosen twice in a row.
     assert!(runs.iter().all(|run| run % 8 == 0), "{runs:?}");
     assert!(runs.len() > 40, "{runs:?}");
 }
@@ -541,7 +543,7 @@ fn partitions_without_leader_or_of_a_stuck_broker_get_no_records_without_a_key()
 }
 
 #[test]
-fn a_batch_that_is_lost_leaves_nobody_waiting() {
+fn a_batch_that_is_lost_leaves_no_call_waiting() {
     let accumulator = accumulator(&[]);
     let (sender, answers) = std::sync::mpsc::channel();
     let callback = Callback(Box::new(move |result| sender.send(result).unwrap()));
@@ -572,7 +574,8 @@ fn when_the_sender_is_gone_everything_that_waits_fails() {
     assert_eq!(accumulator.incomplete_batches(), 0);
 }
 
-/// Threads append numbered records to shared partitions while one takes batches out, with little memory.
+/// Threads append numbered records to shared partitions while one thread takes batches out, with
+/// little memory.
 fn race(settings: &[(&str, &str)], partitions: i32) {
     const THREADS: u32 = 4;
     const RECORDS: u32 = 4_000;

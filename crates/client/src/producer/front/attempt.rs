@@ -1,4 +1,4 @@
-//! A record's way into a batch, as long as nothing has to be waited for: the hot path.
+//! The hot path of `send`: a record's way into a batch when there is nothing to wait for.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::producer::partitioner::partition_of_key;
 use crate::producer::record::{Callback, Record};
 use crate::time::Moment;
 
-/// What a thread remembers between sends, so that most of them look nothing up.
+/// A thread's cache between sends, so that most sends need no lookup.
 struct Local {
     route: RefCell<Option<Route>>,
-    /// Sends since one was measured.
+    /// Sends since the last measured one.
     unmeasured: Cell<u32>,
 }
 
-/// Where the records of the topic go that this thread sent to last.
+/// The route of the topic that this thread last sent to.
 struct Route {
     producer: u64,
-    /// Of the metadata that `topic` is from.
+    /// Version of the metadata that `topic` is from.
     version: u64,
     topic: Arc<Topic>,
     queues: Arc<TopicQueues>,
@@ -40,14 +40,15 @@ thread_local! {
     };
 }
 
-/// Two readings of the clock cost as much as half of a `send`: so many sends are represented by one that is measured.
+/// Sampling: one send in this many is measured, because two clock readings cost half as much as a
+/// `send`.
 const MEASURED_EVERY: u32 = 16;
 
 /// A record on its way into a batch.
 pub(super) struct Attempt<'a> {
     pub(super) record: &'a Record<'a>,
     pub(super) now: Moment,
-    /// Got by waiting, for a batch that may have to be opened.
+    /// Memory that the caller waited for, in case a new batch must be opened.
     pub(super) memory: Option<Memory>,
     pub(super) callback: Option<Callback>,
     pub(super) wants_completion: bool,
@@ -86,10 +87,10 @@ impl Accepted {
 }
 
 impl Producer {
-    /// Counts the time since `started` for this send and for those before it that were not measured.
+    /// Records the time since `started` for this send and for the unmeasured ones before it.
     #[inline]
     pub(super) fn measure(&self, started: Moment) {
-        // A thread that is ending has no locals; its last sends go unmeasured.
+        // A thread that is ending has no locals; its last sends are not measured.
         let _ = LOCAL.try_with(|local| {
             let count = local.unmeasured.get() + 1;
             if count < MEASURED_EVERY {
@@ -102,12 +103,13 @@ impl Producer {
         });
     }
 
-    /// Puts the record into a batch if nothing has to be waited for.
+    /// Puts the record into a batch if there is nothing to wait for.
     pub(super) fn attempt(&self, attempt: &mut Attempt<'_>) -> Result<Accepted, Obstacle> {
         if let Some(error) = self.commands.fatal() {
             return Err(Obstacle::Final(error.clone()));
         }
-        // Taken out, not borrowed: what runs in between may send with this producer too.
+        // Taken, not borrowed: code that runs in between (serializers, partitioners) may send with
+        // this producer too.
         let remembered = LOCAL.try_with(|local| local.route.take()).ok().flatten();
         let version = self.metadata.load().version;
         let route = match remembered {
@@ -194,7 +196,7 @@ impl Producer {
         result
     }
 
-    /// The record's partition; `None`: where the topic's records without a key go.
+    /// The record's partition; `None`: the current sticky partition of records without a key.
     fn choose(&self, record: &Record<'_>, route: &Route) -> Result<Option<i32>, Obstacle> {
         let partition_count = route.topic.partitions.len();
         let explicit = match (record.partition, &self.partitioner) {

@@ -11,12 +11,13 @@ use crate::producer::callbacks::CallbackQueue;
 use crate::producer::commands::Commands;
 use crate::wait;
 
-/// After the limit given to `close`, for the sender to fail what is left.
+/// After the limit given to `close`: time for the sender to fail the remaining records.
 const CLOSE_GRACE: Duration = Duration::from_millis(500);
 
 impl Producer {
-    /// Sends what is there without lingering and waits until all of it is acknowledged or given up, and its callbacks have
-    /// run. Records that others send meanwhile are not waited for.
+    /// Sends everything buffered without lingering and waits until all of it is acknowledged or
+    /// given up and its callbacks have run. Does not wait for records that other threads send
+    /// meanwhile.
     ///
     /// - Errors: `IllegalState` on the callback thread, where it would wait for itself.
     pub fn flush(&self) -> Result<(), Error> {
@@ -25,7 +26,7 @@ impl Producer {
 
     /// Like `flush`, for at most `limit`.
     ///
-    /// - Errors: `Timeout`; the records go on.
+    /// - Errors: `Timeout`; the records stay on their way.
     pub fn flush_timeout(&self, limit: Duration) -> Result<(), Error> {
         let deadline = wait::deadline_after(limit);
         match wait::block_on_until(self.flush_async(), deadline, None) {
@@ -43,7 +44,7 @@ impl Producer {
         }
     }
 
-    /// Like `flush`, as a future. It begins with the first poll.
+    /// Like `flush`, as a future. It starts with the first poll.
     pub async fn flush_async(&self) -> Result<(), Error> {
         if self.callbacks.is_own_thread() {
             return Err(Error::IllegalState {
@@ -60,12 +61,14 @@ impl Producer {
         Ok(())
     }
 
-    /// Takes no more records, waits until those that it took are acknowledged or given up and their callbacks have run, and
-    /// closes the connections. What is not done after `limit` fails with `Closed`. Further calls wait for the first.
+    /// Accepts no more records, waits until the accepted ones are acknowledged or given up and
+    /// their callbacks have run, and closes the connections. Whatever is not done after `limit`
+    /// fails with `Closed`. Further calls wait for the first.
     ///
-    /// On the callback thread it does not wait: the closing goes on.
+    /// On the callback thread it returns at once and the close continues in the background.
     ///
-    /// - Errors: `Timeout` when something was not done; the fatal error if that ended the sender before.
+    /// - Errors: `Timeout` when something was not done; the fatal error if one has ended the sender
+    ///   before.
     pub fn close(&self, limit: Duration) -> Result<(), Error> {
         let now = self.clock.moment();
         self.accumulator.close();
@@ -129,12 +132,12 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // By then everything is decided; who does not want to wait calls `close` before.
+        // On return every record is decided. To wait less, call `close` before dropping.
         let _ = self.close(Duration::from_millis(self.config.delivery_timeout_ms));
     }
 }
 
-/// What is left when the driver's thread ends: nobody may wait for it.
+/// Decides everything that remains when the driver's thread ends, so that no caller waits for it.
 pub(super) struct Leftovers {
     pub(super) metadata: Arc<MetadataCell>,
     pub(super) accumulator: Arc<Accumulator>,

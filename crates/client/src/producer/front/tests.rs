@@ -1,4 +1,5 @@
-//! What an application sees of `Producer`, with a machine in the sender's place that acknowledges when it is allowed to.
+//! `Producer` as an application sees it, with a fake sender that acknowledges when the test allows
+//! it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,7 +16,7 @@ use crate::network::io::{Action, Event};
 use crate::time::{Moment, Timestamp};
 use crate::wait;
 
-/// What the tests tell the machine and learn from it.
+/// The switches and counters that tests and the fake sender share.
 #[derive(Debug, Default)]
 struct Stage {
     is_held: AtomicBool,
@@ -23,7 +24,7 @@ struct Stage {
     taken_records: AtomicUsize,
 }
 
-/// Takes every batch at once and acknowledges it, unless it is held.
+/// A fake sender: takes every batch at once and acknowledges it, unless it is held.
 struct Drain {
     parts: SenderParts,
     stage: Arc<Stage>,
@@ -140,7 +141,7 @@ fn release(producer: &Producer, stage: &Stage) {
 const SOON: Duration = Duration::from_millis(2);
 
 #[test]
-fn futures_tell_partition_offset_and_timestamp() {
+fn futures_return_partition_offset_and_timestamp() {
     let (producer, _) = producer(&[]);
     for offset in 0..3 {
         let record = Record::new("three")
@@ -182,7 +183,7 @@ fn keys_choose_partitions_as_in_java_and_explicit_ones_come_first() {
 }
 
 #[test]
-fn round_robin_and_own_partitioners_take_over() {
+fn round_robin_and_custom_partitioners_take_over() {
     let (by_turns, _) = producer(&[(
         "partitioner.class",
         "org.apache.kafka.clients.producer.RoundRobinPartitioner",
@@ -210,7 +211,7 @@ fn round_robin_and_own_partitioners_take_over() {
 }
 
 #[test]
-fn topics_are_told_apart_by_the_thread_that_sends_to_both() {
+fn a_thread_that_sends_to_two_topics_keeps_them_apart() {
     let (producer, _) = producer(&[]);
     for _ in 0..10 {
         assert_eq!(producer.send(&Record::new("one")).unwrap().partition(), 0);
@@ -246,7 +247,7 @@ fn a_topics_sender_serializes_keys_and_values() {
 }
 
 #[test]
-fn an_unknown_topic_is_waited_for() {
+fn send_waits_for_an_unknown_topic() {
     let (producer, _) = producer(&[]);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| producer.send(&Record::new("new")).unwrap().wait());
@@ -307,7 +308,7 @@ fn max_block_ms_limits_the_wait_for_memory() {
 }
 
 #[test]
-fn threads_that_wait_for_memory_all_go_on_when_it_comes() {
+fn all_threads_that_wait_for_memory_continue_when_it_is_freed() {
     let (producer, stage) = producer(&[("batch.size", "1000"), ("buffer.memory", "2000")]);
     stage.is_held.store(true, Ordering::SeqCst);
     std::thread::scope(|scope| {
@@ -375,7 +376,7 @@ fn an_async_send_waits_for_topic_and_memory_without_a_thread() {
 }
 
 #[test]
-fn bad_records_are_refused_at_once_and_say_why() {
+fn bad_records_are_refused_at_once_with_the_reason() {
     let (producer, _) = producer(&[("max.request.size", "1000")]);
     let text = |record: Record<'_>| producer.send(&record).unwrap_err().to_string();
     assert_eq!(
@@ -446,7 +447,7 @@ fn a_callback_that_blocks_stops_neither_records_nor_futures() {
 }
 
 #[test]
-fn a_callback_that_panics_harms_nobody() {
+fn a_callback_that_panics_harms_no_other() {
     let (producer, _) = producer(&[]);
     producer
         .send_with(&Record::new("one"), |_| panic!("a callback's own trouble"))
@@ -461,7 +462,7 @@ fn a_callback_that_panics_harms_nobody() {
 }
 
 #[test]
-fn callbacks_that_pile_up_hold_back_those_that_add_more() {
+fn too_many_waiting_callbacks_hold_back_sends_that_add_more() {
     let (producer, _) = producer(&[("max.block.ms", "3")]);
     let (unblock, blocked) = mpsc::channel::<()>();
     producer
@@ -486,7 +487,7 @@ fn callbacks_that_pile_up_hold_back_those_that_add_more() {
         "{error}"
     );
     assert!(sent > crate::producer::callbacks::BACKLOG_MAX);
-    // Who asks for no callback is not held back.
+    // A send without a callback is not held back.
     producer.send(&Record::new("one")).unwrap().wait().unwrap();
     unblock.send(()).unwrap();
     producer.flush().unwrap();
@@ -513,7 +514,7 @@ fn callbacks_may_send_but_not_flush() {
 }
 
 #[test]
-fn the_last_reference_may_die_in_a_callback() {
+fn the_last_reference_may_be_dropped_in_a_callback() {
     let (producer, _) = producer(&[]);
     let producer = Arc::new(producer);
     let (sender, answer) = mpsc::channel();
@@ -571,7 +572,7 @@ fn close_finishes_what_was_accepted_and_takes_no_more() {
 }
 
 #[test]
-fn close_gives_up_after_its_limit_and_says_so() {
+fn close_gives_up_after_its_limit_and_reports_it() {
     let (producer, stage) = producer(&[]);
     stage.is_held.store(true, Ordering::SeqCst);
     let future = producer.send(&Record::new("one")).unwrap();
@@ -615,7 +616,7 @@ fn dropping_loses_nothing_that_was_accepted() {
 }
 
 #[test]
-fn a_sender_that_panics_leaves_nobody_waiting() {
+fn a_sender_that_panics_leaves_no_call_waiting() {
     let (producer, stage) = producer(&[]);
     stage.is_held.store(true, Ordering::SeqCst);
     let taken = producer.send(&Record::new("one")).unwrap();

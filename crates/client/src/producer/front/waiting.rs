@@ -1,4 +1,4 @@
-//! What `send` waits for: the topic, the partition, room in buffer.memory, callbacks that pile up.
+//! What `send` waits for: the topic, the partition, room in buffer.memory, the callback backlog.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -37,7 +37,7 @@ impl Producer {
         }
     }
 
-    /// Waits for what is missing, within max.block.ms in all, and tries again.
+    /// Waits for what is missing, within max.block.ms in total, and tries again.
     #[cold]
     fn wait_and_send(&self, attempt: &mut Attempt<'_>, mut obstacle: Obstacle) -> Result<Accepted, Error> {
         let started = attempt.now;
@@ -107,7 +107,8 @@ impl Producer {
         })
     }
 
-    /// Memory in turn; the sender hears that somebody waits, once it can see it.
+    /// Waits in turn for memory; the sender is woken after this waiter is queued and so visible to
+    /// it.
     pub(super) fn memory_in_turn(
         &self,
         wanted_bytes: usize,
@@ -128,7 +129,7 @@ impl Producer {
 
     #[cold]
     pub(super) fn wait_for_callbacks(&self) -> Result<(), Error> {
-        // A callback that sends must not wait for callbacks.
+        // Deadlock otherwise: a callback that sends must not wait for callbacks.
         if self.callbacks.is_own_thread() {
             return Ok(());
         }
