@@ -1,4 +1,4 @@
-//! Who is whose tenant, and that made-up names stay within bounds.
+//! Tests that clients get the right tenant, and that made-up names stay within bounds.
 
 use std::net::Ipv4Addr;
 
@@ -84,7 +84,7 @@ fn an_address_that_makes_up_names_falls_into_the_shared_class_until_the_next_min
     let made_up: Vec<TenantId> = (0..100).map(|number| admit(number, 1, START)).collect();
     assert!(made_up[..5].iter().all(|id| *id != TenantId::OTHERS));
     assert!(made_up[5..].iter().all(|id| *id == TenantId::OTHERS));
-    // Whoever is known stays who he is, and other addresses are not concerned.
+    // A known name keeps its tenant, and other addresses are not affected.
     assert_eq!(admit(3, 1, START), made_up[3]);
     assert_ne!(admit(200, 2, START), TenantId::OTHERS);
     assert_ne!(admit(50, 1, Moment(START.0 + 61_000_000)), TenantId::OTHERS);
@@ -166,7 +166,8 @@ fn each_minute_has_its_new_names_wherever_the_clock_jumps() {
         });
         of_twenty.count()
     };
-    // The machine slept for a day, was stopped for a year; the clock begins again, and ends.
+    // The clock jumps: the machine slept for a day, was stopped for a year; the clock restarts, and
+    // overflows.
     for now in [0, 86_400_000_000, 31_536_000_000_000, 0, u64::MAX, 1_000_000] {
         assert_eq!(admitted_at(now), 5, "{now}");
         assert_eq!(admitted_at(now), 0, "{now}");
