@@ -1005,7 +1005,7 @@ fn offsets_expire_when_the_group_has_been_empty_for_long_enough() {
         bench.pass(5_000);
     }
     bench.heartbeat(of(&ids[0], 1));
-    // No member subscribes to the topic any more, so its offset has expired.
+    // The member subscribes to no topic, so the offset has expired.
     assert_eq!(bench.fetch_offset("t"), None);
     bench.commit(of(&ids[0], 1), "t", 6);
     bench.leave(vec![(&ids[0], None)]);
