@@ -1,4 +1,4 @@
-//! Listeners: the addresses that clients connect to, and those that they are told.
+//! Listeners: the addresses that clients connect to, and the advertised ones.
 
 use std::fmt;
 use std::sync::Arc;

@@ -151,7 +151,7 @@ pub struct NodeConfig {
     /// The addresses that clients connect to, in the order of `listeners`, without the
     /// controller's.
     pub listeners: Vec<Listener>,
-    /// The addresses that clients are told, one per listener.
+    /// The advertised addresses, one per listener.
     pub advertised_listeners: Vec<Listener>,
     /// The address of a controller of Apache Kafka once it has taken over the directory.
     pub controller_listener: Listener,
@@ -305,8 +305,8 @@ impl NodeConfig {
         Ok(config)
     }
 
-    /// Records the actual address of a listener, which replaces port 0 and an empty host in what
-    /// clients are told.
+    /// Records the actual address of a listener, which replaces port 0 and an empty host in the
+    /// advertised addresses.
     ///
     /// - `host`: replaces an empty host: the name by which other machines reach this one.
     pub fn bound(&mut self, listener_name: &str, port: u16, host: &str) {

@@ -1,5 +1,5 @@
-//! Exports the metadata of a stopped node as the first snapshot of separate controllers (`ottla
-//! grow`).
+//! `ottla grow`: exports the metadata of a stopped node as the first snapshot of separate
+//! controllers.
 //!
 //! Apache Kafka's controller opens a directory that has only an owner, a quorum state and one
 //! snapshot, elects itself in the next epoch and continues after the snapshot's end. Everything is

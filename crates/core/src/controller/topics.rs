@@ -158,7 +158,8 @@ fn collision_index(image: &MetadataImage, topics: &[NewTopic]) -> BTreeMap<Strin
 impl Decider<'_> {
     /// Decides about every topic of a CreateTopics request, in the request's order.
     ///
-    /// - Shape: the result is parallel to `topics`. Records are those of the accepted ones, each topic's together.
+    /// - Shape: the result is parallel to `topics`. Records are those of the accepted topics, each
+    ///   topic's together.
     /// - Errors: `Err` refuses the request as a whole.
     pub fn create_topics(
         &self,

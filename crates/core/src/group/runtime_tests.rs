@@ -494,7 +494,7 @@ fn find_coordinator_waits_until_the_coordinator_is_loaded() {
 }
 
 #[test]
-fn a_full_disk_refuses_commits_and_takes_them_again_when_there_is_space() {
+fn a_full_disk_refuses_commits_until_there_is_space() {
     let disk = MemoryDisk::new(1);
     let broker = Broker::first_start(&disk);
     let mut parked = broker.send(ApiKey::JoinGroup, 3, &join_body_of(NEIGHBOUR, 3, ""));
@@ -510,7 +510,7 @@ fn a_full_disk_refuses_commits_and_takes_them_again_when_there_is_space() {
         offset += 1;
     };
     assert_eq!(refused.commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
-    assert!(parked.is_answered(&broker), "the waiting client is answered, too");
+    assert!(parked.is_answered(&broker), "waiters are answered, too");
     broker.pass(1_000);
     broker.node.maintain();
     broker.settle();
@@ -684,7 +684,7 @@ fn transactions_are_refused_with_a_message_and_a_code_that_stops_retries() {
 
 /// Every version from joining to deleting the group.
 #[test]
-fn every_version_of_every_group_api_is_answered_in_its_own_form() {
+fn every_version_of_every_group_api_is_answered_in_its_own_format() {
     let broker = Broker::first_start(&MemoryDisk::new(1));
     for version in 0..=9 {
         let leader = check_join(&broker, version);

@@ -186,7 +186,7 @@ impl World {
             self.check_machine();
         }
         for client in self.clients.clone() {
-            let group = self.machine.group(&client.group_id).expect("the group has a member");
+            let group = self.machine.group(&client.group_id).expect("it has a member");
             let has_room = self.config.group_size_max > CLIENTS as usize;
             if has_room {
                 assert_eq!(

@@ -390,7 +390,7 @@ fn a_member_that_falls_silent_is_removed_and_the_others_rebalance() {
     assert_eq!(
         bench.joined(ticket).generation_id,
         2,
-        "no member is missing"
+        "no other member is missing"
     );
 }
 
@@ -818,7 +818,7 @@ fn a_group_takes_no_more_subscriptions_than_fit_into_its_record() {
 }
 
 #[test]
-fn assignments_that_do_not_fit_into_one_record_are_refused_and_the_group_goes_on() {
+fn assignments_that_do_not_fit_into_one_record_are_refused_and_the_group_survives() {
     let mut bench = Bench::new();
     let ticket = bench.join(&member());
     bench.pass(DELAY_MS);

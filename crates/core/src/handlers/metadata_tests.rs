@@ -446,7 +446,7 @@ fn metadata_creates_a_topic_only_where_that_is_allowed() {
 }
 
 #[test]
-fn a_creation_that_takes_too_long_is_not_waited_for() {
+fn waiting_for_the_creation_of_a_topic_times_out() {
     let broker = Broker::new(&[]);
     let mut body = Vec::new();
     metadata(Some(&["slow"]), true).encode(&mut body, 12);
@@ -532,8 +532,8 @@ fn topics_are_created_grown_and_deleted_in_every_version() {
     assert!(broker.node.partition(id, 0).is_err());
 }
 
-/// The first version of CreateTopics is 2, that of DeleteTopics 1, and version `n` deletes topic `n
-/// + 1`.
+/// CreateTopics begins with version 2, DeleteTopics with 1; version `n` of DeleteTopics deletes the
+/// topic that version `n + 1` created.
 fn broker_had(version: i16) -> bool {
     versions(ApiKey::CreateTopics).contains(&(version + 1))
 }

@@ -40,9 +40,9 @@ use crate::time::Moment;
 const ACKS_ALL: i16 = -1;
 const ACKS_NONE: i16 = 0;
 
-/// Unsynced bytes of a partition above which acks=1 waits for the sync, too (back pressure): a tenth
-/// of a second of a disk that writes 160 MB/s, and far below the share of memory at which Linux
-/// throttles writers.
+/// Unsynced bytes of a partition above which acks=1 waits for the sync, too (back pressure): a
+/// tenth of a second of a disk that writes 160 MB/s, and far below the share of memory at which
+/// Linux throttles writers.
 const UNSYNCED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// At most this many decompressed bytes per request on an event loop: a millisecond with the

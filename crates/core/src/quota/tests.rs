@@ -174,7 +174,7 @@ fn request_time_is_percent_of_one_loop_and_throttled_by_one_window_at_a_time() {
 }
 
 #[test]
-fn a_fetch_takes_one_window_at_most_and_waits_for_others_debts() {
+fn a_fetch_reads_at_most_one_window_and_waits_for_shared_debt() {
     let (quotas, _) = start(QuotaConfig::default(), &[(&[(CLIENT_ID, None)], FETCH, 5_000.0)]);
     let client = quotas.client("u", "c");
     assert_eq!(client.fetch_bytes_max(), 5_000);

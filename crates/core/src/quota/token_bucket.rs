@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_neither_gives_nor_takes() {
+    fn a_clock_that_goes_back_changes_no_balance() {
         let bucket = bucket(10.0);
         bucket.take(10.0, Moment(100 * SECOND));
         assert_eq!(bucket.take(0.0, Moment(40 * SECOND)), 60 * SECOND);

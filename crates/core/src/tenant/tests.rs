@@ -66,7 +66,7 @@ fn the_first_kind_a_client_has_names_it() {
 }
 
 #[test]
-fn a_user_and_a_client_id_of_one_spelling_are_two() {
+fn a_user_and_a_client_id_with_the_same_spelling_are_two_tenants() {
     let tenants = Arc::new(Tenants::default());
     let user = tenants.admit(&claim("User:x", None, 1), START);
     let client = tenants.admit(&claim(ANONYMOUS, Some("x"), 1), START);
@@ -108,7 +108,7 @@ fn an_ipv6_host_cannot_escape_within_its_network() {
 }
 
 #[test]
-fn as_many_tenants_are_known_as_may_be_and_the_longest_absent_makes_room() {
+fn tenants_are_bounded_and_the_longest_absent_is_evicted() {
     let tenants = tenants(&[TenantKind::ClientId], 3, 100);
     let admit = |name| tenants.admit(&claim(ANONYMOUS, Some(name), 1), START);
     let (a, b, c) = (admit("a"), admit("b"), admit("c"));
@@ -155,7 +155,7 @@ fn a_long_name_is_cut_at_a_character() {
 }
 
 #[test]
-fn each_minute_has_its_new_names_wherever_the_clock_jumps() {
+fn new_names_are_counted_per_minute_however_the_clock_jumps() {
     let tenants = tenants(&TenantConfig::default().key, 1_000, 5);
     let mut number = 0;
     let mut admitted_at = |now| {
