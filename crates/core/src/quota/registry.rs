@@ -31,8 +31,8 @@ const NAME_BYTES_MAX: usize = 255;
 /// Kafka also drops its sensors after an hour.
 const IDLE_MICROS: u64 = 3_600_000_000;
 
-/// When there is no room, clients that have been away for this long are evicted; checked at most
-/// once in this time.
+/// When there is no room, clients that have been away for this long are evicted; checked once per
+/// `EVICTION_INTERVAL_MICROS` at most.
 const AWAY_MICROS: u64 = 60_000_000;
 const EVICTION_INTERVAL_MICROS: u64 = 1_000_000;
 
