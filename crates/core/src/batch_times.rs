@@ -1,5 +1,5 @@
-//! When batches passed through the broker: received, appended, visible, given to a consumer. Written down only while
-//! somebody asked for it, for the stages of end-to-end latency.
+//! When batches passed through the broker: received, appended, visible, sent to a consumer.
+//! Recorded only while a reader asks for it, for the stages of end-to-end latency.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +11,11 @@ use ottla_wire::primitives::Uuid;
 use crate::partition::Partition;
 use crate::time::Moment;
 
-/// Batches in memory at most, some 100 bytes each. When they are that many, every second is forgotten, and of those that
-/// follow only every second is kept, and so on.
+/// At most this many batches are kept in memory, some 100 bytes each. At the limit every second one
+/// is dropped, and of new batches only every second one is kept; the stride doubles each time.
 pub const BATCHES_MAX: usize = 1 << 16;
 
-/// One batch of a partition.
+/// The recorded times of one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchTime {
     pub base_offset: i64,
@@ -23,14 +23,14 @@ pub struct BatchTime {
     /// The last byte of the request was read.
     pub received: Moment,
     pub appended: Moment,
-    /// The high watermark passed it.
+    /// The high watermark passed the batch.
     pub visible: Option<Moment>,
-    /// It first stood in the answer to a fetch, which was then on its way to the socket.
+    /// The batch first appeared in the answer to a fetch, which was then on its way to the socket.
     pub fetched: Option<Moment>,
     end: SegmentPosition,
 }
 
-/// What was written down of one partition.
+/// The recorded batches of one partition.
 #[derive(Clone, Debug)]
 pub struct PartitionTimes {
     pub topic: Arc<str>,
@@ -39,32 +39,34 @@ pub struct PartitionTimes {
     pub batches: VecDeque<BatchTime>,
 }
 
-/// What a producer's batch is appended as.
+/// An append of a producer's batch.
 #[derive(Clone, Copy, Debug)]
 pub struct NewBatch {
     pub base_offset: i64,
     pub last_offset: i64,
-    /// The log's end behind it.
+    /// The log end after it.
     pub end: Bound,
     pub received: Moment,
     pub appended: Moment,
 }
 
-/// A range of a partition's log that is given to a consumer.
+/// A range of a partition's log that is sent to a consumer.
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
     pub at: SegmentPosition,
     pub bytes: u64,
 }
 
-/// Those who have times written down at the same time; each is shown what came since it began, and ends nobody else's.
+/// At most this many readers at the same time. Each sees what was recorded since it began; ending
+/// one does not affect the others.
 const READERS_MAX: usize = 16;
 
-/// Whoever has times written down.
+/// One reader of batch times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReaderId(pub u64);
 
-/// On as long as somebody reads: from `begin` until its time has passed, or `end`.
+/// Recorder of batch times. It is on while there are readers: each from `begin` until its time has
+/// passed, or `end`.
 #[derive(Debug, Default)]
 pub struct BatchTimes {
     is_on: AtomicBool,
@@ -73,11 +75,11 @@ pub struct BatchTimes {
 
 #[derive(Debug)]
 struct State {
-    /// When each began, and until when it wants more.
+    /// Start and end moment of each reader.
     readers: BTreeMap<ReaderId, (Moment, Moment)>,
     next_reader: u64,
     count: usize,
-    /// A power of two: of so many batches one is kept.
+    /// A power of two: one of this many batches is kept.
     stride: u64,
     partitions: BTreeMap<(Uuid, i32), PartitionTimes>,
 }
@@ -95,7 +97,7 @@ impl Default for State {
 }
 
 impl BatchTimes {
-    /// Writes down from `now` until `until`; `None` when too many others have theirs written down.
+    /// Starts a reader from `now` until `until`; `None` when there are too many.
     pub fn begin(&self, now: Moment, until: Moment) -> Option<ReaderId> {
         let mut state = self.lock();
         state.readers.retain(|_, (_, until)| *until >= now);
@@ -110,7 +112,7 @@ impl BatchTimes {
         Some(id)
     }
 
-    /// `id` reads no more; false when nothing is known of it. What nobody else reads is forgotten.
+    /// Ends reader `id`; false when it is unknown. Batches are dropped with the last reader.
     pub fn end(&self, id: ReaderId) -> bool {
         let mut state = self.lock();
         let was_known = state.readers.remove(&id).is_some();
@@ -119,14 +121,15 @@ impl BatchTimes {
         was_known
     }
 
-    /// Whether times are taken at all: all that it costs while nobody asks.
+    /// Whether times are recorded: the only cost while there are no readers.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// What was written down since `id` began, or all there is; and one of how many batches was kept. Reading takes nothing away.
+    /// Returns what was recorded since `id` began (without an id: everything), and the stride: one
+    /// of this many batches was kept. Reading consumes nothing.
     ///
-    /// - `None`: nothing is known of this reader.
+    /// - `None`: the reader is unknown.
     pub fn read(&self, id: Option<ReaderId>) -> Option<(Vec<PartitionTimes>, u64)> {
         let state = self.lock();
         let began = match id {
@@ -141,9 +144,9 @@ impl BatchTimes {
         Some((partitions, state.stride))
     }
 
-    /// After the append, when the high watermark may have passed the batch already.
+    /// Records an appended batch; the high watermark may have passed it already.
     pub fn appended(&self, partition: &Partition, batch: NewBatch) {
-        // A batch that was in the log already was written down the first time.
+        // A duplicate, which was in the log already, was recorded the first time.
         let Some(end) = batch
             .end
             .position
@@ -168,19 +171,19 @@ impl BatchTimes {
             };
             state.add((partition.topic_id, partition.index), &partition.topic, time);
         }
-        // Looked at when the batch is written down: who moves the watermark later finds it there.
+        // Read after the batch was recorded: a later move of the watermark finds the batch there.
         if partition.high_watermark() > batch.last_offset {
             self.moved(partition, partition.high_watermark(), batch.appended);
         }
     }
 
-    /// The high watermark of `partition` is `high_watermark` as of `now`.
+    /// Records that the high watermark of `partition` is `high_watermark` as of `now`.
     pub fn moved(&self, partition: &Partition, high_watermark: i64, now: Moment) {
         self.lock()
             .moved((partition.topic_id, partition.index), high_watermark, now);
     }
 
-    /// A consumer is given these bytes.
+    /// Records that these bytes are sent to a consumer.
     pub fn given(&self, partition: &Partition, given: Given, now: Moment) {
         self.lock()
             .given((partition.topic_id, partition.index), given, now);
@@ -221,7 +224,7 @@ impl State {
             index: key.1,
             batches: VecDeque::new(),
         });
-        // Two appends of one partition may be written down in the other order.
+        // Two appends to one partition may be recorded out of order.
         let place = times
             .batches
             .partition_point(|before| before.base_offset < batch.base_offset);
@@ -251,7 +254,7 @@ impl State {
         let begin = place(given.at);
         let end = (begin.0, begin.1.saturating_add(given.bytes));
         let first = times.batches.partition_point(|batch| place(batch.end) <= begin);
-        // A batch that the range cuts will be fetched again.
+        // A batch that the range cuts off will be fetched again.
         let whole = times
             .batches
             .range_mut(first..)
@@ -262,7 +265,7 @@ impl State {
     }
 }
 
-/// Mixed, since batches may all begin at multiples of a power of two.
+/// Hashes the offset, since batches may all begin at multiples of a power of two.
 fn is_kept(base_offset: i64, stride: u64) -> bool {
     let mixed = base_offset.cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 32).is_multiple_of(stride)
@@ -321,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_given_when_it_first_leaves_whole() {
+    fn a_batch_is_fetched_when_it_is_first_sent_whole() {
         let mut state = filled([0, 10, 20].into_iter());
         let given = |at, bytes| Given {
             at: position(at),
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_come_few_are_kept_and_from_all_of_the_time() {
+    fn a_flood_of_batches_is_sampled_evenly_over_its_whole_duration() {
         let state = filled((0..1_000_000).map(|number| number * 10));
         let kept = &state.partitions[&KEY].batches;
         assert!(
@@ -349,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_off_until_asked_for_and_forgets_when_stopped() {
+    fn recording_is_off_until_a_reader_begins_and_batches_go_with_the_last_reader() {
         let times = BatchTimes::default();
         assert!(!times.is_on());
         let reader = times.begin(Moment(0), Moment(10)).expect("there is room");
@@ -379,7 +382,7 @@ mod tests {
         assert!(times.end(second) && times.is_on());
         times.lock().add(KEY, &Arc::from("topic"), batch(20));
         assert_eq!(offsets(first), [0, 10, 20]);
-        // Who forgot to end is forgotten when another begins after its time.
+        // A reader that never ended is dropped when another begins after its time.
         let third = times.begin(Moment(101), Moment(200)).expect("there is room");
         assert!(times.read(Some(first)).is_none() && offsets(third).is_empty());
         let all: Vec<_> = (1..READERS_MAX)

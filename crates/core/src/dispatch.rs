@@ -1,8 +1,8 @@
 //! Life of a produce, 2 of 6. Before: broker/src/net/connection.rs. After: handlers/produce.rs.
 //! Life of a fetch, 1 of 6. After: handlers/fetch.rs.
 //!
-//! From API key to handler: one line per API. The API's name is the file's name, in `ottla_wire::messages` and in
-//! `handlers`.
+//! From API key to handler: one line per API. The API's name is the file name in
+//! `ottla_wire::messages` and in `handlers`.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::messages;
@@ -15,9 +15,9 @@ use crate::request::Request;
 
 macro_rules! table {
     ($($api:ident => $module:ident::$message:ident,)*) => {
-        /// Serves one request whose version is known to be served.
+        /// Serves one request whose API version is known to be served.
         ///
-        /// - Errors: the body is not the message it should be; nothing of it had an effect.
+        /// - Errors: the body cannot be decoded; the request has had no effect.
         pub(crate) fn dispatch(
             node: &Node,
             api_key: ApiKey,
@@ -25,13 +25,13 @@ macro_rules! table {
             reply: &mut ReplyBuffer,
         ) -> Result<Handled, DecodeError> {
             match api_key {
-                // Reads its body itself: record bytes stay where they are.
+                // Decodes its own body: record bytes stay where they are.
                 ApiKey::Produce => handlers::produce::handle(node, request, reply),
                 $(ApiKey::$api => {
                     let mut reader = Reader::new(request.body);
                     let body = messages::$module::$message::decode(&mut reader, request.api_version)?;
-                    // Bytes behind the message are ignored, as Apache Kafka does: librdkafka 2.16 sends three of them
-                    // with Metadata version 13.
+                    // Bytes after the message are ignored, as Apache Kafka does: librdkafka 2.16
+                    // sends three of them with Metadata version 13.
                     Ok(handlers::$module::handle(node, request, body, reply))
                 })*
                 _ => Ok(Handled::Close(format!("{api_key} is not served"))),

@@ -1,4 +1,4 @@
-//! What the core asks of its shell: work that must not run on the thread that serves requests.
+//! What the core asks of its shell: work that must not run on a thread that serves requests.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::tenant::TenantId;
 
 pub type Job = Box<dyn FnOnce(&Node) + Send>;
 
-/// Returns how much was done of what it was announced as, in the same unit.
+/// A job that returns how much it did, in the unit of its announcement.
 pub type ChargedJob = Box<dyn FnOnce(&Node) -> u64 + Send>;
 
-/// For whom a piece of work is done.
+/// The account that a piece of work is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Payer {
-    /// Nobody's request: groups that are loaded.
+    /// No client's request: the loading of groups.
     Broker,
     Tenant(TenantId),
 }
@@ -22,38 +22,41 @@ pub enum Payer {
 /// Work that may wait for a disk read.
 pub struct ColdRead {
     pub payer: Payer,
-    /// How much is read, as far as one can say before; `job` returns what it was.
+    /// Estimate of how much is read; `job` returns the actual number.
     pub bytes: u64,
     pub job: ChargedJob,
 }
 
-/// A step of a request or an answer that takes long.
+/// A step of a long request or answer.
 pub struct LongAnswer {
     pub payer: Payer,
-    /// How many things it names, as far as one can say before: topics, partitions.
+    /// Estimate of how many things (topics, partitions) it names.
     pub entries: u64,
     pub job: ChargedJob,
 }
 
-/// Implemented with threads by the broker, and by a seeded queue in the simulation.
+/// Implemented with threads by the broker, and with a seeded queue by the simulation.
 pub trait Executor: Send + Sync {
-    /// Calls `Partition::run_sync` soon on a sync thread. Called once until `run_sync` has begun.
+    /// Calls `Partition::run_sync` soon on a sync thread. Not called again before `run_sync` has
+    /// begun.
     fn sync(&self, partition: Arc<Partition>);
 
-    /// Runs the job where waiting for a disk read is allowed. Jobs run in parallel and in no order; payers share the disk
-    /// evenly, by bytes. A connection has at most a handful of them, which bounds the queue.
+    /// Runs the job where waiting for a disk read is allowed. Jobs run in parallel and in no order;
+    /// payers share the disk evenly, by bytes. A connection has at most a handful of jobs, which
+    /// bounds the queue.
     fn cold_read(&self, read: ColdRead);
 
-    /// Runs the job where nothing waits that is in a hurry. Payers take turns, by entries. A connection has at most one, and
-    /// one more when it is closed.
+    /// Runs the job on a thread without latency-sensitive work. Payers take turns, by entries. A
+    /// connection has at most one job, and one more when it is closed.
     fn long_answer(&self, answer: LongAnswer);
 
     /// Runs `job` on the one controller thread, in order of submission. May wait for the disk.
     fn control(&self, job: Job);
 
-    /// Runs `job` on the one thread that reads client metrics, in order of submission. The core bounds what is queued.
+    /// Runs `job` on the one thread that reads client metrics, in order of submission. The core
+    /// bounds the queue.
     fn telemetry(&self, job: Job);
 
-    /// `Node::next_deadline` may be earlier than at the last call.
+    /// Tells the shell that `Node::next_deadline` may have moved closer.
     fn deadline_changed(&self);
 }

@@ -1,7 +1,8 @@
-//! The broker as a machine: a request comes in, a reply goes out, now or later.
+//! The broker as a state machine: a request comes in, a reply goes out, at once or later.
 //!
-//! What it is not: no sockets, no threads, no clock of its own ([`time::Clock`] is handed in), no files but through
-//! `ottla_log::disk`. What must happen elsewhere goes through [`executor::Executor`].
+//! It has no sockets, no threads, no clock of its own ([`time::Clock`] is handed in), and reads and
+//! writes files only through `ottla_log::disk`. Work that must run elsewhere goes through
+//! [`executor::Executor`].
 //!
 //! Reading order: the modules below, top to bottom.
 

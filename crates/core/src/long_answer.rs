@@ -1,5 +1,6 @@
-//! Requests and answers that name thousands of things: worked off by threads that nobody is in a hurry for, a
-//! connection's one at a time.
+//! Requests and answers that name thousands of things. They run on threads apart from the event
+//! loops, one at a time per connection, so that they cause no head-of-line blocking of other
+//! connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,26 +17,27 @@ use crate::seen::{Fetched, Seen};
 use crate::slot::Slot;
 use crate::time::Moment;
 
-/// What an event loop names itself: about a fifth of a millisecond of work.
+/// At most this many entries are handled on an event loop: about a fifth of a millisecond of work.
 pub const ENTRIES_MAX: u64 = 1_000;
 
-/// By the same measure.
+/// By the same measure: 1,000 entries take 200 µs.
 const ENTRIES_PER_MICRO: u64 = 5;
 
-/// A body of this size is decoded by the event loop: four thousand partition numbers, or three hundred topic names.
+/// A body of at most this size is decoded by the event loop: four thousand partition numbers, or
+/// three hundred topic names.
 const BODY_BYTES_MAX: usize = 16 * 1024;
 
-/// The least that something takes that is named in a request: the number of a partition.
+/// The smallest thing that a request can name: a partition number.
 const ENTRY_BYTES_MIN: u64 = 4;
 
-/// Whether an event loop would be held up by such a request; asked before its body is decoded.
+/// Whether such a request would hold up an event loop; asked before its body is decoded.
 pub fn is_long(api_key: ApiKey, body_bytes: usize) -> bool {
     match api_key {
         // Most of it is records; the handler counts partitions.
         ApiKey::Produce => false,
-        // Is read by a thread of its own as it is.
+        // The telemetry thread reads the payload.
         ApiKey::PushTelemetry => false,
-        // A few bytes ask for much, and who asks is in no hurry.
+        // A few bytes ask for much, and administrative tools are not latency-sensitive.
         ApiKey::DescribeClientQuotas
         | ApiKey::DescribeConfigs
         | ApiKey::DescribeGroups
@@ -47,12 +49,14 @@ pub fn is_long(api_key: ApiKey, body_bytes: usize) -> bool {
     }
 }
 
-/// Decodes and serves the request where it holds nobody up. Requests behind it wait for that: what they do comes after.
+/// Decodes and serves the request on a long-answer thread. Later requests of the connection wait
+/// until it has been handled, to keep their order of effect.
 pub fn handle_elsewhere(request: &Request<'_>) -> Handled {
     serve_elsewhere(request, |node, request, reply| node.handle(request, reply))
 }
 
-/// The same by `serve`, for a handler that has begun: it is given the request again, which is elsewhere then.
+/// As `handle_elsewhere`, with `serve` in place of the dispatcher, for a handler that has begun: it
+/// gets the request again, with `is_elsewhere` set.
 pub fn serve_elsewhere(
     request: &Request<'_>,
     serve: impl FnOnce(&Node, &Request<'_>, &mut ReplyBuffer) -> Handled + Send + 'static,
@@ -74,9 +78,9 @@ pub fn serve_elsewhere(
     Handled::Pending(Box::new(LongAnswer::new(payer, entries, quota, Box::new(unread))))
 }
 
-/// An answer that is written where it holds nobody up.
+/// Writes an answer on a long-answer thread.
 ///
-/// - Shape: `write` fills the reply; `entries` is about how many things it names.
+/// - Shape: `write` fills the reply; `entries` is an estimate of how many things it names.
 pub fn write_elsewhere(
     payer: Payer,
     entries: u64,
@@ -87,24 +91,25 @@ pub fn write_elsewhere(
     Box::new(LongAnswer::new(payer, entries, quota, Box::new(unwritten)))
 }
 
-/// A reply all of whose steps are done by another thread.
+/// A reply whose steps all run on another thread.
 ///
-/// Dropping it lets a step that has not begun do nothing, and what the work held is dropped by that thread, too.
+/// Dropping it cancels a step that has not begun; what the work holds is dropped on that thread,
+/// too.
 pub struct LongAnswer {
     payer: Payer,
-    /// About how many things it names.
+    /// Estimate of how many things it names.
     entries: u64,
     quota: Option<Arc<ClientQuota>>,
     seen: Seen,
-    /// Known once there was a step.
+    /// Set at the first step.
     executor: Option<Arc<dyn Executor>>,
     stage: Stage,
 }
 
 enum Stage {
-    /// It waits for its first step, or to be woken for the next.
+    /// Waiting for its first step, or for the wake-up for the next.
     Resting(Box<dyn PendingReply>, Option<Arc<Woken>>),
-    /// A step is being done, or about to be; of the work as it was before.
+    /// A step runs or is queued; the fields describe the work as it was before.
     Working {
         result: Arc<Slot<Worked>>,
         is_alone: bool,
@@ -113,15 +118,15 @@ enum Stage {
     Over,
 }
 
-/// What came of a step.
+/// The result of a step.
 enum Worked {
     Written(ReplyBuffer),
-    /// There is something to wait for.
+    /// The work waits for something.
     Rested(Box<dyn PendingReply>, Arc<Woken>, Seen),
 }
 
 impl LongAnswer {
-    /// The same reply as `work`, which nobody has polled yet.
+    /// Wraps `work`, which has not been polled yet.
     pub fn new(
         payer: Payer,
         entries: u64,
@@ -138,7 +143,7 @@ impl LongAnswer {
         }
     }
 
-    /// Hands the work over, unless there is nothing to do.
+    /// Hands the work over, unless it was neither woken nor is due.
     fn start(&mut self, node: &Node, waker: &Waker, fetched: &mut Fetched) {
         let Stage::Resting(work, woken) = &self.stage else {
             return;
@@ -237,7 +242,8 @@ impl PendingReply for LongAnswer {
 
 impl Drop for LongAnswer {
     fn drop(&mut self) {
-        // What waits for a hundred thousand partitions takes a while to let go of them.
+        // A reply that waits for a hundred thousand partitions takes a while to drop its
+        // registrations.
         if let Some(executor) = &self.executor
             && let Stage::Resting(work, _) = std::mem::replace(&mut self.stage, Stage::Over)
         {
@@ -255,10 +261,10 @@ impl Drop for LongAnswer {
     }
 }
 
-/// One look at the work by the thread that does it.
+/// One poll of the work on a long-answer thread.
 struct Step {
     work: Box<dyn PendingReply>,
-    /// The same for all steps: what was registered in an earlier one still wakes it.
+    /// Shared by all steps: a registration of an earlier step still wakes the work.
     woken: Arc<Woken>,
     fetched: Fetched,
     quota: Option<Arc<ClientQuota>>,
@@ -266,14 +272,14 @@ struct Step {
 }
 
 impl Step {
-    /// Returns what it has cost, in entries.
+    /// Polls the work and returns the cost, in entries.
     fn run(mut self, node: &Node) -> u64 {
         if self.promise.is_unwanted() {
             return 0;
         }
         let woken = self.woken;
-        // Before the work looks: what wakes it from here on is for the next step. A swap, so that the work sees what whoever set it
-        // had done before.
+        // Cleared before the poll: a wake-up from here on is for the next step. A swap, so that the
+        // poll sees everything that was written before the flag was set.
         woken.is_set.swap(false, Ordering::AcqRel);
         let mut reply = ReplyBuffer {
             fetched: self.fetched,
@@ -297,14 +303,14 @@ impl Step {
     }
 }
 
-/// Sees to it that there is a result, even if the work hits a bug or its thread is stopped.
+/// Guarantees a result, even if the work panics or its thread is stopped.
 struct Promise {
     result: Arc<Slot<Worked>>,
     is_kept: bool,
 }
 
 impl Promise {
-    /// The connection is gone: nobody else holds the slot.
+    /// The connection is gone: nothing else holds the slot.
     fn is_unwanted(&self) -> bool {
         Arc::strong_count(&self.result) == 1
     }
@@ -327,7 +333,7 @@ impl Drop for Promise {
     }
 }
 
-/// Tells the connection that there is a step to be done; the end of a step is told by its slot.
+/// Wakes the connection for the next step; the end of a step is announced by its slot.
 struct Woken {
     is_set: AtomicBool,
     connection: Waker,
@@ -354,7 +360,7 @@ impl Wake for Woken {
     }
 }
 
-/// A request that outlives its frame.
+/// A copy of a request, which outlives its frame.
 struct UnreadRequest {
     connection: ConnectionContext,
     api_key: i16,
@@ -364,7 +370,7 @@ struct UnreadRequest {
     body: Vec<u8>,
     received: Moment,
     serve: Option<Box<Serve>>,
-    /// It was decoded and its handler has begun.
+    /// The reply of the handler, once the request was decoded and the handler has begun.
     handled: Option<Box<dyn PendingReply>>,
 }
 
@@ -429,7 +435,7 @@ impl PendingReply for UnreadRequest {
     }
 }
 
-/// An answer that is known as soon as somebody writes it.
+/// An answer that is known but not written yet.
 struct UnwrittenAnswer<W>(Option<W>);
 
 impl<W> PendingReply for UnwrittenAnswer<W>

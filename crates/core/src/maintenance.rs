@@ -1,4 +1,5 @@
-//! What no request waits for: retention, compaction, checkpoints, silent producers, deleted topics. One call a second on the maintenance thread.
+//! Background work: retention, compaction, checkpoints, expiry of producers, removal of deleted
+//! topics. Runs once a second on the maintenance thread.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::node::Node;
 use crate::partition::Partition;
 use crate::time::{Moment, Timestamp};
 
-/// When each kind of work was done last, and what is left to do.
+/// When each kind of work was last done, and the removals that are left.
 #[derive(Debug, Default)]
 pub(crate) struct Maintenance {
     checkpoint: Moment,
@@ -21,13 +22,14 @@ pub(crate) struct Maintenance {
     removals: Vec<SegmentRemoval>,
 }
 
-/// How often the last page of every log is looked at: the kernel keeps for minutes what is used that often.
+/// How often the last page of every log is touched: pages used this often stay in the page cache
+/// for minutes.
 const TAIL_INTERVAL_MS: i64 = 10_000;
 
-/// After a crash about this many bytes of a partition are read again at most.
+/// Upper bound, approximately, of the bytes of a partition that are read again after a crash.
 const RECOVERY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// So many checkpoints are made durable together, and kept in memory until they are.
+/// At most this many checkpoints are made durable together; they are kept in memory until then.
 const CHECKPOINTS_TOGETHER_MAX: usize = 1_024;
 
 impl Maintenance {
@@ -63,14 +65,14 @@ impl Maintenance {
             && is_due(&mut self.cleaning, now, storage.cleaner_backoff_ms)
             && clean(node, &partitions, timestamp)
         {
-            // What the map of keys had no room for need not wait.
+            // The rest, for which the key map had no room, need not wait for the backoff.
             self.cleaning = Moment::default();
         }
         self.remove_segments(timestamp);
         node.partitions.remove_deleted(&*node.disk, timestamp);
     }
 
-    /// Forgets old segments; `remove_segments` takes their names away.
+    /// Retires old segments; `remove_segments` renames and removes their files.
     fn retain(&mut self, node: &Node, partitions: &[Arc<Partition>], now: Timestamp) {
         let mut planned = Vec::new();
         while_running(node, partitions, |partition| {
@@ -85,9 +87,10 @@ impl Maintenance {
         if planned.is_empty() {
             return;
         }
-        // The checkpoint of log starts comes before the files go: segments that are missing above it were lost.
+        // The log start checkpoint is written before the files go: a segment that is missing above
+        // its log start was lost.
         if let Err(error) = node.write_log_starts() {
-            warn!(%error, "cannot write where logs start; old segments are removed all the same");
+            warn!(%error, "cannot write the log start offsets; old segments are removed anyway");
             if let Err(error) = node.log_directory.unsign() {
                 return warn!(%error, "old segments stay until the next start");
             }
@@ -95,7 +98,7 @@ impl Maintenance {
         self.removals.extend(planned);
     }
 
-    /// Takes the names of old segments away, and their files when `file.delete.delay.ms` have passed.
+    /// Renames the files of old segments, and removes them when `file.delete.delay.ms` have passed.
     fn remove_segments(&mut self, now: Timestamp) {
         self.removals.retain_mut(|removal| {
             if !removal.is_renamed() {
@@ -103,7 +106,8 @@ impl Maintenance {
                 if let Err(error) = &renamed {
                     warn!(%error, "cannot rename old segments");
                 }
-                // Descriptors come back; whatever else is in the way is left to the next start.
+                // A shortage of descriptors ends, so try again; after any other error the next
+                // start removes the segments.
                 return !renamed.is_err_and(|error| !error.is_shortage());
             }
             let is_due = now.0 >= removal.purge_at_ms;
@@ -115,7 +119,8 @@ impl Maintenance {
     }
 }
 
-/// A stop does not wait for housekeeping.
+/// Calls `work` for each partition until the broker stops: a stop does not wait for background
+/// work.
 fn while_running(node: &Node, partitions: &[Arc<Partition>], mut work: impl FnMut(&Arc<Partition>)) {
     for partition in partitions {
         if node.is_stopping() {
@@ -125,8 +130,9 @@ fn while_running(node: &Node, partitions: &[Arc<Partition>], mut work: impl FnMu
     }
 }
 
-/// Keeps the half-filled page at the end of a log in the page cache. Where it is missing, the kernel reads it back from the
-/// device in the middle of the next append, and with it waits the event loop that appends.
+/// Keeps the half-filled page at the end of a log in the page cache. On a page cache miss the
+/// kernel reads it back from the device in the middle of the next append, which stalls the event
+/// loop.
 fn keep_tail(partition: &Arc<Partition>) {
     if let Some(page) = partition.with_log(|log| log.unfilled_page())
         && let Err(error) = page.file.keep_resident(page.position)
@@ -135,7 +141,7 @@ fn keep_tail(partition: &Arc<Partition>) {
     }
 }
 
-/// Moves the recovery points of those that are due.
+/// Advances the recovery points of the partitions that are due.
 fn write_checkpoints(node: &Node, partitions: &[Arc<Partition>], is_due: impl Fn(&Partition) -> bool) {
     let mut moved = false;
     let mut begun: Vec<(&Partition, CheckpointJob)> = Vec::new();
@@ -170,14 +176,14 @@ fn finish_checkpoints(node: &Node, begun: Vec<(&Partition, CheckpointJob)>) -> b
 
 fn forget_old_segments(partition: &Partition, now: Timestamp) -> Result<Option<SegmentRemoval>, LogError> {
     let view = partition.view();
-    // Read without the partition's lock; what cannot be read keeps its segment.
+    // Read without the partition's lock; a segment whose timestamps cannot be read is kept.
     if let Err(error) = view.reader.load_timestamps() {
         warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot read timestamps for retention");
     }
     partition.with_log(|log| log.retain(now.0, view.offsets.high_watermark))
 }
 
-/// One round of compaction of all logs that are due. Returns whether there was any.
+/// Runs one round of compaction of all logs that are due. Returns whether there was any.
 fn clean(node: &Node, partitions: &[Arc<Partition>], now: Timestamp) -> bool {
     let compacted: Vec<Arc<Partition>> = partitions
         .iter()
@@ -187,7 +193,7 @@ fn clean(node: &Node, partitions: &[Arc<Partition>], now: Timestamp) -> bool {
     for partition in &compacted {
         prepare_compaction(partition, now);
     }
-    // Only what lies below the recovery point is compacted, and that is up to a minute behind.
+    // Only records below the recovery point are compacted, and it is up to a minute behind.
     write_checkpoints(node, &compacted, |partition| {
         let (first_dirty, high_watermark) = (partition.first_dirty_offset(), partition.high_watermark());
         partition.with_log(|log| log.must_move_recovery_point(now.0, first_dirty, high_watermark))
@@ -208,7 +214,8 @@ fn clean(node: &Node, partitions: &[Arc<Partition>], now: Timestamp) -> bool {
     was_any
 }
 
-/// Closes a segment that has waited too long, and reads the times by which compaction is due.
+/// Rolls a segment that has been open too long, and reads the timestamps that tell when compaction
+/// is due.
 fn prepare_compaction(partition: &Partition, now: Timestamp) {
     if let Err(error) = partition.with_log(|log| log.roll_if_overdue(now.0)) {
         warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot begin a segment");
@@ -219,7 +226,7 @@ fn prepare_compaction(partition: &Partition, now: Timestamp) {
     }
 }
 
-/// One round of compaction, if it is due: see `ottla_log::CompactionJob`. Returns whether it was.
+/// Runs one round of compaction, if due: see `ottla_log::CompactionJob`. Returns whether it ran.
 fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Result<bool, LogError> {
     let (first_dirty, high_watermark) = (partition.first_dirty_offset(), partition.high_watermark());
     let Some(mut job) = partition.with_log(|log| log.plan_compaction(now.0, first_dirty, high_watermark))
@@ -231,7 +238,7 @@ fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Resul
         if is_installed {
             return job.replace_files();
         }
-        // The log was truncated meanwhile: what was written belongs to records that are gone.
+        // The log was truncated meanwhile: the output holds records that are gone.
         job.discard()
     });
     let next_dirty = partition.with_log(|log| log.finish_compaction(job));
@@ -241,7 +248,7 @@ fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Resul
     outcome.map(|()| true)
 }
 
-/// True when `interval_ms` have passed; then the next turn counts from now.
+/// True when `interval_ms` have passed; the interval then restarts at `now`.
 fn is_due(last: &mut Moment, now: Moment, interval_ms: i64) -> bool {
     let interval = u64::try_from(interval_ms).unwrap_or(0) * 1_000;
     let is_due = now.micros_since(*last) >= interval;

@@ -1,4 +1,4 @@
-//! Everything a running broker is made of, minus threads and sockets.
+//! Everything a running broker consists of, except threads and sockets.
 
 use std::fmt;
 use std::path::Path;
@@ -46,7 +46,7 @@ use crate::telemetry::Telemetry;
 use crate::tenant::{TenantKind, Tenants};
 use crate::time::{Clock, Moment};
 
-/// Why a broker cannot start, or did not stop cleanly.
+/// Why a broker could not start, or did not stop cleanly.
 #[derive(Clone, Debug)]
 pub enum StartError {
     Controller(ControllerError),
@@ -82,15 +82,16 @@ impl From<LogError> for StartError {
     }
 }
 
-/// What is told a few times a second at most, however often it happens.
+/// Rate limits for log lines: each kind is logged at most a few times a second, however often it
+/// happens.
 pub(crate) struct Complaints {
     /// Logs that cannot be written, opened or closed.
     pub failures: RateLimit,
-    /// What is tried again when there is space, or a descriptor.
+    /// Shortages of space or descriptors: the work is tried again later.
     pub lacks: RateLimit,
 }
 
-/// The broker as a value.
+/// A whole broker as one value.
 pub struct Node {
     pub config: Arc<NodeConfig>,
     pub clock: Arc<dyn Clock>,
@@ -100,38 +101,39 @@ pub struct Node {
     pub(crate) complaints: Complaints,
     pub(crate) crew: Arc<dyn Crew>,
     pub fetch_sessions: FetchSessions,
-    /// Shared with the shell, which loads what an answer turns out to need while it is sent.
+    /// Shared with the shell, which loads the pages that an answer turns out to need while it is
+    /// sent.
     pub cold_cache: Arc<ColdCache>,
     pub read_ahead: ReadAhead,
     pub groups: Groups,
     pub batch_times: BatchTimes,
     pub telemetry: Telemetry,
-    /// Whose connections there are; the shell gives each its tenant.
+    /// The tenants that have connections; the shell assigns each connection to one.
     pub tenants: Arc<Tenants>,
     pub quotas: Arc<Quotas>,
-    /// Of names that must not meet: topic ids, directory ids, member ids.
+    /// Source of names that must not collide: topic ids, directory ids, member ids.
     pub random: Arc<Random>,
     pub producer_ids: ProducerIds,
-    /// Locked on the controller thread only: whoever holds it may be waiting for the disk.
+    /// Locked on the controller thread only: the holder may be waiting for the disk.
     pub(crate) controller: Mutex<Controller>,
     cluster_id: String,
     metadata_directory_id: Uuid,
     image: ArcSwap<MetadataImage>,
     executor: OnceLock<Arc<dyn Executor>>,
     maintenance: Mutex<Maintenance>,
-    /// Less than `ottla.disk.reserve.bytes` were free at the last look.
+    /// Less than `ottla.disk.reserve.bytes` were free at the last check.
     disk_is_low: AtomicBool,
     is_stopping: AtomicBool,
-    /// Topics that were deleted before the start, as far back as the metadata log tells.
+    /// Topics deleted before the start, as far back as the metadata log reaches.
     pub(crate) removed_topics: RemovedTopics,
     _locks: Mutex<Vec<Box<dyn DirectoryLock>>>,
 }
 
 impl Node {
-    /// Opens the log directory, or claims an empty one, and everything in it.
+    /// Opens everything in the log directory, or claims an empty one.
     ///
     /// - Shape: the listeners in `config` carry the ports they were bound to.
-    /// - Errors: nothing of the directory is served.
+    /// - Errors: nothing in the directory is served.
     pub fn open(
         config: impl Into<Arc<NodeConfig>>,
         disk: Arc<dyn Disk>,
@@ -140,7 +142,7 @@ impl Node {
         Node::open_with(config, disk, clock, Arc::new(Alone))
     }
 
-    /// The same with hands for what is done to all logs at once, at the start and at the stop.
+    /// As `open`, with a thread crew for work on all logs at once, at start and stop.
     pub fn open_with(
         config: impl Into<Arc<NodeConfig>>,
         disk: Arc<dyn Disk>,
@@ -208,7 +210,8 @@ impl Node {
         Ok(node)
     }
 
-    /// Writes the checkpoints for the first time, and says that they are this broker's: they prove more than others' do.
+    /// Writes the checkpoints for the first time and signs them as this broker's: they prove more
+    /// than checkpoints of another writer.
     fn sign_checkpoints(&self) -> Result<(), LogError> {
         self.write_checkpoints()?;
         let controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
@@ -216,13 +219,14 @@ impl Node {
             .sign(controller.broker_epoch(), self.config.durability)
     }
 
-    /// Stops cleanly: everything durable, the lead of all partitions given up, and a mark that says so. Waits for the
-    /// disk; called once, when no request is served any more.
+    /// Stops cleanly: everything is durable, leadership of all partitions is resigned, and the
+    /// clean-shutdown mark is written. Waits for the disk; called once, when no request is served
+    /// any more.
     pub fn close(&self) -> Result<(), StartError> {
         let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
         let all_closed = stopping::close_logs(self);
         controller.close(self.clock.timestamp())?;
-        // The checkpoints name the end of the metadata log, too.
+        // The checkpoints include the end of the metadata log.
         self.image.store(controller.image().clone());
         let path = self.log_directory.path();
         stopping::outlast_shortage(&*self.disk, LogError::is_shortage, || {
@@ -236,7 +240,7 @@ impl Node {
         Ok(())
     }
 
-    /// Housekeeping ends soon: `close` is about to be called.
+    /// Asks housekeeping to end soon: `close` is about to be called.
     pub fn begin_stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
@@ -249,12 +253,12 @@ impl Node {
         &self.cluster_id
     }
 
-    /// The id of the directory with the metadata log.
+    /// Returns the id of the directory that holds the metadata log.
     pub(crate) fn metadata_directory_id(&self) -> Uuid {
         self.metadata_directory_id
     }
 
-    /// The shell's threads; set once, before the first request.
+    /// Sets the shell's executor; called once, before the first request.
     pub fn set_executor(&self, executor: Arc<dyn Executor>) {
         assert!(self.executor.set(executor).is_ok(), "the executor is set once");
         self.groups.start(self);
@@ -267,7 +271,7 @@ impl Node {
             .as_ref()
     }
 
-    /// The same for those that outlive a call.
+    /// Returns the executor for holders that outlive a call.
     pub(crate) fn shared_executor(&self) -> Arc<dyn Executor> {
         let executor = self.executor.get();
         executor
@@ -275,16 +279,16 @@ impl Node {
             .clone()
     }
 
-    /// What the cluster is at this moment.
+    /// Returns the metadata as it is at this moment.
     pub fn image(&self) -> Guard<Arc<MetadataImage>> {
         self.image.load()
     }
 
-    /// Makes `image` the truth: opens and deletes logs, and lets requests see it. Waits for the disk; called on the
-    /// controller thread when the records that made the image are durable.
+    /// Publishes `image`: opens and deletes logs, and lets requests see it. Waits for the disk;
+    /// called on the controller thread once the records behind the image are durable.
     pub(crate) fn publish(&self, image: Arc<MetadataImage>) {
         let old = self.image.load_full();
-        // A topic must not be seen before its partitions can be written.
+        // A topic must not be visible before its partitions can be written.
         partitions::follow(self, &old, &image);
         self.image.store(image.clone());
         if !Arc::ptr_eq(&old.topics, &image.topics) {
@@ -304,14 +308,17 @@ impl Node {
         }
     }
 
-    /// Lists the partitions that have directories now: one that is missing at a start was lost.
+    /// Records which partitions have directories now: one that is missing at a later start was
+    /// lost.
     fn note_directories(&self) {
         if let Err(error) = self.write_checkpoint_files(&[CheckpointFile::RecoveryPoints]) {
-            warn!(%error, "cannot write the recovery points: a directory that is lost before they are will not be missed");
+            warn!(%error, "cannot write the recovery points: a directory lost before they are written will go unnoticed");
         }
     }
 
-    /// - Errors: a partition that there is, but whose log could not be opened, is a storage error.
+    /// Returns a partition.
+    ///
+    /// - Errors: a partition that exists but whose log could not be opened is a storage error.
     pub fn partition(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         if let Some(partition) = self.partitions.get(topic_id, index) {
             return Ok(partition);
@@ -332,7 +339,7 @@ impl Node {
 
     /// Serves one request: the reply is in `reply`, or comes later.
     ///
-    /// - Errors: `Handled::Close` for what no reply can be written to.
+    /// - Errors: `Handled::Close` where no reply can be written.
     pub fn handle(&self, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled {
         let Some(api_key) = ApiKey::from_i16(request.api_key) else {
             return Handled::Close(format!("unknown api key {}", request.api_key));
@@ -356,25 +363,27 @@ impl Node {
         }
     }
 
-    /// A connection is gone, and with it what is remembered only as long as it lasts.
+    /// Forgets what is kept only while a connection is open.
     pub fn disconnected(&self, connection: &ConnectionContext) {
         if connection.identity.instance_id().is_some() {
             self.telemetry.on_disconnect(connection.connection_id);
         }
     }
 
-    /// False while the disk is too full for clients' records; the broker's own still find room in the reserve.
+    /// False while the disk is too full for clients' records; the broker's own records still fit in
+    /// the reserve.
     ///
-    /// - Shape: `maintain` looks once a second; while the disk is low every caller looks again, so that writes go on as soon
-    ///   as there is space.
+    /// - Shape: `maintain` checks once a second; while the disk is low every caller checks again,
+    ///   so that writes resume as soon as there is space.
     pub(crate) fn disk_has_room(&self) -> bool {
         !self.disk_is_low.load(Ordering::Relaxed) || !self.look_at_disk()
     }
 
-    /// Asks the file system for its free space; true when it is low.
+    /// Asks the file system for its free space; true when it is below the reserve.
     pub(crate) fn look_at_disk(&self) -> bool {
         let reserve_bytes = u64::try_from(self.config.disk_reserve_bytes).unwrap_or(0);
-        // A file system that does not answer is not a full one; writing will show what is the matter.
+        // A file system that does not answer counts as not full; the next write will show what is
+        // wrong.
         let space = self.disk.space(self.log_directory.path());
         let is_low = space.is_ok_and(|space| space.free_bytes < reserve_bytes);
         if self.disk_is_low.swap(is_low, Ordering::Relaxed) != is_low {
@@ -391,7 +400,7 @@ impl Node {
         self.write_checkpoint_files(&CheckpointFile::ALL)
     }
 
-    /// Makes the starts of all logs durable.
+    /// Makes the log start offsets of all logs durable.
     pub(crate) fn write_log_starts(&self) -> Result<(), LogError> {
         self.write_checkpoint_files(&[CheckpointFile::LogStarts])
     }
@@ -428,7 +437,8 @@ impl Node {
         offsets
     }
 
-    /// When somebody must call `on_deadline`. `Executor::deadline_changed` tells when this comes closer.
+    /// The moment at which the shell must call `on_deadline`. `Executor::deadline_changed`
+    /// announces an earlier one.
     pub fn next_deadline(&self) -> Option<Moment> {
         self.groups.next_deadline()
     }
@@ -437,7 +447,7 @@ impl Node {
         self.groups.on_deadline(self, now);
     }
 
-    /// Housekeeping; call about once a second where waiting for the disk is allowed.
+    /// Does housekeeping; call about once a second on a thread that may wait for the disk.
     pub fn maintain(&self) {
         if self.partitions.take_lack_of_logs() {
             self.executor().control(Box::new(partitions::open_missing));
@@ -453,7 +463,7 @@ impl Node {
     }
 }
 
-/// Makes sure that nobody else uses the directories.
+/// Locks the directories against other processes.
 pub(crate) fn lock_directories(
     disk: &dyn Disk,
     config: &NodeConfig,

@@ -1,7 +1,9 @@
-//! Transactions that are open in a directory when it is opened: whoever began them, nobody here ends them.
+//! Reports transactions that are open in a directory when it is opened: this broker never ends
+//! them.
 //!
-//! They hold up whoever reads with `isolation.level=read_committed`, and in `__consumer_offsets` whoever asks for the offsets
-//! that they touch. That is right, but it must not be a riddle.
+//! They block consumers with `isolation.level=read_committed`, and in `__consumer_offsets` clients
+//! that ask for the offsets they touch. That is correct behaviour, but the operator must be able to
+//! see why.
 
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use crate::node::Node;
 use crate::partition::Partition;
 use crate::time::Timestamp;
 
-/// Lines in the log at a start; beyond that, their number.
+/// Lines in the log at a start; of further transactions only the number is logged.
 const NAMED_MAX: usize = 100;
 
 /// The oldest open transaction of a partition: the one that readers wait for.
@@ -23,13 +25,13 @@ pub(crate) struct OpenTransaction {
     pub partition: i32,
     pub producer_id: i64,
     pub first_offset: i64,
-    /// When its first batch was written; `None` where that batch is gone.
+    /// When its first batch was written; `None` where that batch has been removed.
     pub since: Option<Timestamp>,
-    /// Later ones in the same partition.
+    /// Number of later open transactions in the same partition.
     pub others: usize,
 }
 
-/// Names what is open in the log. Waits for the disk; called once, at start.
+/// Logs the open transactions. Waits for the disk; called once, at start.
 pub(crate) fn report(node: &Node) {
     let found = find(node);
     let now = node.clock.timestamp();
@@ -79,7 +81,7 @@ fn oldest(partition: &Arc<Partition>) -> Option<OpenTransaction> {
 
 fn written_at(partition: &Partition, offset: i64) -> Option<Timestamp> {
     let (reader, end) = partition.with_log(|log| (log.reader(), log.end()));
-    // At least one batch comes, and its header is all that is looked at.
+    // At least one batch is returned, and only its header is read.
     let read = reader.read(offset, 0, true, end, ReadMode::Blocking).ok()?;
     let Read::Region(found) = read else {
         return None;

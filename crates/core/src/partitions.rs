@@ -1,4 +1,5 @@
-//! All partitions of the broker: found by topic id on the hot path, opened and deleted when the image changes.
+//! All partitions of the broker: looked up by topic id on the hot path, opened and deleted when the
+//! image changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,23 +24,27 @@ use crate::time::Timestamp;
 /// Indexed by partition number; `None` where the log could not be opened.
 type TopicPartitions = Arc<[Option<Arc<Partition>>]>;
 
-/// - Readers take no lock; a change copies the map of topics (16 + 16 bytes each) and is made on the controller thread.
+/// The table of open partitions.
+///
+/// - Readers take no lock; a change copies the map of topics (16 + 16 bytes each) and is made on
+///   the controller thread.
 #[derive(Debug, Default)]
 pub struct Partitions {
     by_topic: ArcSwap<BTreeMap<Uuid, TopicPartitions>>,
-    /// Some log could not be opened for lack of space or descriptors.
+    /// At least one log could not be opened for lack of space or descriptors.
     lacks_logs: AtomicBool,
-    /// What could not be synced for lack of descriptors.
+    /// Partitions that could not be synced for lack of descriptors.
     unsynced: Mutex<Vec<Weak<Partition>>>,
     /// Directories of deleted logs that still hold files.
     deleted: Mutex<Vec<DeletedDirectory>>,
-    /// Partitions whose logs are damaged and were left alone, until the next start.
+    /// Partitions whose logs are damaged; they are left untouched until the next start.
     refused: Mutex<Vec<Identity>>,
-    /// Topic names of partitions that could not be opened at the start, and will be when there is space or a descriptor.
+    /// Topic names of partitions that could not be opened at the start; retried when there is space
+    /// or a descriptor.
     postponed: Mutex<BTreeMap<(Uuid, i32), Arc<str>>>,
 }
 
-/// A renamed directory, whose files stay for those who are still reading them.
+/// A renamed directory; its files stay for readers that still use them.
 #[derive(Debug)]
 struct DeletedDirectory {
     path: PathBuf,
@@ -70,7 +75,7 @@ impl Partitions {
             .map_or(Vec::new(), |topic| topic.iter().flatten().cloned().collect())
     }
 
-    /// Makes partitions known, in addition to those of the same topic that are known already.
+    /// Adds partitions to those of the same topic that are already present.
     pub fn insert(&self, partitions: Vec<Arc<Partition>>) {
         let mut by_topic = BTreeMap::clone(&self.by_topic.load());
         let mut postponed = self.postponed();
@@ -118,7 +123,8 @@ impl Partitions {
             .any(|identity| identity.topic_id == topic_id && identity.index == index)
     }
 
-    /// Topic and number of each partition that is not served because its log is damaged, or could not be opened yet.
+    /// Returns topic and number of each partition that is not served because its log is damaged, or
+    /// could not be opened yet.
     pub fn all_unserved(&self) -> Vec<(String, i32)> {
         let name = |identity: &Identity| (identity.topic.to_string(), identity.index);
         let mut unserved: Vec<(String, i32)> = self.refused().iter().map(name).collect();
@@ -131,7 +137,7 @@ impl Partitions {
         unserved
     }
 
-    /// Takes the numbers of a topic's partitions out that are not served.
+    /// Removes a topic's unserved partitions from the lists and returns their numbers.
     fn forget_unserved(&self, topic_id: Uuid) -> Vec<i32> {
         let mut refused = self.refused();
         let of_topic = refused.extract_if(.., |identity| identity.topic_id == topic_id);
@@ -152,12 +158,12 @@ impl Partitions {
         }
     }
 
-    /// Whether there may be logs to open that there were no space or descriptors for; asking takes the note back.
+    /// Whether a log could not be opened for lack of space or descriptors since the last call.
     pub(crate) fn take_lack_of_logs(&self) -> bool {
         self.lacks_logs.swap(false, Ordering::Relaxed)
     }
 
-    /// A sync found no descriptor: what it should have made durable waits for the next one.
+    /// Postpones a sync that found no descriptor; the next sync covers it.
     pub(crate) fn note_unsynced(&self, partition: &Arc<Partition>, node: &Node, error: &LogError) {
         let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
         unsynced.push(Arc::downgrade(partition));
@@ -168,7 +174,7 @@ impl Partitions {
         }
     }
 
-    /// Asks for the syncs that were put off.
+    /// Requests the syncs that were postponed.
     pub(crate) fn sync_unsynced(&self, node: &Node) {
         let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
         let partitions = std::mem::take(&mut *unsynced);
@@ -178,21 +184,22 @@ impl Partitions {
         }
     }
 
-    /// Removes the files of logs whose `file.delete.delay.ms` has passed since they were deleted. Waits for the disk.
+    /// Removes the files of deleted logs whose `file.delete.delay.ms` has passed. Waits for the
+    /// disk.
     pub(crate) fn remove_deleted(&self, disk: &dyn Disk, now: Timestamp) {
-        // The lock is not held over the disk: the controller thread takes it.
+        // The lock is not held while the disk is used, because the controller thread takes it.
         let mut deleted = self.deleted.lock().unwrap_or_else(PoisonError::into_inner);
         let due: Vec<DeletedDirectory> = deleted.extract_if(.., |entry| entry.remove_at <= now).collect();
         drop(deleted);
         for directory in due {
-            // What stays behind is removed at the next start.
+            // What cannot be removed now is removed at the next start.
             if let Err(error) = remove_partition_directory(disk, &directory.path) {
                 warn!(%error, "cannot remove the files of a deleted topic");
             }
         }
     }
 
-    /// Forgets a topic and returns its partitions.
+    /// Removes a topic and returns its partitions.
     pub fn remove(&self, topic_id: Uuid) -> Vec<Arc<Partition>> {
         let removed = self.of_topic(topic_id);
         let mut by_topic = BTreeMap::clone(&self.by_topic.load());
@@ -202,10 +209,11 @@ impl Partitions {
     }
 }
 
-/// Settles what the image does not know and opens what it does. Waits for the disk; called once, at start.
+/// Opens all partitions of the image and settles directories that it does not list. Waits for the
+/// disk; called once, at start.
 ///
-/// - Errors: the directory itself cannot be listed or renamed in. A partition whose log cannot be opened is reported
-///   and stays unavailable; the others are served.
+/// - Errors: the directory itself cannot be listed or renamed in. A partition whose log cannot be
+///   opened is reported and stays unavailable; the others are served.
 pub(crate) fn open_all(node: &Node, image: &MetadataImage) -> Result<(), LogError> {
     node.log_directory
         .settle_unknown(&known_directories(image), &node.removed_topics)?;
@@ -217,7 +225,8 @@ pub(crate) fn open_all(node: &Node, image: &MetadataImage) -> Result<(), LogErro
     Ok(())
 }
 
-/// The names of all partitions' directories, that of the controller's own log included, which no image lists.
+/// Returns the names of all partition directories, including the controller's own log, which no
+/// image lists.
 pub(crate) fn known_directories(image: &MetadataImage) -> BTreeSet<String> {
     let of_topic = |topic: &Arc<TopicImage>| {
         let name = topic.name.clone();
@@ -228,10 +237,10 @@ pub(crate) fn known_directories(image: &MetadataImage) -> BTreeSet<String> {
     known
 }
 
-/// Makes the partitions what `new` says, given that they are what `old` says. Waits for the disk; called on the
-/// controller thread after `new` was written to the metadata log.
+/// Applies the difference between `old` and `new` to the partitions. Waits for the disk; called on
+/// the controller thread after `new` was written to the metadata log.
 pub(crate) fn follow(node: &Node, old: &MetadataImage, new: &MetadataImage) {
-    // Deletions first: a name may be used again with a new topic id.
+    // Deletions first: a topic's name may be used again with a new topic id.
     for topic in old
         .topics
         .iter()
@@ -258,7 +267,8 @@ pub(crate) fn follow(node: &Node, old: &MetadataImage, new: &MetadataImage) {
     }
 }
 
-/// Opens what could not be opened for lack of space or descriptors. On the controller thread, like every such change.
+/// Opens partitions that could not be opened for lack of space or descriptors. Runs on the
+/// controller thread, as every such change.
 pub(crate) fn open_missing(node: &Node) {
     let image = node.image();
     let all = image
@@ -291,20 +301,20 @@ fn identities<'a>(
     topics.flat_map(of_topic).collect()
 }
 
-/// When partitions are opened.
+/// Why partitions are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occasion {
-    /// They may have been there before; also when that could only be seen to later.
+    /// At a start, or postponed from it: the directory may exist already.
     Start,
-    /// They are new.
+    /// After a change of the image: the partition is new.
     Change,
 }
 
-/// So many directories are created, and made durable, together.
+/// At most this many directories are created, and made durable, together.
 const CREATED_TOGETHER_MAX: usize = 1_024;
 
-/// Creates what is missing of these logs and opens them, with as many hands as there are. What cannot be opened is
-/// reported; the others are served.
+/// Creates the missing logs and opens all of them, in parallel where there is a crew. What cannot
+/// be opened is reported; the others are served.
 fn open_partitions(node: &Node, identities: &[Identity], image: &MetadataImage, occasion: Occasion) {
     for some in identities.chunks(CREATED_TOGETHER_MAX) {
         let placements = place(node, some, occasion);
@@ -329,7 +339,7 @@ fn place(node: &Node, identities: &[Identity], occasion: Occasion) -> Vec<Result
     {
         Ok(placements) => placements.into_iter().map(Ok).collect(),
         Err(error) if identities.len() == 1 => vec![Err(error)],
-        // One of them is at fault; the others need not suffer for it.
+        // One of them failed; retry each alone so that the others are served.
         Err(_) => identities
             .iter()
             .flat_map(|identity| place(node, std::slice::from_ref(identity), occasion))
@@ -382,7 +392,7 @@ fn delete(node: &Node, topic: &TopicImage) {
     let remove_at = Timestamp(node.clock.timestamp().0.saturating_add(delay_ms));
     let open = node.partitions.remove(topic.id);
     open.iter().for_each(|partition| partition.delete());
-    // Those that are not served have files, too.
+    // Partitions that are not served have files, too.
     let indexes = node.partitions.forget_unserved(topic.id).into_iter();
     let mut directories = Vec::new();
     for index in indexes.chain(open.iter().map(|partition| partition.index)) {

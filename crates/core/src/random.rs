@@ -1,14 +1,14 @@
-//! Randomness that a seed can repeat.
+//! Random numbers that a seed can reproduce.
 
 use std::sync::{Mutex, PoisonError};
 
 use ottla_wire::primitives::Uuid;
 
-/// 256 bits that decide every random choice. The broker takes them from the operating system, a simulation from its
-/// own seed.
+/// The 256 bits that determine every random choice. The broker takes them from the operating
+/// system, a simulation from its own seed.
 pub type Seed = [u64; 4];
 
-/// xoshiro256++ by Blackman and Vigna: not for secrets, for names that must not meet.
+/// xoshiro256++ by Blackman and Vigna: not for secrets, only for names that must not collide.
 #[derive(Debug)]
 pub struct Random {
     state: Mutex<Seed>,
@@ -37,8 +37,9 @@ impl Random {
         result
     }
 
-    /// A version 4 UUID that Kafka accepts as a topic, directory or cluster id: none of the reserved ones, and its text
-    /// does not begin with a dash, which command-line tools would take for an option.
+    /// Returns a version 4 UUID that Kafka accepts as a topic, directory or cluster id: none of the
+    /// reserved ones, and its text does not begin with a dash, which command-line tools would take
+    /// for an option.
     pub fn uuid(&self) -> Uuid {
         loop {
             let bits = u128::from(self.next()) << 64 | u128::from(self.next());

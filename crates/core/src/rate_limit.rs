@@ -1,4 +1,5 @@
-//! Log lines that come in floods are written a few times a second, with the number left out.
+//! Rate limit for log lines: a few per second pass, and the next line that passes carries the
+//! number of suppressed ones.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -27,7 +28,7 @@ impl RateLimit {
         }
     }
 
-    /// `Some(n)`: go ahead; `n` calls were refused since the last one that passed.
+    /// `Some(n)`: log it; `n` calls were suppressed since the last one that passed.
     pub fn pass(&self, now: Moment) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |began: Moment| now.micros_since(began) >= SECOND_MICROS;

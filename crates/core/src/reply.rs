@@ -1,4 +1,4 @@
-//! What the core hands back: bytes, ranges of files between them, and the promise of a later answer.
+//! What the core hands back: bytes, file ranges between them, and the promise of a later answer.
 
 use std::task::{Poll, Waker};
 
@@ -8,7 +8,7 @@ use crate::node::Node;
 use crate::seen::{Fetched, Seen};
 use crate::time::Moment;
 
-/// A reply under construction, behind its response header. The connection frames it.
+/// A reply under construction, after its response header. The connection frames it.
 ///
 /// `regions` are inserted into `bytes` at their index when the reply is sent (sendfile).
 #[derive(Debug, Default)]
@@ -16,17 +16,18 @@ pub struct ReplyBuffer {
     pub bytes: Vec<u8>,
     pub regions: Vec<InsertedRegion>,
     pub stages: HandlerStages,
-    /// What the handler saw of its client on the way.
+    /// What the handler observed about its client.
     pub seen: Seen,
-    /// Where a fetch stood; the connection says whether it wants to know.
+    /// Positions of a fetch; the connection says whether it wants them.
     pub fetched: Fetched,
-    /// For how long the handler holds the client back, in milliseconds: the connection says so in the answer.
+    /// Throttle time of the handler's quota in milliseconds; the connection puts it into the
+    /// answer.
     pub throttle_ms: u32,
-    /// Of a pending reply that is ready.
+    /// Outcome of a pending reply that is ready.
     pub ending: Ending,
 }
 
-/// What a pending reply turned out to be.
+/// The outcome of a pending reply.
 #[derive(Debug, Default)]
 pub enum Ending {
     /// The bytes and regions.
@@ -45,7 +46,7 @@ pub struct InsertedRegion {
     pub region: FileRegion,
 }
 
-/// What a handler measured itself, in microseconds; everything else is measured by the connection.
+/// Times that only the handler can measure, in microseconds; the connection measures all others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HandlerStages {
     pub append_micros: u64,
@@ -65,32 +66,33 @@ pub enum Handled {
 
 /// A reply that waits for something: a sync, new data, other group members, the controller.
 ///
-/// Dropping it takes back everything it registered, so a closed connection frees what its request held.
+/// Dropping it undoes all its registrations, so a closed connection frees what its request held.
 pub trait PendingReply: Send {
-    /// Writes the reply and returns `Ready`, or registers `waker` with whatever it waits for.
+    /// Writes the reply and returns `Ready`, or registers `waker` with what it waits for.
     /// Registration must come before the last check, so that no wake-up is lost.
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()>;
 
-    /// When to poll again although nothing woke us.
+    /// When to poll again even without a wake-up.
     fn deadline(&self) -> Option<Moment> {
         None
     }
 
     fn waits_for(&self) -> WaitKind;
 
-    /// Whether what the request does is still to be done by another thread: the connection's next request is not served
-    /// before. To be asked again after each poll.
+    /// Whether another thread has yet to handle the request itself; until then the connection does
+    /// not serve its next request. Asked again after each poll.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// About how much memory it keeps while it waits, if that is more than a small request explains.
+    /// Estimate of the memory it keeps while it waits, if that is more than a small request
+    /// explains.
     fn kept_bytes(&self) -> usize {
         0
     }
 }
 
-/// The stage a pending reply's waiting time is booked to.
+/// The stage that a pending reply's waiting time is booked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WaitKind {
     /// The group commit.

@@ -1,4 +1,4 @@
-//! What the shell hands to the core: one request and who sent it.
+//! What the shell hands to the core: one request and facts about its sender.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use crate::quota::ClientQuota;
 use crate::tenant::TenantId;
 use crate::time::Moment;
 
-/// Facts about a connection that seldom change from request to request.
+/// Facts about a connection that rarely change between requests.
 #[derive(Clone, Debug)]
 pub struct ConnectionContext {
     pub connection_id: u64,
@@ -17,12 +17,14 @@ pub struct ConnectionContext {
     pub peer_port: u16,
     /// Name of the listener that accepted the connection, e.g. `PLAINTEXT`.
     pub listener_name: Arc<str>,
-    /// Kafka's form, e.g. `User:ANONYMOUS`.
+    /// In Kafka's form, e.g. `User:ANONYMOUS`.
     pub principal: Arc<str>,
     pub identity: Arc<ClientIdentity>,
-    /// Who is charged; before the first request nobody's client id is known, and the address stands for it.
+    /// The tenant that is charged; until the first request tells the client id, the address stands
+    /// for it.
     pub tenant: TenantId,
-    /// Of the user and the client id of the request served last; `None` before the first, and without limits.
+    /// Quota of the user and client id of the request served last; `None` before the first, and
+    /// without limits.
     pub quota: Option<Arc<ClientQuota>>,
 }
 
@@ -33,7 +35,7 @@ pub struct ClientSoftware {
     pub version: Arc<str>,
 }
 
-/// What a client has said about itself on this connection so far. The first word counts.
+/// What a client has said about itself on this connection so far. The first statement counts.
 #[derive(Debug, Default)]
 pub struct ClientIdentity {
     software: OnceLock<ClientSoftware>,
@@ -41,12 +43,13 @@ pub struct ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// `None` before ApiVersions 3 or later.
+    /// `None` before an ApiVersions request of version 3 or later.
     pub fn software(&self) -> Option<&ClientSoftware> {
         self.software.get()
     }
 
-    /// KIP-714's id of the instance; `None` for a client that has not asked for a subscription on this connection.
+    /// KIP-714's client instance id; `None` for a client that has not asked for a subscription on
+    /// this connection.
     pub fn instance_id(&self) -> Option<Uuid> {
         self.instance_id.get().copied()
     }
@@ -71,10 +74,10 @@ pub struct Request<'a> {
     pub api_version: i16,
     pub correlation_id: i32,
     pub client_id: Option<&'a str>,
-    /// The bytes behind the request header.
+    /// The bytes after the request header.
     pub body: &'a [u8],
     /// When the last byte of the request was read.
     pub received: Moment,
-    /// It is served by a thread that nobody is in a hurry for, so it may take long.
+    /// The request is served on a long-answer thread, so it may take long.
     pub is_elsewhere: bool,
 }

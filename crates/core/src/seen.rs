@@ -1,4 +1,5 @@
-//! What handlers see of a client's settings and work on the way: evidence for the one who asks why that client is slow.
+//! What handlers observe of a client's settings and work: the evidence for diagnosing a slow
+//! client.
 
 use std::sync::Arc;
 
@@ -6,33 +7,34 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::compression::Codec;
 
-/// Different errors of one request that are told apart; a request seldom has two.
+/// At most this many different errors of one request are told apart; a request seldom has two.
 const ERRORS_MAX: usize = 2;
 
-/// What one request and its answer say. Plain numbers: it is filled on the hot path.
+/// Observations from one request and its answer. Plain numbers: it is filled on the hot path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Of a produce.
+    /// Of a produce request.
     pub acks: Option<i16>,
-    /// Record batches taken, one for each partition of the request, their records and their bytes as they came.
+    /// Record batches appended, one for each partition of the request, their records and their
+    /// bytes as received.
     pub batches: u32,
     pub records: u64,
     pub batch_bytes: u64,
-    /// Codecs of the batches as they came, and as they are stored where the topic wants another.
+    /// Codecs of the batches as received, and as stored where the topic demands another.
     pub codecs: CodecsSeen,
     pub recompressed: CodecsSeen,
     /// Of the last batch.
     pub producer_id: Option<i64>,
-    /// Of a fetch: bytes of record batches in its answer, and where its client has come to.
+    /// Of a fetch: bytes of record batches in its answer, and the client's position.
     pub fetched_bytes: u64,
-    /// For how long a thread of the cold-read pool read for it, its time in the queue left out.
+    /// How long a thread of the cold-read pool read for it, without the time in the queue.
     pub disk_micros: u64,
     pub position: Option<Position>,
     pub errors: ErrorsSeen,
 }
 
 impl Seen {
-    /// Takes over what another part of the same request has seen.
+    /// Adds what another part of the same request observed.
     pub fn add(&mut self, other: &Seen) {
         self.acks = other.acks.or(self.acks);
         self.batches += other.batches;
@@ -70,7 +72,8 @@ impl CodecsSeen {
     }
 }
 
-/// Error codes and how many partitions had them; beyond the first few different ones they are not counted.
+/// Error codes and the number of partitions that had them; beyond `ERRORS_MAX` different codes they
+/// are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorsSeen([(i16, u32); ERRORS_MAX]);
 
@@ -92,10 +95,11 @@ impl ErrorsSeen {
     }
 }
 
-/// The offsets that a fetch asks from, in sum: two fetches of the same partitions tell how far the client has come.
+/// The sum of the offsets that a fetch asks from: two fetches of the same partitions tell how far
+/// the client has advanced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// The same for the same partitions, whatever their order.
+    /// A hash that is the same for the same partitions, in any order.
     partitions: u64,
     offset_sum: i64,
 }
@@ -120,7 +124,8 @@ impl Position {
         self.offset_sum = self.offset_sum.wrapping_add(offset.max(0));
     }
 
-    /// Offsets from `earlier` to here; `None` when it is of other partitions, or the client went back.
+    /// Returns the offsets from `earlier` to here; `None` when the partitions differ, or the client
+    /// went back.
     pub fn progress_since(&self, earlier: &Position) -> Option<u64> {
         let is_same = self.partitions == earlier.partitions;
         is_same
@@ -130,10 +135,10 @@ impl Position {
     }
 }
 
-/// Partitions of one fetch that are told of.
+/// At most this many partitions of one fetch are reported.
 const FETCHED_PARTITIONS_MAX: usize = 64;
 
-/// Where a fetch stood in one partition.
+/// The position of a fetch in one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedPartition {
     pub topic: Arc<str>,
@@ -143,7 +148,8 @@ pub struct FetchedPartition {
     pub end: i64,
 }
 
-/// Where a fetch stood in its partitions, if anybody wants to know: they are many, and asked for now and then.
+/// The positions of a fetch in its partitions, if the connection wants them: they are many, and
+/// needed only now and then.
 #[derive(Clone, Debug, Default)]
 pub struct Fetched(Option<Vec<FetchedPartition>>);
 
@@ -166,7 +172,7 @@ impl Fetched {
         }
     }
 
-    /// What was seen; `None` when nothing was, or nobody wanted it.
+    /// Returns the positions; `None` when there are none or they were not wanted.
     pub fn take(&mut self) -> Option<Vec<FetchedPartition>> {
         self.0.take().filter(|partitions| !partitions.is_empty())
     }

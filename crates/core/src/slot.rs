@@ -1,9 +1,9 @@
-//! A place for one value that another thread will bring: the meeting point of a pending reply and its answer.
+//! A one-shot slot for a value from another thread: where a pending reply meets its answer.
 
 use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
-/// Filled once, taken once. A reply that is dropped leaves the slot behind; filling it then has no effect.
+/// Filled once, taken once. A dropped reply leaves the slot behind; filling it then has no effect.
 #[derive(Debug)]
 pub struct Slot<T> {
     inner: Mutex<Inner<T>>,
@@ -27,7 +27,7 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    /// Stores the value and wakes whoever waits for it.
+    /// Stores the value and wakes the waiter.
     pub fn fill(&self, value: T) {
         let waker = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);

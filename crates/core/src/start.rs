@@ -1,6 +1,7 @@
 //! The order in which a node takes over its directories: look, judge, and only then change.
 //!
-//! A start that is refused leaves every byte as it was: the next one, or Apache Kafka, must find all that was there to find.
+//! A refused start leaves every byte as it was: the next start, or Apache Kafka, must find
+//! everything that was there to be found.
 
 use std::sync::Arc;
 
@@ -15,16 +16,16 @@ use crate::log_directory::{LogDirectory, RemovedTopics};
 use crate::random::Random;
 use crate::time::Timestamp;
 
-/// What a node is built on: the lead of the metadata log, and a directory that is its own.
+/// What a node is built on: leadership of the metadata log, and a directory of its own.
 #[derive(Debug)]
 pub(crate) struct TakenOver {
     pub controller: Controller,
     pub log_directory: LogDirectory,
-    /// Topics that were deleted, as far back as the metadata log tells.
+    /// Deleted topics, as far back as the metadata log reaches.
     pub removed_topics: RemovedTopics,
 }
 
-/// Takes the directories over, claiming empty ones. Waits for the disk.
+/// Takes over the directories and claims empty ones. Waits for the disk.
 ///
 /// - Errors: nothing was changed unless the disk failed.
 pub(crate) fn take_over(
@@ -46,8 +47,8 @@ pub(crate) fn take_over(
     let last_broker = survey.image().brokers.get(&config.node_id);
     let last_broker_epoch = last_broker.map_or(-1, |broker| broker.broker_epoch);
 
-    // From here on nothing is refused but single partitions. The owner's name comes first: what a crash leaves behind it is
-    // completed at the next start.
+    // From here on only single partitions are refused. The owner's name is written first: if a
+    // crash interrupts what follows, the next start completes it.
     claims.iter().try_for_each(|claim| claim.make(&**disk))?;
     let mut controller = Controller::open(
         disk.clone(),

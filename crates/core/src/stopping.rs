@@ -1,4 +1,4 @@
-//! A clean stop: every log is left so that it opens without recovery, many at a time.
+//! A clean stop: closes every log, many at a time, so that it opens without recovery.
 
 use std::sync::Arc;
 
@@ -9,13 +9,15 @@ use tracing::error;
 use crate::node::Node;
 use crate::partition::Partition;
 
-/// So many are made durable together. What they have to write is kept in memory meanwhile, about a kilobyte each.
+/// At most this many logs are made durable together. Until then their pending writes are kept in
+/// memory, about a kilobyte each.
 const TOGETHER_MAX: usize = 4_096;
 
-/// How often a shortage is waited for before the stop is not a clean one.
+/// How many pauses to wait out a shortage of descriptors before giving up on a clean stop.
 const PAUSES_MAX: u32 = 300;
 
-/// Tries again while there is a shortage of descriptors, but not for ever. Waits for the disk.
+/// Retries while there is a shortage of descriptors, at most `PAUSES_MAX` times. Waits for the
+/// disk.
 pub(crate) fn outlast_shortage<T, E>(
     disk: &dyn Disk,
     is_shortage: impl Fn(&E) -> bool,
@@ -49,14 +51,14 @@ pub(crate) fn close_logs(node: &Node) -> bool {
     failures == 0
 }
 
-/// Returns how many could not be closed.
+/// Closes these logs together and returns how many could not be closed.
 fn close_together(node: &Node, partitions: &[Arc<Partition>]) -> usize {
     let is_shortage = |_: &Shortage| true;
     let closed = outlast_shortage(&*node.disk, is_shortage, || try_to_close(node, partitions));
     closed.unwrap_or(partitions.len())
 }
 
-/// Nothing was done.
+/// No descriptors were left; nothing was done.
 struct Shortage;
 
 fn try_to_close(node: &Node, partitions: &[Arc<Partition>]) -> Result<usize, Shortage> {

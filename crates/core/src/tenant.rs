@@ -1,7 +1,8 @@
-//! Whose work a request is: the name a client is charged under, and its small number for arrays.
+//! Tenants: the name that a client's work is charged under, and its small number for arrays.
 //!
-//! Names come from the network, so everything is bounded: so many tenants are known, one address may bring so many new names a
-//! minute, and one connection may change its name so often. What goes beyond shares one tenant, [`TenantId::OTHERS`].
+//! Names come from the network, so everything is bounded: the number of known tenants, new names
+//! per address and minute, and name changes per connection. Beyond a bound clients share one
+//! tenant, [`TenantId::OTHERS`].
 
 mod registry;
 
@@ -11,16 +12,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::time::Moment;
 use registry::Registry;
 
-/// Longer names are cut: they become labels and lines of a table.
+/// Longer names are cut, because they become labels and table rows.
 const NAME_CHARACTERS_MAX: usize = 128;
 
-/// A tenant's number: dense, at most [`TenantLimits::known_max`], so that it is an index. Given to another tenant once its own has
-/// gone and the place is needed; [`TenantLease::generation`] tells them apart.
+/// A tenant's number: dense, at most [`TenantLimits::known_max`], so that it can be an index. It is
+/// reused when its tenant is gone and the place is needed; [`TenantLease::generation`] tells the
+/// tenants apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantId(pub u32);
 
 impl TenantId {
-    /// All who are not told apart.
+    /// The shared tenant of all clients that are not told apart.
     pub const OTHERS: TenantId = TenantId(0);
 
     pub fn index(self) -> usize {
@@ -31,7 +33,7 @@ impl TenantId {
 /// What can name a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TenantKind {
-    /// The authenticated user; nobody is called anonymous.
+    /// The authenticated user; `User:ANONYMOUS` is not one.
     User,
     ClientId,
     Address,
@@ -40,7 +42,7 @@ pub enum TenantKind {
 }
 
 impl TenantKind {
-    /// As in `ottla.tenant.key`, labels and JSON.
+    /// The name used in `ottla.tenant.key`, labels and JSON.
     pub fn name(self) -> &'static str {
         match self {
             TenantKind::User => "user",
@@ -50,7 +52,7 @@ impl TenantKind {
         }
     }
 
-    /// A word of `ottla.tenant.key`; `None` for any other.
+    /// Parses a word of `ottla.tenant.key`; `None` for any other.
     pub fn from_key(word: &str) -> Option<TenantKind> {
         [TenantKind::User, TenantKind::ClientId, TenantKind::Address]
             .into_iter()
@@ -86,23 +88,23 @@ fn bounded(name: &str) -> &str {
     &name[..end.unwrap_or(name.len())]
 }
 
-/// What is known of a client when its tenant is looked for.
+/// What is known of a client when its tenant is determined.
 #[derive(Clone, Copy, Debug)]
 pub struct TenantClaim<'a> {
-    /// Kafka's form, e.g. `User:alice`.
+    /// In Kafka's form, e.g. `User:alice`.
     pub principal: &'a str,
-    /// `None` before the first request, and for a client that has none.
+    /// `None` before the first request, and for a client without one.
     pub client_id: Option<&'a str>,
     pub address: IpAddr,
 }
 
-/// How tenants are told apart, and how many.
+/// How tenants are told apart, and the limits on their number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantConfig {
     /// `ottla.tenant.key`: the first kind that a client has names its tenant.
     pub key: Arc<[TenantKind]>,
     pub limits: TenantLimits,
-    /// `ottla.tenant.metrics.max`: tenants with metrics of their own, the heaviest.
+    /// `ottla.tenant.metrics.max`: how many tenants, the heaviest, have metrics of their own.
     pub metrics_max: usize,
 }
 
@@ -116,12 +118,13 @@ impl Default for TenantConfig {
     }
 }
 
-/// Bounds on names, which anybody can make up.
+/// Bounds on names, which any client can make up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantLimits {
-    /// `ottla.tenant.known.max`: beyond it the tenant without connections that was last seen longest ago is forgotten.
+    /// `ottla.tenant.known.max`: beyond it the tenant that has been without connections longest is
+    /// forgotten.
     pub known_max: usize,
-    /// `ottla.tenant.new.per.minute`: new names from one address (one /64 network of IPv6).
+    /// `ottla.tenant.new.per.minute`: new names from one address (one /64 network for IPv6).
     pub new_per_minute: u32,
 }
 
@@ -134,8 +137,8 @@ impl Default for TenantLimits {
     }
 }
 
-/// All tenants, shared by the event loops. Asked when a connection is opened, learns its client id, or is closed; never by a
-/// request.
+/// All tenants, shared by the event loops. Used when a connection is opened, tells its client id,
+/// or is closed; never per request.
 #[derive(Debug)]
 pub struct Tenants {
     config: TenantConfig,
@@ -148,7 +151,7 @@ impl Default for Tenants {
     }
 }
 
-/// One tenant as it is known now.
+/// A snapshot of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownTenant {
     pub id: TenantId,
@@ -168,12 +171,12 @@ impl Tenants {
         &self.config
     }
 
-    /// How many ids there can be: each is smaller.
+    /// Returns the upper bound of ids: every id is smaller.
     pub fn id_limit(&self) -> usize {
         self.config.limits.known_max + 1
     }
 
-    /// The tenant of a connection, for as long as the lease is held.
+    /// Returns the tenant of a connection; it holds as long as the lease.
     pub fn admit(self: &Arc<Self>, claim: &TenantClaim<'_>, now: Moment) -> TenantLease {
         let network = network(claim.address);
         let (id, generation) = match self.name_of(claim) {
@@ -203,12 +206,12 @@ impl Tenants {
         })
     }
 
-    /// Everyone known, the shared tenant first, in the order of their ids.
+    /// Returns all known tenants in order of their ids, the shared one first.
     pub fn known(&self) -> Vec<KnownTenant> {
         self.lock().known()
     }
 
-    /// `None` when nobody has this id.
+    /// Returns a tenant's name; `None` when no tenant has this id.
     pub fn name(&self, id: TenantId) -> Option<TenantName> {
         self.lock().name(id)
     }
@@ -218,7 +221,7 @@ impl Tenants {
     }
 }
 
-/// Addresses that one host can choose from freely count as one.
+/// Maps addresses that one host can choose freely to one: IPv6 to its /64 network.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -24,11 +24,11 @@ impl Moment {
     }
 }
 
-/// A point of the wall clock, in milliseconds since the Unix epoch: what record timestamps are made of.
+/// A point of the wall clock, in milliseconds since the Unix epoch, as in record timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
-/// Both clocks, as the shell (or a simulation) provides them.
+/// Both clocks, provided by the shell or a simulation.
 pub trait Clock: Send + Sync + std::fmt::Debug {
     fn moment(&self) -> Moment;
     fn timestamp(&self) -> Timestamp;

@@ -1,4 +1,4 @@
-//! Settings that may change while the broker runs, and what the operator should know about the others.
+//! Settings that may change while the broker runs, and warnings about the others.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,13 @@ pub fn scope_of(resource_type: ConfigResourceType) -> Scope {
     }
 }
 
-/// The row of a key of such a resource.
+/// Returns the table row of a key for this type of resource.
 pub fn key_of(resource_type: ConfigResourceType, name: &str) -> Option<&'static ConfigKey> {
     config_keys::find(scope_of(resource_type), name)
 }
 
-/// Why `name` cannot be set on a running broker, or on the default of all brokers; `None` when it can.
+/// Returns why `name` cannot be set on a running broker, or as the default of all brokers; `None`
+/// when it can.
 pub fn broker_update_problem(name: &str, cluster_default: bool) -> Option<String> {
     match config_keys::broker_key(name).map(|key| key.update) {
         Some(Update::ClusterWide | Update::Dynamic) => None,
@@ -37,7 +38,8 @@ pub fn broker_update_problem(name: &str, cluster_default: bool) -> Option<String
     }
 }
 
-/// Why these cannot be the settings of a broker, a group or a client metrics subscription; `None` when they can.
+/// Returns why these values are invalid for a broker, a group or a client metrics subscription;
+/// `None` when they are valid.
 pub fn values_error(resource_type: ConfigResourceType, values: &ConfigValues) -> Option<String> {
     values
         .iter()
@@ -50,7 +52,8 @@ pub fn values_error(resource_type: ConfigResourceType, values: &ConfigValues) ->
         })
 }
 
-/// Kafka's keys that say where its own parts are; everybody's server.properties has them, and they need no remark.
+/// Kafka's keys about its own controller; they are in almost every server.properties and cause no
+/// warning.
 const TAKEN_FOR_GRANTED: &[&str] = &[
     "process.roles",
     "controller.quorum.bootstrap.servers",

@@ -1,4 +1,5 @@
-//! What a setting is for one resource, and who said so: the answer to DescribeConfigs (KIP-133, KIP-226).
+//! Effective values of settings, and their sources: the answer to DescribeConfigs (KIP-133,
+//! KIP-226).
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use ottla_wire::config_keys::{self, ConfigKey, GROUP_KEYS, TOPIC_KEYS};
 
 use crate::image::{ConfigResource, ConfigValues, MetadataImage};
 
-/// Where a value comes from; the numbers are those of DescribeConfigs.
+/// The source of a value; the numbers are those of DescribeConfigs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
     Topic = 1,
@@ -24,7 +25,8 @@ impl ConfigSource {
     }
 }
 
-/// One value that was given somewhere, nearest first in [`EffectiveValue::synonyms`].
+/// One value from one source; [`EffectiveValue::synonyms`] begins with the one that takes
+/// precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenValue {
     pub name: Arc<str>,
@@ -32,13 +34,13 @@ pub struct GivenValue {
     pub source: ConfigSource,
 }
 
-/// What one setting is.
+/// A setting with its effective value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveValue {
     pub name: Arc<str>,
     /// `None`: not set and without default, or a secret.
     pub value: Option<Arc<str>>,
-    /// The row of the key; `None` for a line of the file that nobody knows.
+    /// The table row of the key; `None` for an unknown key of the configuration file.
     pub key: Option<&'static ConfigKey>,
     pub synonyms: Vec<GivenValue>,
 }
@@ -51,12 +53,12 @@ impl EffectiveValue {
     }
 
     pub fn is_sensitive(&self) -> bool {
-        // What a line means that nobody knows cannot be judged, so it is not shown.
+        // An unknown key might be a secret, so its value is not shown.
         self.key.is_none_or(ConfigKey::is_sensitive)
     }
 }
 
-/// All settings of a topic with these values of its own.
+/// Returns all settings of a topic that has these values of its own.
 pub fn describe_topic(image: &MetadataImage, values: &ConfigValues) -> Vec<EffectiveValue> {
     let is_shown = |key: &&ConfigKey| !key.name.starts_with("internal.") || values.contains_key(key.name);
     TOPIC_KEYS
@@ -66,7 +68,7 @@ pub fn describe_topic(image: &MetadataImage, values: &ConfigValues) -> Vec<Effec
         .collect()
 }
 
-/// All settings of a group with these values of its own.
+/// Returns all settings of a group that has these values of its own.
 pub fn describe_group(image: &MetadataImage, values: &ConfigValues) -> Vec<EffectiveValue> {
     GROUP_KEYS
         .iter()
@@ -74,7 +76,7 @@ pub fn describe_group(image: &MetadataImage, values: &ConfigValues) -> Vec<Effec
         .collect()
 }
 
-/// All settings of a client metrics subscription with these values.
+/// Returns all settings of a client metrics subscription with these values.
 pub fn describe_client_metrics(values: &ConfigValues) -> Vec<EffectiveValue> {
     let keys = config_keys::CLIENT_METRICS_KEYS;
     keys.iter()
@@ -94,7 +96,7 @@ pub fn describe_client_metrics(values: &ConfigValues) -> Vec<EffectiveValue> {
         .collect()
 }
 
-/// All settings of this broker, lines of the file that nobody knows among them.
+/// Returns all settings of this broker, including unknown keys of the configuration file.
 pub fn describe_broker(image: &MetadataImage) -> Vec<EffectiveValue> {
     let known = config_keys::BROKER_KEYS.iter().map(|key| {
         let synonyms = given_values(image, key.name);
@@ -135,7 +137,7 @@ pub fn describe_broker(image: &MetadataImage) -> Vec<EffectiveValue> {
     known.chain(unknown).collect()
 }
 
-/// What is set for all brokers at run time; nothing else.
+/// Returns only the settings made for all brokers at run time.
 pub fn describe_cluster_default(image: &MetadataImage) -> Vec<EffectiveValue> {
     let values = image.config(&ConfigResource::cluster_default());
     let values = values.iter().flat_map(|values| values.iter());
@@ -172,7 +174,7 @@ fn own_value(key: &'static ConfigKey, values: &ConfigValues, source: ConfigSourc
     })
 }
 
-/// A setting whose value comes from the resource itself, else from the broker's settings that stand behind it.
+/// Returns a setting of the resource, or else of the broker settings that it inherits from.
 fn describe_inherited(
     image: &MetadataImage,
     key: &'static ConfigKey,
@@ -186,7 +188,8 @@ fn describe_inherited(
     };
     let behind = match key.synonyms.first() {
         Some(first) => given_values(image, first.name),
-        // Kafka names the default of a group's setting, and that of a topic's only through the broker's.
+        // For a group's setting Kafka lists its default; for a topic's only the default of the
+        // broker setting.
         None if source == ConfigSource::Group => {
             let default = key.default.map(Arc::from);
             vec![GivenValue {
@@ -205,7 +208,7 @@ fn describe_inherited(
     }
 }
 
-/// The broker's value in the unit of `key`.
+/// Returns the broker's value in the unit of `key`.
 fn inherited_value(image: &MetadataImage, key: &ConfigKey) -> Option<Arc<str>> {
     let node_id = image.static_config.node_id;
     let dynamic = key
@@ -227,8 +230,8 @@ fn inherited_value(image: &MetadataImage, key: &ConfigKey) -> Option<Arc<str>> {
     }
 }
 
-/// Every place where a broker setting, or one that stands in for it, has a value; those before the setting's own name
-/// left out, as in Apache Kafka.
+/// Returns every value of a broker setting and its synonyms, without those that precede the first
+/// under the setting's own name, as in Apache Kafka.
 fn given_values(image: &MetadataImage, name: &'static str) -> Vec<GivenValue> {
     let node_id = image.static_config.node_id;
     let key = config_keys::broker_key(name);

@@ -1,4 +1,4 @@
-//! Where clients connect, and what they are told to connect to.
+//! Listeners: the addresses that clients connect to, and the advertised ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl SecurityProtocol {
         }
     }
 
-    /// As in registrations.
+    /// Returns the number used in registrations.
     pub fn code(self) -> i16 {
         self as i16
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Listener {
     }
 }
 
-/// What the keys about listeners say together.
+/// The combined result of the keys about listeners.
 pub(super) struct Listeners {
     pub served: Vec<Listener>,
     pub advertised: Vec<Listener>,

@@ -1,4 +1,4 @@
-//! What the operator wrote, parsed once into typed values; after that nobody looks up a string.
+//! The operator's configuration, parsed once into typed values; later code looks up no strings.
 
 mod dynamic;
 pub mod effective;
@@ -24,7 +24,7 @@ use crate::quota::QuotaConfig;
 use crate::random::Seed;
 use crate::tenant::{TenantConfig, TenantKind, TenantLimits};
 
-/// A line of the configuration that makes a start impossible.
+/// A line of the configuration that prevents a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     pub key: String,
@@ -50,7 +50,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The configuration file as it is, for everyone who answers questions about it.
+/// The configuration file as written, for answering requests about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StaticConfig {
     pub node_id: i32,
@@ -88,7 +88,7 @@ pub struct OffsetsTopicConfig {
     pub compression_codec: i32,
 }
 
-/// Settings of the log layer that are not a topic's.
+/// Settings of the log layer that do not belong to a topic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageConfig {
     pub retention_check_interval_ms: i64,
@@ -100,10 +100,10 @@ pub struct StorageConfig {
     pub high_watermark_checkpoint_interval_ms: i64,
     pub producer_id_expiration_ms: i32,
     pub producer_id_expiration_check_interval_ms: i32,
-    /// Metadata records between two snapshots of the metadata log.
+    /// Bytes of metadata records between two snapshots of the metadata log.
     pub metadata_bytes_between_snapshots: i64,
     pub metadata_segment_bytes: i32,
-    /// How much of the page cache is left to what was read for consumers that lag behind.
+    /// How much of the page cache is left to data read for consumers that lag behind.
     pub cold_read_cache_bytes: u64,
 }
 
@@ -127,46 +127,48 @@ pub struct NetworkConfig {
 /// Client metrics (KIP-714).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TelemetryConfig {
-    /// `telemetry.max.bytes`: of a push as it comes, usually compressed.
+    /// `telemetry.max.bytes`: size of a push as received, usually compressed.
     pub bytes_max: i32,
-    /// How often a client pushes that no subscription is for; 0: never.
+    /// Push interval of a client that no subscription matches; 0: it does not push.
     pub default_interval_ms: u32,
 }
 
-/// What the operator goes on without at this one start, although it was there. No key of a file says such a thing.
+/// Losses that the operator accepts for this one start. They are set by command-line options, not
+/// in the configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryConfig {
-    /// Make the metadata log anew from what is intact of it and from the partitions' directories.
+    /// Rebuild the metadata log from its intact records and from the partitions' directories.
     pub recover_metadata: bool,
-    /// Partitions, by the names of their directories (`orders-0`), that are served without their lost records.
+    /// Partitions, by directory name (`orders-0`), that are served without their lost records.
     pub accept_loss: BTreeSet<String>,
 }
 
-/// Everything a node is started with.
+/// The complete configuration of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeConfig {
     pub node_id: i32,
     pub rack: Option<Arc<str>>,
-    /// Where clients connect, in the order of `listeners`, without those of the controller.
+    /// The addresses that clients connect to, in the order of `listeners`, without the
+    /// controller's.
     pub listeners: Vec<Listener>,
-    /// What clients are told, one per listener.
+    /// The advertised addresses, one per listener.
     pub advertised_listeners: Vec<Listener>,
-    /// Where a controller of Apache Kafka would be reached after taking the directory over.
+    /// The address of a controller of Apache Kafka once it has taken over the directory.
     pub controller_listener: Listener,
     pub inter_broker_listener_name: Arc<str>,
     pub log_directories: Vec<PathBuf>,
-    /// One of the log directories, unless `metadata.log.dir` says otherwise.
+    /// One of the log directories, unless `metadata.log.dir` names another.
     pub metadata_directory: PathBuf,
     pub durability: Durability,
-    /// Host and port of the admin address; `None` switches it off.
+    /// Host and port of the admin address; `None` disables it.
     pub admin_listener: Option<(Arc<str>, u16)>,
-    /// Further names under which it is asked.
+    /// Further host names accepted in requests to it.
     pub admin_hosts: Vec<String>,
     pub partition_count_default: i32,
     pub replication_factor_default: i16,
-    /// With less space left than this, writes are refused and reads go on.
+    /// With less free space than this, writes are refused; reads continue.
     pub disk_reserve_bytes: i64,
-    /// -1: no line in the log however slow.
+    /// −1: slow requests are not logged.
     pub slow_request_ms: i64,
     pub auto_create_topics: bool,
     pub delete_topics: bool,
@@ -179,19 +181,19 @@ pub struct NodeConfig {
     pub quota: QuotaConfig,
     pub recovery: RecoveryConfig,
     pub static_config: Arc<StaticConfig>,
-    /// Feeds every random name: topic ids, directory ids, member ids.
+    /// Seed of all random names: topic ids, directory ids, member ids.
     pub seed: Seed,
-    /// What the operator should know before the first client does.
+    /// Problems to log at the start.
     pub warnings: Vec<String>,
 }
 
-/// The text of every key, with the way to read it.
+/// The text of all given keys, with typed access.
 struct Properties<'a> {
     values: &'a BTreeMap<String, String>,
 }
 
 impl<'a> Properties<'a> {
-    /// What is given, without the blanks around it; nothing given is nothing set.
+    /// Returns the value without surrounding blanks; an empty value counts as not set.
     fn text(&self, key: &str) -> Option<&'a str> {
         self.values
             .get(key)
@@ -199,7 +201,7 @@ impl<'a> Properties<'a> {
             .filter(|value| !value.is_empty())
     }
 
-    /// The value or the default. The key has one of them.
+    /// Returns the value or the default; the key must have one of them.
     fn value(&self, name: &str) -> Result<ConfigValue, ConfigError> {
         let key = config_keys::broker_key(name).expect("every key read here is in the table");
         let text = self
@@ -228,7 +230,7 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// Comma-separated words without the blanks around them.
+/// Splits comma-separated words and trims them.
 fn words(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim).filter(|word| !word.is_empty())
 }
@@ -236,10 +238,10 @@ fn words(value: &str) -> impl Iterator<Item = &str> {
 const MINUTE_MS: i64 = 60 * 1000;
 
 impl NodeConfig {
-    /// Reads a configuration in the form of Apache Kafka's server.properties.
+    /// Reads a configuration in the format of Apache Kafka's server.properties.
     ///
     /// - `seed`: from the operating system's random numbers, or from a simulation.
-    /// - Errors: the first line that makes a start impossible.
+    /// - Errors: the first line that prevents a start.
     pub fn from_properties(
         properties: &BTreeMap<String, String>,
         seed: Seed,
@@ -303,9 +305,10 @@ impl NodeConfig {
         Ok(config)
     }
 
-    /// Notes where a listener was really bound, so that port 0 and an empty host are told to clients as what they are.
+    /// Records the actual address of a listener, which replaces port 0 and an empty host in the
+    /// advertised addresses.
     ///
-    /// - `host`: what stands for an empty host, as this machine is called by others.
+    /// - `host`: replaces an empty host: the name by which other machines reach this one.
     pub fn bound(&mut self, listener_name: &str, port: u16, host: &str) {
         for listener in &mut self.listeners {
             if &*listener.name == listener_name {
@@ -330,7 +333,7 @@ impl NodeConfig {
 
 fn node_id(read: &Properties<'_>) -> Result<i32, ConfigError> {
     let node_id = read.int("node.id")?;
-    // The older name; Kafka takes either, but not two answers.
+    // The older name; as in Kafka, either is accepted, but they must not differ.
     let Some(value) = read.text("broker.id") else {
         return Ok(node_id);
     };
@@ -366,7 +369,7 @@ fn log_directories(read: &Properties<'_>) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(directories)
 }
 
-/// Every line about a key that we know must make sense, whether the key has an effect here or not.
+/// Checks the value of every known key, whether the key has an effect here or not.
 fn check_known_keys(properties: &BTreeMap<String, String>) -> Result<(), ConfigError> {
     for (name, value) in properties {
         let Some(key) = config_keys::broker_key(name) else {
@@ -412,7 +415,7 @@ fn group_config(read: &Properties<'_>) -> Result<GroupConfig, ConfigError> {
 
 fn telemetry_config(read: &Properties<'_>) -> Result<TelemetryConfig, ConfigError> {
     const KEY: &str = "ottla.telemetry.default.interval.ms";
-    /// As of a subscription's `interval.ms`.
+    /// As the minimum of a subscription's `interval.ms`.
     const INTERVAL_MS_MIN: u32 = 100;
     let default_interval_ms = u32::try_from(read.int(KEY)?).expect("the table limits it to 0 and more");
     if default_interval_ms > 0 && default_interval_ms < INTERVAL_MS_MIN {

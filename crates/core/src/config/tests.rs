@@ -1,4 +1,4 @@
-//! What a configuration file may say, and what becomes of it.
+//! Configuration files: what is accepted, and the resulting configuration.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn check_refused(lines: &[(&str, &str)], key: &str, problem: &str) {
 }
 
 #[test]
-fn without_a_file_clients_find_a_broker_on_loopback() {
+fn without_a_file_the_broker_listens_on_loopback() {
     let config = read(&[]).unwrap();
     assert_eq!(config.node_id, 1);
     assert_eq!(config.listeners[0].to_string(), "PLAINTEXT://127.0.0.1:9092");
@@ -44,7 +44,7 @@ fn without_a_file_clients_find_a_broker_on_loopback() {
 }
 
 #[test]
-fn the_file_that_kafka_ships_is_read_as_it_is() {
+fn the_file_shipped_with_kafka_is_accepted_unchanged() {
     let config = read(&[
         ("process.roles", "broker,controller"),
         ("node.id", "7"),
@@ -83,7 +83,7 @@ fn the_file_that_kafka_ships_is_read_as_it_is() {
 }
 
 #[test]
-fn port_zero_and_an_empty_host_are_told_as_what_they_became() {
+fn port_zero_and_an_empty_host_are_advertised_as_the_actual_address() {
     let mut config = read(&[("listeners", "PLAINTEXT://:0")]).unwrap();
     config.bound("PLAINTEXT", 43_210, "box.example");
     assert_eq!(config.listeners[0].port, 43_210);
@@ -102,7 +102,7 @@ fn port_zero_and_an_empty_host_are_told_as_what_they_became() {
 }
 
 #[test]
-fn a_line_that_cannot_be_meant_is_named() {
+fn an_invalid_line_is_reported_by_name() {
     check_refused(&[("num.partitions", "many")], "num.partitions", "many");
     check_refused(&[("num.partitions", "0")], "num.partitions", "at least 1");
     check_refused(&[("ottla.durability", "hope")], "ottla.durability", "page-cache");

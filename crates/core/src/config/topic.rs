@@ -14,11 +14,13 @@ use crate::image::{ConfigResource, ConfigValues, MetadataImage};
 pub enum TopicCompression {
     /// `producer`: batches are stored as they come.
     Producer,
-    /// `uncompressed` or a codec: batches in another codec are written anew.
+    /// `uncompressed` or a codec: batches in another codec are recompressed.
     Codec(Codec),
 }
 
-/// - Units: as in the names. -1 means "no limit" where Kafka says so.
+/// A topic's settings.
+///
+/// - Units: as in the names. −1 means "no limit" where Kafka says so.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopicConfig {
     pub log: LogConfig,
@@ -57,7 +59,7 @@ impl Default for TopicConfig {
 }
 
 impl TopicConfig {
-    /// What holds for `topic` in `image`.
+    /// Returns the effective settings of `topic` in `image`.
     pub fn effective(image: &MetadataImage, topic: &str) -> Arc<TopicConfig> {
         match image.config(&ConfigResource::topic(topic)) {
             None => image.topic_defaults.clone(),
@@ -65,21 +67,22 @@ impl TopicConfig {
         }
     }
 
-    /// What would hold for a topic with these settings of its own.
+    /// Returns the settings of a topic that has these values of its own.
     pub fn from_values(image: &MetadataImage, values: &ConfigValues) -> TopicConfig {
         let mut config = TopicConfig::clone(&image.topic_defaults);
         for (key, value) in values {
-            // A key that cannot be used is kept in the image, as Apache Kafka keeps it, and has no effect.
+            // An invalid value is kept in the image, as in Apache Kafka, and has no effect.
             let _unusable = config.set(key, value);
         }
-        // The internal twin wins over segment.bytes, in whichever order they come.
+        // The internal key takes precedence over segment.bytes, whatever their order.
         if let Some(value) = values.get("internal.segment.bytes") {
             let _unusable = config.set("internal.segment.bytes", value);
         }
         config
     }
 
-    /// What holds for a topic without settings of its own: this broker's over the cluster's over the file's.
+    /// Returns the settings of a topic without values of its own: this broker's over the cluster's
+    /// over the file's.
     pub fn defaults(image: &MetadataImage) -> TopicConfig {
         let mut config = TopicConfig::default();
         let node_id = image.static_config.node_id;
@@ -108,18 +111,21 @@ impl TopicConfig {
 
     /// Sets one topic setting.
     ///
-    /// - Errors: the key is unknown or the value is not allowed, said for people; nothing changes.
+    /// - Errors: the key is unknown or the value is not allowed, as a message for people; nothing
+    ///   changes.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let key = config_keys::topic_key(name).ok_or_else(|| format!("Unknown topic config name: {name}"))?;
         self.set_scaled(key, value, 1)
     }
 
-    /// - `factor`: what one of the value's units is in the key's unit.
+    /// As `set`, for a value in another unit.
+    ///
+    /// - `factor`: one of the value's units in the key's unit.
     fn set_scaled(&mut self, key: &ConfigKey, text: &str, factor: i64) -> Result<(), String> {
         let describe =
             |problem: String| format!("Invalid value {text} for configuration {}: {problem}", key.name);
         let scaled = match text.trim().parse::<i64>() {
-            // A negative number is a word, like "no limit", in any unit.
+            // A negative number has a special meaning, like "no limit", in any unit.
             Ok(number) if factor != 1 && number >= 0 => Some(number.saturating_mul(factor).to_string()),
             _ => None,
         };
@@ -133,7 +139,7 @@ impl TopicConfig {
     }
 
     fn store(&mut self, name: &str, value: &ConfigValue) {
-        // The table has checked type and range, so the casts below cut nothing off.
+        // The table has checked type and range, so the casts below lose nothing.
         let long = value.as_i64().unwrap_or_default();
         let int = long as i32;
         let has = |word: &str| {
@@ -180,12 +186,12 @@ impl TopicConfig {
             "segment.index.bytes" => self.log.segment_index_bytes = long as u32,
             "segment.jitter.ms" => self.log.segment_jitter_ms = long,
             "segment.ms" => self.log.segment_ms = long,
-            // Known, checked and without effect on one machine without tiered storage.
+            // Known and checked, but without effect on one machine without tiered storage.
             _ => {}
         }
     }
 
-    /// What to compress with when batches are written anew; `None` keeps the producer's codec.
+    /// Returns the codec for recompression; `None` keeps the producer's codec.
     pub fn target_compression(&self) -> Option<Compression> {
         let TopicCompression::Codec(codec) = self.compression else {
             return None;
@@ -199,7 +205,8 @@ impl TopicConfig {
     }
 }
 
-/// Why these cannot be a topic's settings, in the words the client will show; `None` when they can.
+/// Returns why these values are invalid for a topic, as a message for the client; `None` when they
+/// are valid.
 pub fn topic_values_error(values: &ConfigValues) -> Option<String> {
     let mut config = TopicConfig::default();
     if let Some(problem) = values

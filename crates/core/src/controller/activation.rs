@@ -1,4 +1,4 @@
-//! What is written at a start and at a clean stop: who leads, who is there, what is led.
+//! Records written at a start and at a clean stop: registrations and leadership of partitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::image::snapshot::{
 };
 use crate::image::topics::NO_LEADER;
 
-/// A directory that cannot be served by one node alone: found before anything is written to it.
+/// Refuses a directory that one node alone cannot serve, before anything is written to it.
 pub(super) fn check_single_node(
     replay: &Replay,
     directories: &Directories,
@@ -77,7 +77,7 @@ fn kept_features() -> FeatureRanges {
         .collect()
 }
 
-/// The first records of a directory that nobody else has formatted.
+/// The first records of a directory that was not formatted by another tool.
 fn format_levels() -> Bootstrap {
     let mut records = RecordList::default();
     let mut features = FeaturesImage::default();
@@ -108,10 +108,11 @@ fn endpoint(listener: &Listener) -> EndpointImage {
 }
 
 impl Decider<'_> {
-    /// The records of a start: features if there are none, both registrations, and the lead of every partition.
+    /// Returns the records of a start: features if there are none, both registrations, and
+    /// leadership of every partition.
     ///
     /// - `broker_epoch`: the offset of the first of these records.
-    /// - `bootstrap`: the first records of a log that has no features yet.
+    /// - `bootstrap`: the first records of a log without features.
     pub(super) fn activate(
         &self,
         broker_epoch: i64,
@@ -193,7 +194,8 @@ impl Decider<'_> {
         records.push(MetadataRecord::BrokerRegistrationChange(unfence), 0);
     }
 
-    // Naming a leader raises the leader epoch, which tells clients that records without a sync may be gone (KIP-320).
+    // Naming a leader raises the leader epoch, which tells clients that unsynced records may be
+    // lost (KIP-320).
     fn push_leadership(&self, records: &mut RecordList, directories: &Directories) {
         let own = [self.config.node_id];
         for topic in self.image.topics.iter() {
@@ -226,8 +228,8 @@ impl Decider<'_> {
         }
     }
 
-    /// The records of a clean stop, as Apache Kafka's controlled shutdown writes them: whoever opens the directory next
-    /// finds nobody whose session would have to run out.
+    /// Returns the records of a clean stop, as Apache Kafka's controlled shutdown writes them:
+    /// whichever broker opens the directory next need not wait for a session to expire.
     pub(super) fn deactivate(&self, broker_epoch: i64) -> RecordList {
         let mut records = RecordList::default();
         let change = |fenced, in_controlled_shutdown| {
@@ -259,7 +261,7 @@ impl Decider<'_> {
     }
 }
 
-/// The directory of this node that holds the fewest partitions.
+/// Returns the directory of this node that holds the fewest partitions.
 pub(super) fn emptiest_directory(image: &MetadataImage, directories: &Directories) -> Uuid {
     if let [only] = &*directories.log_directories {
         return only.id;

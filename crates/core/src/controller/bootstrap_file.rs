@@ -1,6 +1,8 @@
-//! `bootstrap.checkpoint`: what `kafka-storage format` was asked for, the first records of a metadata log that has none.
+//! `bootstrap.checkpoint`: the options of `kafka-storage format`, as the first records of an empty
+//! metadata log.
 //!
-//! Feature levels, and SCRAM credentials from `--add-scram`. Once the metadata log names a metadata version, the file is a relic.
+//! Feature levels, and SCRAM credentials from `--add-scram`. Once the metadata log names a metadata
+//! version, the file is obsolete.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use crate::image::replay::Replay;
 
 pub(super) const BOOTSTRAP_FILE: &str = "bootstrap.checkpoint";
 
-/// The wishes of whoever formatted the directory.
+/// The options that the directory was formatted with.
 #[derive(Clone, Debug)]
 pub(super) struct Bootstrap {
     pub records: RecordList,
@@ -26,9 +28,10 @@ pub(super) struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// `None`: the directory was not formatted by Apache Kafka.
+    /// Reads the file; `None`: the directory was not formatted by Apache Kafka.
     ///
-    /// - Errors: a damaged file, or levels that are not kept. Other levels in their place would not be what was asked for.
+    /// - Errors: a damaged file, or levels that are not supported. Substituting other levels would
+    ///   not be what the operator asked for.
     pub fn read(
         disk: &dyn Disk,
         metadata_directory: &Path,
@@ -50,7 +53,7 @@ impl Bootstrap {
         let mut replay = Replay::new(Arc::new(MetadataImage::empty(static_config)));
         let applied = replay.apply_batches(&bytes);
         let features = replay.image().features.clone();
-        // First of all: what cannot be read may be what an unkept level brought.
+        // Checked first: an unreadable record may be due to an unsupported level.
         if let Some(unkept) = features.unkept() {
             return Err(refuse(format!(
                 "asks for {unkept}; {}",
@@ -66,7 +69,7 @@ impl Bootstrap {
     }
 }
 
-/// The data records of batches that were replayed before.
+/// Returns the data records of batches that were already replayed.
 fn records_of(bytes: &[u8]) -> RecordList {
     let values = batches(bytes)
         .filter_map(Result::ok)

@@ -1,4 +1,4 @@
-//! Decisions about client quotas: who may be given which limit, and the records that do it.
+//! Decisions about client quotas: which entities may have which limits, and the records for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::image::record::RecordList;
 use crate::quota::kind::{CONNECTION_CREATION_RATE, QuotaKind};
 use crate::quota::limits::{CLIENT_ID, IP, USER};
 
-/// All changes that one request makes to one entity.
+/// All changes of one request to one entity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaAlteration {
     /// Type and name of each part; no name is the default of its type.
@@ -25,7 +25,7 @@ pub struct QuotaAlteration {
     pub operations: Vec<(String, Option<f64>)>,
 }
 
-/// What a value must be, besides above 0. Kafka's types.
+/// The type of a value, which must also be above 0. Kafka's types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValueType {
     Double,
@@ -41,14 +41,16 @@ const KEYS_OF_CLIENTS: [(&str, ValueType); 4] = [
 ];
 const KEYS_OF_ADDRESSES: [(&str, ValueType); 1] = [(CONNECTION_CREATION_RATE, ValueType::Int)];
 
-/// Changes that one request may make, as in Kafka's controller: they are one batch of the metadata log.
+/// At most this many changes per request, as in Kafka's controller: they are one batch of the
+/// metadata log.
 const CHANGES_PER_REQUEST_MAX: usize = 10_000;
 
-/// A whole number may be so far off, as in Kafka: it travels as a double.
+/// Tolerance for whole numbers, as in Kafka: they are sent as doubles.
 const INTEGRAL_TOLERANCE: f64 = 1e-6;
 
 impl Decider<'_> {
-    /// Decides about every entity of an AlterClientQuotas request, in the request's order. With too many changes all are refused.
+    /// Decides about every entity of an AlterClientQuotas request, in the request's order. With too
+    /// many changes all are refused.
     pub fn alter_client_quotas(
         &self,
         alterations: &[QuotaAlteration],
@@ -121,7 +123,7 @@ impl Decider<'_> {
     }
 }
 
-/// As the image has it: sorted by type.
+/// Returns the entity as the image stores it: sorted by type.
 fn image_entity(alteration: &QuotaAlteration) -> ClientQuotaEntity {
     let parts = alteration.entity.iter();
     let mut entity: ClientQuotaEntity = parts
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn users_and_client_ids_go_together_and_addresses_alone() {
+    fn a_user_and_a_client_id_can_be_combined_and_an_address_cannot() {
         check_entity(&[(USER, Some("a")), (CLIENT_ID, None)], Ok(4));
         check_entity(&[(CLIENT_ID, Some("c"))], Ok(4));
         check_entity(&[(IP, None)], Ok(1));
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_above_zero_and_of_its_type() {
+    fn a_value_must_be_above_zero_and_of_its_type() {
         let check = |key, value, expected| check_of(&KEYS_OF_CLIENTS, key, value, expected);
         check("producer_byte_rate", 1024.0, None);
         check("producer_byte_rate", 1_024.000_000_1, None);

@@ -1,4 +1,4 @@
-//! Decisions about configurations: who may set what to which value, and the records that do it.
+//! Decisions about configurations: which resources accept which values, and the records for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::image::record::RecordList;
 use crate::image::{ConfigResource, ConfigResourceType, ConfigValues};
 use crate::telemetry::subscription::{self, SubscriptionError};
 
-/// What IncrementalAlterConfigs does with one value.
+/// An operation of IncrementalAlterConfigs on one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigOperation {
     Set(String),
     Delete,
-    /// Adds elements to a list, in the client's spelling: `a,b`.
+    /// Adds elements to a list, as the client writes them: `a,b`.
     Append(String),
     Subtract(String),
 }
 
-/// All changes that one request makes to one resource.
+/// All changes of one request to one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigChange {
     pub resource: ConfigResource,
     pub operations: Vec<(String, ConfigOperation)>,
 }
 
-/// The values that AlterConfigs leaves a resource with: everything not named is removed.
+/// The values that AlterConfigs leaves a resource with: settings that are not named are removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigReplacement {
     pub resource: ConfigResource,
@@ -198,7 +198,7 @@ impl Decider<'_> {
                 value.len()
             ));
         }
-        // What Apache Kafka has set and nobody here knows is not this request's fault.
+        // Settings of Apache Kafka that are unknown here must not fail this request.
         let is_judged = |key: &Arc<str>| {
             touched.contains_key(key) || config::key_of(resource.resource_type, key).is_some()
         };
@@ -282,7 +282,8 @@ impl Decider<'_> {
                 ));
             }
         }
-        // Keys of Apache Kafka without a row here may be removed: its tools do so whether they are set or not.
+        // Apache Kafka's settings that are unknown here may be removed: its tools do so whether
+        // they are set or not.
         let is_removed = |key: &str, value: &Option<Arc<str>>| {
             value.is_none() && broker_key_status(key) == BrokerKeyStatus::KafkaOnly
         };
@@ -292,7 +293,7 @@ impl Decider<'_> {
             }
         }
         match config::values_error(resource.resource_type, next) {
-            // KAFKA-13609: Kafka's brokers call this an invalid request, too.
+            // KAFKA-13609: Apache Kafka also answers INVALID_REQUEST here.
             Some(problem) => Err(Refusal::new(ErrorCode::InvalidRequest, problem)),
             None => Ok(()),
         }
@@ -320,11 +321,11 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_nobody_here_knows_stays_and_stands_in_nobodys_way() {
+    fn an_unknown_setting_is_kept_and_does_not_fail_other_changes() {
         let mut world = World::new("unknown-setting");
         let defaults = ConfigResource::cluster_default();
         let mut controller = world.start();
-        // A key of Apache Kafka without a row here, as its own controller writes it.
+        // A setting of Apache Kafka that is unknown here, as its own controller writes it.
         let record = ConfigRecord {
             resource_type: defaults.resource_type.code(),
             resource_name: &defaults.name,

@@ -15,7 +15,7 @@ const NOW: Timestamp = Timestamp(1_700_000_000_000);
 fn open(disk: &MemoryDisk, seed: u64) -> Result<Controller, ControllerError> {
     let properties = BTreeMap::from([("log.dirs".to_owned(), "/data".to_owned())]);
     let mut config = NodeConfig::from_properties(&properties, [seed, 1, 1, 1]).unwrap();
-    // So small that snapshots and their cleaning happen within the scenario.
+    // Small enough that snapshots and their cleanup happen within the scenario.
     config.storage.metadata_segment_bytes = 1_000;
     config.storage.metadata_bytes_between_snapshots = 2_000;
     let config = Arc::new(config);
@@ -33,14 +33,14 @@ fn topic(name: &str) -> NewTopic {
     }
 }
 
-/// Names of topics that must be there, and one that may be.
+/// The names of topics that must exist, and of one that may.
 #[derive(Debug, Default)]
 struct Expected {
     acknowledged: Vec<String>,
     deleted: Vec<String>,
 }
 
-/// Creates, changes, deletes and stops until the power goes.
+/// Creates, changes and deletes topics, and stops, until the power fails.
 fn run(disk: &MemoryDisk, seed: u64, expected: &mut Expected) -> Result<(), ControllerError> {
     let mut controller = open(disk, seed)?;
     for round in 0..6 {
@@ -62,7 +62,7 @@ fn run(disk: &MemoryDisk, seed: u64, expected: &mut Expected) -> Result<(), Cont
             .unwrap();
         if round == 3 {
             let victim = expected.acknowledged.remove(0);
-            // Whether it is gone is open until the answer.
+            // Until the answer arrives, the topic may or may not exist.
             expected.deleted.push(victim.clone());
             let delete = TopicToDelete {
                 name: Some(victim),
@@ -75,7 +75,7 @@ fn run(disk: &MemoryDisk, seed: u64, expected: &mut Expected) -> Result<(), Cont
 }
 
 #[test]
-fn whatever_was_acknowledged_survives_a_power_cut_at_any_moment() {
+fn acknowledged_changes_survive_a_power_cut_at_any_moment() {
     let whole = MemoryDisk::new(1);
     run(&whole, 1, &mut Expected::default()).unwrap();
     let operations = whole.operations();
@@ -101,9 +101,9 @@ fn whatever_was_acknowledged_survives_a_power_cut_at_any_moment() {
         let extra = controller.image().topics.len() - expected.acknowledged.len();
         assert!(
             extra <= 1 + expected.deleted.len(),
-            "cut at {cut}: {extra} topics nobody asked for"
+            "cut at {cut}: {extra} topics that were never created"
         );
-        // It is not only readable: it goes on.
+        // The directory can be written to as well as read.
         controller
             .create_topics(&[topic("after")], false, NOW)
             .unwrap()
@@ -130,7 +130,7 @@ fn a_full_disk_refuses_changes_until_there_is_space() {
         .unwrap();
     disk.set_capacity(Some(disk.used_bytes()));
     let mut failed = 0;
-    // Space that was reserved ahead is used up first.
+    // Space that was reserved in advance is used up first.
     for round in 0..2_000 {
         let result = controller.create_topics(&[topic(&format!("t{round}"))], false, NOW);
         if let Err(error) = result {

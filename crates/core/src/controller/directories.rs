@@ -1,4 +1,4 @@
-//! Whose log directories these are: `meta.properties`, written when a directory is used for the first time.
+//! Ownership of log directories: `meta.properties`, written when a directory is first used.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use super::ControllerError;
 use crate::config::NodeConfig;
 use crate::random::Random;
 
-/// The log directories of this node, all belonging to one cluster.
+/// The log directories of this node, all of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directories {
     pub cluster_id: String,
     /// In the order of `log.dirs`.
     pub log_directories: Vec<IdentifiedDirectory>,
-    /// The one with the metadata log.
+    /// The directory with the metadata log.
     pub metadata: IdentifiedDirectory,
 }
 
@@ -28,9 +28,9 @@ pub struct IdentifiedDirectory {
 }
 
 impl Directories {
-    /// Reads who owns the directories. What must be written to own those that nobody owns yet comes beside it.
+    /// Reads the owners of the directories. Returns claims for those without an owner.
     ///
-    /// - Errors: a directory of another node or cluster, or one that holds data without saying whose.
+    /// - Errors: a directory of another node or cluster, or one that holds data but no owner.
     pub fn read(
         disk: &dyn Disk,
         config: &NodeConfig,
@@ -101,7 +101,7 @@ impl Directories {
     }
 }
 
-/// A directory that is to become this node's, or whose `meta.properties` names no id (Kafka before 3.7).
+/// A directory that this node is to own, or whose `meta.properties` has no id (Kafka before 3.7).
 #[derive(Debug)]
 pub struct Claim {
     path: PathBuf,
@@ -109,7 +109,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    // The owner's name is the first thing in a directory: what a crash leaves behind it is completed at the next start.
+    // The owner is the first file in a directory: if a crash interrupts what follows, the next
+    // start completes it.
     pub fn make(&self, disk: &dyn Disk) -> Result<(), ControllerError> {
         self.meta.write(disk, &self.path)?;
         if let Some(parent) = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -120,7 +121,7 @@ impl Claim {
     }
 }
 
-/// The directory's id, if it has one.
+/// Returns the directory's id, if it has an owner and an id.
 fn owned(
     path: &Path,
     meta: &MetaProperties,
@@ -148,7 +149,7 @@ fn owned(
     Ok(meta.directory_id)
 }
 
-/// Only an empty directory may lack an owner.
+/// Refuses a directory without an owner unless it is empty.
 fn unowned(disk: &dyn Disk, path: &Path) -> Result<(), ControllerError> {
     let entries = disk.list(path).map_err(|source| io_error("list", path, source))?;
     let name = |entry: &DirectoryEntry| Some(entry.path.file_name()?.to_str()?.to_owned());
@@ -158,7 +159,7 @@ fn unowned(disk: &dyn Disk, path: &Path) -> Result<(), ControllerError> {
         Some(data) => Err(ControllerError::Directory {
             path: path.join(META_PROPERTIES_FILE),
             problem: format!(
-                "is missing, although there is {data} beside it: nobody says whose data this is"
+                "is missing, although there is {data} beside it: the owner of this data is unknown"
             ),
         }),
         None => Ok(()),

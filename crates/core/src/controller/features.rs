@@ -1,4 +1,5 @@
-//! Decisions about feature levels (KIP-584, KIP-1022): what may be raised and lowered, and the records that do it.
+//! Decisions about feature levels (KIP-584, KIP-1022): which changes are allowed, and the records
+//! for them.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::metadata_records::{MetadataRecord, config::ConfigRecord, feature_level::FeatureLevelRecord};
@@ -12,13 +13,13 @@ use crate::image::features::{
 use crate::image::record::RecordList;
 use crate::image::{ConfigResource, ConfigResourceType};
 
-/// What a client allows to happen to a level.
+/// Which changes of a level a client allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeType {
     Upgrade,
     SafeDowngrade,
     UnsafeDowngrade,
-    /// A number that nobody knows.
+    /// An unknown number.
     Unknown,
 }
 
@@ -30,19 +31,20 @@ pub struct FeatureUpdate {
     pub upgrade_type: UpgradeType,
 }
 
-/// All updates of one request: they happen together or not at all.
+/// All updates of one request: they are applied together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureDecision {
     pub records: RecordList,
-    /// The level of kraft.version is no record of the image: the log itself begins to say who votes (KIP-853).
+    /// kraft.version is not a record of the image: raising it makes the log itself list its voters
+    /// (KIP-853).
     pub raises_kraft_version: bool,
 }
 
 const MIN_IN_SYNC_REPLICAS: &str = "min.insync.replicas";
 
 impl Decider<'_> {
-    /// Decides about an UpdateFeatures request; the first update that is refused refuses all of them. Of two about one
-    /// feature the later counts.
+    /// Decides about an UpdateFeatures request; one refused update refuses all of them. Of two
+    /// updates of one feature the later counts.
     pub fn update_features(&self, updates: &[FeatureUpdate]) -> Result<FeatureDecision, Refusal> {
         let mut decision = FeatureDecision::default();
         for (index, update) in updates.iter().enumerate() {
@@ -108,7 +110,8 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// KIP-966: which replicas are eligible follows from `min.insync.replicas`, so from now on it is the same on all brokers.
+    /// KIP-966: eligible replicas follow from `min.insync.replicas`, so from now on all brokers
+    /// must have the same value.
     pub(super) fn push_min_in_sync(&self, records: &mut RecordList) {
         let mut push = |resource: &ConfigResource, value: Option<&str>| {
             let record = ConfigRecord {

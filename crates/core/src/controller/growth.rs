@@ -1,11 +1,12 @@
-//! The metadata of a stopped node as the first snapshot of controllers of their own (`ottla grow`).
+//! `ottla grow`: exports the metadata of a stopped node as the first snapshot of separate
+//! controllers.
 //!
-//! Apache Kafka's controller opens a directory with nothing but an owner, a quorum state and one snapshot, elects itself in
-//! the next epoch and goes on behind the snapshot's end. Everything is read and judged first; the node's own directories are
-//! never written to.
+//! Apache Kafka's controller opens a directory that has only an owner, a quorum state and one
+//! snapshot, elects itself in the next epoch and continues after the snapshot's end. Everything is
+//! read and checked first; the node's own directories are never written to.
 //!
-//! The registration of the controller in this process stays behind: no record takes one back, and every registered
-//! controller is asked before a feature level is raised, for ever.
+//! The registration of the controller in this process is left out: no record can remove one, and
+//! every registered controller must agree before a feature level is raised, for ever.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,19 +36,20 @@ use crate::partitions::known_directories;
 use crate::random::Random;
 use crate::time::Timestamp;
 
-/// Who is to lead the metadata from now on.
+/// The controller that is to lead the metadata from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewController {
     pub node_id: i32,
     pub listener: Listener,
 }
 
-/// A stopped node that was found fit to get controllers of their own. Its directories are locked while this lives.
+/// A stopped node that passed the checks for separate controllers. Its directories are locked
+/// during the value's lifetime.
 #[derive(Debug)]
 pub struct Growth {
     disk: Arc<dyn Disk>,
     controller: NewController,
-    /// Without the registrations of controllers.
+    /// The image without registrations of controllers.
     image: MetadataImage,
     leader_epoch: i32,
     broker_id: i32,
@@ -58,7 +60,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Locks the node's directories, and reads and checks all that must hold. Waits for the disk.
+    /// Locks the node's directories, and reads and checks everything. Waits for the disk.
     ///
     /// - Errors: why the node cannot grow as it is. Nothing was changed.
     pub fn read(
@@ -69,7 +71,7 @@ impl Growth {
         now: Timestamp,
     ) -> Result<Growth, StartError> {
         check_controller(&controller, config)?;
-        // A lock makes directories that are not there.
+        // Taking a lock would create missing directories.
         for path in config.log_directories.iter().chain([&config.metadata_directory]) {
             if MetaProperties::read(&*disk, path)?.is_none() {
                 return refuse(
@@ -110,7 +112,7 @@ impl Growth {
         &self.directories.cluster_id
     }
 
-    /// As it was registered last.
+    /// Returns the broker's last registration.
     pub fn broker(&self) -> &BrokerImage {
         &self.image.brokers[&self.broker_id]
     }
@@ -122,12 +124,12 @@ impl Growth {
             .map(|directory| &*directory.path)
     }
 
-    /// The one with the metadata log.
+    /// Returns the directory with the metadata log.
     pub fn metadata_directory(&self) -> &Path {
         &self.directories.metadata.path
     }
 
-    /// Of the controller in the node's own process.
+    /// Returns the metadata log of the controller in the node's own process.
     pub fn old_metadata_log(&self) -> PathBuf {
         self.metadata_directory().join(METADATA_DIRECTORY)
     }
@@ -136,33 +138,35 @@ impl Growth {
         &self.inter_broker_listener_name
     }
 
-    /// Finalized levels by feature.
+    /// Returns the finalized levels by feature.
     pub fn levels(&self) -> &BTreeMap<Arc<str>, i16> {
         &self.image.features.levels
     }
 
-    /// Behind the last record of the metadata log.
+    /// Returns the offset after the last record of the metadata log.
     pub fn end_offset(&self) -> i64 {
         self.snapshot().end_offset
     }
 
-    /// In which the last record was written.
+    /// Returns the epoch in which the last record was written.
     pub fn last_epoch(&self) -> i32 {
         self.snapshot().epoch
     }
 
-    /// How many there are of each topic.
+    /// Returns the number of partitions of each topic.
     pub fn partition_counts(&self) -> impl Iterator<Item = (&str, usize)> {
         let topics = self.image.topics.iter();
         topics.map(|topic| (&*topic.name, topic.partitions.len()))
     }
 
-    /// What is unreadable in logs that can be served all the same.
+    /// Returns damage in logs that can be served in spite of it.
     pub fn damaged_records(&self) -> &[(Identity, Finding)] {
         &self.damaged_records
     }
 
-    /// - Errors: there is something at `out` that is not an empty directory.
+    /// Checks the output path.
+    ///
+    /// - Errors: `out` exists and is not an empty directory.
     pub fn check_out(&self, out: &Path) -> Result<(), StartError> {
         match self.disk.list(out) {
             Ok(entries) => match entries.first() {
@@ -180,9 +184,10 @@ impl Growth {
         }
     }
 
-    /// Writes the new controller's directory and reads it back; it is durable when this returns.
+    /// Writes the new controller's directory and reads it back; it is durable on return.
     ///
-    /// - Errors: `out` may hold part of it, and no `meta.properties`, without which Apache Kafka does not start on it.
+    /// - Errors: `out` may hold part of it, but no `meta.properties`, without which Apache Kafka
+    ///   does not start.
     pub fn write(&self, out: &Path, random: &Random) -> Result<(), StartError> {
         self.check_out(out)?;
         let disk = &*self.disk;
@@ -212,7 +217,7 @@ impl Growth {
         };
         state.write(disk, &metadata_log)?;
         self.read_back(&metadata_log, directory_id)?;
-        // The owner's name comes last.
+        // The owner is written last.
         let meta = MetaProperties {
             cluster_id: self.directories.cluster_id.clone(),
             node_id: self.controller.node_id,
@@ -252,7 +257,7 @@ impl Growth {
     }
 }
 
-/// As `quorum-state` says it.
+/// The value in `quorum-state`.
 const NO_LEADER: i32 = -1;
 
 fn refuse<T>(path: &Path, problem: String) -> Result<T, StartError> {
@@ -262,7 +267,8 @@ fn refuse<T>(path: &Path, problem: String) -> Result<T, StartError> {
     }))
 }
 
-// A Raft leader that is fetched from under its own id stops, and the broker's id cannot change: replicas name it.
+// A Raft leader that receives fetches under its own id stops, and the broker's id cannot change,
+// because replicas name it.
 fn check_controller(controller: &NewController, config: &NodeConfig) -> Result<(), StartError> {
     let node_id = config.node_id;
     if controller.node_id != node_id {
@@ -315,7 +321,8 @@ fn check_metadata(survey: &Survey, metadata_directory: &Path) -> Result<(), Star
     Ok(())
 }
 
-/// Holds the partitions' directories against the image, as a start does; what is damaged and can be served comes back.
+/// Checks the partitions' directories against the image, as a start does; returns damage that does
+/// not prevent serving.
 fn check_logs(
     log_directory: &LogDirectory,
     image: &MetadataImage,
@@ -350,7 +357,8 @@ fn check_logs(
     Ok(damaged)
 }
 
-/// What `ottla serve` does not serve, Apache Kafka would open, and might cut.
+/// Refuses a log that `ottla serve` would not serve: Apache Kafka would open it, and might truncate
+/// it.
 fn refused_log(log_directory: &LogDirectory, identity: &Identity, error: LogError) -> StartError {
     if !matches!(error, LogError::Corrupt { .. }) {
         return error.into();

@@ -1,4 +1,4 @@
-//! What a stopped node leaves for controllers of their own, and when it leaves nothing.
+//! What a stopped node exports for separate controllers, and when the export is refused.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ use crate::image::features::{KRAFT_VERSION, METADATA_VERSION};
 use crate::image::snapshot::records_of;
 use crate::node::StartError;
 
-/// A node that had a topic of two partitions and one that was deleted, stopped cleanly.
+/// A cleanly stopped node with a topic of two partitions and a deleted one.
 struct Stopped {
     world: World,
     image: Arc<MetadataImage>,
@@ -69,7 +69,7 @@ impl Stopped {
         Growth::read(Arc::new(OsDisk::default()), &config, controller, &random(), NOW)
     }
 
-    /// Refused with all of these words, and nothing was changed.
+    /// Checks that it is refused with all of these words, and that nothing was changed.
     fn check_refused(&self, words: &[&str]) {
         let before = contents(&self.world.path());
         let Err(problem) = self.read(3001) else {
@@ -87,7 +87,7 @@ fn random() -> Random {
     Random::new([9, 9, 9, 9])
 }
 
-/// Every file below, without the lock that a look takes.
+/// Returns every file below, except for the lock that a read takes.
 fn contents(directory: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
     let mut found = std::collections::BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -102,7 +102,7 @@ fn contents(directory: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn the_new_controllers_directory_says_what_the_log_said_without_the_old_controller() {
+fn the_new_directory_has_the_contents_of_the_log_without_the_old_controller() {
     let stopped = Stopped::new("grown");
     let before = contents(&stopped.world.path());
     let growth = stopped.read(3001).unwrap();
@@ -139,7 +139,7 @@ fn the_new_controllers_directory_says_what_the_log_said_without_the_old_controll
 }
 
 #[test]
-fn the_new_controller_is_the_only_voter_at_its_address_with_its_directory() {
+fn the_new_controller_is_the_only_voter_with_its_address_and_directory() {
     let stopped = Stopped::new("voter");
     stopped
         .read(3001)
@@ -229,18 +229,18 @@ fn a_directory_in_use_is_refused() {
 }
 
 #[test]
-fn what_was_not_stopped_cleanly_is_refused() {
+fn a_node_that_was_not_stopped_cleanly_is_refused() {
     let mark = |stopped: &Stopped| stopped.world.path().join(CLEAN_SHUTDOWN_FILE);
     let stopped = Stopped::new("killed");
     std::fs::remove_file(mark(&stopped)).unwrap();
     stopped.check_refused(&["was not left by a clean stop"]);
-    // Of an earlier run.
+    // A mark of an earlier run.
     write_clean_shutdown(&OsDisk::default(), &stopped.world.path(), 0).unwrap();
     stopped.check_refused(&["was not left by a clean stop"]);
 }
 
 #[test]
-fn what_no_broker_has_used_is_refused() {
+fn a_directory_that_no_broker_has_used_is_refused() {
     let stopped = Stopped::new("unused");
     std::fs::remove_dir_all(stopped.world.path()).unwrap();
     let problem = stopped.read(3001).err().unwrap().to_string();
@@ -282,7 +282,7 @@ fn a_damaged_metadata_log_is_refused() {
     let stopped = Stopped::new("damaged");
     let segment = stopped.metadata_log().join("00000000000000000000.log");
     let mut bytes = std::fs::read(&segment).unwrap();
-    // Behind the header of the first batch.
+    // A byte after the header of the first batch.
     bytes[80] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
     stopped.check_refused(&[
@@ -311,7 +311,7 @@ fn a_log_of_another_topic_under_a_known_name_is_refused() {
 }
 
 #[test]
-fn a_partition_that_is_gone_is_refused() {
+fn a_missing_partition_is_refused() {
     let stopped = Stopped::new("gone");
     let path = stopped.world.path().join(RECOVERY_POINT_FILE);
     write_offsets(&OsDisk::default(), &path, &[(("orders".to_owned(), 1), 7)].into()).unwrap();
@@ -336,7 +336,7 @@ fn a_log_whose_records_are_gone_is_refused() {
 }
 
 #[test]
-fn nothing_is_written_over() {
+fn nothing_is_overwritten() {
     let stopped = Stopped::new("out");
     let growth = stopped.read(3001).unwrap();
     let refused = |out: &Path| growth.write(out, &random()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Which feature levels a directory may have, what it was formatted for, and how levels are changed.
+//! Feature levels: which a directory may have, those it was formatted with, and how they change.
 
 use ottla_log::disk::os::OsDisk;
 use ottla_wire::error_code::ErrorCode;
@@ -25,7 +25,7 @@ fn levels(levels: &[(&str, i16)]) -> RecordList {
     records
 }
 
-/// Levels in the log that this controller would not write.
+/// Writes levels to the log that this controller would not write.
 fn append_levels(controller: &mut Controller, wanted: &[(&str, i16)]) {
     for level in wanted {
         let batches = controller.log.batches(&levels(&[*level]), NOW);
@@ -34,7 +34,7 @@ fn append_levels(controller: &mut Controller, wanted: &[(&str, i16)]) {
     }
 }
 
-/// A directory that `kafka-storage format` of Apache Kafka 4.3.0 made, with a user in it.
+/// A directory formatted by `kafka-storage format` of Apache Kafka 4.3.0, with a user in it.
 pub(super) fn formatted(name: &str) -> World {
     let world = World::new(name);
     let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/formatted-4.3.0");
@@ -46,7 +46,7 @@ pub(super) fn formatted(name: &str) -> World {
     world
 }
 
-/// The same with other levels, and like one for `controller.quorum.voters`: without voters.
+/// As `formatted`, with other levels, and as for `controller.quorum.voters`: without voters.
 pub(super) fn formatted_for(name: &str, wanted: &[(&str, i16)]) -> World {
     let world = formatted(name);
     let directory = world.path().join(METADATA_DIRECTORY);
@@ -79,7 +79,7 @@ fn update(name: &str, level: i16, upgrade_type: UpgradeType) -> FeatureUpdate {
 }
 
 #[test]
-fn a_level_that_a_later_record_took_back_does_not_count() {
+fn a_level_that_a_later_record_lowered_does_not_count() {
     let mut world = World::new("taken-back");
     let mut controller = world.start();
     append_levels(
@@ -98,7 +98,7 @@ fn a_level_that_a_later_record_took_back_does_not_count() {
 }
 
 #[test]
-fn a_level_that_is_not_kept_is_refused_with_the_way_out() {
+fn an_unsupported_level_is_refused_with_the_way_out() {
     for (name, level, way_out) in [
         ("share.version", 2, "downgrade --feature share.version=1"),
         ("from.the.future", 1, "downgrade --feature from.the.future=0"),
@@ -115,7 +115,7 @@ fn a_level_that_is_not_kept_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn a_level_is_named_before_the_record_that_it_brought() {
+fn an_unsupported_level_is_reported_before_a_record_that_it_introduced() {
     let mut world = World::new("brought");
     let mut controller = world.start();
     append_levels(&mut controller, &[(METADATA_VERSION, 31)]);
@@ -131,7 +131,7 @@ fn a_level_is_named_before_the_record_that_it_brought() {
 }
 
 #[test]
-fn a_formatted_directory_gets_the_levels_and_users_that_it_was_formatted_for() {
+fn a_formatted_directory_gets_the_levels_and_users_it_was_formatted_with() {
     let mut world = formatted("formatted");
     let controller = world.start();
     let image = controller.image();
@@ -151,7 +151,7 @@ fn a_formatted_directory_gets_the_levels_and_users_that_it_was_formatted_for() {
         user: "alice".into(),
     };
     assert_eq!(image.scram_credentials[&alice].iterations, 4096);
-    // What Apache Kafka writes beside a first level of eligible.leader.replicas.version.
+    // Written by Apache Kafka together with the first level of eligible.leader.replicas.version.
     let defaults = &image.configs[&ConfigResource::cluster_default()];
     assert_eq!(&*defaults["min.insync.replicas"], "1");
     assert_eq!(image.brokers[&1].cordoned_log_directories, None);
@@ -178,7 +178,7 @@ fn a_directory_formatted_for_a_static_quorum_stays_one() {
 }
 
 #[test]
-fn what_a_directory_was_formatted_for_is_refused_untouched_when_it_is_not_kept() {
+fn a_directory_formatted_with_unsupported_levels_is_refused_untouched() {
     for (wanted, parts) in [
         (
             &[(METADATA_VERSION, 21)][..],
@@ -205,7 +205,7 @@ fn what_a_directory_was_formatted_for_is_refused_untouched_when_it_is_not_kept()
 }
 
 #[test]
-fn a_damaged_wish_is_refused_while_it_counts_and_ignored_when_the_log_has_levels() {
+fn a_damaged_bootstrap_file_is_refused_while_it_counts_and_ignored_when_the_log_has_levels() {
     let damage = |world: &World| {
         let path = world.path().join(BOOTSTRAP_FILE);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -243,7 +243,7 @@ fn levels_are_raised_and_lowered_by_kafkas_rules() {
         let expected = is_taken.then_some(()).ok_or(ErrorCode::InvalidUpdateVersion);
         assert_eq!(code, expected, "{name} {level} {upgrade_type:?}");
     };
-    // Answers of Apache Kafka 4.3.0 formatted by default.
+    // Answers of an Apache Kafka 4.3.0 that was formatted with defaults.
     for (name, level, upgrade_type, is_taken) in [
         (METADATA_VERSION, 31, Upgrade, false),
         (METADATA_VERSION, 30, Upgrade, true),
@@ -277,7 +277,7 @@ fn levels_are_raised_and_lowered_by_kafkas_rules() {
 }
 
 #[test]
-fn the_metadata_version_goes_down_where_no_record_changes_its_form() {
+fn the_metadata_version_can_be_lowered_where_no_record_changes_its_format() {
     let mut world = formatted_for("down", &[(METADATA_VERSION, 29)]);
     let mut controller = world.start();
     let mut change = |level, upgrade_type| {
@@ -306,7 +306,7 @@ fn one_bad_update_leaves_all_levels_as_they_are() {
         .unwrap_err();
     assert!(refused.message.contains("nope.version"), "{}", refused.message);
     assert_eq!(controller.image().features.level("share.version"), 1);
-    // The later of two about one feature counts.
+    // Of two updates of one feature the later counts.
     let updates = [
         update("share.version", 7, UpgradeType::Upgrade),
         update("share.version", 0, UpgradeType::SafeDowngrade),
@@ -335,7 +335,7 @@ fn raising_kraft_version_puts_the_voter_into_the_log() {
 }
 
 #[test]
-fn the_first_level_of_eligible_replicas_fixes_how_many_must_be_in_sync() {
+fn the_first_level_of_eligible_replicas_fixes_min_insync_replicas() {
     let mut world = formatted_for("elr", &[(METADATA_VERSION, 30)]);
     world.lines.push(("min.insync.replicas", "2".to_owned()));
     let mut controller = world.start();

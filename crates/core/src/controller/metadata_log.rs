@@ -1,4 +1,4 @@
-//! `__cluster_metadata-0`: the log that everything in an image comes from, with its snapshots.
+//! `__cluster_metadata-0`: the log that images are built from, with its snapshots.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,9 +27,10 @@ use crate::time::Timestamp;
 
 pub const METADATA_DIRECTORY: &str = "__cluster_metadata-0";
 
-/// Segments are closed early, so that a snapshot lets the log shrink: Kafka's 1 GiB would keep everything for ever.
+/// Segments are closed early, so that a snapshot lets the log shrink: with Kafka's 1 GiB it would
+/// never be removed.
 const SEGMENT_BYTES_MAX: u32 = 16 * 1024 * 1024;
-/// Kafka's readers take batches of up to 8 MiB.
+/// Kafka's readers accept batches of up to 8 MiB.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
@@ -44,7 +45,8 @@ pub(super) struct MetadataLog {
 }
 
 impl MetadataLog {
-    /// Opens the log below `metadata_directory` where `survey` found its end, or creates it and surveys what it began with.
+    /// Opens the log below `metadata_directory` at the end that `survey` found, or creates it and
+    /// adds the initial records to the survey.
     ///
     /// - Errors: nothing was changed unless the disk failed.
     pub fn open(
@@ -64,7 +66,7 @@ impl MetadataLog {
             snapshot_file::replay(&*disk, &directory, SnapshotId::BOOTSTRAP, &mut survey.replay)?;
         }
         let options = OpenOptions {
-            // The records since the snapshot are few, and reading them is what a start does anyway.
+            // There are few records since the snapshot, and a start reads them anyway.
             clean_shutdown: false,
             recovery_point: survey.snapshot.end_offset,
             log_start_offset: survey.snapshot.end_offset,
@@ -87,7 +89,7 @@ impl MetadataLog {
         &self.directory
     }
 
-    /// The end of what is written, also the offset of the next record.
+    /// Returns the end of the log, which is the offset of the next record.
     pub fn end_offset(&self) -> i64 {
         self.log.end_offset()
     }
@@ -96,7 +98,7 @@ impl MetadataLog {
         self.leader_epoch
     }
 
-    /// Begins a new epoch: raised and persisted before anything is written in it.
+    /// Begins a new epoch: it is raised and persisted before anything is written in it.
     pub fn begin_epoch(
         &mut self,
         node_id: i32,
@@ -120,9 +122,9 @@ impl MetadataLog {
         self.append(&[control_batch(options, now.0, &[change])], now)
     }
 
-    /// Builds the batches that `records` will be, from the log's end on.
+    /// Encodes `records` as batches that begin at the log end.
     ///
-    /// - Shape: one batch unless they are more than 4 MiB.
+    /// - Shape: one batch unless they exceed 4 MiB.
     pub fn batches(&self, records: &RecordList, now: Timestamp) -> Vec<Vec<u8>> {
         let mut base_offset = self.log.end_offset();
         let mut built = Vec::new();
@@ -145,7 +147,8 @@ impl MetadataLog {
         built
     }
 
-    /// Builds the batch from whose end on the log itself says who votes: kraft.version and this voter (KIP-853).
+    /// Builds the batch with kraft.version and this voter, after which the log itself lists its
+    /// voters (KIP-853).
     pub fn voters_batch(&self, voter: OwnVoter<'_>, now: Timestamp) -> Vec<u8> {
         let options = BatchOptions {
             base_offset: self.log.end_offset(),
@@ -155,7 +158,7 @@ impl MetadataLog {
         control_batch(options, now.0, &snapshot_file::voter_records(&voter))
     }
 
-    /// Appends batches built with `batches`, all or none, without waiting for the device.
+    /// Appends batches built with `batches`, all or none, without waiting for the disk.
     pub fn append(&mut self, built: &[Vec<u8>], now: Timestamp) -> Result<(), ControllerError> {
         let mut parsed = Vec::with_capacity(built.len());
         for bytes in built {
@@ -176,8 +179,8 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Everything appended is durable when this returns. A shortage of descriptors is waited for: what is in the log cannot
-    /// be refused any more.
+    /// Makes everything appended durable. Waits until a shortage of descriptors ends, because
+    /// records in the log can no longer be refused.
     pub fn sync(&mut self) -> Result<(), ControllerError> {
         while let Some(job) = self.log.begin_sync() {
             let result = job.run();
@@ -202,7 +205,7 @@ impl MetadataLog {
         self.bytes_since_snapshot
     }
 
-    /// Writes a snapshot of all that is in the log and removes what it replaces.
+    /// Writes a snapshot of the whole log and removes what it replaces.
     pub fn take_snapshot(
         &mut self,
         replay: &Replay,
@@ -232,7 +235,8 @@ impl MetadataLog {
         self.remove_what_the_snapshot_replaces(now)
     }
 
-    /// Writes a snapshot whatever there is, because the newest one is damaged, and removes that one.
+    /// Writes a snapshot even if none is due, because the newest one is damaged, and removes that
+    /// one.
     pub fn replace_snapshots(
         &mut self,
         replay: &Replay,
@@ -253,7 +257,7 @@ impl MetadataLog {
     }
 
     fn remove_what_the_snapshot_replaces(&mut self, now: Timestamp) -> Result<(), ControllerError> {
-        // Segments first: a log must never begin behind its oldest snapshot.
+        // Segments first: a log must never begin after its oldest snapshot.
         self.log.delete_records_before(self.snapshot.end_offset);
         if let Some(mut removal) = self.log.retain(now.0, self.log.end_offset())? {
             removal.rename()?;
@@ -270,7 +274,7 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Leaves a log that opens without recovery.
+    /// Closes the log so that it opens without recovery.
     pub fn close(&mut self) -> Result<(), ControllerError> {
         self.log.close()?;
         Ok(())
@@ -283,7 +287,7 @@ fn log_config(config: &NodeConfig) -> LogConfig {
             .unwrap_or(SEGMENT_BYTES_MAX)
             .min(SEGMENT_BYTES_MAX),
         segment_ms: i64::MAX,
-        // Snapshots decide what may go.
+        // Snapshots decide what may be removed.
         retention_ms: -1,
         retention_bytes: -1,
         delete: true,
@@ -304,7 +308,8 @@ fn check_owner(disk: &dyn Disk, directory: &Path) -> Result<(), ControllerError>
     }
 }
 
-/// Completes the files that a metadata log needs before its first record; true if that included its first snapshot.
+/// Creates the files that a metadata log needs before its first record; true if they include its
+/// first snapshot.
 fn format(
     disk: &dyn Disk,
     directory: &Path,
@@ -321,7 +326,7 @@ fn format(
     if read_partition_metadata(disk, directory)?.is_none() {
         write_partition_metadata(disk, directory, Uuid::METADATA_TOPIC_ID)?;
     }
-    // A directory formatted for `controller.quorum.voters` has no voters in its log, and stays so.
+    // A directory formatted for `controller.quorum.voters` has no voters in its log; that is kept.
     let is_new = lacks_files(disk, directory, |_| true)? && !disk.exists(&parent.join(BOOTSTRAP_FILE));
     if is_new {
         let nothing = RecordList::default();
@@ -337,12 +342,13 @@ fn format(
     Ok(is_new)
 }
 
-/// Whether the log in `directory` has no record and no snapshot yet but the one that it is formatted with.
+/// Whether the log in `directory` has no record, and no snapshot other than the one it is formatted
+/// with.
 pub(super) fn is_new(disk: &dyn Disk, directory: &Path) -> Result<bool, ControllerError> {
     Ok(!disk.exists(directory) || lacks_files(disk, directory, |id| id > SnapshotId::BOOTSTRAP)?)
 }
 
-/// Whether there is neither a segment nor a snapshot of the kind that counts.
+/// Whether there is neither a segment nor a snapshot that `counts`.
 fn lacks_files(
     disk: &dyn Disk,
     directory: &Path,

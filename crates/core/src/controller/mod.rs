@@ -1,11 +1,12 @@
 //! The standalone controller: decides, writes the decision to the metadata log, replays it.
 //!
-//! It is the only writer of the metadata log, inside the process and behind a boundary: handlers hand it a job
-//! ([`service::submit`]) and wait for what comes back, and they see the effect only as the next published image. A
-//! controller elsewhere would stand behind the same boundary.
+//! It is the only writer of the metadata log, and sits behind a boundary inside the process:
+//! handlers submit a job ([`service::submit`]) and wait for its result; they see the effect only in
+//! the next published image. A controller in another process would sit behind the same boundary.
 //!
-//! A change is: decide (a pure function of the image) -> records -> replay into the next image, still unseen -> append
-//! and sync -> publish. What cannot be replayed is never written; what is not durable is never seen.
+//! A change goes: decide (a pure function of the image) -> records -> replay into the next image,
+//! still unpublished -> append and sync -> publish. Records that cannot be replayed are never
+//! written; what is not durable is never published.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -67,17 +68,17 @@ use snapshot_file::OwnVoter;
 use survey::Survey;
 use topics::{CreatedTopic, DeletedTopic, NewPartitions, NewTopic, Refusal, TopicToDelete};
 
-/// Why the controller cannot start or go on.
+/// Why the controller cannot start or continue.
 #[derive(Clone, Debug)]
 pub enum ControllerError {
     Log(LogError),
-    /// The metadata log says something that must not be passed over.
+    /// The metadata log contains something that must not be skipped.
     Image(ImageError),
     /// The metadata log cannot be read.
     Read(String),
     /// Records of the metadata log are missing or damaged. Nothing was changed.
     Damaged(LogError),
-    /// An intact record that is not what this broker expects.
+    /// An intact record that this broker does not understand.
     NotUnderstood {
         path: PathBuf,
         offset: i64,
@@ -129,23 +130,24 @@ impl fmt::Display for ControllerError {
 
 impl std::error::Error for ControllerError {}
 
-/// What a decision is made from.
+/// The input of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Decider<'a> {
     pub image: &'a MetadataImage,
     pub config: &'a NodeConfig,
-    /// The log directory that new partitions go to.
+    /// The log directory for new partitions.
     pub directory_id: Uuid,
 }
 
-/// Producer ids are handed out from blocks of this many; what is left of a block at a stop is never used.
+/// Producer ids are allocated in blocks of this size; the rest of a block at a stop is never used.
 pub const PRODUCER_ID_BLOCK: i64 = 1_000;
 
-/// A change that spans batches is wrapped into a metadata transaction, so that a crash leaves all of it or nothing.
+/// Whether a change that spans batches is wrapped into a metadata transaction, so that a crash
+/// leaves all of it or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Atomicity {
     AllOrNothing,
-    /// Every batch makes sense without the next one.
+    /// Every batch is valid without the next one.
     EachBatch,
 }
 
@@ -158,13 +160,13 @@ pub struct Controller {
     directories: Directories,
     log: MetadataLog,
     replay: Replay,
-    /// What an empty log begins with.
+    /// The first records of an empty log.
     bootstrap: Option<Bootstrap>,
     broker_epoch: i64,
 }
 
 impl Controller {
-    /// Opens the metadata log where `survey` found its end.
+    /// Opens the metadata log at the end that `survey` found.
     ///
     /// - Errors: nothing was changed unless the disk failed.
     pub fn open(
@@ -193,9 +195,9 @@ impl Controller {
         })
     }
 
-    /// Takes the lead in a new epoch and registers this broker.
+    /// Takes leadership in a new epoch and registers this broker.
     ///
-    /// - Call it after `.kafka_cleanshutdown` was taken away.
+    /// - Call it after `.kafka_cleanshutdown` was removed.
     pub fn activate(&mut self, now: Timestamp) -> Result<(), ControllerError> {
         let kraft_version = self.replay.quorum().kraft_version;
         self.log.begin_epoch(self.config.node_id, kraft_version, now)?;
@@ -226,7 +228,7 @@ impl Controller {
         &self.directories
     }
 
-    /// The epoch of this broker's registration, as `.kafka_cleanshutdown` names it.
+    /// Returns the epoch of this broker's registration, which `.kafka_cleanshutdown` records.
     pub fn broker_epoch(&self) -> i64 {
         self.broker_epoch
     }
@@ -241,7 +243,7 @@ impl Controller {
         }
     }
 
-    /// Makes `records` durable and the image what they say.
+    /// Makes `records` durable and updates the image.
     fn write(
         &mut self,
         records: &RecordList,
@@ -259,7 +261,7 @@ impl Controller {
     }
 
     fn write_batches(&mut self, batches: &[Vec<u8>], now: Timestamp) -> Result<(), ControllerError> {
-        // A trial: what cannot be replayed must not be written.
+        // A trial replay: records that cannot be replayed must not be written.
         let mut next = self.replay.clone();
         for batch in batches {
             next.apply_batches(batch)?;
@@ -272,7 +274,8 @@ impl Controller {
         Ok(())
     }
 
-    /// The change is durable without it, so a snapshot that fails only costs space, and is tried again at the next one.
+    /// Takes a snapshot when one is due. The change is durable without it: a failure only costs
+    /// space, and the next change tries again.
     fn take_snapshot_if_due(&mut self, now: Timestamp) {
         let limit = u64::try_from(self.config.storage.metadata_bytes_between_snapshots).unwrap_or(u64::MAX);
         if self.log.bytes_since_snapshot() < limit {
@@ -318,7 +321,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Creates topics, or only says whether it would.
+    /// Creates topics, or only validates the request.
     ///
     /// - Shape: results are parallel to `topics`; `Ok(Err(_))` refuses the request as a whole.
     pub fn create_topics(
@@ -330,7 +333,8 @@ impl Controller {
         self.create_topics_within(&mut MutationQuota::unlimited(), topics, validate_only, now)
     }
 
-    /// The same for a client; topics beyond its quota are refused, and nothing is booked for what is only validated.
+    /// As `create_topics`, for a client: topics beyond its quota are refused, and validation books
+    /// nothing.
     pub fn create_topics_within(
         &mut self,
         quota: &mut MutationQuota,
@@ -374,7 +378,7 @@ impl Controller {
         self.delete_topics_within(&mut MutationQuota::unlimited(), topics, now)
     }
 
-    /// The same for a client; topics beyond its quota are refused.
+    /// Deletes topics for a client; topics beyond its quota are refused.
     pub fn delete_topics_within(
         &mut self,
         quota: &mut MutationQuota,
@@ -425,7 +429,7 @@ impl Controller {
         Ok(results)
     }
 
-    /// Raises and lowers feature levels, all of them or none, or only says whether it would.
+    /// Raises and lowers feature levels, all of them or none, or only validates the request.
     pub fn update_features(
         &mut self,
         updates: &[FeatureUpdate],
@@ -460,7 +464,7 @@ impl Controller {
         self.decider().elect_leaders(partitions)
     }
 
-    /// The first id of a fresh block of [`PRODUCER_ID_BLOCK`].
+    /// Allocates a block of [`PRODUCER_ID_BLOCK`] ids and returns the first.
     pub fn allocate_producer_ids(&mut self, now: Timestamp) -> Result<i64, ControllerError> {
         let first = self.image().next_producer_id.max(0);
         let mut records = RecordList::default();
@@ -474,7 +478,8 @@ impl Controller {
         Ok(first)
     }
 
-    /// Gives up leadership and registration, and leaves a log that opens without recovery. Nothing can be written after.
+    /// Resigns leadership and registration, and leaves a log that opens without recovery. Nothing
+    /// can be written afterwards.
     pub fn close(&mut self, now: Timestamp) -> Result<(), ControllerError> {
         let records = self.decider().deactivate(self.broker_epoch);
         let disk = Arc::clone(&self.disk);
@@ -484,23 +489,23 @@ impl Controller {
         outlast_shortage(&*disk, ControllerError::is_shortage, || self.log.close())
     }
 
-    /// The disk that the directories are on.
+    /// Returns the disk that holds the directories.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    /// Up to where the image knows the log.
+    /// Returns the position in the log that the image reflects.
     pub fn provenance(&self) -> Provenance {
         self.replay.image().provenance
     }
 
-    /// Of the metadata log's current leader, which is this node.
+    /// Returns the leader epoch of the metadata log; the leader is this node.
     pub fn leader_epoch(&self) -> i32 {
         self.log.leader_epoch()
     }
 }
 
-/// Refuses finalized levels that are not kept, with the way out.
+/// Refuses finalized levels that are not supported, and says how to proceed.
 fn check_levels(replay: &Replay, metadata_log: &Path) -> Result<(), ControllerError> {
     let Some(unkept) = replay.image().features.unkept() else {
         return Ok(());
@@ -519,7 +524,7 @@ fn own_voter<'a>(config: &'a NodeConfig, directories: &Directories) -> OwnVoter<
     }
 }
 
-/// The same records between the marks of a metadata transaction (KIP-866).
+/// Wraps the records into a metadata transaction (KIP-866).
 fn in_transaction(records: &RecordList) -> RecordList {
     let mut wrapped = RecordList::default();
     let begin = BeginTransactionRecord {

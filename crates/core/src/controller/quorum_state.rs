@@ -1,4 +1,4 @@
-//! `quorum-state`: the epoch in which this node last led the metadata log, which must never go back.
+//! `quorum-state`: the epoch in which this node last led the metadata log; it must never go back.
 
 use std::fmt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use ottla_log::disk::Disk;
 
 pub const QUORUM_STATE_FILE: &str = "quorum-state";
 
-/// The fields of Kafka's file that mean something on one machine.
+/// The fields of Kafka's file that are used on one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuorumState {
     pub leader_id: i32,
@@ -19,7 +19,7 @@ pub struct QuorumState {
 }
 
 impl QuorumState {
-    /// `None` without the file.
+    /// Reads the file; `None` if it does not exist.
     pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<QuorumState>, LogError> {
         let path = directory.join(QUORUM_STATE_FILE);
         let Some(bytes) = read_file(disk, &path)? else {
@@ -43,7 +43,7 @@ impl QuorumState {
         }))
     }
 
-    /// Durable when this returns.
+    /// Writes the file; it is durable on return.
     pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), LogError> {
         write_file(
             disk,
@@ -75,7 +75,7 @@ impl fmt::Display for QuorumState {
     }
 }
 
-// One flat object with known names: no more of JSON is needed.
+// The file is one flat object with known names, so no JSON parser is needed.
 fn number_field(text: &str, field: &str) -> Option<i64> {
     let quoted = format!("\"{field}\"");
     let rest = text
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kafkas_file_is_read_and_written_alike() {
+    fn kafkas_file_is_read_and_written_unchanged() {
         let kafkas = include_str!("../../tests/golden/metadata-4.3.0/quorum-state");
         let state = QuorumState {
             leader_id: 1,

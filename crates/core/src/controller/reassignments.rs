@@ -1,4 +1,5 @@
-//! Decisions about where partitions lie and who leads them: on one node there is nothing to choose, and the answers say so.
+//! Decisions about placement and leadership of partitions: one node has no choice, and the answers
+//! say so.
 
 use ottla_wire::error_code::ErrorCode;
 
@@ -6,7 +7,7 @@ use super::Decider;
 use super::topics::Refusal;
 use crate::image::topics::PartitionImage;
 
-/// Where a partition should lie; `None` cancels what is under way.
+/// The requested placement of a partition; `None` cancels a reassignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reassignment {
     pub topic: String,
@@ -15,8 +16,8 @@ pub struct Reassignment {
 }
 
 impl Decider<'_> {
-    /// Decides about every partition of an AlterPartitionReassignments request, in the request's order (KIP-455). What is
-    /// accepted is what is there already, so there are no records.
+    /// Decides about every partition of an AlterPartitionReassignments request, in the request's
+    /// order (KIP-455). Only the current placement is accepted, so there are no records.
     pub fn reassign_partitions(&self, reassignments: &[Reassignment]) -> Vec<Result<(), Refusal>> {
         let decide = |wanted: &Reassignment| {
             self.existing_partition(&wanted.topic, wanted.partition)?;
@@ -49,7 +50,7 @@ impl Decider<'_> {
             let partition = self.existing_partition(topic, *index)?;
             match partition.leader == self.config.node_id {
                 true => Err(Refusal::plain(ErrorCode::ElectionNotNeeded)),
-                // Leads are taken at the start and given up at the stop.
+                // Leadership is taken at the start and resigned at the stop.
                 false => Err(Refusal::plain(ErrorCode::PreferredLeaderNotAvailable)),
             }
         };

@@ -1,9 +1,10 @@
-//! `--recover-metadata`: an image made of whatever is intact, when the operator says so.
+//! `--recover-metadata`: builds an image from what is intact, at the operator's request.
 //!
-//! Intact records of a damaged snapshot or log are applied in order, and those that make no sense without the lost ones are
-//! left out. Partition directories whose topics are unknown then name their topics: `partition.metadata` has the id, the
-//! directory's name the rest. What was changed about such a topic after its creation is lost: its settings, and partitions
-//! whose directories are gone. The old files are kept under another name.
+//! Intact records of a damaged snapshot or log are applied in order, except those that are invalid
+//! without the lost ones. Then partition directories of unknown topics restore them:
+//! `partition.metadata` has the id, the directory name the rest. Later changes to such a topic are
+//! lost: its settings, and partitions whose directories are gone. The old files are kept under
+//! another name.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -28,15 +29,15 @@ use crate::image::snapshot::{PARTITION_CHANGE_RECORD_VERSION, records_of};
 use crate::partitions::known_directories;
 use crate::time::Timestamp;
 
-/// What was found on the way.
+/// The state recovered so far.
 struct Salvage {
     replay: Replay,
-    /// Behind the largest offset that any record had.
+    /// The offset after the largest of any record.
     end_offset: i64,
     leader_epoch: i32,
 }
 
-/// Reads as [`Survey::read`] does, past all damage.
+/// As [`Survey::read`], but skips all damage.
 pub(super) fn read(around: &Surroundings<'_>) -> Result<Survey, ControllerError> {
     let mut salvage = Salvage {
         replay: around.fresh_replay(),
@@ -65,7 +66,8 @@ pub(super) fn read(around: &Surroundings<'_>) -> Result<Survey, ControllerError>
 }
 
 impl Salvage {
-    /// The newest snapshot of which anything can be read; returns where the log goes on.
+    /// Applies the newest snapshot that is at least partly readable; returns the offset at which
+    /// the log continues.
     fn take_snapshot(&mut self, around: &Surroundings<'_>) -> Result<i64, ControllerError> {
         for id in snapshot_file::list(around.disk, &around.directory)?
             .into_iter()
@@ -80,7 +82,7 @@ impl Salvage {
             if let Err(error) = read {
                 warn!(%error, batch_count, "a snapshot of the metadata log is damaged: took its first batches");
             }
-            // The offsets of a snapshot's own records mean nothing.
+            // The offsets of a snapshot's own records have no meaning.
             self.end_offset = self.end_offset.max(id.end_offset);
             self.leader_epoch = self.leader_epoch.max(id.epoch);
             if batch_count > 0 {
@@ -132,7 +134,7 @@ impl Salvage {
         }
     }
 
-    /// Topics that only their partitions' directories know.
+    /// Restores topics that are known from their partition directories only.
     fn take_directories(&mut self, around: &Surroundings<'_>) -> Result<(), ControllerError> {
         let known = known_directories(self.replay.image());
         let mut unknown: BTreeMap<(String, Uuid), Found> = BTreeMap::new();
@@ -163,12 +165,12 @@ impl Salvage {
     }
 }
 
-/// What the directories of one unknown topic tell.
+/// The evidence in the directories of one unknown topic.
 #[derive(Clone, Copy, Default)]
 struct Found {
-    /// One more than the highest number in their names.
+    /// One more than the highest partition number in their names.
     partition_count: i32,
-    /// The newest of all: epochs must not go back.
+    /// The largest of all: epochs must not go back.
     leader_epoch: i32,
 }
 
@@ -194,7 +196,7 @@ fn topic_records(name: &str, topic_id: Uuid, found: Found, node_id: i32) -> Reco
     records
 }
 
-/// Makes the survey's image the only content of the metadata log. The old one is kept beside it.
+/// Makes the survey's image the only content of the metadata log. The old log is kept beside it.
 pub(super) fn replace(
     disk: &dyn Disk,
     directory: &Path,

@@ -13,7 +13,7 @@ use crate::reply::{PendingReply, ReplyBuffer, WaitKind};
 use crate::slot::Slot;
 use crate::time::Moment;
 
-/// Runs `job` on the controller thread. Whatever it changed is published before the slot is filled.
+/// Runs `job` on the controller thread. Its changes are published before the slot is filled.
 pub fn submit<T: Send + 'static>(
     node: &Node,
     job: impl FnOnce(&Node, &mut Controller) -> Result<T, ControllerError> + Send + 'static,
@@ -41,7 +41,7 @@ fn run<T>(
     })
 }
 
-/// A reply that waits for the controller; `write` makes it from what the controller said.
+/// A reply that waits for the controller; `write` encodes it from the result.
 pub struct ControllerReply<T, W> {
     slot: Arc<Slot<Result<T, Refusal>>>,
     deadline: Option<Moment>,
@@ -53,7 +53,9 @@ where
     T: Send + 'static,
     W: FnOnce(&Node, Result<T, Refusal>, &mut ReplyBuffer) + Send + 'static,
 {
-    /// - `deadline`: from then on the answer is that the request timed out. What it asked for may still happen.
+    /// Boxes the reply.
+    ///
+    /// - `deadline`: after it the answer is REQUEST_TIMED_OUT; the change may still happen.
     pub fn boxed(
         slot: Arc<Slot<Result<T, Refusal>>>,
         deadline: Option<Moment>,
@@ -100,7 +102,7 @@ where
     }
 }
 
-/// The internal topics, created when the first client needs them.
+/// An internal topic, created when the first client needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InternalTopic {
     /// `__consumer_offsets`
@@ -114,7 +116,8 @@ impl InternalTopic {
         }
     }
 
-    /// As Apache Kafka creates it, but with the one replica that one machine can have.
+    /// Returns the definition that Apache Kafka uses, but with one replica, as there is one
+    /// machine.
     pub fn definition(self, node: &Node) -> NewTopic {
         match self {
             InternalTopic::ConsumerOffsets => {
@@ -136,7 +139,8 @@ impl InternalTopic {
     }
 }
 
-/// Creates an internal topic unless it exists; the slot is filled when it does, or cannot be created.
+/// Creates an internal topic unless it exists; the slot is filled when it exists, or cannot be
+/// created.
 pub fn ensure_internal_topic(node: &Node, topic: InternalTopic) -> Arc<Slot<Result<(), ErrorCode>>> {
     let slot = Arc::new(Slot::default());
     if node.image().topic(topic.name()).is_some() {
@@ -145,7 +149,7 @@ pub fn ensure_internal_topic(node: &Node, topic: InternalTopic) -> Arc<Slot<Resu
     }
     let filled = slot.clone();
     let create = move |node: &Node, controller: &mut Controller| {
-        // Many clients may ask at once; the first one's topic is everybody's.
+        // Many clients may ask at once; only the first request creates the topic.
         if controller.image().topic(topic.name()).is_some() {
             return Ok(Ok(()));
         }
@@ -164,7 +168,7 @@ pub fn ensure_internal_topic(node: &Node, topic: InternalTopic) -> Arc<Slot<Resu
     slot
 }
 
-/// Producer ids at hand, so that InitProducerId does not wait for the disk each time.
+/// A block of producer ids, so that InitProducerId does not wait for the disk each time.
 #[derive(Debug, Default)]
 pub struct ProducerIds {
     block: Mutex<Block>,
@@ -177,7 +181,7 @@ struct Block {
 }
 
 impl ProducerIds {
-    /// An id nobody has, or `None` when a new block must be fetched first.
+    /// Returns an unused id, or `None` when a new block must be allocated first.
     pub fn take(&self) -> Option<i64> {
         let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
         (block.next < block.end).then(|| {
@@ -186,7 +190,8 @@ impl ProducerIds {
         })
     }
 
-    /// An id from a fresh block, unless somebody else has fetched one meanwhile. On the controller thread.
+    /// Returns an id from a new block, unless another request allocated one meanwhile. Runs on the
+    /// controller thread.
     pub fn take_or_allocate(&self, node: &Node, controller: &mut Controller) -> Result<i64, ControllerError> {
         if let Some(id) = self.take() {
             return Ok(id);

@@ -22,10 +22,11 @@ use crate::image::record::RecordList;
 use crate::image::replay::Replay;
 
 const SUFFIX: &str = ".checkpoint";
-/// Kafka's readers take batches of up to 8 MiB.
+/// Kafka's readers accept batches of up to 8 MiB.
 const BATCH_BYTES: usize = 1024 * 1024;
 
-/// What a snapshot stands for: everything below `end_offset`, the last of it written in `epoch`.
+/// Identifies a snapshot: it contains everything below `end_offset`, the last of it written in
+/// `epoch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SnapshotId {
     pub end_offset: i64,
@@ -43,7 +44,7 @@ impl SnapshotId {
         directory.join(format!("{:020}-{:010}{SUFFIX}", self.end_offset, self.epoch))
     }
 
-    /// `None`: not the name of a finished snapshot.
+    /// Parses a file name; `None`: not the name of a finished snapshot.
     pub fn parse(name: &str) -> Option<SnapshotId> {
         let (offset, epoch) = name.strip_suffix(SUFFIX)?.split_once('-')?;
         if offset.len() != 20 || epoch.len() != 10 {
@@ -56,7 +57,7 @@ impl SnapshotId {
     }
 }
 
-/// The finished snapshots of a directory, oldest first; none where there is no directory.
+/// Lists the finished snapshots of a directory, oldest first; none if there is no directory.
 pub fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<SnapshotId>, ControllerError> {
     let entries = match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -72,7 +73,7 @@ pub fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<SnapshotId>, Contro
 
 /// Applies a snapshot to an empty replay.
 ///
-/// - Errors: `Damaged` unless it is whole: every batch intact, from the header to the footer.
+/// - Errors: `Damaged` unless it is complete: every batch intact, from the header to the footer.
 pub fn replay(
     disk: &dyn Disk,
     directory: &Path,
@@ -93,7 +94,8 @@ pub fn replay(
     Ok(())
 }
 
-/// The records of a snapshot stand for another offset than their own.
+/// Sets the image's offset and epoch to those of the snapshot; the offsets of its records have no
+/// meaning.
 pub fn stand_for(replay: &mut Replay, id: SnapshotId) {
     replay.set_provenance(Provenance {
         last_offset: id.end_offset - 1,
@@ -102,9 +104,10 @@ pub fn stand_for(replay: &mut Replay, id: SnapshotId) {
     });
 }
 
-/// Hands out the batches of a snapshot.
+/// Calls `apply` with each batch of a snapshot.
 ///
-/// - Errors: `Damaged` for the first that is not intact or does not follow; `NotUnderstood` for what `apply` refuses.
+/// - Errors: `Damaged` for the first batch that is not intact or out of sequence; `NotUnderstood`
+///   where `apply` fails.
 pub fn each_batch(
     disk: &dyn Disk,
     directory: &Path,
@@ -153,9 +156,9 @@ pub struct OwnVoter<'a> {
     pub listener: &'a Listener,
 }
 
-/// Writes a snapshot; it is durable, and there under its name, when this returns.
+/// Writes a snapshot; on return it is durable under its final name.
 ///
-/// - `voter`: `None` where the quorum is one of kraft.version 0.
+/// - `voter`: `None` for a quorum of kraft.version 0.
 /// - `timestamp_ms`: of the last batch contained.
 pub fn write(
     disk: &dyn Disk,
@@ -200,7 +203,7 @@ pub fn write(
     Ok(write_file(disk, &id.path(directory), &bytes)?)
 }
 
-/// That voters are in the log, and who they are.
+/// Returns the control records that put the voters into the log.
 pub(super) fn voter_records<'a>(voter: &OwnVoter<'a>) -> [ControlRecord<'a>; 2] {
     let kraft_version = kept_range(KRAFT_VERSION).1;
     [
@@ -211,7 +214,8 @@ pub(super) fn voter_records<'a>(voter: &OwnVoter<'a>) -> [ControlRecord<'a>; 2] 
 
 fn voters_record<'a>(voter: &OwnVoter<'a>) -> VotersRecord<'a> {
     let (min_supported_version, max_supported_version) = kept_range(KRAFT_VERSION);
-    // A controller cannot be reached at "all addresses"; Kafka's own corrects the endpoint when it takes over.
+    // A controller cannot be reached at "all addresses"; Kafka's own corrects the endpoint when it
+    // takes over.
     let host = if voter.listener.host.is_empty() {
         "localhost"
     } else {

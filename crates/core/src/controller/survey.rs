@@ -1,8 +1,9 @@
-//! Reading the metadata log and its snapshots before anything is changed: what they say, and whether all of it is there.
+//! Reads the metadata log and its snapshots before anything is changed: their contents, and whether
+//! they are complete.
 //!
-//! An end that a crash left unfinished is passed over; [`MetadataLog::open`] cuts it. Any other damage refuses the start,
-//! because whatever is missing here would be missing for ever once new records are written behind it. `--recover-metadata`
-//! goes on with what is intact (`salvage.rs`).
+//! A tail that a crash left unfinished is skipped; [`MetadataLog::open`] truncates it. Any other
+//! damage refuses the start, because what is missing here would be lost for ever once new records
+//! are written after it. `--recover-metadata` continues with what is intact (`salvage.rs`).
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -30,26 +31,26 @@ use crate::image::MetadataImage;
 use crate::image::replay::Replay;
 use crate::log_directory::{LogDirectory, RemovedTopics};
 
-/// What a start goes by.
+/// The findings that a start relies on.
 #[derive(Debug)]
 pub struct Survey {
     pub(super) replay: Replay,
-    /// What an empty log begins with.
+    /// The first records of an empty log.
     pub(super) bootstrap: Option<Bootstrap>,
-    /// What the replay began with.
+    /// The snapshot that the replay began with.
     pub(super) snapshot: SnapshotId,
-    /// A newer snapshot, which is damaged, and what is the matter with it.
+    /// A newer snapshot, which is damaged, and the damage.
     pub(super) damaged_snapshot: Option<(SnapshotId, ControllerError)>,
-    /// Behind the last intact record.
+    /// The offset after the last intact record.
     pub(super) end_offset: i64,
     pub(super) bytes_since_snapshot: u64,
-    /// The largest leader epoch that is known.
+    /// The largest known leader epoch.
     pub(super) leader_epoch: i32,
-    /// The log as it is cannot be gone on with: `replay` must be written down anew.
+    /// The log cannot be continued as it is: `replay` must be written to a new one.
     pub(super) is_salvaged: bool,
 }
 
-/// Where to read, and what else speaks for records that must be there.
+/// Where to read, and other evidence of records that must be there.
 pub(super) struct Surroundings<'a> {
     pub disk: &'a dyn Disk,
     pub directory: PathBuf,
@@ -58,9 +59,10 @@ pub(super) struct Surroundings<'a> {
 }
 
 impl Survey {
-    /// Reads what lies below `metadata_directory`, and holds it against what the log directory tells.
+    /// Reads the files below `metadata_directory`, and compares them with the evidence in the log
+    /// directory.
     ///
-    /// - Errors: something is damaged or missing, or is not kept here. Nothing was changed.
+    /// - Errors: something is damaged or missing, or not supported. Nothing was changed.
     pub fn read(
         disk: &dyn Disk,
         metadata_directory: &Path,
@@ -89,12 +91,12 @@ impl Survey {
         self.replay.image()
     }
 
-    /// - Errors: more than one node uses the directory.
+    /// Refuses a directory that more than one node uses.
     pub fn check_single_node(&self, directories: &Directories, node_id: i32) -> Result<(), ControllerError> {
         activation::check_single_node(&self.replay, directories, node_id)
     }
 
-    /// Topics that were deleted since the last snapshot.
+    /// Returns the topics that were deleted since the last snapshot.
     pub fn removed_topics(&self) -> RemovedTopics {
         let removed = self.replay.changes().topics_removed.iter();
         RemovedTopics(removed.map(|topic| (topic.id, topic.name.clone())).collect())
@@ -112,12 +114,12 @@ impl Surroundings<'_> {
         }
         let mut survey = self.read_snapshot()?;
         let read = self.read_log(&mut survey);
-        // Judged before an error of the replay: what cannot be read may be what an unkept level brought.
+        // Checked before an error of the replay, which may be due to an unsupported level.
         super::check_levels(&survey.replay, &self.directory)?;
         let checked = read.and_then(|extent| self.check_extent(&survey, extent));
         match (checked, &survey.damaged_snapshot) {
             (Ok(()), _) => {}
-            // What the log does not tell stood in the snapshot.
+            // The records that are missing from the log were in the damaged snapshot.
             (Err(_), Some((_, damage))) => return Err(damage.clone()),
             (Err(error), None) => return Err(error),
         }
@@ -125,7 +127,7 @@ impl Surroundings<'_> {
         Ok(survey)
     }
 
-    /// Where there are partitions, there was a metadata log that knew them.
+    /// Refuses partitions without a metadata log: one must have existed.
     fn check_never_used(&self) -> Result<(), ControllerError> {
         let known = BTreeSet::from([METADATA_DIRECTORY.to_owned()]);
         let unknown = self.log_directory.unknown_directories(&known)?;
@@ -143,7 +145,8 @@ impl Surroundings<'_> {
         }
     }
 
-    /// The newest intact snapshot. An older one does only if the log goes on from there, which is found out later.
+    /// Reads the newest intact snapshot. An older one is sufficient only if the log continues from
+    /// it, which is checked later.
     fn read_snapshot(&self) -> Result<Survey, ControllerError> {
         let mut damaged_snapshot = None;
         for id in snapshot_file::list(self.disk, &self.directory)?.into_iter().rev() {
@@ -218,8 +221,8 @@ impl Surroundings<'_> {
         Ok(())
     }
 
-    /// An end that a crash left unfinished is no damage: nothing intact follows, nobody stopped cleanly behind it, and no
-    /// checkpoint tells of more.
+    /// Decides whether damage is only a tail that a crash left unfinished: no intact batch follows,
+    /// there is no clean-shutdown mark, and no checkpoint proves more records.
     fn judge(&self, damage: Damage) -> Result<(), ControllerError> {
         let durable_end = self.durable_end();
         let because = if let Some(next) = damage.next_offset {
@@ -237,7 +240,7 @@ impl Surroundings<'_> {
         Err(damaged(&damage.path, damage.position, reason))
     }
 
-    /// The checkpoints list the metadata log, too, as far as it was durable.
+    /// Returns the durable end of the metadata log, which the checkpoints list, too.
     pub fn durable_end(&self) -> i64 {
         self.log_directory.recovery_point(METADATA_TOPIC, 0).unwrap_or(0)
     }
@@ -272,8 +275,8 @@ impl Surroundings<'_> {
             let reason = "missing, although quorum-state is of kraft.version 1".to_owned();
             return Err(damaged(&SnapshotId::BOOTSTRAP.path(&self.directory), 0, reason));
         }
-        // The epoch is durable there before anything is written in it, and no checksum covers it in a batch. A lone voter may go on
-        // behind whichever is larger.
+        // The epoch is durable in quorum-state before anything is written in it; in a batch, no
+        // checksum covers it. A single voter may continue with the larger of both.
         if survey.leader_epoch > stored.leader_epoch {
             let file = self.directory.join(QUORUM_STATE_FILE);
             let (file, newest, stored) = (file.display(), survey.leader_epoch, stored.leader_epoch);
@@ -284,7 +287,8 @@ impl Surroundings<'_> {
         Ok(())
     }
 
-    /// `None` also for a damaged file: the epochs stand in every batch.
+    /// Returns the quorum state; `None` also for a damaged file, because every batch carries its
+    /// epoch.
     pub fn quorum_state(&self) -> Result<Option<QuorumState>, ControllerError> {
         match QuorumState::read(self.disk, &self.directory) {
             Err(error @ LogError::Corrupt { .. }) => {

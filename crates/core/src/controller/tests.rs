@@ -1,4 +1,4 @@
-//! Directories opened, written, stopped and opened again; and every decision with its refusals.
+//! Opening, writing, stopping and reopening directories; and every decision with its refusals.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl World {
                 .map(|(key, value)| ((*key).to_owned(), value.clone())),
         );
         let mut config = NodeConfig::from_properties(&properties, [self.starts, 2, 3, 4]).unwrap();
-        // Below the table's minimum, so that a test sees segments come and go.
+        // Below the configurable minimum, so that a test sees segments come and go.
         config.storage.metadata_segment_bytes = self
             .segment_bytes
             .unwrap_or(config.storage.metadata_segment_bytes);
@@ -100,7 +100,8 @@ fn a_fresh_directory_is_formatted_as_kafka_formats_it() {
     let image = controller.image();
     assert_eq!(image.features.level(METADATA_VERSION), 27);
     let broker = &image.brokers[&1];
-    // The epoch is the offset at which the controller accepted the registration: behind the leader change at 0.
+    // The epoch is the offset at which the controller accepted the registration: after the leader
+    // change at 0.
     assert_eq!(
         (broker.broker_epoch, broker.fenced, controller.broker_epoch()),
         (1, false, 1)
@@ -128,7 +129,7 @@ fn a_fresh_directory_is_formatted_as_kafka_formats_it() {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_a_crash_and_after_a_stop() {
+fn acknowledged_changes_survive_a_crash_and_a_stop() {
     let mut world = World::new("restart");
     let mut controller = world.start();
     let created = create(&mut controller, new_topic("orders", 3)).unwrap();
@@ -138,7 +139,7 @@ fn what_was_acknowledged_is_there_after_a_crash_and_after_a_stop() {
     let mut controller = world.start();
     let topic = controller.image().topic("orders").unwrap().clone();
     assert_eq!((topic.id, topic.partitions.len()), (created.id, 3));
-    // Nobody gave the lead up, so taking it again is one change.
+    // Leadership was not resigned, so taking it again is one change.
     assert_eq!(
         (topic.partitions[2].leader, topic.partitions[2].leader_epoch),
         (1, 1)
@@ -206,7 +207,7 @@ fn install_golden(path: &Path) {
 }
 
 #[test]
-fn directories_of_others_are_refused_before_anything_is_written() {
+fn directories_of_other_owners_are_refused_before_anything_is_written() {
     let mut world = World::new("refused");
     install_golden(&world.path());
     let log = world.path().join("__cluster_metadata-0/00000000000000000000.log");
@@ -230,7 +231,7 @@ fn flip_byte_in_the_middle(path: &Path) {
 }
 
 #[test]
-fn a_damaged_snapshot_is_replaced_where_the_log_still_says_all_of_it() {
+fn a_damaged_snapshot_is_replaced_where_the_log_still_has_all_of_its_records() {
     let mut world = World::new("damaged");
     install_golden(&world.path());
     let expected = world.start().image().topics.len();
@@ -302,7 +303,7 @@ fn snapshots_keep_the_metadata_log_short() {
     let controller = world.start();
     assert_eq!(controller.image().topics.len(), 30);
     assert_eq!(controller.image().topics.partition_count(), 150);
-    // Only what a start changes is different: registrations and leader epochs.
+    // A start changes only registrations and leader epochs.
     assert_eq!(records_of(controller.image()).len(), expected.len());
     assert_eq!(controller.replay.quorum().kraft_version, 1);
 }
@@ -354,7 +355,7 @@ fn check_create(topic: NewTopic, code: ErrorCode, part: &str) {
 }
 
 #[test]
-fn topics_that_cannot_be_are_refused_with_kafkas_codes() {
+fn invalid_topics_are_refused_with_kafkas_codes() {
     use ErrorCode::{
         InvalidConfig, InvalidPartitions, InvalidReplicaAssignment, InvalidReplicationFactor, InvalidRequest,
         InvalidTopicException, TopicAlreadyExists,

@@ -1,6 +1,6 @@
-//! Decisions about topics: what may be created, grown and deleted, and the records that do it.
+//! Decisions about topics: whether they may be created, grown and deleted, and the records for it.
 //!
-//! Every function looks at an image and returns records; nothing changes until they are replayed.
+//! Every function reads an image and returns records; nothing changes until they are replayed.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ use crate::image::{ConfigResourceType, ConfigValues, MetadataImage};
 use crate::quota::mutation::MutationQuota;
 use crate::random::Random;
 
-/// Why a request about one thing was refused, in the words the client will show.
+/// Why a request about one thing was refused, with the message that the client shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub code: ErrorCode,
@@ -30,7 +30,10 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// - Shape: a `message` beyond [`text::MESSAGE_BYTES_MAX`] is cut, so that a thousand refusals keep no thousand long names.
+    /// Creates a refusal.
+    ///
+    /// - Shape: a `message` beyond [`text::MESSAGE_BYTES_MAX`] is cut, so that a thousand refusals
+    ///   do not keep a thousand long names.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Refusal {
         let message = message.into();
         let cut = match text::message(&message) {
@@ -51,20 +54,20 @@ impl Refusal {
     }
 }
 
-/// A topic as a client asked for it.
+/// A topic as requested by a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewTopic {
     pub name: String,
-    /// -1: `num.partitions`.
+    /// −1: `num.partitions`.
     pub partition_count: i32,
-    /// -1: `default.replication.factor`.
+    /// −1: `default.replication.factor`.
     pub replication_factor: i16,
     /// Partition number and its replicas; empty unless the client chose them.
     pub assignments: Vec<(i32, Vec<i32>)>,
     pub configs: Vec<(String, Option<String>)>,
 }
 
-/// A topic as it will be.
+/// A topic to be created, as decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreatedTopic {
     pub id: Uuid,
@@ -77,13 +80,13 @@ pub struct CreatedTopic {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewPartitions {
     pub topic: String,
-    /// All partitions together, old and new.
+    /// Total number of partitions, old and new.
     pub count: i32,
     /// Replicas of each new partition.
     pub assignments: Option<Vec<Vec<i32>>>,
 }
 
-/// How a client names a topic that it wants deleted.
+/// A topic to delete, by name or id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicToDelete {
     pub name: Option<String>,
@@ -97,13 +100,13 @@ pub struct DeletedTopic {
     pub refusal: Option<Refusal>,
 }
 
-// As Apache Kafka: more than this in one request would be one batch of records too large to build.
+// As in Apache Kafka: more than this in one request would make a batch of records too large.
 const PARTITIONS_PER_REQUEST_MAX: i64 = 10_000;
 const TOPIC_NAME_BYTES_MAX: usize = 249;
-/// The controller's log.
+/// The topic of the controller's log.
 pub(crate) const METADATA_TOPIC: &str = "__cluster_metadata";
 
-/// Why `name` cannot be a topic's name, or `None` when it can.
+/// Returns why `name` is no valid topic name, or `None` when it is.
 pub fn topic_name_problem(name: &str) -> Option<String> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     if name.is_empty() {
@@ -137,7 +140,8 @@ fn has_collision_characters(name: &str) -> bool {
     name.contains(['.', '_'])
 }
 
-/// Names of existing topics that differ from some other name in '.' and '_' only, by what is left of them.
+/// Indexes existing topics that may collide with a new name, because the names differ only in '.'
+/// and '_'.
 fn collision_index(image: &MetadataImage, topics: &[NewTopic]) -> BTreeMap<String, Arc<str>> {
     if !topics.iter().any(|topic| has_collision_characters(&topic.name)) {
         return BTreeMap::new();
@@ -154,7 +158,8 @@ fn collision_index(image: &MetadataImage, topics: &[NewTopic]) -> BTreeMap<Strin
 impl Decider<'_> {
     /// Decides about every topic of a CreateTopics request, in the request's order.
     ///
-    /// - Shape: the result is parallel to `topics`. Records are those of the accepted ones, each topic's together.
+    /// - Shape: the result is parallel to `topics`. Records are those of the accepted topics, each
+    ///   topic's together.
     /// - Errors: `Err` refuses the request as a whole.
     pub fn create_topics(
         &self,
@@ -327,7 +332,7 @@ impl Decider<'_> {
         Ok(indexes.len() as i32)
     }
 
-    /// On one machine a partition's replicas are this broker, or a mistake.
+    /// Checks an assignment: on one machine the only valid replica is this broker.
     fn check_assignment(&self, replicas: &[i32]) -> Result<(), Refusal> {
         let invalid = |message: String| Err(Refusal::new(ErrorCode::InvalidReplicaAssignment, message));
         if replicas.is_empty() {
@@ -441,7 +446,7 @@ impl Decider<'_> {
 
     /// Decides about every topic of a DeleteTopics request.
     ///
-    /// - Shape: one result per entry that can be answered on its own; entries given twice share one.
+    /// - Shape: one result per entry that can be answered by itself; duplicate entries share one.
     pub fn delete_topics(
         &self,
         topics: &[TopicToDelete],

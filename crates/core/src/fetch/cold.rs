@@ -1,6 +1,8 @@
-//! Fetches of what is not in the page cache: found and loaded where waiting is allowed, and read ahead from there on.
+//! Fetches that miss the page cache: found and loaded on threads that may wait for the disk, with
+//! read-ahead from there on.
 //!
-//! A fetch gets what one job has loaded, not all it asked for: its answer leaves sooner, and nobody's job is long.
+//! A fetch gets what one job has loaded, not everything it asked for: its answer leaves sooner, and
+//! every job stays short.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,33 +18,33 @@ use crate::executor::{ColdRead, Payer};
 use crate::node::Node;
 use crate::slot::Slot;
 
-/// What one job loads before its fetch is answered: 4 ms of a disk that reads 128 MiB/s, and more than a consumer that asks
-/// for 1 MiB in each of its partitions needs to go on.
+/// Bytes that one job loads before its fetch is answered: 4 ms of a disk that reads 128 MiB/s, and
+/// more than a consumer that asks for 1 MiB in each of its partitions needs to go on.
 const LOAD_BYTES: u64 = 512 * 1024;
 
-/// What it loads after that, while the answer is on its way.
+/// Bytes that the job loads after that, while the answer is on its way.
 const READ_AHEAD_BYTES: u64 = 512 * 1024;
 
-/// What a partition gets at least when many share the above.
+/// The minimum for a partition when many share the above.
 const PARTITION_LOAD_BYTES_MIN: u64 = 64 * 1024;
 
-/// Who is fetching.
+/// The client and connection that fetches.
 #[derive(Clone, Copy, Debug)]
 pub struct Fetcher {
     pub connection_id: u64,
     pub payer: Payer,
 }
 
-/// A fetch whose partitions are being loaded. Dropping it lets a job that has not begun do nothing.
+/// A fetch whose partitions are being loaded. Dropping it cancels a job that has not begun.
 pub struct ColdFetch {
     slot: Arc<Slot<ColdPass>>,
 }
 
-/// What became of it.
+/// The result of a cold fetch.
 pub struct ColdPass {
     pub targets: Vec<Target>,
     pub pass: ReadPass,
-    /// For how long a thread was busy with it or waited.
+    /// How long a thread worked on it, waits for the device included.
     pub disk_micros: u64,
 }
 
@@ -51,7 +53,7 @@ impl ColdFetch {
         let slot = Arc::new(Slot::default());
         let job_slot = slot.clone();
         let job = move |node: &Node| {
-            // Nobody else holds the slot: the connection is gone, and with it the reason to read.
+            // Nothing else holds the slot: the connection is gone, so there is no reason to read.
             if Arc::strong_count(&job_slot) == 1 {
                 return 0;
             }
@@ -73,14 +75,14 @@ impl ColdFetch {
         ColdFetch { slot }
     }
 
-    /// The result, or `waker` is registered for it.
+    /// Takes the result, or registers `waker` for it.
     pub fn take_or_register(&self, waker: &Waker) -> Option<ColdPass> {
         self.slot.take_or_register(waker)
     }
 }
 
-/// As [`read_all`], and loads and checks what it found: of each region that is on the device or older than this process, only
-/// what was loaded and is undamaged is given out.
+/// As [`read_all`], then loads and checks the result: of each region that is on the device or older
+/// than this process, only the part that was loaded and is undamaged is returned.
 fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache) -> (ReadPass, u64) {
     let mut pass = read_all(targets, limits, ReadMode::Blocking);
     let cold_count = pass.reads.iter().filter(|read| needs_work(read)).count();
@@ -141,7 +143,7 @@ fn load_and_check(read: &mut PartitionRead, cache: &ColdCache) -> Result<u64, Lo
     Ok(bytes.max(loaded))
 }
 
-/// What comes next in the partitions of which less than there is was given out.
+/// Returns what follows in the partitions whose regions were cut.
 fn behind_of(pass: &ReadPass) -> Vec<FileRegion> {
     let cut: Vec<&FileRegion> = pass
         .reads
@@ -159,22 +161,23 @@ fn behind_of(pass: &ReadPass) -> Vec<FileRegion> {
     cut.iter().take(count_max).map(behind).collect()
 }
 
-/// Loads regions for a fetch that has not come yet; what cannot be read now is reported to the fetch that needs it.
+/// Loads regions for a future fetch; read errors are left to the fetch that needs the region.
 fn load_ahead(cache: &ColdCache, regions: &[FileRegion]) -> u64 {
     regions.iter().map(|region| cache.load(region).unwrap_or(0)).sum()
 }
 
-/// Reads ahead for fetches that are answered without waiting, at most once at a time for each connection.
+/// Reads ahead for fetches that are answered without waiting, at most one job at a time per
+/// connection.
 ///
-/// Without it a partition that lags would get nothing as long as another one of the same fetch always has news, and a
-/// consumer that catches up would wait for the device at every second fetch.
+/// Without it a lagging partition would starve while another one of the same fetch always has new
+/// records, and a consumer that catches up would wait for the device at every second fetch.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
-    /// Connections for which a job is queued or runs.
+    /// Connections with a job that is queued or runs.
     busy: Arc<Mutex<BTreeSet<u64>>>,
 }
 
-/// A connection's entry in `busy`; goes with the job, whether it ran or not.
+/// A connection's entry in `busy`; dropped with the job, whether it ran or not.
 struct Turn {
     busy: Arc<Mutex<BTreeSet<u64>>>,
     connection_id: u64,
@@ -188,7 +191,8 @@ impl Drop for Turn {
 }
 
 impl ReadAhead {
-    /// The fetch is answered by `pass`: loads what was left out of it, and what is behind what was cut.
+    /// Called when the fetch is answered by `pass`: loads what was left out of it, and what follows
+    /// the regions that were cut.
     pub fn start(
         &self,
         node: &Node,

@@ -1,5 +1,5 @@
-//! Serving consumers: which partitions a fetch is about (`session`), what is read from them (`read`) and what is done
-//! when that is on the device (`cold`), and how the answer looks (`response`).
+//! Serving consumers: the partitions of a fetch (`session`), reading them from the page cache
+//! (`read`) or the device (`cold`), and encoding the answer (`response`).
 
 pub mod read;
 pub mod cold;

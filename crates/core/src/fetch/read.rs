@@ -1,6 +1,6 @@
 //! Life of a fetch, 3 of 6. Before: handlers/fetch.rs. After: partition/mod.rs.
 //!
-//! One pass over the partitions of a fetch: finds, for each, the range of a file that answers it.
+//! One pass over the partitions of a fetch: finds, for each, the file range that answers it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,9 @@ pub enum IsolationLevel {
 }
 
 impl IsolationLevel {
-    /// - Errors: INVALID_REQUEST for a level that is none. Apache Kafka answers UNKNOWN_SERVER_ERROR.
+    /// Decodes the level.
+    ///
+    /// - Errors: INVALID_REQUEST for an unknown level. Apache Kafka answers UNKNOWN_SERVER_ERROR.
     pub fn from_wire(level: i8) -> Result<IsolationLevel, ErrorCode> {
         match level {
             0 => Ok(IsolationLevel::ReadUncommitted),
@@ -32,7 +34,7 @@ impl IsolationLevel {
     }
 }
 
-/// A partition of the fetch and what its name stands for at the moment.
+/// A partition of the fetch, resolved to the partition of that name at this moment.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub asked: FetchPartition,
@@ -40,7 +42,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Bytes that became readable so far; 0 where there is no partition.
+    /// Returns the bytes that became readable so far; 0 for an unknown partition.
     pub fn visible_bytes(&self) -> u64 {
         self.partition
             .as_ref()
@@ -54,8 +56,9 @@ impl Target {
     }
 }
 
-/// So many partitions of an answer have records at most, or sending it would hold an event loop up: a small range of a file
-/// is copied into the answer, which takes up to 8 µs. Others come first in the next answer.
+/// At most this many partitions of one answer carry records; more would hold up the event loop,
+/// because a small file range is copied into the answer, which takes up to 8 µs. The others come
+/// first in the next answer.
 const REGIONS_MAX: usize = 256;
 
 /// Limits of the whole answer.
@@ -65,26 +68,26 @@ pub struct AnswerLimits {
     pub isolation_level: IsolationLevel,
 }
 
-/// What one partition has to say.
+/// The result of reading one partition.
 #[derive(Clone, Debug)]
 pub struct PartitionRead {
     pub error: ErrorCode,
     pub offsets: Sent,
     pub region: Option<FileRegion>,
-    /// What there is for the client up to its limits; `region` has the whole batches of it.
+    /// Bytes available to the client within its limits; `region` holds the whole batches of them.
     pub reached_bytes: u64,
-    /// Of the first batch in `region`.
+    /// Size of the first batch in `region`.
     pub first_batch_bytes: u64,
     /// Where in the log the region begins.
     pub at: Option<SegmentPosition>,
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
-    /// KIP-320: where the client's copy of the log leaves ours.
+    /// KIP-320: where the client's copy of the log diverges from this one.
     pub diverging: Option<EpochEnd>,
-    /// Nothing could be said without waiting for the device.
+    /// Nothing could be read without waiting for the device.
     pub is_cold: bool,
-    /// There would be more than `region`, but on the device.
+    /// More than `region` is available, but on the device.
     pub is_cut: bool,
-    /// `region` must be compared with its checksums before it is given out.
+    /// `region` must be compared with its checksums before it is served.
     pub unchecked: Option<UncheckedRegion>,
 }
 
@@ -97,7 +100,7 @@ impl PartitionRead {
         self.error != ErrorCode::None
     }
 
-    /// What was found cannot be given out.
+    /// Replaces the result by an error.
     pub fn fail(&mut self, error: ErrorCode) {
         *self = PartitionRead {
             error,
@@ -105,7 +108,7 @@ impl PartitionRead {
         };
     }
 
-    /// Only `bytes` of what was found are given out.
+    /// Keeps only the first `bytes` of the region.
     pub fn cut_to(&mut self, bytes: u64) {
         if let Some(region) = &mut self.region
             && bytes < region.bytes
@@ -115,7 +118,7 @@ impl PartitionRead {
         }
     }
 
-    /// What was found is on the device and not loaded.
+    /// Drops the region: it is on the device and not loaded.
     pub fn take_away(&mut self) {
         (self.region, self.at, self.reached_bytes) = (None, None, 0);
         (self.is_cold, self.is_cut) = (true, false);
@@ -150,23 +153,24 @@ impl PartitionRead {
 pub struct ReadPass {
     /// Parallel to the targets.
     pub reads: Vec<PartitionRead>,
-    /// Of all reads, those that [`PartitionRead::reached_bytes`] counts: a client whose limits are reached has enough.
+    /// Sum of [`PartitionRead::reached_bytes`]: a client whose limits are reached has enough.
     pub bytes: u64,
-    /// An error or a diverging epoch: the client must hear of it without delay.
+    /// An error or a diverging epoch: the client must get it without delay.
     pub is_urgent: bool,
     pub has_cold: bool,
-    /// Some partition has more to say, which is on the device.
+    /// At least one partition has more, but on the device.
     pub is_cut: bool,
 }
 
 impl ReadPass {
-    /// There is something to read that was left out because it is on the device.
+    /// Whether readable bytes were left out because they are on the device.
     pub fn is_on_device(&self) -> bool {
         self.has_cold || self.is_cut
     }
 }
 
-/// Reads all targets in order until `limits` is used up; the first batch found is returned whole, however large.
+/// Reads all targets in order until `limits` is used up; the first batch found is returned whole,
+/// however large.
 pub fn read_all(targets: &[Target], limits: AnswerLimits, mode: ReadMode) -> ReadPass {
     let mut pass = ReadPass::default();
     let mut regions_left = REGIONS_MAX;
@@ -180,7 +184,8 @@ pub fn read_all(targets: &[Target], limits: AnswerLimits, mode: ReadMode) -> Rea
                 let left = u32::try_from(left).unwrap_or(u32::MAX);
                 let share = Share {
                     bytes_max: left.min(u32::try_from(target.asked.bytes_max).unwrap_or(0)),
-                    // KIP-74: the first batch is returned whole, however large, or its reader would never get past it.
+                    // KIP-74: the first batch is returned whole, however large, or a consumer could
+                    // never get past it.
                     whole_first_batch: pass.bytes == 0,
                 };
                 read_one(&target.asked, partition, share, limits.isolation_level, mode)
@@ -197,7 +202,8 @@ pub fn read_all(targets: &[Target], limits: AnswerLimits, mode: ReadMode) -> Rea
     pass
 }
 
-/// Reads one target where waiting is allowed: its first batch, and what of the following ones fits into `bytes_max`.
+/// Reads one target where waiting is allowed: its first batch, and as many of the following as fit
+/// into `bytes_max`.
 pub fn read_at_most(target: &Target, bytes_max: u64, isolation_level: IsolationLevel) -> PartitionRead {
     let share = Share {
         bytes_max: u32::try_from(bytes_max).unwrap_or(u32::MAX),
@@ -215,7 +221,7 @@ pub fn read_at_most(target: &Target, bytes_max: u64, isolation_level: IsolationL
     }
 }
 
-/// What is left of the answer's limits for one partition.
+/// The part of the answer's limits that is left for one partition.
 #[derive(Clone, Copy)]
 struct Share {
     bytes_max: u32,
@@ -289,8 +295,9 @@ fn read_one(
     answer
 }
 
-/// KIP-320: a client that names the epoch of its last record is told where that epoch ended if it has more of it.
-/// OFFSET_OUT_OF_RANGE for an epoch that the log does not know, as Apache Kafka answers.
+/// KIP-320: a client that names the epoch of its last record, and has more of it than the log, is
+/// told where that epoch ended. OFFSET_OUT_OF_RANGE for an epoch that the log does not know, as
+/// Apache Kafka answers.
 fn divergence(asked: &FetchPartition, partition: &Partition) -> Result<Option<EpochEnd>, ErrorCode> {
     if asked.last_fetched_epoch < 0 {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! The fetch answer, written by hand: everything but record bytes, which are inserted as ranges of files.
+//! Encodes the fetch answer by hand: everything but record bytes, which are inserted as file
+//! ranges.
 
 use ottla_log::disk::FileRegion;
 use ottla_wire::error_code::ErrorCode;
@@ -10,7 +11,7 @@ use super::read::PartitionRead;
 use super::session::TopicRef;
 use crate::reply::{InsertedRegion, ReplyBuffer};
 
-/// What an answer says about one partition.
+/// The answer's entry for one partition.
 #[derive(Debug)]
 pub struct PartitionAnswer<'a> {
     pub topic: &'a TopicRef,
@@ -18,7 +19,7 @@ pub struct PartitionAnswer<'a> {
     pub read: &'a PartitionRead,
 }
 
-/// The answer's head, whatever its partitions are.
+/// The part of the answer that does not depend on its partitions.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchAnswer {
     pub version: i16,
@@ -76,14 +77,15 @@ impl FetchAnswer {
             out.extend(flexible.then_some(0));
         }
         if self.version >= 11 {
-            put_i32(out, -1); // preferred read replica: there is no other
+            put_i32(out, -1); // preferred read replica: none
         }
         self.encode_records(read.region.as_ref(), reply);
         self.encode_partition_tags(read, reply);
     }
 
     fn encode_records(self, region: Option<&FileRegion>, reply: &mut ReplyBuffer) {
-        // An answer without records says "empty", not "null": librdkafka and older Java clients expect bytes.
+        // An answer without records has empty records, not null: librdkafka and older Java clients
+        // expect bytes.
         let length = region.map_or(0, |region| region.bytes);
         let length = usize::try_from(length).expect("a region is at most bytes_max, an i32");
         put_count(&mut reply.bytes, length, self.is_flexible());

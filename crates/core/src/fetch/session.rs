@@ -1,5 +1,5 @@
-//! Incremental fetch sessions (KIP-227): the broker remembers what a consumer reads, so that a request names only
-//! what changed and an answer only what is new.
+//! Incremental fetch sessions (KIP-227): the broker remembers what a consumer reads, so that a
+//! request names only changes, and an answer only partitions with news.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub enum TopicRef {
     Id(Uuid),
 }
 
-/// One partition of a fetch, as the client asked for it.
+/// One partition of a fetch, as the client requested it.
 #[derive(Clone, Debug)]
 pub struct FetchPartition {
     pub topic: TopicRef,
@@ -29,7 +29,7 @@ pub struct FetchPartition {
     pub fetch_offset: i64,
     pub last_fetched_epoch: i32,
     pub bytes_max: i32,
-    /// What the last answer said, when a session remembers it.
+    /// What the last answer said; kept by a session.
     pub(crate) sent: Sent,
 }
 
@@ -47,7 +47,7 @@ impl FetchPartition {
     }
 }
 
-/// What an answer says about a partition; an incremental answer leaves out partitions about which nothing changed.
+/// What an answer says about a partition; an incremental answer leaves out unchanged partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     pub high_watermark: i64,
@@ -74,14 +74,14 @@ pub struct SessionRequest {
     pub uses_topic_ids: bool,
 }
 
-/// The partitions a request is about, after its session was consulted.
+/// The partitions that a request reads, after its session was consulted.
 #[derive(Debug)]
 pub struct SessionFetch {
-    /// Goes into the answer; 0 when there is no session.
+    /// Sent in the answer; 0 without a session.
     pub session_id: i32,
     /// False for an incremental answer, which leaves out what did not change.
     pub is_full: bool,
-    /// Of a session with very many, none before [`SessionFetch::load`].
+    /// Empty before [`SessionFetch::load`] for a session with very many partitions.
     pub partitions: Vec<FetchPartition>,
     is_loaded: bool,
     session: Option<Arc<SharedSession>>,
@@ -91,7 +91,8 @@ pub struct SessionFetch {
 
 #[derive(Debug)]
 struct SharedSession {
-    /// Last, as a [`Moment`]: whoever looks for an idle session waits for none that is being read.
+    /// Moment of the last use, as a [`Moment`]: atomic, so that the search for an idle session does
+    /// not wait for one that is being read.
     used: AtomicU64,
     session: Mutex<Session>,
 }
@@ -100,7 +101,8 @@ struct SharedSession {
 struct Session {
     epoch: i32,
     uses_topic_ids: bool,
-    /// In serving order: whoever got data last goes to the end, so that no partition starves the others.
+    /// In serving order: a partition that returned data moves to the end, so that it does not
+    /// starve the others.
     order: BTreeMap<u64, FetchPartition>,
     places: BTreeMap<(TopicRef, i32), u64>,
     next_place: u64,
@@ -109,7 +111,7 @@ struct Session {
 /// All sessions of the broker, at most `slots`.
 ///
 /// - Memory: proportional to the partitions named by the sessions.
-/// - The lock of all sessions is not held while one is made, read or dropped.
+/// - The lock of all sessions is not held while one is created, read or dropped.
 #[derive(Debug)]
 pub struct FetchSessions {
     slots: usize,
@@ -122,7 +124,7 @@ struct Cache {
     ids_given: u64,
 }
 
-/// A session that was not used for this long gives way to a new one when all slots are taken.
+/// When all slots are taken, a session that was not used for this long is evicted for a new one.
 const EVICTION_IDLE_MS: u64 = 120_000;
 const EPOCH_INITIAL: i32 = 0;
 const EPOCH_FINAL: i32 = -1;
@@ -139,15 +141,15 @@ impl FetchSessions {
         lock(&self.cache).sessions.len()
     }
 
-    /// Forgets a session.
+    /// Removes a session.
     pub fn close(&self, session_id: i32) {
         lock(&self.cache).sessions.remove(&session_id);
     }
 
-    /// Turns a request into the list of partitions to read.
+    /// Resolves a request to the list of partitions to read.
     ///
-    /// - Errors: `FetchSessionIdNotFound`, `InvalidFetchSessionEpoch`, `FetchSessionTopicIdError`: the client opens a
-    ///   new session.
+    /// - Errors: `FetchSessionIdNotFound`, `InvalidFetchSessionEpoch`, `FetchSessionTopicIdError`:
+    ///   the client opens a new session.
     /// - Source: KIP-227, KIP-516.
     pub fn begin(
         &self,
@@ -230,12 +232,12 @@ impl FetchSessions {
 }
 
 impl SessionFetch {
-    /// False when listing the partitions would hold an event loop up.
+    /// False when listing the partitions would hold up an event loop.
     pub fn is_loaded(&self) -> bool {
         self.is_loaded
     }
 
-    /// Lists the partitions, if that has not been done.
+    /// Lists the partitions, unless that was done.
     pub fn load(&mut self) {
         if let Some(shared) = &self.session
             && !self.is_loaded
@@ -249,7 +251,7 @@ impl SessionFetch {
     pub fn drop_gone(&mut self, node: &Node, payer: Payer) {
         let is_large = |shared: &mut Arc<SharedSession>| match shared.session.try_lock() {
             Ok(session) => session.order.len() as u64 > ENTRIES_MAX,
-            // Being read, which takes long for a large one only.
+            // Locked by a reader, which is slow for a large session only.
             Err(_) => true,
         };
         self.gone.retain_mut(is_large);
@@ -266,7 +268,7 @@ impl SessionFetch {
         }
     }
 
-    /// Decides whether an answer mentions a partition, and remembers that it did.
+    /// Decides whether an answer mentions a partition, and records what it says.
     pub fn mentions(&self, partition: &FetchPartition, has_error: bool, bytes: u64, sent: Sent) -> bool {
         let Some(shared) = &self.session else { return true };
         let mut session = lock(&shared.session);
@@ -278,7 +280,8 @@ impl SessionFetch {
             return true;
         };
         let mentioned = self.is_full || has_error || bytes > 0 || cached.sent != sent;
-        // After an error the next answer mentions the partition again, even if its offsets did not move.
+        // After an error the next answer mentions the partition again, even if its offsets did not
+        // move.
         cached.sent = if has_error { Sent::default() } else { sent };
         if bytes > 0 {
             session.move_to_end(&key, place);
@@ -335,7 +338,8 @@ impl Session {
 }
 
 impl Cache {
-    /// Whether there is a slot, after the longest idle session has given way if that is necessary and possible.
+    /// Ensures a free slot, evicting the longest idle session if necessary; false when no session
+    /// is idle enough.
     fn make_room(&mut self, slots: usize, now: Moment, gone: &mut Vec<Arc<SharedSession>>) -> bool {
         if self.sessions.len() < slots {
             return true;
@@ -350,7 +354,7 @@ impl Cache {
         gives_way
     }
 
-    /// Nothing when somebody else has taken the slot meanwhile.
+    /// Adds a session; `None` when the slot was taken meanwhile.
     fn add(
         &mut self,
         slots: usize,
@@ -366,8 +370,8 @@ impl Cache {
         Some((id, session))
     }
 
-    /// Ids must not repeat after a restart, or an old client would continue a stranger's session: they are drawn from
-    /// the clock and a counter, not counted up from 1.
+    /// Draws an id from the clock and a counter, rather than counting up from 1: ids must not
+    /// repeat after a restart, or an old client would continue another client's session.
     fn unused_id(&mut self, now: Moment) -> i32 {
         loop {
             self.ids_given += 1;
@@ -463,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_got_data_goes_to_the_end() {
+    fn a_partition_that_returned_data_goes_to_the_end() {
         let sessions = FetchSessions::new(10);
         let opened = open(&sessions, &["a", "b"]);
         opened.mentions(&opened.partitions[0], false, 100, sent(1));
@@ -512,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_bounded_and_idle_ones_give_way() {
+    fn sessions_are_bounded_and_idle_ones_are_evicted() {
         let sessions = FetchSessions::new(1);
         assert_ne!(open(&sessions, &["a"]).session_id, 0);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Requests on their way through the coordinators, as the connection holds them.
+//! Requests to coordinators, as pending replies of a connection.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -14,13 +14,13 @@ use super::coordinator::{Coordinator, Delivery, DeliverySlot, Submitted};
 use super::reply::GroupReply;
 use super::request::Ticket;
 
-/// What a coordinator said, or why it said nothing.
+/// A coordinator's answer, or the reason why there is none.
 pub(crate) type Answer = Result<GroupReply, ErrorCode>;
 
 /// One request to one coordinator.
 pub(crate) struct Call {
     stage: Stage,
-    /// How long an answer may wait for its records to be durable.
+    /// Timeout for an answer's records to become durable.
     timeout_ms: u64,
 }
 
@@ -31,7 +31,8 @@ enum Stage {
     Taken,
 }
 
-/// Dropping it tells the coordinator that nobody waits any more.
+/// An answer that waits for other members. Dropping it tells the coordinator that the client is
+/// gone.
 struct Parked {
     coordinator: Arc<Coordinator>,
     group_id: String,
@@ -40,7 +41,7 @@ struct Parked {
     is_answered: bool,
 }
 
-/// The answer is there, its records are on their way to the disk.
+/// The answer exists; its records are not durable yet.
 struct Syncing {
     delivery: Delivery,
     deadline: Moment,
@@ -85,7 +86,7 @@ impl Call {
         Call { stage, timeout_ms }
     }
 
-    /// Whether the answer is there; registers `waker` if not.
+    /// True when the answer is there; registers `waker` if not.
     fn poll(&mut self, node: &Node, waker: &Waker) -> bool {
         if let Stage::Parked(parked) = &mut self.stage {
             let Some(delivered) = parked.slot.take_or_register(waker) else {
@@ -133,7 +134,7 @@ impl Syncing {
         }
     }
 
-    /// `None`: not yet.
+    /// `None`: not yet durable.
     fn poll(&mut self, node: &Node, waker: &Waker) -> Option<Result<(), ErrorCode>> {
         let Delivery {
             partition,
@@ -154,10 +155,10 @@ impl Syncing {
     }
 }
 
-/// Turns the answers of all calls, in their order, into the reply's body.
+/// Combines the answers of all calls, in their order, into the reply's body.
 type Finish = Box<dyn FnOnce(&Node, Vec<Answer>, &mut ReplyBuffer) + Send>;
 
-/// Replies at once if every answer is there, or when the last of them comes.
+/// Replies at once if every answer is there, otherwise when the last of them arrives.
 pub(crate) fn reply_when_answered(
     node: &Node,
     mut calls: Vec<Call>,
@@ -176,7 +177,7 @@ pub(crate) fn reply_when_answered(
 }
 
 impl Call {
-    /// As `poll`, without anybody to wake.
+    /// As `poll`, without a waker.
     fn is_answered(&mut self, node: &Node) -> bool {
         if let Stage::Syncing(syncing) = &self.stage
             && syncing.delivery.partition.high_watermark() < syncing.delivery.durable_at
@@ -194,7 +195,7 @@ struct PendingCalls {
 
 impl PendingReply for PendingCalls {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        // All of them, so that each has the waker.
+        // Polls all of them, so that each has the waker.
         let waiting = self
             .calls
             .iter_mut()

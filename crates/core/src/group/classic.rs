@@ -1,7 +1,7 @@
-//! One group: what the log says about it, and the life its members lead between two records.
+//! One classic group: its state in the log, and its members' soft state between two records.
 //!
-//! Hard state (`stored`, `offsets`, `foreign`) changes only when a record is applied. Everything else is soft: after a
-//! replay it starts again from the last record.
+//! Hard state (`stored`, `offsets`, `foreign`) changes only when a record is applied. Everything
+//! else is soft: after a replay it starts again from the last record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl GroupState {
     }
 }
 
-/// The first rebalance of a group waits a little longer each time somebody new arrives.
+/// The delay of a group's first rebalance; each new member extends it a little.
 #[derive(Clone, Copy, Debug)]
 pub struct InitialDelay {
     pub delay_ms: i32,
@@ -60,7 +60,7 @@ pub struct Group {
     pub members: BTreeMap<Arc<str>, Member>,
     /// Instance id to member id (KIP-345).
     pub static_members: BTreeMap<Arc<str>, Arc<str>>,
-    /// Ids that were handed out and have not come back (KIP-394).
+    /// Ids that were assigned and have not joined yet (KIP-394).
     pub pending_join: BTreeSet<Arc<str>>,
     pub pending_sync: BTreeSet<Arc<str>>,
     /// Set while the first rebalance of an empty group is under way.
@@ -116,7 +116,7 @@ impl Group {
         }
     }
 
-    /// Nothing of it is left, in the log or in memory.
+    /// True when nothing of the group is left, in the log or in memory.
     pub fn is_void(&self) -> bool {
         self.stored.is_none()
             && self.offsets.is_empty()
@@ -125,12 +125,12 @@ impl Group {
             && self.pending_join.is_empty()
     }
 
-    /// Whether a classic group, stored or simple, is known under this id.
+    /// Whether this id belongs to a classic group, stored or simple.
     pub fn is_classic(&self) -> bool {
         self.foreign.is_empty() && !self.is_void()
     }
 
-    /// The members live on as the record lists them; whoever was not known is made from the record.
+    /// Sets the members to those of the record; unknown ones are created from it.
     fn settle(&mut self, stored: Arc<StoredGroup>) {
         let mut members = BTreeMap::new();
         let mut static_members = BTreeMap::new();
@@ -173,7 +173,7 @@ impl Group {
         };
     }
 
-    /// The record of the group as it is now, with the assignments its members have.
+    /// Returns the record of the group as it is now, with the members' current assignments.
     pub fn to_stored(&self, state_timestamp: Timestamp) -> StoredGroup {
         StoredGroup {
             protocol_type: self.protocol_type.clone(),
@@ -218,7 +218,7 @@ impl Group {
         self.members.insert(member.member_id.clone(), member);
     }
 
-    /// Forgets a member or a pending id. A leader who goes hands over to the next in line.
+    /// Removes a member or a pending id. If the leader goes, the next member in order leads.
     pub fn remove_member(&mut self, member_id: &str) -> Option<Member> {
         self.pending_join.remove(member_id);
         self.pending_sync.remove(member_id);
@@ -243,7 +243,7 @@ impl Group {
         self.pending_join.is_empty() && self.members.values().all(|member| member.awaiting_join.is_some())
     }
 
-    /// The group waits as long as its most patient member.
+    /// Returns the largest rebalance timeout of all members.
     pub fn rebalance_timeout_ms(&self) -> i32 {
         self.members
             .values()
@@ -252,7 +252,8 @@ impl Group {
             .unwrap_or(0)
     }
 
-    /// Whether the member could take part: same kind of group, and one protocol everybody knows.
+    /// Whether the member could take part: same protocol type, and one protocol that all members
+    /// support.
     pub fn supports_protocols_of(&self, request: &JoinRequest<'_>) -> bool {
         if self.members.is_empty() {
             return !request.protocol_type.is_empty() && !request.protocols.is_empty();
@@ -264,7 +265,8 @@ impl Group {
                 .any(|(name, _)| self.members.values().all(|member| member.supports(name)))
     }
 
-    /// Every member votes for its favourite among the protocols all members know; the most votes win.
+    /// Elects the protocol: each member votes for its favourite among those that all support; the
+    /// most votes win.
     pub fn elect_protocol(&self) -> Option<Arc<str>> {
         let first = self.members.values().next()?;
         let candidates: BTreeSet<&Arc<str>> = first
@@ -290,7 +292,7 @@ impl Group {
             .map(|(name, _)| name.clone())
     }
 
-    /// What the leader must know to assign.
+    /// Returns what the leader needs for the assignment.
     pub fn members_for_leader(&self) -> Vec<JoinReplyMember> {
         self.members
             .values()
@@ -302,7 +304,7 @@ impl Group {
             .collect()
     }
 
-    /// Offsets of a topic somebody is subscribed to are neither expired nor deleted.
+    /// Whether a member subscribes to the topic: such offsets are neither expired nor deleted.
     pub fn is_subscribed_to(&self, topic: &str) -> bool {
         match &self.subscribed_topics {
             Some(topics) => topics.contains(topic),
@@ -324,7 +326,8 @@ impl Group {
     }
 }
 
-/// Reads the topics of a `ConsumerProtocolSubscription`: version i16, then an array of strings, whatever follows.
+/// Reads the topics of a `ConsumerProtocolSubscription`: version i16, then an array of strings; the
+/// rest is ignored.
 fn subscription_topics(subscription: &[u8]) -> Option<Vec<String>> {
     let mut rest = subscription.get(2..)?;
     let count = i32::from_be_bytes(take::<4>(&mut rest)?);
@@ -383,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_who_goes_hands_over() {
+    fn the_next_member_leads_when_the_leader_goes() {
         let mut group = group(&[("a", &["range"]), ("b", &["range"])]);
         assert!(group.is_leader("a"));
         group.remove_member("a");
@@ -392,10 +395,10 @@ mod tests {
         assert_eq!(group.leader, None);
     }
 
-    /// A replay that kept what the first record said refused newcomers for ever, because the member seemed to support
-    /// only the protocol of long ago.
+    /// A bug: a replay kept the protocols of a member's first record and refused new members for
+    /// ever, because the member seemed to support only the old protocol.
     #[test]
-    fn a_replay_believes_the_last_record_of_a_member() {
+    fn a_replay_uses_the_last_record_of_a_member() {
         let record = |protocol: &str| GroupRecord::Group {
             group: "g".into(),
             value: Some(Arc::new(StoredGroup {

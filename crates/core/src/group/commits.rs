@@ -16,7 +16,7 @@ use super::request::{
 };
 use super::turn::Turn;
 
-/// Bytes an offset record takes beside its strings: batch framing, key and value fields.
+/// Bytes of an offset record beyond its strings: batch framing, key and value fields.
 const OFFSET_RECORD_BYTES: usize = 96;
 
 impl Group {
@@ -48,7 +48,8 @@ impl Group {
             return Err(unknown_group(request));
         }
         if member.generation_id < 0 && self.state == GroupState::Empty {
-            // An administrator, or a consumer that manages its partitions itself.
+            // A commit by an administration tool, or by a consumer that manages its partitions
+            // itself.
             return Ok(());
         }
         if member.generation_id < 0 && member.member_id.is_empty() && member.group_instance_id.is_none() {
@@ -107,7 +108,8 @@ impl Group {
         }
     }
 
-    /// `is_unstable` tells whether an open transaction may still change a partition's offset.
+    /// Answers OffsetFetch; `is_unstable` tells whether an open transaction may still change a
+    /// partition's offset.
     pub(super) fn fetch_offsets(
         &self,
         request: &OffsetFetchRequest<'_>,
@@ -161,7 +163,10 @@ impl Group {
             .collect()
     }
 
-    /// - `is_claimed`: members of another protocol are in the group, and what they are subscribed to is not known here.
+    /// Answers OffsetDelete.
+    ///
+    /// - `is_claimed`: the group has members of another protocol, whose subscriptions are not known
+    ///   here.
     pub(super) fn delete_offsets(
         &mut self,
         turn: &mut Turn<'_>,
@@ -206,7 +211,7 @@ impl Group {
         turn.record(self, record);
     }
 
-    /// Tombstones what the predicate picks; returns whether anything is left.
+    /// Writes tombstones for the selected offsets; returns whether any are left.
     pub(super) fn remove_offsets(
         &mut self,
         turn: &mut Turn<'_>,
@@ -224,8 +229,9 @@ impl Group {
         !self.offsets.is_empty()
     }
 
-    /// KIP-211: the clock starts when the group became empty; for a consumer without group, at its last commit; for a
-    /// living group, at the last commit of a topic nobody is subscribed to any more.
+    /// Expires offsets. KIP-211: the retention runs from the moment the group became empty; for a
+    /// consumer without a group, from its last commit; for a group with members, from the last
+    /// commit of a topic that no member subscribes to any more.
     pub(super) fn expire_offsets(&mut self, turn: &mut Turn<'_>, is_unstable: impl Fn(&str, i32) -> bool) {
         if !self.foreign.is_empty() || self.state != GroupState::Empty && !self.can_expire_in_use() {
             return;
@@ -264,7 +270,8 @@ impl Group {
     }
 }
 
-/// KIP-848 gave old and new clients one answer, from version 9 on.
+/// Returns the code for an unknown group: since KIP-848, from version 9, old and new clients get
+/// the same.
 pub(super) fn unknown_group(request: &OffsetCommitRequest<'_>) -> ErrorCode {
     if request.knows_group_id_not_found {
         ErrorCode::GroupIdNotFound
@@ -273,7 +280,7 @@ pub(super) fn unknown_group(request: &OffsetCommitRequest<'_>) -> ErrorCode {
     }
 }
 
-/// The same answer for every partition that was not refused before.
+/// Answers all partitions that were not refused before with the same error.
 pub fn refuse(request: &OffsetCommitRequest<'_>, error: ErrorCode) -> Vec<CommittedTopic> {
     request
         .topics
@@ -318,7 +325,8 @@ fn record_bytes(request: &OffsetCommitRequest<'_>) -> usize {
         .sum()
 }
 
-/// A topic that was deleted and created again has another id; an unknown id matches every id.
+/// Whether the ids can mean the same topic: one that was deleted and created again has another id;
+/// an unknown id matches every id.
 fn is_same_topic(committed: Uuid, asked: Uuid) -> bool {
     committed == Uuid::ZERO || asked == Uuid::ZERO || committed == asked
 }

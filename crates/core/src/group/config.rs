@@ -1,8 +1,8 @@
-//! What an operator may set about groups, parsed.
+//! Group settings of the operator, parsed.
 
 use crate::config;
 
-/// Limits and times of the group coordinator. Defaults are Apache Kafka 4.3's.
+/// Limits and times of the group coordinator. Defaults are those of Apache Kafka 4.3.
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
     /// `group.min.session.timeout.ms`.
@@ -13,20 +13,21 @@ pub struct GroupConfig {
     pub initial_rebalance_delay_ms: i32,
     /// `group.max.size`.
     pub group_size_max: usize,
-    /// `offset.metadata.max.bytes`, counted as Java counts: in UTF-16 units.
+    /// `offset.metadata.max.bytes`, in UTF-16 units, as Java counts.
     pub offset_metadata_length_max: usize,
     /// `offsets.retention.minutes`.
     pub offsets_retention_ms: i64,
     /// `offsets.retention.check.interval.ms`.
     pub offsets_retention_check_interval_ms: u64,
-    /// `offset.commit.timeout.ms`: how long an answer waits for its records to be durable.
+    /// `offset.commit.timeout.ms`: timeout for an answer's records to become durable.
     pub offset_commit_timeout_ms: u64,
     /// `message.max.bytes`: the largest batch a coordinator may append.
     pub batch_bytes_max: usize,
 }
 
 impl GroupConfig {
-    /// `batch_bytes_max` is the topic's and stays at its default here.
+    /// Reads the broker's configuration; `batch_bytes_max`, a setting of the topic, keeps its
+    /// default.
     pub fn of(config: &config::GroupConfig) -> GroupConfig {
         GroupConfig {
             session_timeout_ms_min: config.session_timeout_ms_min,

@@ -1,7 +1,8 @@
-//! The machine of one partition of `__consumer_offsets` in a running broker: loaded when first needed, dropped when its
-//! log fails, asked under one lock.
+//! The machine of one partition of `__consumer_offsets` in a running broker: loaded when first
+//! needed, dropped when its log fails, used under one lock.
 //!
-//! A reply leaves when the high watermark has passed every record the machine had applied before it.
+//! A reply leaves when the high watermark has passed every record that the machine had applied
+//! before it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,12 +30,14 @@ use super::reply::{GroupReply, Step};
 use super::request::{GroupRequest, Ticket};
 use super::turn::Now;
 
-/// The log is read again at most this often, however often it fails: on a full disk every commit does.
+/// The log is reloaded at most this often, however often it fails: on a full disk every commit
+/// does.
 const RELOAD_INTERVAL_MS: u64 = 1_000;
-/// Bytes a record takes in a batch beside key and value, at most: five varints and the attributes.
+/// Upper bound of a record's bytes in a batch beyond key and value: five varints and the
+/// attributes.
 const RECORD_OVERHEAD_BYTES: usize = 32;
 
-/// A reply and what it waits for.
+/// A reply and the offset it waits for.
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub reply: GroupReply,
@@ -45,7 +48,7 @@ pub(super) struct Delivery {
 
 pub(super) type DeliverySlot = Slot<Result<Delivery, ErrorCode>>;
 
-/// What became of a request at once.
+/// The immediate outcome of a request.
 pub(super) enum Submitted {
     Delivered(Delivery),
     /// Other members have to act first.
@@ -60,7 +63,7 @@ pub(super) struct Coordinator {
     codec: Codec,
     /// Copy of the machine's next deadline in microseconds, for readers without the lock; `u64::MAX`: none.
     deadline: AtomicU64,
-    /// Group and ticket of answers that nobody waits for any more.
+    /// Group and ticket of answers whose clients are gone.
     abandoned: Mutex<Vec<(String, Ticket)>>,
     state: Mutex<State>,
 }
@@ -69,14 +72,14 @@ struct State {
     stage: Stage,
     next_ticket: u64,
     parked: BTreeMap<Ticket, Arc<DeliverySlot>>,
-    /// Who wants to know when loading has ended.
+    /// Woken when loading has ended.
     load_wakers: Vec<Waker>,
-    /// When loading began last.
+    /// When the last load began.
     loaded: Option<Moment>,
 }
 
 enum Stage {
-    /// Nobody has asked yet.
+    /// No request has needed it yet.
     Unloaded,
     Loading,
     Ready(Box<Ready>),
@@ -89,11 +92,11 @@ enum Stage {
 struct Ready {
     machine: Machine,
     partition: Arc<Partition>,
-    /// The offset behind the last record the machine has applied.
+    /// The offset after the last record that the machine has applied.
     end_offset: i64,
 }
 
-/// Whether a coordinator can be asked.
+/// Whether a coordinator can take requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
     Ready,
@@ -120,7 +123,7 @@ impl Coordinator {
         }
     }
 
-    /// Starts loading unless that has happened; registers `waker` for its end.
+    /// Starts loading unless it was started; registers `waker` for its end.
     pub fn load(self: &Arc<Self>, node: &Node, waker: Option<&Waker>) -> Readiness {
         let mut state = self.lock();
         match &state.stage {
@@ -138,7 +141,7 @@ impl Coordinator {
         state.loaded = Some(node.clock.moment());
         let view = partition.view();
         if view.offsets.start == view.offsets.end {
-            // A new partition needs no thread that may wait for the disk.
+            // An empty partition needs no thread that may wait for the disk.
             let machine = self.new_machine(node);
             self.become_ready(node, &mut state, machine, partition, view.offsets.end);
             return Readiness::Ready;
@@ -159,7 +162,8 @@ impl Coordinator {
         Readiness::Loading
     }
 
-    /// Reads the log from start to end; nobody but the coordinator appends to it, so the end stands still meanwhile.
+    /// Replays the log from start to end. Only the coordinator appends to it, so the end does not
+    /// move meanwhile.
     fn run_load(&self, node: &Node, partition: Arc<Partition>) {
         let view = partition.view();
         let mut machine = self.new_machine(node);
@@ -216,7 +220,7 @@ impl Coordinator {
             partition,
             end_offset,
         }));
-        // If that fails, so does the next request, and says why.
+        // If this fails, so does the next request, which reports the error.
         let _ = self.carry_out(node, state, step, None);
     }
 
@@ -247,17 +251,17 @@ impl Coordinator {
         }
     }
 
-    /// Lets the machine act without being asked.
+    /// Lets the machine act without a request.
     pub fn act(&self, node: &Node, act: impl FnOnce(&mut Machine, Now) -> Step) {
         let mut state = self.lock();
         if let Stage::Ready(ready) = &mut state.stage {
             let step = act(&mut ready.machine, now(&*node.clock));
-            // Whoever waits has been told if that failed.
+            // If this failed, the waiting clients have been answered with the error.
             let _ = self.carry_out(node, &mut state, step, None);
         }
     }
 
-    /// The groups that are known now; none while they are being loaded.
+    /// Returns overviews of the known groups; none while they are being loaded.
     pub fn overview(&self, partitions_of: &impl Fn(&str) -> usize) -> Vec<GroupOverview> {
         match &self.lock().stage {
             Stage::Ready(ready) => ready.machine.overview(partitions_of),
@@ -265,7 +269,8 @@ impl Coordinator {
         }
     }
 
-    /// The connection that waited is closed. Noted here, without the machine's lock, and acted upon soon.
+    /// Notes that the connection behind a ticket is closed. It takes no machine lock;
+    /// `settle_abandoned` acts on it soon.
     pub fn abandon(&self, group_id: String, ticket: Ticket) {
         self.abandoned
             .lock()
@@ -273,7 +278,7 @@ impl Coordinator {
             .push((group_id, ticket));
     }
 
-    /// Lets the machine know of closed connections.
+    /// Tells the machine of closed connections.
     pub fn settle_abandoned(&self, node: &Node) {
         let abandoned = std::mem::take(&mut *self.abandoned.lock().unwrap_or_else(PoisonError::into_inner));
         if abandoned.is_empty() {
@@ -300,9 +305,11 @@ impl Coordinator {
         self.act(node, |machine, now| machine.on_deadline(now));
     }
 
-    /// Makes a step's records part of the log and hands out its replies: `own` to the caller, the rest to their slots.
+    /// Appends a step's records to the log and hands out its replies: `own` to the caller, the rest
+    /// to their slots.
     ///
-    /// - Errors: the log did not take the records. The machine, which has applied them, is gone; whoever waited was told.
+    /// - Errors: the log did not take the records. The machine, which has applied them, was
+    ///   dropped; waiting clients were answered with the error.
     fn carry_out(
         &self,
         node: &Node,
@@ -345,7 +352,7 @@ impl Coordinator {
         Ok(own_delivery)
     }
 
-    /// Drops the machine. The log tells the next one what really happened.
+    /// Drops the machine, because the log may differ from it. The next one is rebuilt from the log.
     fn fail(&self, node: &Node, state: &mut State) {
         let loaded = state.loaded.unwrap_or(node.clock.moment());
         state.stage = Stage::Failed {
@@ -357,14 +364,15 @@ impl Coordinator {
         self.note_deadline(None);
     }
 
-    /// Whether the deadline came closer.
+    /// Publishes the machine's deadline; true if it came closer.
     fn note_deadline(&self, deadline: Option<Moment>) -> bool {
         let deadline = deadline.map_or(u64::MAX, |deadline| deadline.0);
         deadline < self.deadline.swap(deadline, Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic in here is a bug in a machine; the state it left is unknown, so nobody may go on with it.
+        // A panic under the lock is a bug in a machine; its state is unknown, so it must not be
+        // used again.
         let mut guard = match self.state.lock() {
             Ok(guard) => return guard,
             Err(poisoned) => PoisonError::into_inner(poisoned),
@@ -385,7 +393,8 @@ pub(super) fn now(clock: &dyn Clock) -> Now {
     }
 }
 
-/// As few batches as the size limit allows. What one request changes fits into one; a clean-up may take several.
+/// Encodes the records in as few batches as the size limit allows. The changes of one request fit
+/// into one; a clean-up may take several.
 fn build(records: &[GroupRecord], timestamp: Timestamp, codec: Codec, batch_bytes_max: usize) -> Vec<u8> {
     let options = BatchOptions {
         compression: codec.into(),

@@ -1,5 +1,6 @@
-//! What the log holds of groups that speak a protocol this coordinator does not: KIP-848 consumer groups, share groups
-//! and streams groups. Their records stay in the log untouched, so that Apache Kafka finds them again.
+//! Records of groups whose protocol this coordinator does not implement: KIP-848 consumer groups,
+//! share groups and streams groups. They stay in the log untouched, so that Apache Kafka finds them
+//! again.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +8,11 @@ use std::collections::BTreeSet;
 const CONSUMER_TYPES: &[i16] = &[3, 4, 5, 6, 7, 8, 16];
 const SHARE_TYPES: std::ops::RangeInclusive<i16> = 10..=15;
 const STREAMS_TYPES: std::ops::RangeInclusive<i16> = 17..=23;
-/// One record for each member: of consumer, share and streams groups.
+/// Types with one record per member: of consumer, share and streams groups.
 const MEMBER_TYPES: &[i16] = &[5, 10, 19];
-/// Of consumer and of streams groups. What belongs to members goes first and the group's own record last: Apache Kafka
-/// refuses to load a group that is removed while members or their assignments are left.
+/// Types of consumer and of streams groups, in order of removal: the members' records first and the
+/// group's own record last, because Apache Kafka refuses to load a group that is removed while
+/// members or their assignments are left.
 const REMOVAL_ORDER: &[i16] = &[8, 7, 6, 16, 5, 4, 3, 22, 21, 20, 19, 18, 23, 17];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub enum ForeignKind {
 }
 
 impl ForeignKind {
-    /// `None`: not a record of a group this module keeps.
+    /// Returns the kind; `None`: not a record of a group that this module keeps.
     pub fn of_record_type(record_type: i16) -> Option<ForeignKind> {
         if CONSUMER_TYPES.contains(&record_type) {
             Some(ForeignKind::Consumer)
@@ -43,7 +45,7 @@ impl ForeignKind {
     }
 }
 
-/// The keys of a group's living foreign records, as bytes.
+/// The keys, as bytes, of a group's foreign records without tombstones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Foreign {
     keys: BTreeSet<Box<[u8]>>,
@@ -71,7 +73,8 @@ impl Foreign {
             .any(|record_type| MEMBER_TYPES.contains(&record_type))
     }
 
-    /// The keys to write tombstones for when a group is deleted or gives way to a classic one. Share groups do neither.
+    /// Returns the keys that get tombstones when a group is deleted or becomes a classic one.
+    /// Neither happens to share groups.
     pub fn removal_keys(&self) -> Vec<Vec<u8>> {
         let rank = |key: &[u8]| {
             REMOVAL_ORDER
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_group_has_members_of_its_own() {
+    fn each_kind_of_group_has_its_own_member_records() {
         for (group_type, member_type) in [(3, 5), (11, 10), (17, 19)] {
             let mut foreign = Foreign::default();
             foreign.apply(&[0, group_type, b'g'], true);

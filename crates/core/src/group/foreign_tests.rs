@@ -1,4 +1,5 @@
-//! What may be done to a group of another protocol: the answers of Apache Kafka 4.3, as far as the records tell.
+//! Operations on a group of another protocol: answered as Apache Kafka 4.3 answers, as far as the
+//! records tell.
 
 use ottla_wire::error_code::ErrorCode;
 
@@ -12,7 +13,7 @@ const CONSUMER: &[u8] = &[3, 6];
 const SHARE: &[u8] = &[11, 12, 15];
 const STREAMS: &[u8] = &[17, 20, 23];
 
-/// A group with records of these types, as it is after a replay.
+/// A group with records of these types, as after a replay.
 fn holding(types: &[u8]) -> Bench {
     let mut bench = Bench::new();
     for record_type in types {
@@ -41,7 +42,8 @@ fn delete_offset(bench: &mut Bench) -> ErrorCode {
     }
 }
 
-/// The answers to a commit by hand, a deletion of offsets, and a deletion of the group; and that the refusals wrote nothing.
+/// Checks the answers to a commit by hand, a deletion of offsets, and a deletion of the group; and
+/// that refusals write nothing.
 #[track_caller]
 fn check(types: &[&[u8]], wait_ms: i32, expected: [ErrorCode; 3]) {
     let mut bench = holding(&types.concat());
@@ -56,7 +58,7 @@ fn check(types: &[&[u8]], wait_ms: i32, expected: [ErrorCode; 3]) {
 }
 
 #[test]
-fn members_of_another_protocol_are_not_overruled() {
+fn a_group_with_members_of_another_protocol_is_not_changed() {
     use ErrorCode::{GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup, None, UnknownMemberId};
     let claimed = [UnknownMemberId, GroupSubscribedToTopic, NonEmptyGroup];
     check(&[CONSUMER, &[5]], 0, claimed);
@@ -66,7 +68,8 @@ fn members_of_another_protocol_are_not_overruled() {
         0,
         [GroupIdNotFound, GroupIdNotFound, NonEmptyGroup],
     );
-    // Members of a consumer group come back with the classic protocol, or not at all; those of others cannot.
+    // Members of a consumer group can only rejoin with the classic protocol; those of other groups
+    // cannot rejoin.
     check(&[CONSUMER, &[5]], 45_000, [None; 3]);
     check(&[STREAMS, &[19]], 45_000, claimed);
     check(
@@ -77,7 +80,7 @@ fn members_of_another_protocol_are_not_overruled() {
 }
 
 #[test]
-fn a_group_that_its_members_have_left_is_the_operators_unless_it_is_a_share_group() {
+fn an_empty_group_can_be_changed_unless_it_is_a_share_group() {
     use ErrorCode::{GroupIdNotFound, None, UnsupportedVersion};
     check(&[CONSUMER], 0, [None; 3]);
     check(&[STREAMS], 0, [None; 3]);
@@ -89,7 +92,7 @@ fn a_group_that_its_members_have_left_is_the_operators_unless_it_is_a_share_grou
 }
 
 #[test]
-fn a_share_group_never_gives_way_and_an_empty_streams_group_does() {
+fn a_share_group_is_never_converted_and_an_empty_streams_group_is() {
     let inconsistent = ErrorCode::InconsistentGroupProtocol;
     for types in [SHARE, &[11, 10], &[17, 19]] {
         let mut bench = holding(types);
@@ -103,7 +106,7 @@ fn a_share_group_never_gives_way_and_an_empty_streams_group_does() {
 }
 
 #[test]
-fn a_kept_group_is_listed_with_its_kind_and_described_as_kept() {
+fn a_foreign_group_is_listed_with_its_kind_and_described_as_kept() {
     for (types, state, kind) in [
         (&[3][..], "Empty", ForeignKind::Consumer),
         (&[3, 5], "Unknown", ForeignKind::Consumer),

@@ -1,4 +1,5 @@
-//! All groups of a broker: which coordinator is whose, and when one of them must act.
+//! All groups of a broker: finds the coordinator of a group, and calls coordinators at their
+//! deadlines.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,9 +27,9 @@ pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 pub struct Groups {
     config: Arc<GroupConfig>,
     codec: Codec,
-    /// Makes member ids.
+    /// Source of member ids.
     pub(super) random: Random,
-    /// By partition of the offsets topic.
+    /// Indexed by partition of the offsets topic.
     coordinators: RwLock<BTreeMap<i32, Arc<Coordinator>>>,
 }
 
@@ -40,20 +41,21 @@ impl Groups {
         Groups {
             config: Arc::new(GroupConfig::of(&config.group)),
             codec: codec.unwrap_or(Codec::None),
-            // Whatever else draws from the seed must not draw the same numbers.
+            // Other users of the seed must not draw the same numbers.
             random: Random::new(config.seed.map(|part| part.rotate_left(17) ^ 0x67726f757073)),
             coordinators: RwLock::default(),
         }
     }
 
-    /// Begins to load every coordinator: sessions of known members run, offsets of idle groups expire.
+    /// Starts to load every coordinator, so that sessions of known members run and offsets of idle
+    /// groups expire.
     pub fn start(&self, node: &Node) {
         for coordinator in self.all(node) {
             coordinator.load(node, None);
         }
     }
 
-    /// Asks the coordinator of `group_id`.
+    /// Sends a request to the coordinator of `group_id`.
     pub(crate) fn call(&self, node: &Node, group_id: &str, request: GroupRequest<'_>) -> Call {
         match self.coordinator_of(node, group_id) {
             Some(coordinator) => self.call_coordinator(node, &coordinator, group_id, request),
@@ -61,7 +63,7 @@ impl Groups {
         }
     }
 
-    /// Asks every coordinator.
+    /// Sends a request to every coordinator.
     pub(crate) fn call_all(&self, node: &Node, request: &GroupRequest<'_>) -> Vec<Call> {
         let call =
             |coordinator: &Arc<Coordinator>| self.call_coordinator(node, coordinator, "", request.clone());
@@ -85,7 +87,8 @@ impl Groups {
         )
     }
 
-    /// Whether the coordinator of `group_id` can be asked; it is loaded if not, and `waker` woken then.
+    /// Whether the coordinator of `group_id` can take requests; if not, loads it and wakes `waker`
+    /// then.
     pub(crate) fn prepare(&self, node: &Node, group_id: &str, waker: &Waker) -> Preparation {
         match self.coordinator_of(node, group_id) {
             None => Preparation::NoTopic,
@@ -97,19 +100,19 @@ impl Groups {
         }
     }
 
-    /// Asks the controller for the offsets topic.
+    /// Asks the controller to create the offsets topic.
     pub(crate) fn create_topic(&self, node: &Node) -> Arc<Slot<Result<(), ErrorCode>>> {
         ensure_internal_topic(node, InternalTopic::ConsumerOffsets)
     }
 
-    /// The topics are gone, and their offsets with them.
+    /// Removes the offsets of deleted topics.
     pub fn on_topics_deleted(&self, node: &Node, topics: &[(&str, Uuid)]) {
         for coordinator in self.loaded() {
             coordinator.act(node, |machine, now| machine.on_topics_deleted(now, topics));
         }
     }
 
-    /// All groups of consumers that anybody is in, or was lately.
+    /// Returns overviews of all consumer groups that have members, or recently had.
     pub fn overview(&self, node: &Node) -> Vec<GroupOverview> {
         let image = node.image();
         let partitions_of = |topic: &str| image.topic(topic).map_or(0, |topic| topic.partitions.len());
@@ -135,7 +138,8 @@ impl Groups {
         }
     }
 
-    /// Call about once a second: looks after members whose connections were closed, and after failed coordinators.
+    /// Handles members whose connections were closed, and reloads failed coordinators. Call about
+    /// once a second.
     pub fn maintain(&self, node: &Node) {
         for coordinator in self.all(node) {
             coordinator.load(node, None);
@@ -166,7 +170,8 @@ impl Groups {
             .collect()
     }
 
-    /// A topic that was deleted and created again has new coordinators.
+    /// Returns the coordinator of a partition. A topic that was deleted and created again has new
+    /// coordinators.
     fn coordinator(&self, topic: &OffsetsTopic, partition_index: i32) -> Arc<Coordinator> {
         let is_current = |known: &&Arc<Coordinator>| known.topic_id == topic.topic_id;
         {
@@ -190,7 +195,7 @@ impl Groups {
     }
 }
 
-/// What stands between a client and its coordinator.
+/// What a client has to wait for before its coordinator can take requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preparation {
     Ready,
@@ -199,7 +204,7 @@ pub(crate) enum Preparation {
     Failed,
 }
 
-/// What a coordinator must know of its topic.
+/// The facts about its topic that a coordinator needs.
 struct OffsetsTopic {
     topic_id: Uuid,
     /// At least 1.
@@ -219,7 +224,8 @@ fn offsets_topic(node: &Node) -> Option<OffsetsTopic> {
     })
 }
 
-/// Java's `String.hashCode`, made positive as Apache Kafka's `Utils.abs` does, modulo the number of partitions.
+/// Java's `String.hashCode`, made non-negative as by Apache Kafka's `Utils.abs`, modulo the number
+/// of partitions.
 pub fn partition_for(group_id: &str, partition_count: i32) -> i32 {
     let hash = group_id.encode_utf16().fold(0i32, |hash, unit| {
         hash.wrapping_mul(31).wrapping_add(i32::from(unit))
@@ -242,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_found_where_java_puts_it() {
+    fn a_group_maps_to_the_same_partition_as_in_java() {
         // Values of String.hashCode from a JVM.
         check("", 0);
         check("g", 103);
@@ -251,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_hash_without_a_positive_counterpart_counts_as_zero() {
+    fn the_hash_without_a_positive_counterpart_counts_as_zero() {
         // "polygenelubricants" hashes to i32::MIN.
         assert_eq!(partition_for("polygenelubricants", 50), 0);
     }

@@ -1,4 +1,4 @@
-//! JoinGroup: who may come in, and what it sets in motion.
+//! JoinGroup: admission of members, and the rebalances it starts.
 
 use std::sync::Arc;
 
@@ -12,16 +12,19 @@ use super::request::{JoinRequest, Ticket};
 use super::timer::Timer;
 use super::turn::Turn;
 
-/// A joiner without id may wait this long for a rebalance: it cannot send heartbeats and its disconnect is not seen.
+/// A new member without an id may wait this long for a rebalance: it cannot send heartbeats, and
+/// its disconnect goes unseen.
 const NEW_MEMBER_JOIN_TIMEOUT_MS: i32 = 5 * 60 * 1_000;
 
-/// Ids of one group that were handed out and not used yet. Each costs some 300 bytes until its session ends.
+/// At most this many ids of one group are assigned and not used yet. Each costs some 300 bytes
+/// until its session ends.
 const PENDING_JOINS_MAX: usize = 5_000;
 
-/// Timers of one machine: a bound for members and pending ids of all its groups together, about 300 bytes each.
+/// At most this many timers per machine: it bounds members and pending ids of all its groups
+/// together, about 300 bytes each.
 const TIMERS_MAX: usize = 200_000;
 
-/// Everything about a joiner that can be judged without its group.
+/// Checks everything about a join that does not depend on its group.
 pub(super) fn check_request(request: &JoinRequest<'_>, turn: &Turn<'_>) -> Result<(), ErrorCode> {
     if request.group_id.is_empty() {
         return Err(ErrorCode::InvalidGroupId);
@@ -36,7 +39,7 @@ pub(super) fn check_request(request: &JoinRequest<'_>, turn: &Turn<'_>) -> Resul
     {
         return Err(ErrorCode::InconsistentGroupProtocol);
     }
-    // All members' subscriptions must fit into one record: one member may take a quarter of it.
+    // All members' subscriptions must fit into one record, so one member may take a quarter of it.
     let metadata_bytes: usize = request
         .protocols
         .iter()
@@ -101,7 +104,8 @@ impl Group {
         Ok(())
     }
 
-    /// `group.max.size` counts those who wait while a rebalance gathers them, so that the last to come stay out.
+    /// Whether the group has room. While a rebalance gathers members, `group.max.size` counts those
+    /// that wait, so that the last to arrive are refused.
     fn has_room_for(&self, turn: &Turn<'_>, member_id: &str) -> bool {
         let size_max = turn.config.group_size_max;
         let member = self.members.get(member_id);
@@ -159,7 +163,7 @@ impl Group {
     ) -> Result<(), ErrorCode> {
         let member_id: Arc<str> = request.member_id.into();
         if self.pending_join.contains(&member_id) {
-            // Ids are pending for dynamic members only.
+            // Only dynamic members have pending ids.
             if request.group_instance_id.is_some() {
                 return Err(ErrorCode::InvalidRequest);
             }
@@ -173,7 +177,7 @@ impl Group {
             .is_some_and(|member| member.matches(request));
         match self.state {
             GroupState::Empty => return Err(ErrorCode::UnknownMemberId),
-            // The member may not have seen the answer to its join: the generation stands.
+            // The member may have missed the answer to its join: the generation stays.
             GroupState::CompletingRebalance if is_unchanged => {
                 self.reply_unchanged(turn, ticket, &member_id);
             }
@@ -198,7 +202,7 @@ impl Group {
 
     fn add_member(&mut self, turn: &mut Turn<'_>, ticket: Ticket, request: &JoinRequest<'_>, id: Arc<str>) {
         if self.stored.is_none() {
-            // From here on the group is in the log; a handed out id alone leaves no trace there.
+            // From here on the group is in the log; assigning an id alone leaves no trace in it.
             let stored = StoredGroup::empty(turn.now.timestamp);
             turn.record_group(self, stored);
         }
@@ -218,7 +222,7 @@ impl Group {
         self.rebalance_or_complete_join(turn);
     }
 
-    /// Parks the ticket. A ticket that was parked for the same member before is sent away.
+    /// Parks the ticket. An earlier parked ticket of the same member is answered with an error.
     fn await_join(
         &mut self,
         turn: &mut Turn<'_>,
@@ -233,7 +237,8 @@ impl Group {
         member.awaiting_join = Some(ticket);
     }
 
-    /// KIP-345: the instance came back under a new id. Whoever still uses the old one is fenced.
+    /// KIP-345: replaces a static member that came back under a new id. Clients that still use the
+    /// old id are fenced.
     fn replace_static_member(
         &mut self,
         turn: &mut Turn<'_>,
@@ -282,13 +287,13 @@ impl Group {
                 if stored.size_bytes() > turn.config.batch_bytes_max {
                     return self.prepare_rebalance(turn);
                 }
-                // Nothing changes but the id, so nobody else has to know.
+                // Only the id changes, so the other members need not know.
                 turn.record_group(self, stored);
                 let mut reply = self.join_reply(member_id);
                 if request.supports_skipping_assignment {
                     reply.skip_assignment = was_leader;
                 } else if was_leader {
-                    // An older client would assign anew if it learned that it leads.
+                    // An older client would compute a new assignment if it learned that it leads.
                     reply.leader = old_member_id;
                     reply.members = Vec::new();
                 }
@@ -301,7 +306,7 @@ impl Group {
         }
     }
 
-    /// KIP-345: an instance id pins down the member id.
+    /// Checks a member's ids. KIP-345: an instance id determines the member id.
     pub(super) fn check_member(&self, member_id: &str, instance_id: Option<&str>) -> Result<(), ErrorCode> {
         if let Some(instance_id) = instance_id {
             match self.static_members.get(instance_id) {

@@ -1,4 +1,4 @@
-//! From a partition of `__consumer_offsets` to a machine that knows what it says.
+//! Replays a partition of `__consumer_offsets` into a machine.
 
 use std::fmt;
 use std::io;
@@ -14,22 +14,23 @@ use ottla_wire::records::record::{RecordError, Records};
 use super::machine::Machine;
 use super::record::GroupRecord;
 
-/// How much is read at a time, like `offsets.load.buffer.size`; a larger batch is read whole.
+/// Bytes per read, like `offsets.load.buffer.size`; a larger batch is read whole.
 const READ_BYTES: u32 = 5 * 1024 * 1024;
-/// A coordinator's batch is bounded by `message.max.bytes` before compression; this leaves room for any setting of it.
+/// Bound of a decompressed batch: `message.max.bytes` bounds a coordinator's batch before
+/// compression; this allows for any setting of it.
 const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// What a replay went through.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     pub records: u64,
-    /// Records of types that nobody here knows. They stay in the log.
+    /// Records of unknown types. They stay in the log.
     pub skipped: u64,
-    /// Batches that are damaged. What they said is not known any more.
+    /// Damaged batches. Their contents are lost.
     pub damages: Vec<String>,
 }
 
-/// Replays what lies below `bound`, past what is damaged. Waits for the disk.
+/// Replays the log below `bound`, skipping damaged batches. Waits for the disk.
 pub fn replay(reader: &LogReader, bound: Bound, machine: &mut Machine) -> Result<Replayed, LoadError> {
     let mut replayed = Replayed::default();
     let mut offset = reader.start_offset();
@@ -57,14 +58,14 @@ pub fn replay(reader: &LogReader, bound: Bound, machine: &mut Machine) -> Result
                     None => return Ok(replayed),
                 }
             }
-            // A region begins with a whole batch, so it always leads further.
+            // A region begins with a whole batch, so the replay always advances.
             None if stopped.offset > offset => stopped.offset,
             None => return Err(LoadError::Incomplete { offset }),
         };
     }
 }
 
-/// Where the replay of a region ended: behind its last whole batch, or at a damaged one.
+/// Where the replay of a region ended: after its last whole batch, or at a damaged one.
 struct Stopped {
     offset: i64,
     damage: Option<String>,
@@ -82,7 +83,7 @@ fn read_region(file: &dyn DiskFile, position: u64, bytes: u64) -> io::Result<Vec
     Ok(buffer)
 }
 
-/// Replays whole batches; a last one that is cut is left for the next read.
+/// Replays whole batches; a truncated last one is left for the next read.
 fn replay_batches(
     bytes: &[u8],
     from: i64,
@@ -178,7 +179,7 @@ pub enum LoadError {
         offset: i64,
         error: ControlError,
     },
-    /// A record that says something we cannot read: going on would forget it.
+    /// A record that cannot be decoded: skipping it would lose its contents.
     Content {
         offset: i64,
         error: DecodeError,
@@ -226,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// Where it comes from: `golden/README.md`.
+    /// For its origin see `golden/README.md`.
     const KAFKA_SEGMENT: &[u8] = include_bytes!("golden/kafka-4.3.0-consumer-offsets.log");
     const NOW: Now = Now {
         moment: Moment(1),
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_that_apache_kafka_wrote_are_what_apache_kafka_answers() {
+    fn offsets_written_by_apache_kafka_are_read_as_apache_kafka_reads_them() {
         check_offsets(
             "classic-left",
             &[("orders", 0, 3, 0, "note"), ("orders", 1, 4, -1, "")],
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_apache_kafka_wrote_are_found_in_their_state() {
+    fn groups_written_by_apache_kafka_are_found_in_their_state() {
         let (mut machine, replayed) = load(KAFKA_SEGMENT).unwrap();
         assert_eq!(replayed.skipped, 0);
         let GroupReply::List(groups) = ask(&mut machine, GroupRequest::List(ListRequest::default())) else {
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_member_of_apache_kafka_goes_on_heartbeating() {
+    fn a_static_member_of_apache_kafka_continues_to_send_heartbeats() {
         let (mut machine, _) = load(KAFKA_SEGMENT).unwrap();
         let GroupReply::Describe(groups) = ask(&mut machine, GroupRequest::Describe(vec!["classic-static"]))
         else {
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_batch_ends_the_replay_of_its_region_and_is_named() {
+    fn a_damaged_batch_ends_the_replay_of_its_region_and_is_reported() {
         let mut damaged = KAFKA_SEGMENT.to_vec();
         let second = Batch::parse(KAFKA_SEGMENT).unwrap().bytes.len();
         damaged[second + 100] ^= 1;

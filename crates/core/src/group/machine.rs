@@ -1,7 +1,7 @@
-//! The coordinator of one partition of `__consumer_offsets`, as a machine.
+//! The coordinator of one partition of `__consumer_offsets`, as a state machine.
 //!
-//! `handle` decides, `apply` changes what the log says, the caller makes the records durable and then sends the
-//! replies. If it cannot, it drops the machine and makes a new one from the log.
+//! `handle` decides and `apply` changes state by records; the caller makes the records durable and
+//! then sends the replies. If it cannot, it drops the machine and rebuilds it from the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +26,9 @@ use super::request::{GroupRequest, JoinRequest, ListRequest, SyncRequest, Ticket
 use super::timer::{Timer, Timers};
 use super::turn::{MemberIds, Now, Turn};
 
-/// A KIP-848 member that has not been heard of for this long is gone: `group.consumer.session.timeout.ms`'s default.
-/// It cannot be heard of at all here, so the clock starts when the log has been replayed.
+/// A KIP-848 member counts as gone when it has not been heard of for this long:
+/// `group.consumer.session.timeout.ms`'s default. This broker cannot receive its heartbeats, so the
+/// time runs from the end of the replay.
 const FOREIGN_SESSION_TIMEOUT_MS: u64 = 45_000;
 
 pub struct Machine {
@@ -35,15 +36,16 @@ pub struct Machine {
     groups: BTreeMap<Arc<str>, Group>,
     timers: Timers,
     ids: MemberIds,
-    /// Counts applied records.
+    /// Number of applied records.
     order: u64,
     armed: Moment,
-    /// Offsets of transactions without a marker, by producer id; only Apache Kafka's directories have them.
+    /// Offsets of transactions without a marker, by producer id; they occur only in directories of
+    /// Apache Kafka.
     open_transactions: BTreeMap<i64, Vec<(u64, GroupRecord)>>,
 }
 
 impl Machine {
-    /// `seed` makes the member ids.
+    /// Creates an empty machine; `seed` determines the member ids.
     pub fn new(config: Arc<GroupConfig>, seed: u64) -> Machine {
         Machine {
             config,
@@ -56,13 +58,14 @@ impl Machine {
         }
     }
 
-    /// Replays a record that stands in no transaction.
+    /// Replays a record outside of transactions.
     pub fn apply(&mut self, record: &GroupRecord) {
         self.order += 1;
         self.apply_at(self.order, record);
     }
 
-    /// Replays a record that counts only if its transaction commits. Only offsets are written that way.
+    /// Replays a record that takes effect only if its transaction commits. Only offsets are written
+    /// that way.
     pub fn apply_transactional(&mut self, producer_id: i64, record: GroupRecord) {
         self.order += 1;
         self.open_transactions
@@ -71,7 +74,8 @@ impl Machine {
             .push((self.order, record));
     }
 
-    /// Replays the end of a transaction. Of two commits the later one in the log wins, whenever its marker came.
+    /// Replays the end of a transaction. Of two commits the later one in the log wins, whatever the
+    /// order of the markers.
     pub fn apply_marker(&mut self, producer_id: i64, is_commit: bool) {
         for (order, record) in self.open_transactions.remove(&producer_id).unwrap_or_default() {
             let is_newest = match &record {
@@ -106,7 +110,7 @@ impl Machine {
         self.forget_transactional(record);
     }
 
-    /// A tombstone also ends what open transactions hold for the partition.
+    /// Drops what open transactions hold for a partition that gets a tombstone.
     fn forget_transactional(&mut self, record: &GroupRecord) {
         if let GroupRecord::Offset {
             group,
@@ -121,7 +125,7 @@ impl Machine {
         }
     }
 
-    /// Starts the clocks of everybody the log knows. Call once, when the replay is complete.
+    /// Starts the session timers of all members in the log. Call once, when the replay is complete.
     pub fn arm(&mut self, now: Now) -> Step {
         self.armed = now.moment;
         let interval_ms = self.config.offsets_retention_check_interval_ms;
@@ -135,7 +139,7 @@ impl Machine {
                     group.renew_session(turn, member_id);
                 }
                 if group.members.len() > size_max {
-                    // `group.max.size` was lowered: those who come back first stay.
+                    // `group.max.size` was lowered: the first members to rejoin stay.
                     group.prepare_rebalance(turn);
                 }
             }
@@ -190,7 +194,7 @@ impl Machine {
         }
     }
 
-    /// The connection behind a parked answer is closed.
+    /// Handles the closing of the connection behind a parked answer.
     pub fn abandon(&mut self, now: Now, group_id: &str, ticket: Ticket) {
         self.turn(now, |groups, turn| {
             if let Some(group) = groups.get_mut(group_id) {
@@ -199,7 +203,7 @@ impl Machine {
         });
     }
 
-    /// Removes the offsets of topics that are gone: names and ids.
+    /// Removes the offsets of deleted topics, given by name and id.
     pub fn on_topics_deleted(&mut self, now: Now, topics: &[(&str, Uuid)]) -> Step {
         let group_ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
         let step = self.turn(now, |groups, turn| {
@@ -262,7 +266,8 @@ impl Machine {
                 .entry(group_id.clone())
                 .or_insert_with(|| Group::new(group_id.clone()));
             for key in group.foreign.removal_keys() {
-                // A deserted consumer or streams group gives way, as it does in Apache Kafka.
+                // An empty consumer or streams group is converted to a classic one, as in Apache
+                // Kafka.
                 let record = GroupRecord::Foreign {
                     group: group_id.clone(),
                     key,
@@ -293,7 +298,7 @@ impl Machine {
         request: &super::request::OffsetCommitRequest<'_>,
     ) -> Step {
         let refusal = match self.foreign_claim(now, request.member.group_id) {
-            // It has no committed offsets.
+            // A share group has no committed offsets.
             Some(ForeignKind::Share) => Some(ErrorCode::GroupIdNotFound),
             Some(_) if request.member.generation_id < 0 => Some(ErrorCode::UnknownMemberId),
             _ => None,
@@ -331,7 +336,7 @@ impl Machine {
                 let error = match groups.get_mut(group_id) {
                     None => ErrorCode::GroupIdNotFound,
                     Some(group) if group.is_void() => ErrorCode::GroupIdNotFound,
-                    // Nobody is in it, but what it has acknowledged would stay behind.
+                    // The group has no members, but its acknowledgements would stay behind.
                     Some(group) if *claim == Some(ForeignKind::Share) && !group.foreign.has_members() => {
                         ErrorCode::UnsupportedVersion
                     }
@@ -396,16 +401,18 @@ impl Machine {
         }
     }
 
-    /// The kind of a group that another protocol still claims: nothing of it may be changed by hand or taken away.
+    /// Returns the kind of a group that another protocol still claims: its offsets must not be
+    /// changed by hand, nor the group deleted.
     fn foreign_claim(&self, now: Now, group_id: &str) -> Option<ForeignKind> {
         let foreign = &self.groups.get(group_id)?.foreign;
         foreign.kind().filter(|kind| match kind {
             ForeignKind::Consumer => {
                 foreign.has_members() && now.moment < self.armed.after_ms(FOREIGN_SESSION_TIMEOUT_MS)
             }
-            // Its members cannot go on here by themselves, so they are not taken for gone.
+            // Its members cannot rejoin here with another protocol, so silence does not mean that
+            // they are gone.
             ForeignKind::Streams => foreign.has_members(),
-            // What it has acknowledged lies in a topic that is never written here.
+            // Its acknowledgements are in a topic that this broker never writes.
             ForeignKind::Share => true,
         })
     }
@@ -441,7 +448,7 @@ impl Machine {
         self.after(step, std::slice::from_ref(group_id))
     }
 
-    /// For requests that one group answers at once.
+    /// Answers requests that one group answers at once.
     fn reply_from(
         &mut self,
         now: Now,
@@ -457,7 +464,9 @@ impl Machine {
         self.after(step, &[group_id])
     }
 
-    /// - `partitions_of`: how many partitions a topic has.
+    /// Returns the overviews of all groups.
+    ///
+    /// - `partitions_of`: the number of partitions of a topic.
     pub fn overview(&self, partitions_of: &impl Fn(&str) -> usize) -> Vec<GroupOverview> {
         let groups = self.groups.values();
         groups
@@ -475,7 +484,7 @@ impl Machine {
         self.groups.get(group_id)
     }
 
-    /// What a replay must reproduce.
+    /// Returns the state that a replay must reproduce.
     #[cfg(test)]
     pub(super) fn hard_state(&self) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
         let hard = |group: &Group| {
@@ -496,7 +505,7 @@ impl Machine {
         self.groups.values().filter(is_stored).map(hard).collect()
     }
 
-    /// Lets go of what a step emptied.
+    /// Drops groups and transactions that a step has emptied.
     fn after(&mut self, step: Step, group_ids: &[Arc<str>]) -> Step {
         for record in &step.records {
             self.forget_transactional(record);

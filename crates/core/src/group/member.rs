@@ -9,7 +9,7 @@ use super::request::{JoinRequest, Ticket};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protocol {
     pub name: Arc<str>,
-    /// What the assignor needs to know about the member; opaque to the broker.
+    /// Input of the assignor; opaque to the broker.
     pub metadata: Arc<[u8]>,
 }
 
@@ -21,16 +21,16 @@ pub struct Member {
     pub client_host: Arc<str>,
     pub rebalance_timeout_ms: i32,
     pub session_timeout_ms: i32,
-    /// The member's favourite first. After a replay only the chosen one is known.
+    /// In the member's order of preference. After a replay only the elected one is known.
     pub protocols: Vec<Protocol>,
     pub assignment: Arc<[u8]>,
-    /// Has not seen the answer to its first join, so nobody can be expected to send heartbeats.
+    /// Has not seen the answer to its first join, so it cannot be expected to send heartbeats.
     pub is_new: bool,
     pub awaiting_join: Option<Ticket>,
     pub awaiting_sync: Option<Ticket>,
     /// The connection that waited is closed: waiting no longer counts as a sign of life.
     pub is_abandoned: bool,
-    /// Made from a record, not heard of since: the next record says it all anew.
+    /// Restored from a record and not heard of since: the next record replaces all of it.
     pub is_restored: bool,
 }
 
@@ -77,7 +77,7 @@ impl Member {
         }
     }
 
-    /// Takes over what a member says when it joins again.
+    /// Updates the member with the request of another join.
     pub fn update(&mut self, request: &JoinRequest<'_>) {
         self.protocols = protocols_of(request);
         self.rebalance_timeout_ms = request.rebalance_timeout_ms;
@@ -119,7 +119,7 @@ impl Member {
             .map_or_else(|| Arc::from([]), |own| own.metadata.clone())
     }
 
-    /// The most one of its protocols would take in a group record.
+    /// Returns the bytes that the largest of its protocols would take in a group record.
     pub fn subscription_bytes_max(&self) -> usize {
         self.protocols
             .iter()
@@ -128,7 +128,8 @@ impl Member {
             .unwrap_or(0)
     }
 
-    /// A member that waits for the others cannot send heartbeats and need not.
+    /// Whether the member is exempt from heartbeats: while it waits for the others, it cannot send
+    /// any.
     pub fn is_excused(&self) -> bool {
         !self.is_new && !self.is_abandoned && (self.awaiting_join.is_some() || self.awaiting_sync.is_some())
     }

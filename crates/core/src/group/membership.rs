@@ -1,4 +1,4 @@
-//! SyncGroup, Heartbeat and LeaveGroup: the life of those who are in.
+//! SyncGroup, Heartbeat and LeaveGroup: requests of present members.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Group {
         self.answer_sync(turn, &member_id, displaced);
         let member = self.members.get_mut(&member_id).expect("checked above");
         member.awaiting_sync = Some(ticket);
-        // Who waits again is not gone.
+        // A member that waits again is not gone.
         member.is_abandoned = false;
         if self.is_leader(&member_id) {
             self.record_assignments(turn, &request.assignments);
@@ -57,7 +57,8 @@ impl Group {
         }
     }
 
-    /// The record makes the generation stable; whom the leader forgot gets an empty assignment.
+    /// Records the leader's assignments, which makes the generation stable; a member without one
+    /// gets an empty assignment.
     fn record_assignments(&mut self, turn: &mut Turn<'_>, assignments: &[(&str, &[u8])]) {
         let assignments: BTreeMap<&str, &[u8]> = assignments.iter().copied().collect();
         let mut stored = self.to_stored(turn.now.timestamp);
@@ -133,7 +134,8 @@ impl Group {
         Ok(())
     }
 
-    /// The connection behind a parked answer is closed. Its member has one session timeout to show up again.
+    /// Handles the closing of the connection behind a parked answer. Its member has one session
+    /// timeout to return.
     pub(super) fn abandon(&mut self, turn: &mut Turn<'_>, ticket: Ticket) {
         let member = self
             .members

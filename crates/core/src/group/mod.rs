@@ -1,7 +1,8 @@
-//! Consumer groups: who reads what, and how far.
+//! Consumer groups: their members, assignments and committed offsets.
 //!
-//! One machine per partition of `__consumer_offsets` speaks the classic group protocol as Apache Kafka 4.3 does. The
-//! machine owns no thread, no clock and no file: requests and deadlines come in, records and replies go out.
+//! One state machine per partition of `__consumer_offsets` implements the classic group protocol as
+//! Apache Kafka 4.3 does. The machine owns no thread, no clock and no file: requests and deadlines
+//! come in, records and replies go out.
 //!
 //! Reading order: the modules below, top to bottom.
 

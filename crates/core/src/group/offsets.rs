@@ -10,17 +10,17 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommittedOffset {
     pub offset: i64,
-    /// -1: unknown.
+    /// −1: unknown.
     pub leader_epoch: i32,
     pub metadata: Box<str>,
     pub commit_timestamp: Timestamp,
-    /// Set by clients of OffsetCommit 2 to 4 only; later the broker's retention counts.
+    /// Set by clients of OffsetCommit 2 to 4 only; for others the broker's retention applies.
     pub expire_timestamp: Option<Timestamp>,
     /// Zero: unknown.
     pub topic_id: Uuid,
 }
 
-/// By topic and partition. `order` tells which of two records was applied later.
+/// Offsets by topic and partition. `order` tells which of two records was applied later.
 #[derive(Clone, Debug, Default)]
 pub struct Offsets {
     by_topic: BTreeMap<Arc<str>, BTreeMap<i32, (u64, CommittedOffset)>>,
@@ -51,7 +51,7 @@ impl Offsets {
         self.by_topic.get(topic)?.get(&partition).map(|(order, _)| *order)
     }
 
-    /// The topic's name as it is kept here, to share it.
+    /// Returns the stored copy of the topic's name, for sharing.
     pub fn topic_name(&self, topic: &str) -> Option<Arc<str>> {
         self.by_topic.get_key_value(topic).map(|(name, _)| name.clone())
     }

@@ -1,4 +1,4 @@
-//! What stands in a group at one moment, and who went lately: for whoever explains a consumer.
+//! A snapshot of a group and of recent departures: the evidence for diagnosing a slow consumer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use crate::time::Timestamp;
 
 use super::classic::Group;
 
-/// Departures that a group remembers.
+/// At most this many departures of a group are kept.
 const DEPARTED_MAX: usize = 8;
 
-/// Of a reason that a client gives.
+/// Longer reasons given by clients are cut.
 const REASON_CHARS_MAX: usize = 120;
 
-/// A group of consumers.
+/// A snapshot of a consumer group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupOverview {
     pub group_id: Arc<str>,
     pub members: Vec<MemberOverview>,
-    /// Of all that its members are subscribed to.
+    /// Partitions of all topics that its members subscribe to.
     pub partition_count: usize,
-    /// The last ones that went, oldest first; since this broker leads the group.
+    /// The last departures, oldest first; since this broker coordinates the group.
     pub departed: Vec<Departed>,
 }
 
@@ -31,7 +31,7 @@ pub struct MemberOverview {
     pub client_host: Arc<str>,
 }
 
-/// A member that is gone.
+/// A member that left or was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departed {
     pub member: MemberOverview,
@@ -42,11 +42,12 @@ pub struct Departed {
 /// Why a member is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// It said so, with a reason from KIP-800 on.
+    /// It left by LeaveGroup, from KIP-800 on with a reason.
     Left { reason: Option<Arc<str>> },
     /// No heartbeat for `session.timeout.ms`.
     SessionExpired,
-    /// Everybody else had joined again; it did not within its rebalance timeout, which a consumer sets to `max.poll.interval.ms`.
+    /// All others had joined again; it did not within its rebalance timeout, which a consumer sets
+    /// to `max.poll.interval.ms`.
     DidNotRejoin,
     /// It joined and did not fetch its assignment in time.
     DidNotSync,
@@ -59,7 +60,8 @@ impl Departure {
         }
     }
 
-    /// The member's application did not poll in time. Java's consumer says so when it leaves.
+    /// Whether the member's application did not poll in time. Java's consumer says so when it
+    /// leaves.
     pub fn is_late_poll(&self) -> bool {
         match self {
             Departure::Left { reason } => reason
@@ -71,7 +73,7 @@ impl Departure {
     }
 }
 
-/// The last departures of one group. Not part of what a replay restores.
+/// The last departures of one group. A replay does not restore them.
 #[derive(Clone, Debug, Default)]
 pub struct Departures(VecDeque<Departed>);
 
@@ -88,9 +90,10 @@ impl Departures {
     }
 }
 
-/// `None`: nobody is in it and nobody went, or it is no group of consumers.
+/// Returns the overview; `None` for a group without members and departures, or one that is not of
+/// consumers.
 ///
-/// - `partitions_of`: how many partitions a topic has.
+/// - `partitions_of`: the number of partitions of a topic.
 pub(super) fn overview(group: &Group, partitions_of: impl Fn(&str) -> usize) -> Option<GroupOverview> {
     let is_empty = group.members.is_empty() && group.departures.iter().next().is_none();
     if is_empty || !(group.uses_consumer_protocol() || group.members.is_empty()) {

@@ -1,4 +1,4 @@
-//! From "somebody came or went" to "everybody knows the new generation".
+//! Rebalances: from a change in membership to a new generation that all members know.
 //!
 //! Empty or Stable -> PreparingRebalance: members join again -> CompletingRebalance: the leader assigns -> Stable.
 
@@ -45,7 +45,8 @@ impl Group {
         }
     }
 
-    /// The first rebalance of an empty group ends with its timer, not with its members.
+    /// Ends the join phase when all members have joined. The first rebalance of an empty group ends
+    /// with its timer instead.
     pub(super) fn complete_join_if_all_are_here(&mut self, turn: &mut Turn<'_>) {
         let is_waiting = self.state == GroupState::PreparingRebalance && self.initial_delay.is_none();
         if is_waiting && self.have_all_joined() {
@@ -75,7 +76,8 @@ impl Group {
         }
     }
 
-    /// Goes on with those who joined. Static members keep their place until their session ends (KIP-345).
+    /// Ends the join phase with the members that have joined. Static members keep their place until
+    /// their session ends (KIP-345).
     pub(super) fn complete_join(&mut self, turn: &mut Turn<'_>) {
         turn.timers.cancel(Timer::Join(self.group_id.clone()));
         self.initial_delay = None;
@@ -152,7 +154,7 @@ impl Group {
         successor.is_some()
     }
 
-    /// Members that have not synced hold the group up: they go, and the others start over.
+    /// Removes members that have not synced and hold up the group; the others start over.
     pub(super) fn on_sync_deadline(&mut self, turn: &mut Turn<'_>) {
         let is_syncing = matches!(self.state, GroupState::CompletingRebalance | GroupState::Stable);
         if !is_syncing || self.pending_sync.is_empty() {
@@ -181,14 +183,15 @@ impl Group {
         }
     }
 
-    /// Unlike `complete_join_if_all_are_here` this also cuts an initial delay short: nobody is left to wait for.
+    /// Unlike `complete_join_if_all_are_here` this also cuts an initial delay short: no member is
+    /// missing.
     fn complete_join_if_nobody_is_missing(&mut self, turn: &mut Turn<'_>) {
         if self.state == GroupState::PreparingRebalance && self.have_all_joined() {
             self.complete_join(turn);
         }
     }
 
-    /// Removes a member and tells it so, should it be waiting: it may join again.
+    /// Removes a member and, if it waits, answers it with an error that lets it join again.
     pub(super) fn expel_member(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>, why: Departure) {
         self.answer_join(
             turn,
@@ -211,7 +214,7 @@ impl Group {
             .cancel(Timer::Session(self.group_id.clone(), member_id.clone()));
     }
 
-    /// Gives everybody who waits for an assignment the one the group record holds.
+    /// Answers all members that wait for an assignment with the one in the group record.
     pub(super) fn hand_out_assignments(&mut self, turn: &mut Turn<'_>) {
         let member_ids: Vec<Arc<str>> = self.members.keys().cloned().collect();
         for member_id in member_ids {
@@ -270,7 +273,7 @@ impl Group {
         }
     }
 
-    /// Whether the member was waiting.
+    /// Answers a waiting join; true if the member was waiting.
     pub(super) fn answer_join(
         &mut self,
         turn: &mut Turn<'_>,
@@ -287,7 +290,7 @@ impl Group {
         ticket.is_some()
     }
 
-    /// Whether the member was waiting.
+    /// Answers a waiting sync; true if the member was waiting.
     pub(super) fn answer_sync(
         &mut self,
         turn: &mut Turn<'_>,

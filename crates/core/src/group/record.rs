@@ -1,4 +1,4 @@
-//! The records of `__consumer_offsets`: what a machine writes, and what it finds when it is replayed.
+//! The records of `__consumer_offsets`: written by a machine, and read when it is replayed.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::offsets::CommittedOffset;
 /// Apache Kafka 4.3 writes version 3 although 4 exists: `GROUP_METADATA_VALUE_VERSION`.
 const GROUP_VALUE_VERSION: i16 = 3;
 const OFFSET_VALUE_VERSION: i16 = 4;
-/// The only version with an expiry of its own.
+/// The only version with a separate expiry.
 const OFFSET_VALUE_VERSION_WITH_EXPIRY: i16 = 1;
 
 const LEGACY_OFFSET_TYPE: i16 = 0;
@@ -36,7 +36,7 @@ pub enum GroupRecord {
         group: Arc<str>,
         value: Option<Arc<StoredGroup>>,
     },
-    /// A record of a group that speaks another protocol: present, or gone.
+    /// A record of a group of another protocol: present, or removed.
     Foreign {
         group: Arc<str>,
         key: Vec<u8>,
@@ -44,7 +44,7 @@ pub enum GroupRecord {
     },
 }
 
-/// What survives a restart of a classic group.
+/// The state of a classic group that survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredGroup {
     pub protocol_type: Option<Arc<str>>,
@@ -63,13 +63,13 @@ pub struct StoredMember {
     pub client_host: Arc<str>,
     pub rebalance_timeout_ms: i32,
     pub session_timeout_ms: i32,
-    /// The metadata of the chosen protocol.
+    /// The metadata of the elected protocol.
     pub subscription: Arc<[u8]>,
     pub assignment: Arc<[u8]>,
 }
 
 impl StoredGroup {
-    /// A group that nobody has joined yet.
+    /// Returns a group without members.
     pub fn empty(state_timestamp: Timestamp) -> StoredGroup {
         StoredGroup {
             protocol_type: None,
@@ -81,7 +81,8 @@ impl StoredGroup {
         }
     }
 
-    /// An upper bound of the record's bytes: strings and bytes, and 64 for lengths and numbers around them.
+    /// Returns an upper bound of the record's size: strings and bytes, and 64 for the lengths and
+    /// numbers around them.
     pub fn size_bytes(&self) -> usize {
         let string = |value: &Option<Arc<str>>| value.as_ref().map_or(0, |value| value.len());
         let members: usize = self
@@ -121,7 +122,8 @@ impl GroupRecord {
         }
     }
 
-    /// Key and value as Apache Kafka 4.3 writes them; no value is a tombstone. Both buffers are replaced.
+    /// Encodes key and value as Apache Kafka 4.3 does; no value is a tombstone. Both buffers are
+    /// replaced.
     pub fn encode<'b>(&self, key: &mut Vec<u8>, value: &'b mut Vec<u8>) -> Option<&'b [u8]> {
         key.clear();
         value.clear();
@@ -157,10 +159,10 @@ impl GroupRecord {
         Some(value)
     }
 
-    /// `None`: a record type nobody here knows, to be skipped.
+    /// Decodes a record; `None`: an unknown record type, to be skipped.
     ///
-    /// - Errors: unreadable bytes, or a version of a value we cannot read. The partition then has no coordinator:
-    ///   going on would forget what the record says.
+    /// - Errors: bytes or a value version that cannot be read. The partition then has no
+    ///   coordinator: going on would lose the record's contents.
     pub fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<GroupRecord>, DecodeError> {
         let mut reader = Reader::new(key);
         let record_type = reader.i16()?;

@@ -1,4 +1,4 @@
-//! What a group machine answers, and what it asks of its caller.
+//! Answers of a group machine, and its orders to the caller.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::foreign::ForeignKind;
 use super::record::GroupRecord;
 use super::request::Ticket;
 
-/// Make `records` durable, then send `replies`. The records are applied already.
+/// Make `records` durable, then send `replies`. The records have been applied already.
 #[derive(Debug, Default)]
 pub struct Step {
     pub records: Vec<GroupRecord>,
@@ -39,7 +39,7 @@ pub struct JoinReply {
     pub leader: Arc<str>,
     pub skip_assignment: bool,
     pub member_id: Arc<str>,
-    /// Empty for everyone but the leader.
+    /// Empty for members other than the leader.
     pub members: Vec<JoinReplyMember>,
 }
 
@@ -108,9 +108,9 @@ pub struct FetchedTopic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedPartition {
     pub partition: i32,
-    /// -1: none committed.
+    /// −1: none committed.
     pub offset: i64,
-    /// -1: unknown.
+    /// −1: unknown.
     pub leader_epoch: i32,
     pub metadata: Box<str>,
     pub error: ErrorCode,
@@ -130,7 +130,7 @@ impl FetchedPartition {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetDeleteReply {
-    /// Of the group as a whole.
+    /// An error of the group as a whole.
     pub error: ErrorCode,
     pub topics: Vec<(String, Vec<(i32, ErrorCode)>)>,
 }
@@ -150,10 +150,10 @@ pub struct DescribedGroup {
     pub group_id: Arc<str>,
     pub state: &'static str,
     pub protocol_type: Arc<str>,
-    /// The chosen assignor; empty unless stable.
+    /// The elected assignor; empty unless stable.
     pub protocol: Arc<str>,
     pub members: Vec<DescribedMember>,
-    /// The kind of a group that is no classic one.
+    /// The kind of a group that is not a classic one.
     pub kept_as: Option<ForeignKind>,
 }
 

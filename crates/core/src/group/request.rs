@@ -1,9 +1,9 @@
-//! What a group machine may be asked. Requests borrow from the frame; what is kept is copied.
+//! Requests to a group machine. They borrow from the frame; what is kept is copied.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
-/// Names a waiting answer within one machine.
+/// Identifies a waiting answer within one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -32,11 +32,11 @@ pub struct JoinRequest<'a> {
     pub session_timeout_ms: i32,
     pub rebalance_timeout_ms: i32,
     pub protocol_type: &'a str,
-    /// Name and metadata, the member's favourite first.
+    /// Name and metadata, in the member's order of preference.
     pub protocols: Vec<(&'a str, &'a [u8])>,
-    /// KIP-394, version 4 on: a member must come back with the id it was given.
+    /// KIP-394, from version 4: a member must join again with the id that it was given.
     pub requires_known_member_id: bool,
-    /// KIP-814, version 9 on: a leader can be told to keep the assignment.
+    /// KIP-814, from version 9: a leader can be told to keep the assignment.
     pub supports_skipping_assignment: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct SyncRequest<'a> {
     pub assignments: Vec<(&'a str, &'a [u8])>,
 }
 
-/// Who speaks, and of which generation.
+/// The identity and generation that a member claims.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemberRequest<'a> {
     pub group_id: &'a str,
@@ -63,15 +63,15 @@ pub struct LeaveRequest<'a> {
     pub group_id: &'a str,
     /// Member id and instance id; an empty member id removes by instance id (KIP-345).
     pub members: Vec<(&'a str, Option<&'a str>)>,
-    /// KIP-800. A client names it for each member, and all that leave together do so for one.
+    /// KIP-800. The request has one for each member, but all that leave together share one.
     pub reason: Option<&'a str>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct OffsetCommitRequest<'a> {
-    /// Generation -1 and an empty member id: a consumer that manages its partitions itself.
+    /// Generation −1 and an empty member id: a consumer that manages its partitions itself.
     pub member: MemberRequest<'a>,
-    /// Version 9 on says so when a group does not exist.
+    /// From version 9: the client knows the error code for a group that does not exist.
     pub knows_group_id_not_found: bool,
     /// `None`: the broker's retention.
     pub retention_ms: Option<i64>,
@@ -89,10 +89,10 @@ pub struct OffsetCommitTopic<'a> {
 pub struct OffsetCommitPartition<'a> {
     pub partition: i32,
     pub offset: i64,
-    /// -1: unknown.
+    /// −1: unknown.
     pub leader_epoch: i32,
     pub metadata: &'a str,
-    /// What the caller already found wrong; such a partition is passed through.
+    /// An error that the caller found; such a partition is passed through.
     pub error: ErrorCode,
 }
 
@@ -111,7 +111,7 @@ pub struct OffsetFetchTopic<'a> {
     /// Zero: the client asked by name.
     pub topic_id: Uuid,
     pub partitions: Vec<i32>,
-    /// Such a topic is passed through.
+    /// An error that the caller found; such a topic is passed through.
     pub error: ErrorCode,
 }
 
@@ -124,11 +124,11 @@ pub struct OffsetDeleteRequest<'a> {
 #[derive(Clone, Debug)]
 pub struct OffsetDeleteTopic<'a> {
     pub name: &'a str,
-    /// Partition and what the caller already found wrong.
+    /// Partition number, and an error that the caller found.
     pub partitions: Vec<(i32, ErrorCode)>,
 }
 
-/// Empty filters let everything pass. Both are in lower case.
+/// Filters of ListGroups, in lower case. An empty filter lets everything pass.
 #[derive(Clone, Debug, Default)]
 pub struct ListRequest {
     pub states: Vec<String>,

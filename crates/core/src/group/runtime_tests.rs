@@ -41,7 +41,7 @@ use crate::time::{Clock, Moment, Timestamp};
 
 const DIRECTORY: &str = "/data";
 const GROUP: &str = "g";
-/// Its coordinator is `GROUP`'s.
+/// A group id with the same coordinator as `GROUP`.
 const NEIGHBOUR: &str = "i";
 
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Does nothing until it is told to.
+/// An executor that queues its jobs until a test runs them.
 #[derive(Default)]
 struct TestExecutor {
     syncs: Mutex<Vec<Arc<Partition>>>,
@@ -165,10 +165,10 @@ impl Broker {
         })
     }
 
-    /// Runs everything the executor was asked for, and what that asks for.
+    /// Runs all queued jobs, and those that they queue.
     fn settle(&self) {
         loop {
-            // A cold read may take any time, so everything else comes first.
+            // A cold read may take any time, so everything else runs first.
             let mut jobs = std::mem::take(&mut *self.executor.control.lock().unwrap());
             if jobs.is_empty() {
                 jobs = std::mem::take(&mut *self.executor.cold_reads.lock().unwrap());
@@ -212,12 +212,12 @@ impl Broker {
         }
     }
 
-    /// Sends and settles until the answer is there.
+    /// Sends a request and settles until the answer is there.
     fn ask(&self, api_key: ApiKey, api_version: i16, body: &[u8]) -> Vec<u8> {
         let mut sent = self.send(api_key, api_version, body);
         self.settle();
         if !sent.is_answered(self) {
-            // A rebalance with no initial delay needs one look at the clock.
+            // A rebalance with no initial delay still needs one check of the clock.
             self.pass(0);
             self.settle();
         }
@@ -397,7 +397,7 @@ fn join_body_of(group_id: &str, version: i16, member_id: &str) -> Vec<u8> {
 }
 
 #[test]
-fn neighbours_share_a_coordinator() {
+fn the_neighbour_group_has_the_same_coordinator() {
     assert_eq!(
         super::groups::partition_for(GROUP, 2),
         super::groups::partition_for(NEIGHBOUR, 2)
@@ -428,7 +428,7 @@ fn an_answer_that_reports_unsynced_records_waits_for_them() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_power_cut_and_the_rest_may_not() {
+fn acknowledged_commits_survive_a_power_cut_and_others_may_not() {
     let disk = MemoryDisk::new(3);
     let broker = Broker::first_start(&disk);
     let mut sent = broker.commit(5);
@@ -445,7 +445,7 @@ fn what_was_acknowledged_survives_a_power_cut_and_the_rest_may_not() {
 }
 
 #[test]
-fn until_the_log_is_read_clients_are_told_to_wait_and_members_are_left_in_peace() {
+fn while_the_log_is_read_clients_are_told_to_retry_and_heartbeats_succeed() {
     let disk = MemoryDisk::new(1);
     let broker = Broker::first_start(&disk);
     let mut sent = broker.commit(5);
@@ -494,12 +494,12 @@ fn find_coordinator_waits_until_the_coordinator_is_loaded() {
 }
 
 #[test]
-fn a_full_disk_refuses_commits_and_takes_them_again_when_there_is_space() {
+fn a_full_disk_refuses_commits_until_there_is_space() {
     let disk = MemoryDisk::new(1);
     let broker = Broker::first_start(&disk);
     let mut parked = broker.send(ApiKey::JoinGroup, 3, &join_body_of(NEIGHBOUR, 3, ""));
     disk.set_capacity(Some(disk.used_bytes()));
-    // Some space is reserved ahead of the log's end, so the first of them still fit.
+    // Some space is reserved beyond the log end, so the first few commits still fit.
     let mut offset = 0;
     let mut refused = loop {
         let mut sent = broker.commit(offset + 1);
@@ -510,7 +510,7 @@ fn a_full_disk_refuses_commits_and_takes_them_again_when_there_is_space() {
         offset += 1;
     };
     assert_eq!(refused.commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
-    assert!(parked.is_answered(&broker), "whoever waited is told, too");
+    assert!(parked.is_answered(&broker), "waiters are answered, too");
     broker.pass(1_000);
     broker.node.maintain();
     broker.settle();
@@ -530,7 +530,7 @@ fn a_full_disk_refuses_commits_and_takes_them_again_when_there_is_space() {
 }
 
 #[test]
-fn a_failed_write_costs_its_answer_and_no_offset_before() {
+fn a_failed_write_fails_its_request_and_keeps_earlier_offsets() {
     let disk = MemoryDisk::new(1);
     let broker = Broker::first_start(&disk);
     broker.commit(5);
@@ -547,7 +547,7 @@ fn a_failed_write_costs_its_answer_and_no_offset_before() {
 }
 
 #[test]
-fn a_failed_sync_is_told_to_whoever_waits_for_it() {
+fn a_failed_sync_is_reported_to_all_its_waiters() {
     let disk = MemoryDisk::new(1);
     let broker = Broker::first_start(&disk);
     let mut sent = broker.commit(5);
@@ -557,7 +557,7 @@ fn a_failed_sync_is_told_to_whoever_waits_for_it() {
 }
 
 #[test]
-fn an_answer_does_not_wait_for_a_disk_for_ever() {
+fn waiting_for_the_disk_times_out() {
     let broker = Broker::first_start(&MemoryDisk::new(1));
     let mut sent = broker.commit(5);
     assert!(!sent.is_answered(&broker));
@@ -581,7 +581,7 @@ fn a_member_whose_connection_closes_while_it_waits_is_gone_after_its_session() {
 }
 
 #[test]
-fn offsets_of_a_topic_are_gone_with_it() {
+fn offsets_of_a_topic_are_removed_with_it() {
     let disk = MemoryDisk::new(1);
     let broker = Broker::first_start(&disk);
     broker.commit(5);
@@ -606,7 +606,7 @@ fn a_topic_that_was_created_again_has_no_offsets() {
     broker.settle();
     drop(broker);
     let broker = Broker::start(&disk);
-    // The coordinator is not loaded yet, so it does not hear of the deletion.
+    // The coordinator is not loaded yet, so it is not told of the deletion.
     let old = broker.topic_id();
     service::submit(&broker.node, move |node, controller| {
         controller.delete_topics(&[TopicToDelete { name: None, id: old }], node.clock.timestamp())?;
@@ -649,7 +649,7 @@ fn an_unknown_topic_or_partition_is_refused_alone() {
 }
 
 #[test]
-fn transactions_are_refused_in_words_and_with_a_code_that_ends_the_search() {
+fn transactions_are_refused_with_a_message_and_a_code_that_stops_retries() {
     let broker = Broker::first_start(&MemoryDisk::new(1));
     for version in 1..=6 {
         let mut body = Vec::new();
@@ -684,7 +684,7 @@ fn transactions_are_refused_in_words_and_with_a_code_that_ends_the_search() {
 
 /// Every version from joining to deleting the group.
 #[test]
-fn every_version_of_every_group_api_is_answered_in_its_own_form() {
+fn every_version_of_every_group_api_is_answered_in_its_own_format() {
     let broker = Broker::first_start(&MemoryDisk::new(1));
     for version in 0..=9 {
         let leader = check_join(&broker, version);
@@ -930,7 +930,7 @@ fn check_deletion(broker: &Broker, version: i16) {
 }
 
 #[test]
-fn a_member_is_heard_through_the_wire_and_by_nobody_after_it_left() {
+fn heartbeats_succeed_over_the_wire_until_the_member_has_left() {
     let broker = Broker::first_start(&MemoryDisk::new(1));
     let leader = check_join(&broker, 9);
     check_sync(&broker, 5, &leader);

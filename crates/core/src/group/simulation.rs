@@ -1,4 +1,5 @@
-//! Random members against a machine that is dropped and replayed at any point. A failure prints its seed.
+//! Random clients against a machine that is dropped and replayed at any point. A failure prints its
+//! seed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ const SESSION_TIMEOUT_MS: i32 = 10_000;
 const REBALANCE_TIMEOUT_MS: i32 = 20_000;
 
 #[test]
-fn random_groups_keep_their_promises_across_replays() {
+fn random_groups_keep_their_invariants_across_replays() {
     for seed in 0..SEEDS {
         let mut world = World::new(seed);
         for _ in 0..STEPS {
@@ -58,7 +59,7 @@ impl Dice {
 enum Phase {
     Out,
     Joining(Ticket),
-    /// Joined; a leader knows whom to assign to.
+    /// Joined; holds, for a leader, the members to assign to.
     MustSync(Vec<Arc<str>>),
     Syncing(Ticket),
     In,
@@ -70,7 +71,7 @@ struct Client {
     instance_id: Option<String>,
     member_id: String,
     generation: i32,
-    /// JoinGroup 4 and up.
+    /// Speaks JoinGroup 4 and later.
     is_modern: bool,
     protocols: Vec<&'static str>,
     phase: Phase,
@@ -89,20 +90,21 @@ struct World {
     now: Now,
     config: Arc<GroupConfig>,
     machine: Machine,
-    /// What a replay sees, kept up to date with the log.
+    /// The machine as a replay would restore it, kept up to date with the log.
     shadow: Machine,
     log: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// Appended, not yet durable; the replies wait.
     unsynced: VecDeque<Step>,
     clients: Vec<Client>,
     next_ticket: u64,
-    /// Lives of the machine: a generation that was not recorded may be counted again after a replay.
+    /// Incarnation of the machine: a generation that was not recorded may be counted again after a
+    /// replay.
     life: u32,
     leaders: BTreeMap<(u32, String, i32), String>,
-    /// Whom a sync request assigned to, by its ticket.
+    /// The members that a sync request assigned to, by its ticket.
     assigned: BTreeMap<u64, BTreeSet<String>>,
-    /// The sync request whose assignments a generation got. Once a member has seen them they are durable, so this
-    /// holds across lives.
+    /// The sync request whose assignments a generation got. Once a member has seen them they are
+    /// durable, so this holds across incarnations.
     chosen: BTreeMap<(String, i32), u64>,
     commits: BTreeMap<(String, i32), Commit>,
 }
@@ -122,8 +124,9 @@ impl World {
                 member_id: String::new(),
                 generation: -1,
                 is_modern: !dice.one_in(3),
-                // Everybody's favourite is the one all share: a replay remembers the chosen protocol alone, and who
-                // does not know that one would be refused until the others have joined again, as in Apache Kafka.
+                // All members prefer the protocol that all share: a replay restores the elected
+                // protocol alone, and a client without that one would be refused until the others
+                // have joined again, as in Apache Kafka.
                 protocols: if dice.one_in(3) {
                     vec!["range", "sticky"]
                 } else {
@@ -172,7 +175,7 @@ impl World {
         self.check_machine();
     }
 
-    /// Everybody behaves: every group must come to rest with exactly its living members.
+    /// Lets all clients behave well: every group must settle with exactly its living members.
     fn calm_down(&mut self) {
         for _ in 0..400 {
             for index in 0..self.clients.len() {
@@ -183,7 +186,7 @@ impl World {
             self.check_machine();
         }
         for client in self.clients.clone() {
-            let group = self.machine.group(&client.group_id).expect("somebody is in it");
+            let group = self.machine.group(&client.group_id).expect("it has a member");
             let has_room = self.config.group_size_max > CLIENTS as usize;
             if has_room {
                 assert_eq!(
@@ -208,7 +211,7 @@ impl World {
         let client = self.clients[index].clone();
         match client.phase {
             Phase::Joining(ticket) | Phase::Syncing(ticket) if self.dice.one_in(12) => {
-                // The connection breaks; half the time the client forgets who it was.
+                // The connection breaks; half the time the client forgets its member id.
                 self.machine.abandon(self.now, &client.group_id, ticket);
                 self.clients[index].phase = Phase::Out;
                 if self.dice.one_in(2) {
@@ -394,7 +397,7 @@ impl World {
         }
     }
 
-    /// The machine is lost. Of what was not durable, a prefix survives, and none of its answers.
+    /// Loses the machine. Of what was not durable a prefix survives, and none of its answers.
     fn crash(&mut self) {
         let survivors = self.dice.roll(self.unsynced.len() as u64 + 1) as usize;
         for step in std::mem::take(&mut self.unsynced).into_iter().take(survivors) {
@@ -631,7 +634,8 @@ fn member_request(client: &Client) -> MemberRequest<'_> {
     }
 }
 
-/// A static member is its instance, whatever id it goes by; its ids begin with the instance's.
+/// Returns the identity of a client: a static member's ids begin with its instance id, which
+/// identifies it.
 fn identity(member_id: &str) -> String {
     match member_id.split_once('-') {
         Some((prefix, _)) if prefix.starts_with('i') => prefix.to_owned(),

@@ -203,7 +203,8 @@ impl Bench {
         }
     }
 
-    /// A stable group of `ids.len()` members without ids of their own; returns their member ids, the leader first.
+    /// Forms a stable group of one member per request, without ids of their own; returns their
+    /// member ids, the leader first.
     pub(super) fn stable(&mut self, requests: &[JoinRequest<'_>]) -> Vec<Arc<str>> {
         let tickets: Vec<Ticket> = requests.iter().map(|request| self.join(request)).collect();
         self.pass(DELAY_MS);
@@ -262,7 +263,7 @@ fn instance(instance_id: &str) -> JoinRequest<'_> {
 }
 
 #[test]
-fn a_modern_member_is_given_an_id_and_must_come_back_with_it() {
+fn a_modern_member_is_given_an_id_and_must_join_again_with_it() {
     let mut bench = Bench::new();
     let request = JoinRequest {
         requires_known_member_id: true,
@@ -320,7 +321,7 @@ fn the_first_rebalance_waits_for_more_members_but_not_beyond_the_rebalance_timeo
 }
 
 #[test]
-fn the_leader_alone_learns_who_is_in_the_group() {
+fn only_the_leader_learns_the_members_of_the_group() {
     let mut bench = Bench::new();
     let tickets = [bench.join(&member()), bench.join(&member())];
     bench.pass(DELAY_MS);
@@ -335,7 +336,7 @@ fn the_leader_alone_learns_who_is_in_the_group() {
 }
 
 #[test]
-fn members_get_what_the_leader_assigned_and_whom_it_forgot_gets_nothing() {
+fn members_get_what_the_leader_assigned_and_a_forgotten_one_gets_an_empty_assignment() {
     let mut bench = Bench::new();
     let tickets = [bench.join(&member()), bench.join(&member())];
     bench.pass(DELAY_MS);
@@ -389,12 +390,12 @@ fn a_member_that_falls_silent_is_removed_and_the_others_rebalance() {
     assert_eq!(
         bench.joined(ticket).generation_id,
         2,
-        "nobody is left to wait for"
+        "no other member is missing"
     );
 }
 
 #[test]
-fn a_rebalance_goes_on_without_members_that_do_not_join_again() {
+fn a_rebalance_completes_without_members_that_do_not_join_again() {
     let mut bench = Bench::new();
     let ids = bench.stable(&[member(), member()]);
     let new = bench.join(&member());
@@ -404,7 +405,7 @@ fn a_rebalance_goes_on_without_members_that_do_not_join_again() {
     });
     for _ in 0..REBALANCE_MS / 5_000 {
         assert!(bench.replies.is_empty());
-        // Heartbeats keep the session, they do not replace joining.
+        // A heartbeat renews the session; it does not replace joining.
         assert_eq!(bench.heartbeat(of(&ids[1], 1)), ErrorCode::RebalanceInProgress);
         bench.pass(5_000);
     }
@@ -414,7 +415,7 @@ fn a_rebalance_goes_on_without_members_that_do_not_join_again() {
 }
 
 #[test]
-fn a_static_leader_that_stays_away_from_a_rebalance_hands_over_the_lead_and_keeps_its_place() {
+fn a_static_leader_that_misses_a_rebalance_loses_leadership_and_keeps_its_place() {
     let mut bench = Bench::new();
     let patient = JoinRequest {
         session_timeout_ms: 300_000,
@@ -478,7 +479,7 @@ fn a_leaving_member_starts_a_rebalance_and_the_last_one_empties_the_group() {
 }
 
 #[test]
-fn a_group_remembers_who_went_and_why() {
+fn a_group_remembers_departures_and_their_reasons() {
     let mut bench = Bench::new();
     let ids = bench.stable(&[member(), member(), member()]);
     let asked = GroupRequest::Leave(LeaveRequest {
@@ -504,7 +505,8 @@ fn a_group_remembers_who_went_and_why() {
         [(&*ids[2], left), (&*ids[1], Departure::SessionExpired)]
     );
     assert_eq!(group.members.len(), 1);
-    // The last one keeps its session and does not join again: what Kafka's consumers do whose application does not poll.
+    // The last one keeps its session and does not join again: that is how Kafka's consumers behave
+    // when their application does not poll.
     for _ in 0..REBALANCE_MS / 5_000 {
         bench.pass(5_000);
         bench.heartbeat(of(&ids[0], 1));
@@ -609,7 +611,7 @@ fn a_static_member_is_removed_by_its_instance_id() {
 }
 
 #[test]
-fn a_parked_join_is_fenced_when_its_instance_joins_anew() {
+fn a_parked_join_is_fenced_when_its_instance_joins_again() {
     let mut bench = Bench::new();
     let first = bench.join(&instance("i0"));
     let second = bench.join(&instance("i0"));
@@ -619,7 +621,7 @@ fn a_parked_join_is_fenced_when_its_instance_joins_anew() {
 }
 
 #[test]
-fn a_second_join_of_one_member_sends_the_first_away() {
+fn a_second_join_of_one_member_ends_the_first_with_an_error() {
     let mut bench = Bench::new();
     let ids = bench.stable(&[member(), member()]);
     let again = JoinRequest {
@@ -669,7 +671,7 @@ fn a_member_that_waits_for_a_rebalance_needs_no_heartbeat() {
 }
 
 #[test]
-fn who_shares_no_protocol_with_the_group_stays_out() {
+fn a_joiner_that_shares_no_protocol_with_the_group_is_refused() {
     let mut bench = Bench::new();
     bench.stable(&[member()]);
     let other = JoinRequest {
@@ -762,7 +764,7 @@ fn malformed_joins_are_refused_and_leave_nothing_behind() {
 }
 
 #[test]
-fn a_malformed_join_disturbs_no_stable_group() {
+fn a_malformed_join_does_not_disturb_a_stable_group() {
     let mut bench = Bench::new();
     let ids = bench.stable(&[member(), member()]);
     let huge = vec![0; 300_000];
@@ -816,7 +818,7 @@ fn a_group_takes_no_more_subscriptions_than_fit_into_its_record() {
 }
 
 #[test]
-fn assignments_that_do_not_fit_into_one_record_are_refused_and_the_group_goes_on() {
+fn assignments_that_do_not_fit_into_one_record_are_refused_and_the_group_survives() {
     let mut bench = Bench::new();
     let ticket = bench.join(&member());
     bench.pass(DELAY_MS);
@@ -874,7 +876,7 @@ fn only_members_of_the_current_generation_may_commit() {
 }
 
 #[test]
-fn an_unknown_group_is_named_as_such_to_clients_that_know_the_code() {
+fn an_unknown_group_has_its_own_code_for_clients_that_know_it() {
     let mut bench = Bench::new();
     let partition = OffsetCommitPartition {
         partition: 0,
@@ -897,7 +899,7 @@ fn an_unknown_group_is_named_as_such_to_clients_that_know_the_code() {
 }
 
 #[test]
-fn no_commit_is_taken_between_join_and_sync() {
+fn no_commit_is_accepted_between_join_and_sync() {
     let mut bench = Bench::new();
     let ticket = bench.join(&member());
     bench.pass(DELAY_MS);
@@ -972,7 +974,7 @@ fn a_commit_that_does_not_fit_into_one_batch_is_refused_whole() {
 }
 
 #[test]
-fn offsets_of_a_deleted_topic_go_with_it_and_those_of_its_successor_stay() {
+fn offsets_of_a_deleted_topic_are_removed_and_those_of_its_successor_stay() {
     let mut bench = Bench::new();
     bench.commit(NOBODY, "t", 5);
     bench.commit(NOBODY, "u", 5);
@@ -1003,7 +1005,7 @@ fn offsets_expire_when_the_group_has_been_empty_for_long_enough() {
         bench.pass(5_000);
     }
     bench.heartbeat(of(&ids[0], 1));
-    // The group is subscribed to nothing, so the topic's offset is nobody's any more.
+    // The member subscribes to no topic, so the offset has expired.
     assert_eq!(bench.fetch_offset("t"), None);
     bench.commit(of(&ids[0], 1), "t", 6);
     bench.leave(vec![(&ids[0], None)]);
@@ -1039,7 +1041,7 @@ fn offsets_of_subscribed_topics_do_not_expire() {
 }
 
 #[test]
-fn a_commit_with_its_own_retention_expires_by_that() {
+fn a_commit_with_its_own_retention_expires_by_it() {
     let mut bench = Bench::new();
     let partition = OffsetCommitPartition {
         partition: 0,
@@ -1094,7 +1096,7 @@ fn an_offset_is_deleted_unless_its_topic_is_in_use() {
 }
 
 #[test]
-fn a_group_is_deleted_only_when_nobody_is_in_it() {
+fn a_group_is_deleted_only_when_it_has_no_members() {
     let mut bench = Bench::new();
     assert_eq!(bench.delete(), ErrorCode::GroupIdNotFound);
     let ids = bench.stable(&[member()]);
@@ -1173,7 +1175,7 @@ fn a_group_of_another_protocol_keeps_its_records_and_its_offsets_are_served() {
 }
 
 #[test]
-fn a_deserted_group_of_the_new_protocol_gives_way_to_a_classic_one() {
+fn an_empty_group_of_the_new_protocol_is_converted_to_a_classic_one() {
     let mut bench = Bench::new();
     for key in [&b"\0\x03\0\x01g"[..], b"\0\x05\0\x01g\0\x01m"] {
         bench.log.push(GroupRecord::Foreign {

@@ -7,7 +7,7 @@ use crate::time::Moment;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// Looks for expired offsets.
+    /// Checks for expired offsets.
     Retention,
     /// The end of a group's join phase.
     Join(Arc<str>),
@@ -25,7 +25,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Arms `timer`, or moves it.
+    /// Arms `timer`, or moves its deadline.
     pub fn schedule(&mut self, timer: Timer, deadline: Moment) {
         if let Some(old) = self.deadlines.insert(timer.clone(), deadline) {
             if old == deadline {
@@ -46,7 +46,7 @@ impl Timers {
         self.queue.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Takes one timer whose deadline has come.
+    /// Removes and returns one timer whose deadline has passed.
     pub fn pop(&mut self, now: Moment) -> Option<Timer> {
         if self.next()? > now {
             return None;
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moved_deadline_fires_once_and_late() {
+    fn a_postponed_timer_fires_once_at_its_new_deadline() {
         let mut timers = Timers::default();
         timers.schedule(Timer::Retention, Moment(5));
         timers.schedule(Timer::Retention, Moment(9));

@@ -1,4 +1,4 @@
-//! What a group needs while it answers one request or one timer.
+//! The context in which a group answers one request or handles one timer.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::reply::{GroupReply, Step};
 use super::request::Ticket;
 use super::timer::{Timer, Timers};
 
-/// Both clocks at one instant: deadlines come from the first, records carry the second.
+/// Both clocks at one instant: deadlines use the first, records the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     pub moment: Moment,
@@ -49,24 +49,24 @@ impl Turn<'_> {
         self.step.replies.push((ticket, reply));
     }
 
-    /// Negative times count as none.
+    /// Arms a timer; a negative time counts as 0.
     pub fn schedule(&mut self, timer: Timer, in_ms: i32) {
         let in_ms = u64::try_from(in_ms).unwrap_or(0);
         self.timers.schedule(timer, self.now.moment.after_ms(in_ms));
     }
 }
 
-/// A hyphen and the 36 characters of a UUID must fit behind it into the longest string of an answer.
+/// A hyphen and the 36 characters of a UUID must fit after it into the longest string of an answer.
 const PREFIX_BYTES_MAX: usize = STRING_BYTES_MAX - 37;
 
-/// Member ids in the form Apache Kafka gives them: a readable prefix and a random UUID.
+/// Generator of member ids in Apache Kafka's form: a readable prefix and a random UUID.
 #[derive(Clone, Debug)]
 pub struct MemberIds {
     state: u64,
 }
 
 impl MemberIds {
-    /// Two coordinators, or two lives of one, must not share a seed.
+    /// Creates a generator. Two coordinators, or two incarnations of one, must not share a seed.
     pub fn new(seed: u64) -> MemberIds {
         MemberIds { state: seed }
     }

@@ -1,4 +1,5 @@
-//! AlterPartitionReassignments, versions 0 and 1 (KIP-455). 1: KIP-860, whether the number of replicas may change.
+//! AlterPartitionReassignments, versions 0 and 1 (KIP-455). 1: KIP-860, whether the replication
+//! factor may change.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::alter_partition_reassignments::{

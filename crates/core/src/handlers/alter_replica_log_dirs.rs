@@ -1,5 +1,5 @@
-//! AlterReplicaLogDirs, versions 1 and 2 (KIP-113). There is one log directory, so everything is where it should be, or
-//! should be where nothing can be.
+//! AlterReplicaLogDirs, versions 1 and 2 (KIP-113). There is one log directory: a move to it is a
+//! no-op, a move to any other is LOG_DIR_NOT_FOUND.
 
 use std::collections::BTreeMap;
 

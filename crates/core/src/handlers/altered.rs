@@ -1,4 +1,4 @@
-//! What AlterConfigs and IncrementalAlterConfigs check alike, before the controller is asked.
+//! Checks common to AlterConfigs and IncrementalAlterConfigs, made before the controller is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use ottla_wire::error_code::ErrorCode;
 use crate::controller::topics::Refusal;
 use crate::image::{ConfigResource, ConfigResourceType};
 
-/// Type and name of a resource, as the client wrote them.
+/// Type and name of a resource, as sent by the client.
 pub(super) type ResourceKey = (i8, String);
 
-/// The resources of one request: those refused at once, and what the controller has to decide about the others.
+/// The resources of one request: those refused at once, and those the controller decides about.
 pub(super) struct Altered<T> {
     resources: Vec<ResourceKey>,
-    /// Parallel to `resources`; `Ok` is for the controller.
+    /// Parallel to `resources`; `Ok` means that the controller decides.
     checked: Vec<Result<(), Refusal>>,
     changes: Vec<T>,
 }
@@ -55,7 +55,7 @@ impl<T> Altered<T> {
     }
 }
 
-/// Puts the controller's answers where they belong among those that were given without it.
+/// Merges the controller's results with the refusals, in the order of the request.
 pub(super) fn merge(
     checked: Vec<Result<(), Refusal>>,
     decided: Result<Vec<Result<(), Refusal>>, Refusal>,
@@ -71,7 +71,7 @@ pub(super) fn merge(
         .collect()
 }
 
-/// The resource, if its type can be configured and no key comes twice.
+/// Returns the resource if its type can be configured and no key occurs twice.
 pub(super) fn alterable<'a>(
     resource_type: i8,
     resource_name: &str,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_stay_beside_their_questions() {
+    fn results_keep_the_order_of_the_request() {
         let keys = [(2, "a"), (2, "twice"), (2, "b"), (2, "twice"), (4, "a")];
         let altered = Altered::check(keys.into_iter(), |index| match index {
             2 => Err(Refusal::new(ErrorCode::InvalidConfig, "b")),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_comes_once_and_a_type_is_known() {
+    fn a_repeated_key_and_an_unknown_type_are_refused() {
         assert!(alterable(2, "t", ["a", "b"].into_iter()).is_ok());
         assert_eq!(
             alterable(2, "t", ["a", "a"].into_iter()).unwrap_err().code,

@@ -1,7 +1,8 @@
-//! ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584): what this broker serves and which feature levels hold.
+//! ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584): the APIs this broker serves and the
+//! feature levels in force.
 //!
-//! A version we do not know is answered at version 0 with UNSUPPORTED_VERSION and the whole table, so that the client
-//! can ask again (KIP-511); see `handle_unknown_version`.
+//! An unknown version is answered at version 0 with UNSUPPORTED_VERSION and the whole table, so
+//! that the client can retry (KIP-511); see `handle_unknown_version`.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
@@ -14,7 +15,8 @@ use crate::node::Node;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
 
-/// Up to version 3 a feature whose range begins at 0 breaks clients that do not expect it (KAFKA-17011).
+/// Up to version 3 a feature whose range begins at 0 breaks clients that do not expect it
+/// (KAFKA-17011).
 const FIRST_VERSION_WITH_ZERO_MINIMUM: i16 = 4;
 
 pub(crate) fn handle(
@@ -73,7 +75,7 @@ pub(crate) fn handle(
     Handled::Replied
 }
 
-/// The answer to a version of ApiVersions that we do not know; its response header and body are version 0.
+/// Answers an unknown version of ApiVersions; response header and body are version 0.
 pub(crate) fn handle_unknown_version(node: &Node, reply: &mut ReplyBuffer) {
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
@@ -85,7 +87,8 @@ pub(crate) fn handle_unknown_version(node: &Node, reply: &mut ReplyBuffer) {
 
 fn table(node: &Node) -> Vec<ApiVersion> {
     let announced = |api_key: &ApiKey| {
-        // KIP-714: a client that does not see them stays silent, and that is right where nobody listens.
+        // KIP-714: a client that does not see these APIs pushes nothing, as it should where there
+        // is no receiver.
         let is_telemetry = matches!(api_key, ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry);
         if is_telemetry && !node.telemetry.has_receiver() {
             return None;

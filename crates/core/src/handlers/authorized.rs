@@ -1,7 +1,7 @@
-//! What may be done with a resource, as one bit per code of `AclOperation` (KIP-430). Without an authorizer everybody may
-//! do everything.
+//! Operations authorized on a resource, as one bit per code of `AclOperation` (KIP-430). Without an
+//! authorizer every client may do everything.
 
-/// Nobody asked.
+/// The value when the client did not ask.
 pub(super) const NOT_ASKED: i32 = i32::MIN;
 
 const READ: i32 = 1 << 3;

@@ -13,7 +13,7 @@ use crate::quota::mutation::MutationQuota;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
 
-/// From here on a client understands that its quota is used up.
+/// The first version with an error code for an exceeded quota.
 const FIRST_VERSION_WITH_STRICT_QUOTA: i16 = 3;
 
 type Results = Vec<Result<(), Refusal>>;

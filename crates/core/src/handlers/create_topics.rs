@@ -1,5 +1,5 @@
-//! CreateTopics, versions 2 to 7. 4: defaults for partitions and replicas. 5: KIP-525, settings in the answer. 7:
-//! KIP-516, topic ids. 6: KIP-599, a topic beyond the quota is refused.
+//! CreateTopics, versions 2 to 7. 4: defaults for partitions and replicas. 5: KIP-525, settings in
+//! the answer. 6: KIP-599, a topic beyond the quota is refused. 7: KIP-516, topic ids.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::create_topics::{
@@ -15,7 +15,7 @@ use crate::quota::mutation::MutationQuota;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
 
-/// From here on a client understands that its quota is used up.
+/// The first version with an error code for an exceeded quota.
 const FIRST_VERSION_WITH_STRICT_QUOTA: i16 = 6;
 
 type Results = Result<Vec<Result<CreatedTopic, Refusal>>, Refusal>;

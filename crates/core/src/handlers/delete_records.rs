@@ -15,7 +15,7 @@ use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
 use crate::request::Request;
 use crate::slot::Slot;
 
-/// Stands for "up to the high watermark".
+/// Means "up to the high watermark".
 const HIGH_WATERMARK: i64 = -1;
 
 pub(crate) fn handle(
@@ -85,7 +85,7 @@ fn try_delete(node: &Node, topic: &str, partition_index: i32, offset: i64) -> Re
     if topic.is_internal() {
         return Err(ErrorCode::InvalidTopicException);
     }
-    // What only compaction may remove must not go by offset.
+    // Records of a topic that is only compacted must not be deleted by offset.
     if !topic.config.log.delete {
         return Err(ErrorCode::PolicyViolation);
     }

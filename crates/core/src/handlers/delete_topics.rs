@@ -13,7 +13,7 @@ use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
 
 const FIRST_VERSION_WITH_DELETION_DISABLED: i16 = 3;
-/// From here on a client understands that its quota is used up.
+/// The first version with an error code for an exceeded quota.
 const FIRST_VERSION_WITH_STRICT_QUOTA: i16 = 5;
 
 pub(crate) fn handle(
@@ -79,7 +79,7 @@ fn answer(results: &[DeletedTopic], version: i16, reply: &mut ReplyBuffer) {
 
 fn topic_result(topic: &DeletedTopic) -> DeletableTopicResult<'_> {
     DeletableTopicResult {
-        // Before version 6 every topic was asked for by its name.
+        // Before version 6 topics are always named.
         name: topic.name.as_deref(),
         topic_id: topic.id,
         error_code: topic

@@ -1,4 +1,5 @@
-//! DescribeAcls, versions 1 to 3 (KIP-140). There is no authorizer, and Kafka has a code that says so.
+//! DescribeAcls, versions 1 to 3 (KIP-140). There is no authorizer; the answer is
+//! SECURITY_DISABLED.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::describe_acls::{DescribeAclsRequest, DescribeAclsResponse};

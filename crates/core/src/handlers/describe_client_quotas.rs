@@ -18,10 +18,10 @@ const MATCH_EXACT: i8 = 0;
 const MATCH_DEFAULT: i8 = 1;
 const MATCH_SPECIFIED: i8 = 2;
 
-/// What one entity type must be.
+/// The condition for one entity type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Match<'a> {
-    /// `None`: the default of its type.
+    /// `None`: the default entity of its type.
     Name(Option<&'a str>),
     Any,
 }
@@ -105,7 +105,9 @@ fn filter<'a>(body: &DescribeClientQuotasRequest<'a>) -> Result<Filter<'a>, Refu
     Ok(filter)
 }
 
-/// - `strict`: the entity has no other types than the filter.
+/// Whether an entity matches the filter.
+///
+/// - `strict`: the entity must have no types beyond those of the filter.
 fn matches(entity: &ClientQuotaEntity, filter: &Filter<'_>, strict: bool) -> bool {
     if strict && entity.len() != filter.len() {
         return false;

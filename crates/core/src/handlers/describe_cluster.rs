@@ -22,7 +22,7 @@ pub(crate) fn handle(
     let image = node.image();
     let refusal = match body.endpoint_type {
         BROKERS => None,
-        // KIP-919: a broker listener does not speak about controllers.
+        // KIP-919: a broker listener does not answer for controllers.
         CONTROLLERS => Some((
             ErrorCode::MismatchedEndpointType,
             "this is a broker's listener, not a controller's",

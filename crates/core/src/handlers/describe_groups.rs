@@ -1,5 +1,5 @@
-//! DescribeGroups, versions 0 to 6. 3: KIP-430, authorized operations. 4: KIP-345, instance ids. 6: KIP-1043, an unknown
-//! group is an error.
+//! DescribeGroups, versions 0 to 6. 3: KIP-430, authorized operations. 4: KIP-345, instance ids. 6:
+//! KIP-1043, an unknown group is an error.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::describe_groups::{
@@ -15,10 +15,10 @@ use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
 
 const FIRST_VERSION_WITH_NOT_FOUND: i16 = 6;
-/// Nobody asked.
+/// The value when the client did not ask.
 const NO_AUTHORIZED_OPERATIONS: i32 = i32::MIN;
-/// One bit per code of `AclOperation`: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS. Without an authorizer
-/// everybody may do what can be done with a group.
+/// One bit per code of `AclOperation`: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+/// Without an authorizer every client may do all that can be done with a group.
 const ALL_GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 pub(crate) fn handle(

@@ -1,4 +1,5 @@
-//! DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827): what lies in the log directory and how large it is.
+//! DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827): the contents of the log directory and their
+//! sizes.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,8 @@ pub(crate) fn handle(
     Handled::Replied
 }
 
-/// The log directory as tools name it: `kafka-reassign-partitions` takes absolute paths only.
+/// Returns the log directory as tools name it: `kafka-reassign-partitions` takes absolute paths
+/// only.
 pub(super) fn directory_name(node: &Node) -> String {
     let path = node.log_directory.path();
     let absolute = std::path::absolute(path);

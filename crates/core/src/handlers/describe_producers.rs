@@ -1,4 +1,4 @@
-//! DescribeProducers, version 0 (KIP-664): which producers wrote to a partition lately.
+//! DescribeProducers, version 0 (KIP-664): the recently active producers of a partition.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::describe_producers::{

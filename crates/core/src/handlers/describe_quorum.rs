@@ -53,7 +53,7 @@ pub(crate) fn handle(
     Handled::Replied
 }
 
-/// One voter, and it is here: the log's end is its high watermark.
+/// The quorum has one voter, this node: the log end is its high watermark.
 fn partition<'a>(
     node: &Node,
     image: &MetadataImage,

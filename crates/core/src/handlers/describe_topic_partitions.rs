@@ -78,7 +78,7 @@ pub(crate) fn handle(
     Handled::Replied
 }
 
-/// The cursor is at a partition below 0, or at a topic that the request does not name.
+/// Refuses a cursor at a partition below 0, or at a topic that the request does not name.
 fn refuse(body: &DescribeTopicPartitionsRequest<'_>, reply: &mut ReplyBuffer, version: i16) {
     let topics = body
         .topics
@@ -103,7 +103,7 @@ struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// False when the page is full and `next` says where to go on.
+    /// Adds partitions to the page; false when it is full and `next` says where to continue.
     fn add(&mut self, topic: &'a TopicImage, first: usize) -> bool {
         if self.left == 0 {
             self.next = Some((&topic.name, first as i32));

@@ -1,6 +1,7 @@
-//! DescribeUserScramCredentials, version 0 (KIP-554): who has which mechanisms, never a key.
+//! DescribeUserScramCredentials, version 0 (KIP-554): the users and their mechanisms, never a key.
 //!
-//! Deviation: credentials are kept, because a directory may come from Apache Kafka with them, but no listener uses them.
+//! Deviation: credentials are kept, because a directory may come from Apache Kafka with them, but
+//! no listener uses them.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub(crate) fn handle(
         };
         stored.entry(&key.user).or_default().push(info);
     }
-    // How often each user was asked for; nobody in particular means everybody.
+    // How often each user was asked for; an empty list means all users.
     let mut asked = BTreeMap::<&str, usize>::new();
     match body.users.filter(|users| !users.is_empty()) {
         Some(users) => users

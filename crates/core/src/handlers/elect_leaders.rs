@@ -1,4 +1,5 @@
-//! ElectLeaders, versions 0 to 2. 1: KIP-460, preferred or unclean, which is the same where there is one replica.
+//! ElectLeaders, versions 0 to 2. 1: KIP-460, preferred or unclean, which are the same with one
+//! replica.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +47,8 @@ pub(crate) fn handle(
         return Handled::Replied;
     }
     let slot = submit(node, move |_, controller| {
-        // Whoever names no partition means those that need an election, and hears of no others.
+        // A request without partitions means all that need an election; the others are left out of
+        // the answer.
         let is_about_all = named.is_none();
         let partitions = named.unwrap_or_else(|| all_partitions(controller.image()));
         let results = controller.elect_leaders(&partitions);

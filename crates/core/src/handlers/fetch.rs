@@ -1,9 +1,12 @@
 //! Life of a fetch, 2 of 6. Before: core/src/dispatch.rs. After: fetch/read.rs.
 //!
-//! Fetch, versions 4 to 18: reads what is there, or waits until `min_bytes` are or `max_wait_ms` is over.
+//! Fetch, versions 4 to 18: reads what is there, or waits until there are `min_bytes` or
+//! `max_wait_ms` have passed.
 //!
-//! - 7 (KIP-227) sessions; 9 (KIP-320) leader epochs; 12 (KIP-482) flexible; 13 (KIP-516) topics by id.
-//! - KIP-219: while those who share a byte quota have used it up, the answer is empty and says how long to wait.
+//! - 7 (KIP-227) sessions; 9 (KIP-320) leader epochs; 12 (KIP-482) flexible; 13 (KIP-516) topics by
+//!   id.
+//! - KIP-219: while the clients of a shared byte quota have exceeded it, the answer is empty and
+//!   carries the throttle time.
 //! - Deviation: replicas are not served; a fetch with a replica id is answered as a consumer's.
 
 use std::sync::Arc;
@@ -105,7 +108,8 @@ pub(crate) fn handle(
     pending.serve(node, request.is_elsewhere, reply)
 }
 
-/// Refuses the fetch as a whole, which versions before 7 have no word for.
+/// Refuses the fetch as a whole; versions before 7 have no field for that, so the connection is
+/// closed.
 fn refuse(error: ErrorCode, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled {
     reply.seen.errors.see(error);
     if request.api_version < FIRST_VERSION_WITH_ERROR {
@@ -120,7 +124,7 @@ fn refuse(error: ErrorCode, request: &Request<'_>, reply: &mut ReplyBuffer) -> H
     Handled::Replied
 }
 
-/// -1 for a consumer.
+/// Returns the replica id; −1 for a consumer.
 fn replica_id(body: &FetchRequest<'_>) -> i32 {
     body.replica_id.max(body.replica_state.replica_id)
 }
@@ -151,7 +155,7 @@ fn asked_partitions(topic: &FetchTopic<'_>, uses_topic_ids: bool) -> impl Iterat
 struct Fetch {
     version: i16,
     limits: AnswerLimits,
-    /// It says that it is a replica. There are none.
+    /// The request claims to be from a replica. This broker has none.
     is_follower: bool,
     bytes_min: u64,
     session: SessionFetch,
@@ -160,7 +164,7 @@ struct Fetch {
 }
 
 impl Fetch {
-    /// Answers, or says what to wait for.
+    /// Reads once; answers, or returns what to wait for.
     fn look_first(&self, node: &Node, may_wait: bool, reply: &mut ReplyBuffer) -> Option<Wait> {
         let look = self.look(node);
         let is_cold = look.pass.is_on_device() && !self.is_enough(&look.pass);
@@ -223,7 +227,7 @@ impl Fetch {
         self.answer(node, &look.targets, &look.pass, reply);
     }
 
-    /// Answers nothing but how long to wait, if there is a debt to wait for.
+    /// Answers with no data but the throttle time while the quota is in debt; false when it is not.
     fn answer_throttled(&self, node: &Node, reply: &mut ReplyBuffer) -> bool {
         let debt_ms = self
             .quota
@@ -233,7 +237,8 @@ impl Fetch {
             return false;
         }
         reply.throttle_ms = debt_ms;
-        // An empty full answer opens no session: the client takes it for none and asks in full again.
+        // An empty full answer opens no session: the client treats it as an answer without one and
+        // sends a full fetch again.
         if self.session.is_full {
             node.fetch_sessions.close(self.session.session_id);
         }
@@ -251,7 +256,7 @@ impl Fetch {
     }
 
     fn answer(&self, node: &Node, targets: &[Target], pass: &ReadPass, reply: &mut ReplyBuffer) {
-        // While this one waited or read, others may have used up what they share.
+        // While this fetch waited or read, other clients may have used up the shared quota.
         if pass.bytes > 0 && self.answer_throttled(node, reply) {
             return;
         }
@@ -301,10 +306,11 @@ impl Fetch {
         head.encode(&answers, reply);
     }
 
-    /// For each target, the visible bytes at which this fetch is worth another look.
+    /// Returns, for each target, the visible bytes at which this fetch is worth another read.
     fn thresholds(&self, look: &Look) -> Vec<u64> {
         let count = look.targets.len().max(1) as u64;
-        // When the missing bytes have arrived in all, at least one of the partitions got its share of them.
+        // When all missing bytes have arrived, at least one of the partitions has received its
+        // share of them.
         let share = self
             .bytes_min
             .saturating_sub(look.pass.bytes)
@@ -314,7 +320,7 @@ impl Fetch {
     }
 }
 
-/// What one look at the partitions found.
+/// The result of one pass over the partitions.
 struct Look {
     targets: Vec<Target>,
     /// Parallel to the targets, see `Partition::visible_bytes`.
@@ -322,7 +328,8 @@ struct Look {
     pass: ReadPass,
 }
 
-/// Of a fetch that waits: the partition as it was asked for, twice, and its place among those who wait for records.
+/// Memory per partition of a waiting fetch: the partition as requested, twice, and its entry among
+/// the waiters.
 const KEPT_BYTES_PER_PARTITION: usize = 256;
 
 /// A fetch that waits for data or for the device.
@@ -334,18 +341,18 @@ struct PendingFetch {
 }
 
 enum Wait {
-    /// Nobody has looked yet.
+    /// Not read yet: the first pass is still to come.
     ForLook,
-    /// Not registered yet.
+    /// Waiters are not registered yet.
     After(Look),
     Data {
         targets: Vec<Target>,
         thresholds: Vec<u64>,
-        #[expect(dead_code, reason = "held for its drop, which takes the registrations back")]
+        #[expect(dead_code, reason = "held for its drop, which undoes the registrations")]
         tokens: Vec<WaitToken>,
     },
-    /// Nothing is asked of the device before the replies in front of this one are out: a connection's requests wait in its
-    /// socket, not in the queue of the disk.
+    /// Nothing is read from the device before the earlier replies of the connection are sent: its
+    /// requests wait in the socket, not in the disk's queue.
     ForCold(Vec<Target>),
     Cold(ColdFetch),
 }
@@ -389,7 +396,7 @@ impl PendingFetch {
             self.fetch.session.load();
         }
         if !self.fetch.session.is_loaded() {
-            // A session remembers what a small request does not name.
+            // A small request can stand for a session with very many partitions.
             let (payer, quota) = (self.fetch.fetcher.payer, self.fetch.quota.clone());
             let answer = LongAnswer::new(payer, ENTRIES_MAX, quota, Box::new(self));
             return Handled::Pending(Box::new(answer));
@@ -433,7 +440,7 @@ impl PendingReply for PendingFetch {
                 self.wait = Wait::register(targets, thresholds, waker);
             }
             let is_late = node.clock.moment() >= self.deadline;
-            // Asked after registering, so that data arriving just before is not missed.
+            // Checked after registering, so that data arriving just before is not missed.
             if !is_late && !self.wait.is_worth_a_look() {
                 return Poll::Pending;
             }
@@ -461,7 +468,7 @@ impl PendingReply for PendingFetch {
     }
 
     fn is_alone(&self) -> bool {
-        // The next fetch of the session would wait for its list of partitions.
+        // The session's next fetch needs the list of partitions that this one has yet to load.
         matches!(self.wait, Wait::ForLook)
     }
 

@@ -1,8 +1,8 @@
 //! FindCoordinator, versions 0 to 6. 1: transactions. 4: KIP-699, many keys. 6: KIP-932, share groups.
 //!
-//! Deviation: the answer waits until the coordinator is loaded, and until `__consumer_offsets` exists, instead of
-//! sending the client into a round of retries. Transactions and share groups have no coordinator here, and the answer
-//! says so in words.
+//! Deviation: the answer waits until the coordinator is loaded, and until `__consumer_offsets`
+//! exists, instead of making the client retry. There is no coordinator for transactions and share
+//! groups; the error message says so.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -21,7 +21,8 @@ const FIRST_BATCH_VERSION: i16 = 4;
 const GROUP_KEY: i8 = 0;
 const TRANSACTION_KEY: i8 = 1;
 
-/// Creating the topic or loading a coordinator normally takes milliseconds; a client asks again after this.
+/// Creating the topic or loading a coordinator normally takes milliseconds; after this time the
+/// client must retry.
 const WAIT_MS: u64 = 5_000;
 
 pub(crate) fn handle(
@@ -57,7 +58,7 @@ struct Search {
     key_type: i8,
     keys: Vec<String>,
     listener_name: Arc<str>,
-    /// The controller's answer to the wish for an offsets topic.
+    /// The controller's answer to the request for an offsets topic.
     creation: Option<Arc<Slot<Result<(), ErrorCode>>>>,
     deadline: Moment,
 }
@@ -106,7 +107,7 @@ impl PendingReply for Search {
 }
 
 impl Search {
-    /// Whether there is nothing left to wait for.
+    /// True when there is nothing left to wait for.
     fn is_prepared(&mut self, node: &Node, waker: &Waker) -> bool {
         if let Some(creation) = &self.creation {
             match creation.take_or_register(waker) {
@@ -204,9 +205,10 @@ impl Search {
     }
 }
 
-/// The code with which clients give up at once. librdkafka, which asks for one key at a time, asks again after any other for
-/// as long as its application waits, and never shows the message; Java, which asks for many, shows it with INVALID_REQUEST
-/// only; franz-go gives up on both.
+/// The code that makes clients give up at once. librdkafka, which asks for one key at a time,
+/// retries after any other code for as long as the application waits, and never shows the message;
+/// Java, which asks for many keys, shows the message with INVALID_REQUEST only; franz-go gives up
+/// on both.
 fn no_transactions(version: i16) -> ErrorCode {
     match version {
         ..FIRST_BATCH_VERSION => ErrorCode::TransactionalIdAuthorizationFailed,

@@ -1,4 +1,5 @@
-//! GetTelemetrySubscriptions, version 0 (KIP-714): which metrics this client should push, and how often.
+//! GetTelemetrySubscriptions, version 0 (KIP-714): the metrics this client should push, and how
+//! often.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::get_telemetry_subscriptions::{
@@ -20,7 +21,8 @@ pub(crate) fn handle(
     if !node.telemetry.has_receiver() {
         return Handled::Close("client metrics have no receiver here".to_owned());
     }
-    // KIP-714: a client that brings an id keeps it; Java's treats a zero in the answer as a broken broker.
+    // KIP-714: a client that sends an id keeps it; Java's treats a zero id in the answer as a
+    // broker fault.
     let id = match body.client_instance_id {
         id if id.is_zero() => node.random.uuid(),
         id => id,
@@ -41,7 +43,8 @@ pub(crate) fn handle(
             push_interval_ms: i32::try_from(granted.wanted.interval_ms).unwrap_or(i32::MAX),
             telemetry_max_bytes: node.telemetry.bytes_max(),
             delta_temporality: true,
-            // All metrics begin with nothing; franz-go takes `*` for the beginning of a name and then pushes none.
+            // "All metrics" is an empty prefix; franz-go takes `*` for a literal prefix and then
+            // pushes nothing.
             requested_metrics: granted
                 .wanted
                 .metrics

@@ -32,7 +32,8 @@ pub(crate) fn handle(
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         let error = match answers.pop() {
             Some(Ok(GroupReply::Heartbeat(error))) => error,
-            // Whoever is a member will find out when the group is loaded; nobody should rebalance for that.
+            // While the group is loading, a heartbeat succeeds: an error would cause a needless
+            // rebalance. A client that is no member learns that once the group is loaded.
             Some(Err(ErrorCode::CoordinatorLoadInProgress)) => ErrorCode::None,
             Some(Err(error)) => error,
             _ => ErrorCode::UnknownServerError,

@@ -1,7 +1,9 @@
-//! InitProducerId, versions 0 to 5 (KIP-98). 3: KIP-360, a producer that lost its sequence asks with its old id.
+//! InitProducerId, versions 0 to 5 (KIP-98). 3: KIP-360, a producer that lost its sequence asks
+//! with its old id.
 //!
-//! Deviation: a transactional id is refused with INVALID_REQUEST. Transactions are not served, and no code says so
-//! better; FindCoordinator, which transactional producers ask first, refuses with the same code and a sentence.
+//! Deviation: a transactional id is refused with INVALID_REQUEST. Transactions are not served, and
+//! no code says so better; FindCoordinator, which transactional producers send first, refuses with
+//! the same code and a message.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
@@ -20,7 +22,7 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    // KIP-360: a producer's id and epoch come together or not at all.
+    // KIP-360: a producer's id and epoch are given both or not at all.
     let is_half = (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH);
     if body.transactional_id.is_some() || is_half {
         answer(Err(ErrorCode::InvalidRequest), version, reply);
@@ -34,7 +36,7 @@ pub(crate) fn handle(
         node.producer_ids.take_or_allocate(node, controller)
     });
     let write = move |_: &Node, id: Result<i64, Refusal>, reply: &mut ReplyBuffer| {
-        // The client asks again: the disk may have space by then.
+        // The client retries; the disk may have space by then.
         answer(
             id.map_err(|_refusal| ErrorCode::CoordinatorLoadInProgress),
             version,
@@ -44,7 +46,8 @@ pub(crate) fn handle(
     Handled::Pending(ControllerReply::boxed(slot, None, write))
 }
 
-// Without a transactional id there is nothing to remember: every request gets an id nobody has, at epoch 0.
+// Without a transactional id there is no state to keep: every request gets an unused id, at epoch
+// 0.
 fn answer(id: Result<i64, ErrorCode>, version: i16, reply: &mut ReplyBuffer) {
     let response = match id {
         Ok(producer_id) => InitProducerIdResponse {

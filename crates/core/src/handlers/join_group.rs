@@ -1,7 +1,8 @@
 //! JoinGroup, versions 0 to 9.
 //!
-//! 1: a rebalance timeout of its own. 4: KIP-394, an id is given out before it is used. 5: KIP-345, static members. 8:
-//! KIP-800, a reason, which we ignore. 9: KIP-814, a leader may be told to keep the assignment.
+//! 1: a separate rebalance timeout. 4: KIP-394, the member id is assigned before it is used. 5:
+//! KIP-345, static members. 8: KIP-800, a reason, which is ignored. 9: KIP-814, a leader may be
+//! told to keep the assignment.
 
 use std::net::IpAddr;
 
@@ -56,7 +57,7 @@ fn encode(answer: Option<Answer>, member_id: &str, version: i16, reply: &mut Rep
         Some(Err(error)) => JoinReply::error(error, member_id.into()),
         _ => JoinReply::error(ErrorCode::UnknownServerError, member_id.into()),
     };
-    // Before version 7 there is no null for it.
+    // Before version 7 the field is not nullable.
     let no_protocol = if version < 7 { Some("") } else { None };
     let response = JoinGroupResponse {
         error_code: joined.error.code(),
@@ -80,7 +81,8 @@ fn encode(answer: Option<Answer>, member_id: &str, version: i16, reply: &mut Rep
     response.encode(&mut reply.bytes, version);
 }
 
-/// As Java prints an address without a host name: what group records and tools have always shown.
+/// Formats an address as Java prints one without a host name: the form that group records and tools
+/// have always shown.
 fn java_address(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => format!("/{address}"),

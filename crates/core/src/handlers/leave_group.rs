@@ -1,4 +1,5 @@
-//! LeaveGroup, versions 0 to 5. 3: KIP-345, many members at once, by instance id if need be. 5: KIP-800, reasons.
+//! LeaveGroup, versions 0 to 5. 3: KIP-345, many members in one request, also by instance id. 5:
+//! KIP-800, reasons.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberResponse};
@@ -10,7 +11,7 @@ use crate::node::Node;
 use crate::reply::{Handled, ReplyBuffer};
 use crate::request::Request;
 
-/// The first version that speaks of several members.
+/// The first version with several members.
 const FIRST_BATCH_VERSION: i16 = 3;
 
 pub(crate) fn handle(

@@ -1,4 +1,5 @@
-//! ListConfigResources, versions 0 and 1 (KIP-1142): which resources can be described. Version 0 knows client metrics only.
+//! ListConfigResources, versions 0 and 1 (KIP-1142): the resources that can be described. Version 0
+//! covers client metrics only.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::list_config_resources::{

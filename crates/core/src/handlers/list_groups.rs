@@ -34,7 +34,8 @@ pub(crate) fn handle(
     })
 }
 
-/// A list that leaves out a coordinator would pass for complete, so one failure is everybody's.
+/// Merges the coordinators' answers. A list without one coordinator's groups would look complete,
+/// so one failure fails the request.
 fn gather(answers: Vec<Answer>) -> (ErrorCode, Vec<Listed>) {
     let mut groups = Vec::new();
     for answer in answers {

@@ -3,7 +3,8 @@
 //! - 2 (KIP-98) isolation level; 4 (KIP-320) leader epochs; 7 (KIP-734) max timestamp; 8 (KIP-405) earliest local;
 //!   9 (KIP-1005) latest tiered: there is no tiered storage, so its answer is "none".
 //!
-//! A search by time may have to read the device, or to unfold a large batch; then the whole request moves to the cold-read pool.
+//! A search by time may have to read the device or decompress a large batch; the whole request then
+//! moves to the cold-read pool.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -30,7 +31,7 @@ const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
-/// Special timestamps came one by one.
+/// Returns the version that introduced a special timestamp.
 fn first_version_with(timestamp: i64) -> i16 {
     match timestamp {
         MAX_TIMESTAMP => 7,
@@ -71,10 +72,11 @@ pub(crate) fn handle(
     }))
 }
 
-/// A search by time may unfold half a megabyte on an event loop (`log/src/stored_batch.rs`); more of them are done elsewhere.
+/// At most this many searches by time run on an event loop, since each may decompress half a
+/// megabyte (`log/src/stored_batch.rs`); a request with more runs elsewhere.
 const TIME_SEARCHES_MAX: usize = 8;
 
-/// About what one partition's search reads: two index pages and a page of batch headers.
+/// Estimate of what one partition's search reads: two index pages and a page of batch headers.
 const SEARCH_BYTES: u64 = 3 * 4096;
 
 type Found = Vec<(String, Vec<ListOffsetsPartitionResponse>)>;
@@ -82,7 +84,7 @@ type Found = Vec<(String, Vec<ListOffsetsPartitionResponse>)>;
 #[derive(Default)]
 struct Search {
     api_version: i16,
-    /// `None`: the request names none that there is.
+    /// `None`: the request's isolation level is invalid.
     isolation_level: Option<IsolationLevel>,
     topics: Vec<(String, Vec<ListOffsetsPartition>)>,
 }
@@ -95,7 +97,7 @@ impl Search {
             .count()
     }
 
-    /// `None`: the device must be asked, and `mode` forbids it.
+    /// Searches all partitions; `None`: the device must be read, and `mode` forbids it.
     fn run(&self, node: &Node, mode: ReadMode) -> Option<Found> {
         let find_all = |(topic, partitions): &(String, Vec<ListOffsetsPartition>)| {
             let found: Option<Vec<_>> = partitions
@@ -226,7 +228,7 @@ struct PendingLookup {
 }
 
 enum Stage {
-    /// The replies in front of this one are not out yet.
+    /// Earlier replies of the connection are not sent yet.
     Waiting(Search),
     Searching(Arc<Slot<Found>>),
 }

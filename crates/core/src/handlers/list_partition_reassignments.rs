@@ -1,4 +1,5 @@
-//! ListPartitionReassignments, version 0 (KIP-455): what is being moved between brokers. On one node that is nothing.
+//! ListPartitionReassignments, version 0 (KIP-455): partitions being moved between brokers. On one
+//! node there are none.
 
 use ottla_wire::messages::list_partition_reassignments::{
     ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
@@ -14,7 +15,7 @@ pub(crate) fn handle(
     _body: ListPartitionReassignmentsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
-    // Whoever asks about topics that do not exist gets the same answer from Apache Kafka: they are not being moved.
+    // Apache Kafka gives the same answer for topics that do not exist: they are not being moved.
     let response = ListPartitionReassignmentsResponse {
         error_message: None,
         ..Default::default()

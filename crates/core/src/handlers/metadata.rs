@@ -1,8 +1,9 @@
-//! Metadata, versions 0 to 13: topics by name or id, brokers, the cluster. 4: topics are created on the way. 8: KIP-430,
-//! authorized operations. 10: KIP-516, topic ids. 12: topics asked for by id. 13: KIP-1102, a top-level error.
+//! Metadata, versions 0 to 13: topics by name or id, brokers, the cluster. 4: auto-creation of
+//! topics. 8: KIP-430, authorized operations. 10: KIP-516, topic ids. 12: topics asked for by id.
+//! 13: KIP-1102, a top-level error.
 //!
-//! Deviation: Apache Kafka answers that a topic is unknown while it creates it, and the client asks again. Here the answer
-//! waits for the creation, which takes one sync.
+//! Deviation: Apache Kafka answers that a topic is unknown while it creates it, and the client
+//! retries. Here the answer waits for the creation, which takes one sync.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,13 +31,14 @@ use crate::request::Request;
 use crate::slot::Slot;
 use crate::time::Moment;
 
-/// From here on a missing listener is told apart from a missing leader.
+/// From this version on a missing listener is told apart from a missing leader.
 const FIRST_VERSION_WITH_LISTENER_NOT_FOUND: i16 = 6;
 const FIRST_VERSION_WITH_OPTIONAL_NAMES: i16 = 12;
-/// A creation that takes longer is answered as Apache Kafka does at once: unknown, ask again.
+/// If creation takes longer, the answer is what Apache Kafka answers at once: unknown topic, which
+/// makes clients retry.
 const CREATION_WAIT_MS: u64 = 5_000;
 
-/// A request as it outlives its frame.
+/// A copy of the request that outlives its frame.
 struct Asked {
     payer: Payer,
     quota: Option<Arc<ClientQuota>>,
@@ -93,7 +95,8 @@ fn names_by_id(body: &MetadataRequest<'_>) -> bool {
     topics.any(|topic| topic.name.is_none() || !topic.topic_id.is_zero())
 }
 
-/// As Apache Kafka answers versions that know no topics by id: every topic that was asked for has the error.
+/// Answers as Apache Kafka does where topic ids are not supported: each requested topic carries the
+/// error.
 fn refuse(body: &MetadataRequest<'_>, version: i16, reply: &mut ReplyBuffer) {
     let topics = body.topics.iter().flatten();
     let response = MetadataResponse {
@@ -110,7 +113,7 @@ fn refuse(body: &MetadataRequest<'_>, version: i16, reply: &mut ReplyBuffer) {
     response.encode(&mut reply.bytes, version);
 }
 
-/// An answer that waits for topics to be created, or for a thread that has the time to write it.
+/// An answer that waits for topics to be created, or for a long-answer thread to write it.
 struct PendingMetadata {
     deadline: Moment,
     stage: Stage,
@@ -175,7 +178,7 @@ fn creatable(image: &MetadataImage, names: &BTreeSet<String>) -> Vec<String> {
         .collect()
 }
 
-/// Creates what is still missing; says why where that fails.
+/// Creates missing topics; where that fails, returns the reason.
 fn create(
     node: &Node,
     controller: &mut Controller,
@@ -225,12 +228,12 @@ impl Asked {
         }
     }
 
-    /// Whether an event loop would be held up by writing the answer.
+    /// Whether writing the answer would hold up an event loop.
     fn is_long(&self, image: &MetadataImage) -> bool {
         !self.is_elsewhere && self.entries(image) > ENTRIES_MAX
     }
 
-    /// Topics and partitions to be named; beyond some more than [`ENTRIES_MAX`] they are not counted.
+    /// Counts the topics and partitions to be named; counting stops somewhat above [`ENTRIES_MAX`].
     fn entries(&self, image: &MetadataImage) -> u64 {
         let entries = |topic: &TopicImage| 1 + topic.partitions.len() as u64;
         let mut count = 0;
@@ -410,11 +413,11 @@ impl AskedTopics {
         let Some(topics) = &body.topics else {
             return AskedTopics::All;
         };
-        // Version 0 knows no null: an empty list means all.
+        // Version 0 has no null: an empty list means all topics.
         if version == 0 && topics.is_empty() {
             return AskedTopics::All;
         }
-        // KIP-516: ids win over names.
+        // KIP-516: ids take precedence over names.
         let ids: BTreeSet<Uuid> = topics
             .iter()
             .filter(|topic| topic.name.is_none() || !topic.topic_id.is_zero())

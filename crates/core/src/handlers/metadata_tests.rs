@@ -1,4 +1,4 @@
-//! The metadata and administration APIs in a node on a memory disk, in every version.
+//! The metadata and administration APIs on a node with a memory disk, in every version.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -66,7 +66,7 @@ impl Clock for TestClock {
     }
 }
 
-/// The controller thread, one step at a time.
+/// The controller thread, run one step at a time.
 #[derive(Default)]
 struct TestExecutor {
     jobs: Mutex<Vec<Job>>,
@@ -124,7 +124,7 @@ impl Broker {
         Broker::on(disk, config)
     }
 
-    /// On a directory that Apache Kafka wrote.
+    /// A broker on a directory that Apache Kafka wrote.
     fn after_kafka() -> Broker {
         const GOLDEN: [(&str, &[u8]); 5] = [
             (
@@ -209,7 +209,7 @@ impl Broker {
         jobs.into_iter().for_each(|job| job(&self.node));
     }
 
-    /// The answer; the controller has done its work by then.
+    /// Returns the answer, after the controller has done its work.
     pub(super) fn ask(
         &self,
         api_key: ApiKey,
@@ -253,7 +253,7 @@ impl Broker {
     }
 }
 
-/// Whose work a small request of this kind is, if not the event loop's.
+/// What a small request of this kind waits for, if it is not answered on the event loop.
 fn waits_for(api_key: ApiKey) -> WaitKind {
     match is_long(api_key, 0) {
         true => WaitKind::Reading,
@@ -407,7 +407,7 @@ fn topics_are_found_by_id() {
 }
 
 #[test]
-fn a_topic_is_created_on_the_way_only_where_that_is_allowed() {
+fn metadata_creates_a_topic_only_where_that_is_allowed() {
     let check = |lines: &[(&str, &str)], allow: bool, name: &str, expected: ErrorCode| {
         let broker = Broker::new(lines);
         let bytes = broker.ask(ApiKey::Metadata, 12, |body| {
@@ -446,7 +446,7 @@ fn a_topic_is_created_on_the_way_only_where_that_is_allowed() {
 }
 
 #[test]
-fn a_creation_that_takes_too_long_is_not_waited_for() {
+fn waiting_for_the_creation_of_a_topic_times_out() {
     let broker = Broker::new(&[]);
     let mut body = Vec::new();
     metadata(Some(&["slow"]), true).encode(&mut body, 12);
@@ -532,7 +532,8 @@ fn topics_are_created_grown_and_deleted_in_every_version() {
     assert!(broker.node.partition(id, 0).is_err());
 }
 
-/// CreateTopics begins with version 2, DeleteTopics with 1, and version `n` deletes topic `n + 1`.
+/// CreateTopics begins with version 2, DeleteTopics with 1; version `n` of DeleteTopics deletes the
+/// topic that version `n + 1` created.
 fn broker_had(version: i16) -> bool {
     versions(ApiKey::CreateTopics).contains(&(version + 1))
 }
@@ -559,7 +560,7 @@ fn deletion_can_be_switched_off() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_the_same_request_works_later() {
+fn a_full_disk_is_reported_and_the_same_request_succeeds_later() {
     let broker = Broker::new(&[]);
     broker.disk.set_capacity(Some(broker.disk.used_bytes()));
     let mut refused = None;
@@ -574,7 +575,7 @@ fn a_full_disk_is_told_and_the_same_request_works_later() {
     assert_eq!(code, ErrorCode::KafkaStorageError);
     broker.disk.set_capacity(None);
     assert_eq!(broker.create(&format!("t{round}"), 1, 7).0, ErrorCode::None);
-    // Topics that were accepted when their logs did not fit any more get them without a restart.
+    // Accepted topics whose logs did not fit get them without a restart.
     broker.node.maintain();
     broker.settle();
     for topic in broker.node.image().topics.iter() {
@@ -591,7 +592,7 @@ fn a_full_disk_is_told_and_the_same_request_works_later() {
 }
 
 #[test]
-fn the_files_of_a_deleted_topic_go_after_the_delay() {
+fn the_files_of_a_deleted_topic_are_removed_after_the_delay() {
     let broker = Broker::new(&[("log.segment.delete.delay.ms", "60000")]);
     assert_eq!(broker.create("t", 3, 7).0, ErrorCode::None);
     let request = DeleteTopicsRequest {
@@ -647,7 +648,7 @@ fn the_cluster_is_described_in_every_version() {
 }
 
 #[test]
-fn partitions_come_in_pages_that_leave_none_out() {
+fn pages_cover_every_partition() {
     let broker = Broker::new(&[]);
     for (name, count) in [("a", 3), ("b", 1), ("c", 4)] {
         broker.create(name, count, 7);
@@ -769,7 +770,7 @@ fn settings_are_described_with_their_sources_in_every_version() {
                 .find(|config| config.name == name)
                 .unwrap()
         };
-        // The file's hours are the topic's milliseconds.
+        // The hours in the file are the topic's milliseconds.
         let retention = config(0, "retention.ms");
         assert_eq!((retention.value, retention.read_only), (Some("3600000"), false));
         assert_eq!(config(1, "log.retention.hours").value, Some("1"));
@@ -980,7 +981,7 @@ fn a_second_broker_on_the_directory_is_refused_and_a_clean_stop_leaves_its_mark(
 }
 
 #[test]
-fn quotas_that_kafka_stored_are_found_by_their_entities() {
+fn quotas_stored_by_apache_kafka_are_found_by_their_entities() {
     let broker = Broker::after_kafka();
     let ask = |components: &[(&'static str, i8, Option<&'static str>)], strict: bool, version: i16| {
         let components = components
@@ -1044,7 +1045,7 @@ fn quotas_that_kafka_stored_are_found_by_their_entities() {
 }
 
 #[test]
-fn credentials_that_kafka_stored_are_described_without_their_keys() {
+fn credentials_stored_by_apache_kafka_are_described_without_their_keys() {
     let broker = Broker::after_kafka();
     let ask = |users: &[&'static str]| {
         let users = (!users.is_empty()).then(|| users.iter().map(|name| UserName { name }).collect());
@@ -1071,13 +1072,14 @@ fn credentials_that_kafka_stored_are_described_without_their_keys() {
     assert_eq!(ask(&["alice", "alice"]), [(ErrorCode::DuplicateResource, None)]);
 }
 
-/// Sends Metadata for `names`; its answer is written by another thread, once topics were created if any are missing.
+/// Sends Metadata for `names`. The answer is written by another thread, after missing topics were
+/// created.
 fn ask_at_length(broker: &Broker, names: Option<&[&str]>, creates: bool) -> Vec<u8> {
     let mut body = Vec::new();
     metadata(names, creates).encode(&mut body, 9);
     let mut reply = ReplyBuffer::default();
     let Handled::Pending(mut pending) = broker.send(ApiKey::Metadata, 9, &body, &mut reply) else {
-        panic!("an event loop wrote it")
+        panic!("written on an event loop")
     };
     if creates {
         assert_eq!(pending.waits_for(), WaitKind::Controller);
@@ -1092,7 +1094,7 @@ fn ask_at_length(broker: &Broker, names: Option<&[&str]>, creates: bool) -> Vec<
 }
 
 #[test]
-fn an_answer_with_thousands_of_partitions_is_written_elsewhere_and_is_the_same() {
+fn an_answer_with_thousands_of_partitions_is_written_on_another_thread_and_is_the_same() {
     let broker = Broker::new(&[]);
     broker.create("narrow", 400, 5);
     broker.create("wide", 1_100, 5);
@@ -1119,7 +1121,7 @@ fn an_answer_with_thousands_of_partitions_is_written_elsewhere_and_is_the_same()
         (indexes(&created, "new").len(), indexes(&created, "wide").len()),
         (1, 1_100)
     );
-    // Small ones are answered at once, whatever else there is.
+    // Small answers are written at once, whatever else exists.
     let small = broker.ask(ApiKey::Metadata, 9, |body| {
         metadata(Some(&["narrow"]), false).encode(body, 9)
     });
@@ -1127,7 +1129,7 @@ fn an_answer_with_thousands_of_partitions_is_written_elsewhere_and_is_the_same()
 }
 
 #[test]
-fn the_page_that_the_next_append_begins_in_is_kept_resident() {
+fn the_page_in_which_the_next_append_begins_is_kept_resident() {
     let broker = Broker::new(&[]);
     broker.create("t", 1, 5);
     let partition = broker.node.partition_by_name("t", 0).unwrap();
@@ -1144,15 +1146,15 @@ fn the_page_that_the_next_append_begins_in_is_kept_resident() {
     broker.node.maintain();
     assert!(
         page.file.is_resident(page.position, page.bytes),
-        "it was read back off the hot path"
+        "the page was read back off the hot path"
     );
-    assert!(!page.file.is_resident(0, 4_096), "and nothing else was");
+    assert!(!page.file.is_resident(0, 4_096), "no other page was read");
 }
 
-/// Each of its steps registered for news under a name of its own, and partitions that were waited for from the first step
-/// on went on calling that one: nobody heard of the last of them.
+/// A bug: each step registered its own waker, while partitions that were waited for since the first
+/// step kept the old one, so wake-ups of the last partitions were lost.
 #[test]
-fn a_produce_that_names_a_thousand_partitions_hears_of_each_in_whichever_step_it_waits() {
+fn a_produce_to_a_thousand_partitions_is_woken_for_each_in_any_step() {
     const MANY: i32 = 1_001;
     let broker = Broker::new(&[]);
     broker.create("many", MANY, 7);
@@ -1177,7 +1179,7 @@ fn a_produce_that_names_a_thousand_partitions_hears_of_each_in_whichever_step_it
     request.encode(&mut body, 9);
     let mut reply = ReplyBuffer::default();
     let Handled::Pending(mut pending) = broker.send(ApiKey::Produce, 9, &body, &mut reply) else {
-        panic!("it is no event loop's work")
+        panic!("must not run on an event loop")
     };
     let sync = |indexes: std::ops::Range<i32>| {
         for index in indexes {

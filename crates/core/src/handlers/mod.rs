@@ -1,4 +1,4 @@
-//! One file per API, named like it.
+//! The request handlers: one file per API, named like it.
 
 mod altered;
 mod authorized;
@@ -55,10 +55,11 @@ mod record_tests;
 use crate::request::Request;
 use crate::time::Moment;
 
-/// A change takes one sync. Clients that name a limit of 0, meaning "do not wait", are better served with the truth.
+/// A change takes one sync. A limit of 0, meaning "do not wait", is raised to this, because the
+/// real result serves the client better.
 const WAIT_MS_MIN: u64 = 1_000;
 
-/// When a request that names a time limit is answered at the latest.
+/// The deadline for the answer to a request with a time limit.
 fn deadline(request: &Request<'_>, timeout_ms: i32) -> Moment {
     request
         .received

@@ -1,7 +1,7 @@
 //! OffsetCommit, versions 2 to 10.
 //!
-//! 2 to 4: a retention of its own. 6: KIP-320, leader epochs. 7: KIP-345, static members. 9: KIP-848, an unknown group is
-//! named as such. 10: KIP-848, topics by id.
+//! 2 to 4: a retention per commit. 6: KIP-320, leader epochs. 7: KIP-345, static members. 9:
+//! KIP-848, an unknown group has its own error code. 10: KIP-848, topics by id.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::offset_commit::{
@@ -48,7 +48,7 @@ pub(crate) fn handle(
             .map(|topic| resolve(&image, topic, version))
             .collect(),
     };
-    // Only the rare refusal needs it again.
+    // Needed again only for the rare refusal.
     let unanswered = refuse(&commit, ErrorCode::None);
     let call = node
         .groups
@@ -63,7 +63,7 @@ pub(crate) fn handle(
     })
 }
 
-/// Finds the topic by name or id and says what is wrong with its partitions.
+/// Finds the topic by name or id, and returns the errors of its partitions.
 fn resolve<'a>(
     image: &'a MetadataImage,
     topic: &OffsetCommitRequestTopic<'a>,

@@ -1,7 +1,8 @@
 //! OffsetFetch, versions 1 to 10.
 //!
-//! 2: all topics, and an error for the whole group. 5: KIP-320, leader epochs. 7: KIP-447, stable offsets only. 8:
-//! KIP-709, several groups. 9: KIP-848, a member epoch, which no group here has. 10: KIP-848, topics by id.
+//! 2: all topics, and an error for the whole group. 5: KIP-320, leader epochs. 7: KIP-447, stable
+//! offsets only. 8: KIP-709, several groups. 9: KIP-848, a member epoch, which no group here has.
+//! 10: KIP-848, topics by id.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::offset_fetch::{
@@ -63,7 +64,7 @@ fn handle_one(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &m
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         let (error, topics) = match fetched(answers.pop()) {
             Ok(topics) => (ErrorCode::None, topics),
-            // Version 1 can speak of partitions only.
+            // Version 1 has no group-level error, only one per partition.
             Err(error) => (error, with_error(asked, error)),
         };
         let says_so = version >= FIRST_VERSION_WITH_GROUP_ERROR;
@@ -128,7 +129,7 @@ fn handle_many(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &
     })
 }
 
-/// The id tells apart what was committed for an earlier topic of this name.
+/// The id excludes offsets that were committed for an earlier topic of this name.
 fn by_name<'a>(image: &MetadataImage, name: &'a str, partitions: &[i32]) -> OffsetFetchTopic<'a> {
     OffsetFetchTopic {
         name,
@@ -162,8 +163,8 @@ fn resolve<'a>(
     Some(topics.collect())
 }
 
-/// Topics found by asking for all of them carry no id yet. One that is gone cannot be named by id. Who asked for an id of zeros is
-/// answered by it.
+/// Adds ids to topics that were found by asking for all of them. A deleted topic has no id to be
+/// named by. A request for the zero id is answered with it.
 fn with_ids(image: &MetadataImage, topics: Vec<FetchedTopic>) -> Vec<FetchedTopic> {
     let with_id = |mut topic: FetchedTopic| {
         if topic.topic_id == Uuid::ZERO && !topic.name.is_empty() {

@@ -1,4 +1,4 @@
-//! OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-320): where an epoch of the log ended.
+//! OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-320): the end offset of a leader epoch.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::offset_for_leader_epoch::{

@@ -1,12 +1,15 @@
 //! Life of a produce, 3 of 6. Before: core/src/dispatch.rs. After: partition/mod.rs.
 //!
-//! Produce, versions 3 to 13. `begin`: validate and append, partition by partition, writing the answer on the way.
-//! `finish`: wait for the high watermark, amend the answer where that failed.
+//! Produce, versions 3 to 13. `begin`: validates and appends partition by partition, and writes the
+//! answer on the way. `finish`: waits for the high watermark, and amends the answer where that
+//! failed.
 //!
 //! - 9 (KIP-482) flexible; 8 (KIP-467) errors per record; 13 (KIP-516) topics by id.
-//! - Deviation: transactional batches are answered INVALID_TXN_STATE; transactions are not served yet.
-//! - Every batch is checked whole, compressed ones by unfolding them (wire/src/records/validate.rs). What is more than an event
-//!   loop should do goes on elsewhere (`long_answer.rs`), from the partition on where that turns out.
+//! - Deviation: transactional batches are answered INVALID_TXN_STATE; transactions are not served
+//!   yet.
+//! - Every batch is checked whole, compressed ones by decompressing them
+//!   (wire/src/records/validate.rs). When this becomes too much for an event loop, a long-answer
+//!   thread continues from that partition on (`long_answer.rs`).
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -37,24 +40,28 @@ use crate::time::Moment;
 const ACKS_ALL: i16 = -1;
 const ACKS_NONE: i16 = 0;
 
-/// Bytes of a partition that may wait for their sync before acks=1 waits for it, too: a tenth of a second of a disk that
-/// writes 160 MB/s, and far below the share of memory at which Linux stops writers.
+/// Unsynced bytes of a partition above which acks=1 waits for the sync, too (back pressure): a
+/// tenth of a second of a disk that writes 160 MB/s, and far below the share of memory at which
+/// Linux throttles writers.
 const UNSYNCED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What the batches of a request may unfold to on an event loop: a millisecond at most, by the slowest codec.
+/// At most this many decompressed bytes per request on an event loop: a millisecond with the
+/// slowest codec.
 const LOOP_UNFOLDED_BYTES_MAX: usize = 512 * 1024;
 
-/// Packing takes up to eight times as long as unfolding.
+/// Compressing takes up to eight times as long as decompressing.
 const LOOP_PACKING_WEIGHT: usize = 8;
 
-/// A batch is taken elsewhere at once if it would be too much for the event loop at this ratio.
+/// A batch is moved off the event loop at once if it would exceed the limit at this compression
+/// ratio.
 const EXPECTED_RATIO: usize = 3;
 
-/// What the batches of a request may unfold to anywhere: as much as a request may bring by default (`socket.request.max.bytes`), and
-/// what librdkafka unfolds by default (`receive.message.max.bytes`, a little less).
+/// At most this many decompressed bytes per request on any thread: the default size limit of a
+/// request (`socket.request.max.bytes`), and slightly more than what librdkafka decompresses by
+/// default (`receive.message.max.bytes`).
 const UNFOLDED_BYTES_MAX: usize = 100 * 1024 * 1024;
 
-/// Larger requests may unfold to more: few records get smaller than a sixteenth.
+/// Larger requests may decompress to more: few records compress below a sixteenth.
 const UNFOLDED_RATIO_MAX: usize = 16;
 
 pub(crate) fn handle(
@@ -69,7 +76,7 @@ pub(crate) fn handle(
     serve(node, request, produce, Begun::default(), reply)
 }
 
-/// Serves what is not begun yet, or as much of it as an event loop should.
+/// Serves the rest of the request, or as much of it as an event loop should.
 fn serve(
     node: &Node,
     request: &Request<'_>,
@@ -85,7 +92,7 @@ fn serve(
     let Begun { waits, refused, .. } = begun;
     if acks == ACKS_NONE {
         reply.bytes.clear();
-        // Without an answer the only way to tell the client is to hang up.
+        // Without an answer the only way to tell the client is to close the connection.
         return Ok(refused.map_or(Handled::NoReply, |code| {
             Handled::Close(format!("produce with acks=0 was refused: {}", code.name()))
         }));
@@ -110,25 +117,26 @@ fn serve_rest_elsewhere(request: &Request<'_>, begun: Begun, reply: &mut ReplyBu
     })
 }
 
-/// A produce that was appended as far as it can be.
+/// A produce request, appended as far as possible.
 #[derive(Default)]
 struct Begun {
-    /// Topics whose answer is begun, all but the last ended, and partitions that are answered.
+    /// Topics whose answer is begun (all but the last are ended), and partitions that are answered.
     topics: usize,
     partitions: usize,
     waits: Vec<Wait>,
-    /// Why some partition took nothing.
+    /// An error that refused some partition.
     refused: Option<ErrorCode>,
 }
 
 #[derive(PartialEq, Eq)]
 enum Progress {
     Done,
-    /// The next partition, and what comes behind it, is too much for an event loop.
+    /// The next partition, and all after it, are too much for an event loop.
     Cut,
 }
 
-/// Appends everything and writes the answer as if all of it will become durable; goes on where `begun` ends.
+/// Appends everything and writes the answer as if all of it will become durable; continues where
+/// `begun` ends.
 fn begin(
     node: &Node,
     request: &Request<'_>,
@@ -187,7 +195,9 @@ fn begin(
 }
 
 impl Begun {
-    /// - `position`: where the partition's error code stands in the answer.
+    /// Records the outcome of one partition.
+    ///
+    /// - `position`: of the partition's error code in the answer.
     fn note(
         &mut self,
         outcome: Result<Accepted, Refusal>,
@@ -212,7 +222,8 @@ impl Begun {
     }
 }
 
-/// One bound for all batches of the request: a few kilobytes can unfold to a hundred megabytes, for each of its partitions.
+/// One bound for all batches of the request: for each of its partitions, a few kilobytes can
+/// decompress to a hundred megabytes.
 fn unfolding_budget(request: &Request<'_>) -> UnfoldingBudget {
     match request.is_elsewhere {
         true => UnfoldingBudget::new(UNFOLDED_BYTES_MAX.max(UNFOLDED_RATIO_MAX * request.body.len())),
@@ -220,10 +231,10 @@ fn unfolding_budget(request: &Request<'_>) -> UnfoldingBudget {
     }
 }
 
-/// Why a partition took nothing.
+/// Why a partition appended nothing.
 enum NotTaken {
     Refused(Refusal),
-    /// Its batch unfolds to more than an event loop should.
+    /// Its batch decompresses to more than an event loop should handle.
     Unfolds,
 }
 
@@ -302,7 +313,7 @@ fn writable_partition(node: &Node, topic: &TopicImage, index: i32) -> Result<Arc
     Ok(partition)
 }
 
-/// That every client can read the batch, and that it may be appended.
+/// Checks that every client can read the batch, and that it may be appended.
 fn check<'a>(
     request: &Request<'_>,
     records: &'a [u8],
@@ -320,13 +331,13 @@ fn check<'a>(
     })
 }
 
-/// The codec of the low three bits of a batch's attributes, which end at byte 23.
+/// Returns the codec in the low three bits of a batch's attributes, which end at byte 23.
 fn codec_of(records: &[u8]) -> Option<Codec> {
     let bits = records.get(22)?;
     Codec::from_id(i16::from(bits & 7))
 }
 
-/// Notes what was taken: how large, how packed, by whom.
+/// Records size, codec and producer of an accepted batch.
 fn see(seen: &mut Seen, records: &[u8], batch: &ValidBatch<'_>) {
     let came_as = codec_of(records);
     seen.batches += 1;
@@ -343,7 +354,7 @@ fn see(seen: &mut Seen, records: &[u8], batch: &ValidBatch<'_>) {
     }
 }
 
-/// What refuses every partition of a request alike.
+/// Returns the reason to refuse every partition of the request, if there is one.
 fn refusal_of_all(produce: &ProduceRequest<'_>) -> Option<Refusal> {
     if let Some(refusal) = refusal_of_transaction(produce) {
         return Some(refusal);
@@ -359,7 +370,8 @@ fn refusal_of_transaction(produce: &ProduceRequest<'_>) -> Option<Refusal> {
     if !produce.has_transactional_batch {
         return None;
     }
-    // Without an id nobody could ever end the transaction, and who reads committed records only would wait for that for good.
+    // Without an id no client could ever end the transaction, and read_committed consumers would
+    // stop at it for ever.
     let Some(id) = produce.transactional_id else {
         let message = "transactional batches need a transactional id in their request".to_owned();
         return Some(Refusal::with_message(
@@ -378,8 +390,8 @@ struct Accepted {
 }
 
 impl Accepted {
-    /// More was written than the disk keeps up with. Without a pause of those who do not wait for it, dirty pages pile up
-    /// until the kernel stops whoever writes the next one: an event loop.
+    /// True when the disk falls behind the appends. Without back pressure on producers that do not
+    /// wait for it, dirty pages pile up until the kernel stalls the next writer: an event loop.
     fn is_ahead_of_the_disk(&self) -> bool {
         self.appended.unsynced_bytes > UNSYNCED_BYTES_MAX
     }
@@ -456,7 +468,7 @@ fn begin_topic_answer(asked: &ProduceTopic<'_>, version: i16, reply: &mut ReplyB
     put_count(&mut reply.bytes, asked.partition_count, flexible);
 }
 
-/// Writes one partition's answer and returns where its error code stands, for `amend`.
+/// Writes one partition's answer and returns the position of its error code, for `amend`.
 fn put_partition_answer(
     index: i32,
     version: i16,
@@ -511,14 +523,14 @@ fn put_explanation(refusal: Option<&Refusal>, flexible: bool, out: &mut Vec<u8>)
     );
 }
 
-/// One partition of a produce on its way to being durable.
+/// One partition of a produce that is not durable yet.
 struct Wait {
     partition: Arc<Partition>,
-    /// The high watermark that says so.
+    /// The high watermark at which it is durable.
     required: i64,
-    /// Where the partition's error code stands in the answer.
+    /// Position of the partition's error code in the answer.
     position: usize,
-    /// With acks=1 nobody promised more than was done already; the wait only slows the client down.
+    /// False for acks=1: the wait is back pressure only, so a timeout is no error.
     is_asked_for: bool,
     token: Option<WaitToken>,
 }
@@ -529,7 +541,7 @@ impl Wait {
     }
 }
 
-/// The answer of a produce that waits for the disk, complete but for bad news.
+/// The complete answer of a produce that waits for the disk; only errors change it.
 struct PendingProduce {
     answer: Vec<u8>,
     waits: Vec<Wait>,
@@ -575,7 +587,7 @@ impl PendingReply for PendingProduce {
     }
 }
 
-/// Replaces a good answer by an error: the code and, behind it, the base offset, which nobody may rely on.
+/// Replaces success by an error: the code and, after it, the base offset, which is no longer valid.
 fn amend(answer: &mut [u8], position: usize, code: ErrorCode) {
     answer[position..position + 2].copy_from_slice(&code.code().to_be_bytes());
     answer[position + 2..position + 10].copy_from_slice(&(-1i64).to_be_bytes());

@@ -1,9 +1,11 @@
 //! PushTelemetry, version 0 (KIP-714): a client's metrics.
 //!
-//! The event loop decides whether the push may come; another thread unfolds and reads it, and only then is it answered.
+//! The event loop decides whether the push may come now; the telemetry thread decompresses and
+//! reads it, and only then is it answered.
 //!
-//! - Deviations: a payload that unfolds to more than eight times `telemetry.max.bytes` is TELEMETRY_TOO_LARGE. Where so many
-//!   pushes wait that there is no room for another, the answer is THROTTLING_QUOTA_EXCEEDED: the client comes again.
+//! - Deviations: a payload that decompresses to more than eight times `telemetry.max.bytes` is
+//!   TELEMETRY_TOO_LARGE. When the queue of pushes is full, the answer is
+//!   THROTTLING_QUOTA_EXCEEDED: the client retries.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -100,7 +102,7 @@ fn answer(result: Answer, version: i16, reply: &mut ReplyBuffer) {
     .encode(&mut reply.bytes, version);
 }
 
-/// A push that is being read.
+/// A push that waits to be read.
 struct PendingPush {
     slot: Arc<Slot<Answer>>,
     version: i16,

@@ -1,4 +1,5 @@
-//! Produce and Fetch through a whole node without sockets: what is answered, and what must not be given out.
+//! Produce and Fetch through a whole node without sockets: what is answered, and what must not be
+//! served.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -31,7 +32,7 @@ fn partition(broker: &Broker, topic: &str, index: i32) -> Arc<Partition> {
     broker.node.partition(topic_id, index).unwrap()
 }
 
-/// The code that is answered, or the reply that waits.
+/// Returns the error code of the answer, or the pending reply.
 fn produce(
     broker: &Broker,
     topic: &str,
@@ -68,7 +69,7 @@ fn produced(reply: &ReplyBuffer) -> ErrorCode {
     error(response.responses[0].partition_responses[0].error_code)
 }
 
-/// What a fetch answers about one partition.
+/// The answer of a fetch for one partition.
 #[derive(Debug, Default, PartialEq)]
 struct Answered {
     error: Option<ErrorCode>,
@@ -101,7 +102,7 @@ fn fetch_one(broker: &Broker, partition: FetchPartition) -> Answered {
     fetch_all(broker, fetch).remove(0)
 }
 
-/// From topic `t`, without waiting.
+/// Fetches from topic `t`, without waiting.
 fn fetch_all(broker: &Broker, fetch: Fetch) -> Vec<Answered> {
     let request = FetchRequest {
         max_wait_ms: 0,
@@ -154,7 +155,7 @@ fn with_regions(reply: &ReplyBuffer) -> Vec<u8> {
 }
 
 #[test]
-fn clients_do_not_write_internal_topics() {
+fn clients_may_not_write_to_internal_topics() {
     let broker = Broker::new(&PAGE_CACHE);
     broker.create("__consumer_offsets", 1, 7);
     let partition = partition(&broker, "__consumer_offsets", 0);
@@ -166,7 +167,7 @@ fn clients_do_not_write_internal_topics() {
 }
 
 #[test]
-fn an_answer_for_acks_1_waits_once_the_disk_is_sixteen_mebibytes_behind() {
+fn acks_1_waits_for_the_sync_once_the_disk_is_16_mib_behind() {
     let broker = Broker::new(&[]);
     broker.create("t", 1, 7);
     let batch = batch_of(1_000_000);
@@ -185,7 +186,7 @@ fn an_answer_for_acks_1_waits_once_the_disk_is_sixteen_mebibytes_behind() {
 }
 
 #[test]
-fn what_is_not_synced_is_not_given_out() {
+fn unsynced_records_are_not_served() {
     let broker = Broker::new(&[]);
     broker.create("t", 1, 7);
     assert_eq!(produce(&broker, "t", 1, &batch_of(1)).ok(), Some(ErrorCode::None));
@@ -230,7 +231,7 @@ fn a_fetch_that_names_another_leader_epoch_is_refused() {
 }
 
 #[test]
-fn a_client_that_has_more_of_an_epoch_than_the_log_is_told_where_it_ended() {
+fn a_client_past_the_end_of_an_epoch_is_told_where_it_ended() {
     let broker = Broker::new(&PAGE_CACHE);
     broker.create("t", 1, 7);
     for _ in 0..3 {
@@ -251,7 +252,7 @@ fn a_client_that_has_more_of_an_epoch_than_the_log_is_told_where_it_ended() {
         ..Answered::default()
     };
     assert_eq!(has_read(epoch, 4), told);
-    // Without an epoch there is nothing to compare with, and one that is not known yet has no end.
+    // Without an epoch there is nothing to compare, and an epoch that is not known yet has no end.
     for unknown in [(-1, 4), (epoch + 1, 2)] {
         let error = has_read(unknown.0, unknown.1).error;
         assert_eq!(error, Some(ErrorCode::OffsetOutOfRange), "{unknown:?}");
@@ -298,7 +299,7 @@ fn readers_of_committed_records_stop_at_the_first_open_transaction() {
 
 /// KIP-74.
 #[test]
-fn the_first_batch_of_an_answer_comes_whole_however_large_and_no_other_does() {
+fn only_the_first_batch_of_an_answer_may_exceed_the_limits() {
     let broker = Broker::new(&PAGE_CACHE);
     broker.create("t", 2, 7);
     for index in [0, 1] {

@@ -1,4 +1,5 @@
-//! SyncGroup, versions 0 to 5. 3: KIP-345, static members. 5: KIP-559, the member says what it thinks was chosen.
+//! SyncGroup, versions 0 to 5. 3: KIP-345, static members. 5: KIP-559, the member repeats the
+//! protocol it joined with.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};

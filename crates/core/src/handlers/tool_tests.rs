@@ -1,4 +1,5 @@
-//! What tools ask for on one node, through a whole node without sockets; and what a start finds.
+//! Requests of administration tools through a whole node without sockets; and open transactions
+//! found at a start.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +45,7 @@ fn elect(
 }
 
 #[test]
-fn an_election_is_needed_nowhere_and_one_of_an_unknown_kind_is_refused() {
+fn no_election_is_needed_and_an_unknown_election_type_is_refused() {
     let broker = Broker::new(&[]);
     broker.create("t", 2, 7);
     let request = |election_type, partitions: &[i32]| ElectLeadersRequest {
@@ -80,7 +81,7 @@ fn an_election_is_needed_nowhere_and_one_of_an_unknown_kind_is_refused() {
 }
 
 #[test]
-fn a_reassignment_to_where_the_partition_is_changes_nothing_and_another_names_the_one_node() {
+fn a_reassignment_to_the_current_node_changes_nothing_and_any_other_is_refused() {
     let broker = Broker::new(&[]);
     broker.create("t", 1, 7);
     let before = broker.node.image().provenance;
@@ -144,7 +145,7 @@ fn a_reassignment_to_where_the_partition_is_changes_nothing_and_another_names_th
 }
 
 #[test]
-fn a_replica_may_stay_in_its_log_directory_and_go_nowhere_else() {
+fn a_replica_can_only_be_moved_to_the_log_directory_it_is_in() {
     let broker = Broker::new(&[]);
     broker.create("t", 1, 7);
     let describe = DescribeLogDirsRequest { topics: None };
@@ -203,7 +204,7 @@ fn features_are_updated_in_every_version() {
     let refused = ErrorCode::InvalidUpdateVersion;
     assert_eq!(ask(2, 1, 1, true), (ErrorCode::None, 0, 0), "only validated");
     assert_eq!(ask(1, 1, 1, false), (ErrorCode::None, 1, 1));
-    // Version 0 has no upgrade types, and Apache Kafka pays no heed to what it has instead.
+    // Version 0 has no upgrade types, and Apache Kafka ignores the field in their place.
     assert_eq!(ask(0, 0, 1, false), (refused, 0, 1));
     assert_eq!(ask(2, 0, 1, false), (refused, 0, 1));
     assert_eq!(ask(2, 0, 2, false), (ErrorCode::None, 0, 0));
@@ -213,7 +214,7 @@ fn features_are_updated_in_every_version() {
 }
 
 #[test]
-fn transactions_that_are_open_at_a_start_are_found_with_their_producers_and_times() {
+fn transactions_open_at_a_start_are_found_with_their_producers_and_times() {
     let broker = Broker::new(&[]);
     broker.create("t", 2, 7);
     let append = |producer_id: i64, base_offset: i64, timestamp_ms: i64| {

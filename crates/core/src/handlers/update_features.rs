@@ -1,5 +1,5 @@
-//! UpdateFeatures, versions 0 to 2 (KIP-584): finalized levels, all of a request or none. 0: upgrades only. 1: upgrade types, and
-//! validateOnly (KIP-778). 2: KIP-1022, one result for all.
+//! UpdateFeatures, versions 0 to 2 (KIP-584): changes finalized levels, all of a request or none.
+//! 0: upgrades only. 1: upgrade types, and validateOnly (KIP-778). 2: KIP-1022, one result for all.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::update_features::{
@@ -56,7 +56,7 @@ pub(crate) fn handle(
 
 fn feature_update(update: &FeatureUpdateKey<'_>, version: i16) -> FeatureUpdate {
     let upgrade_type = match (version, update.upgrade_type) {
-        // Apache Kafka 4.3 pays no heed to allowDowngrade.
+        // Apache Kafka 4.3 ignores allowDowngrade.
         (..FIRST_VERSION_WITH_UPGRADE_TYPES, _) | (_, 1) => UpgradeType::Upgrade,
         (_, 2) => UpgradeType::SafeDowngrade,
         (_, 3) => UpgradeType::UnsafeDowngrade,

@@ -1,15 +1,17 @@
-//! Who may do what, and how much: quotas, SCRAM credentials, ACLs and delegation tokens.
+//! Access rights and limits: quotas, SCRAM credentials, ACLs and delegation tokens.
 //!
-//! Kept and written back, so that nothing a directory holds is lost by passing through here.
+//! All of them are kept and written back, so that a directory loses nothing while this broker uses
+//! it.
 
 use std::sync::Arc;
 
 use ottla_wire::primitives::Uuid;
 
-/// Pairs of entity type (`user`, `client-id`, `ip`) and name; no name means the default of that type. Sorted by type.
+/// An entity as pairs of type (`user`, `client-id`, `ip`) and name; no name means the default of
+/// that type. Sorted by type.
 pub type ClientQuotaEntity = Vec<(Arc<str>, Option<Arc<str>>)>;
 
-/// A user under one mechanism (1: SCRAM-SHA-256, 2: SCRAM-SHA-512).
+/// A user and one mechanism (1: SCRAM-SHA-256, 2: SCRAM-SHA-512).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScramKey {
     pub mechanism: i8,
@@ -24,7 +26,7 @@ pub struct ScramCredential {
     pub iterations: i32,
 }
 
-// Keys never reach a log line.
+// Keys must never appear in a log line.
 impl std::fmt::Debug for ScramCredential {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter

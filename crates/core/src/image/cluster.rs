@@ -1,11 +1,11 @@
-//! Who is in the cluster: brokers and controllers as they registered.
+//! The nodes of the cluster: brokers and controllers as they registered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_wire::primitives::Uuid;
 
-/// An address under a listener's name.
+/// The address of a listener, by the listener's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointImage {
     pub listener_name: Arc<str>,
@@ -31,7 +31,7 @@ pub struct BrokerImage {
     pub fenced: bool,
     pub in_controlled_shutdown: bool,
     pub log_directories: Vec<Uuid>,
-    /// KIP-1066. `None`: never said.
+    /// KIP-1066. `None`: the registration did not say.
     pub cordoned_log_directories: Option<Vec<Uuid>>,
 }
 

@@ -1,4 +1,4 @@
-//! Records applied to an image become the next image.
+//! Applies records to an image to make the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use super::topics::{PartitionImage, TopicImage};
 use super::{ConfigResource, ConfigResourceType, MetadataImage, Provenance};
 use crate::config::TopicConfig;
 
-/// What a delta did, for those who keep state beside the image.
+/// What a delta changed, for code that keeps state derived from the image.
 #[derive(Clone, Debug, Default)]
 pub struct ImageChanges {
     /// Topics that are new, have new partitions, or whose partitions or settings changed.
     pub topics_changed: BTreeSet<Uuid>,
-    /// Topics that are gone, as they were last.
+    /// Removed topics, in their last state.
     pub topics_removed: Vec<Arc<TopicImage>>,
     pub configs_changed: BTreeSet<ConfigResource>,
 }
 
-/// An image under construction. Parts are copied when they change for the first time.
+/// An image under construction. Parts are copied on their first change.
 #[derive(Clone, Debug)]
 pub struct ImageDelta {
     image: MetadataImage,
     changes: ImageChanges,
-    /// Partitions whose lower neighbours have not been seen yet.
+    /// Partitions that arrived before a lower-numbered one of their topic.
     early_partitions: BTreeMap<(Uuid, i32), PartitionImage>,
-    /// Names of topics whose effective configuration must be computed anew.
+    /// Names of topics whose effective configuration must be recomputed.
     stale_topic_configs: BTreeSet<Arc<str>>,
     broker_configs_changed: bool,
 }
@@ -61,7 +61,7 @@ impl ImageDelta {
         }
     }
 
-    /// Applies one record. After an error the delta must be thrown away.
+    /// Applies one record. After an error the delta must be discarded.
     pub fn apply(&mut self, record: &MetadataRecord<'_>) -> Result<(), ImageError> {
         match record {
             MetadataRecord::RegisterBroker(record) => self.register_broker(record),
@@ -101,14 +101,14 @@ impl ImageDelta {
             | MetadataRecord::EndTransaction(_)
             | MetadataRecord::AbortTransaction(_) => {
                 return Err(ImageError::Transaction {
-                    reason: "transaction records are the replay's, not the image's",
+                    reason: "transaction records must be handled by the replay",
                 });
             }
         }
         Ok(())
     }
 
-    /// The next image, and what is different in it.
+    /// Returns the next image and its changes.
     pub fn finish(mut self, provenance: Provenance) -> Result<(MetadataImage, ImageChanges), ImageError> {
         if let Some((&(id, partition), _)) = self.early_partitions.first_key_value() {
             let partition_count = self
@@ -128,7 +128,8 @@ impl ImageDelta {
         Ok((self.image, self.changes))
     }
 
-    /// Values as they would be in the next image; topic configurations are those of the last one.
+    /// Returns the image under construction; its topic configurations are still those of the last
+    /// image.
     pub fn image(&self) -> &MetadataImage {
         &self.image
     }
@@ -151,10 +152,11 @@ impl ImageDelta {
         }
     }
 
-    /// Changes a topic that is known to exist, under both of its keys.
+    /// Changes an existing topic in both maps.
     fn edit_topic(&mut self, id: Uuid, edit: impl FnOnce(&mut TopicImage)) {
         let topics = Arc::make_mut(&mut self.image.topics);
-        // Taken out of both maps, so that a topic this delta already copied is changed in place.
+        // Taken out of both maps, so that a topic that this delta has copied already is changed in
+        // place.
         let mut topic = topics.by_id.remove(&id).expect("caller looked the topic up");
         topics.by_name.remove(&topic.name);
         let partitions_before = topic.partitions.len();
@@ -288,7 +290,7 @@ impl ImageDelta {
                 .collect()
         } else {
             let topic = self.image.topics.by_name.get(topic_name);
-            // The topic has only a name here, so the error has no id to show.
+            // The record names the topic only, so the error has no id to show.
             let topic = topic.ok_or(ImageError::UnknownTopic { id: Uuid::ZERO })?;
             vec![topic.id]
         };
@@ -342,7 +344,8 @@ impl ImageDelta {
     }
 
     fn feature_level(&mut self, record: &records::feature_level::FeatureLevelRecord<'_>) {
-        // KAFKA-18979: the level of kraft.version is a control record of the log; a data record with it is a relic.
+        // KAFKA-18979: the level of kraft.version is a control record of the log; a data record of
+        // it is obsolete.
         if record.name == features::KRAFT_VERSION {
             return;
         }
@@ -407,7 +410,7 @@ impl ImageDelta {
         const NAME: &str = "BrokerRegistrationChangeRecord";
         let fenced = change_of(NAME, "fenced", record.fenced)?;
         let in_controlled_shutdown = match record.in_controlled_shutdown {
-            // There is no way back but a new registration.
+            // Only a new registration can undo it.
             0 => None,
             1 => Some(true),
             value => {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use ottla_wire::primitives::{DecodeError, Uuid};
 
-/// A record that cannot be applied. The broker must stop before anything of it is published: going on would mean to
-/// serve a cluster that is not the one in the log.
+/// A record that cannot be applied. The broker must stop before any of it is published: otherwise
+/// it would serve a cluster that differs from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageError {
     Decode(DecodeError),
@@ -16,13 +16,13 @@ pub enum ImageError {
         id: Uuid,
         partition: i32,
     },
-    /// Partitions that would leave a hole in their topic.
+    /// A partition number that would leave a gap in its topic.
     PartitionGap {
         id: Uuid,
         partition: i32,
         partition_count: usize,
     },
-    /// A second topic under a name that is taken.
+    /// A second topic under a name that is in use.
     TopicExists {
         name: String,
         id: Uuid,
@@ -34,17 +34,17 @@ pub enum ImageError {
     UnknownResourceType {
         code: i8,
     },
-    /// A field with a value that has no meaning.
+    /// A field with an invalid value.
     Invalid {
         record: &'static str,
         field: &'static str,
         value: i64,
     },
-    /// A transaction record where it makes no sense.
+    /// A transaction record that is invalid in its place.
     Transaction {
         reason: &'static str,
     },
-    /// A batch that is not what a metadata log contains.
+    /// A batch that is invalid in a metadata log.
     Batch {
         reason: String,
     },

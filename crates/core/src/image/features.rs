@@ -1,4 +1,5 @@
-//! Finalized feature levels, which of them may be in a directory that this broker serves, and which of them it serves.
+//! Finalized feature levels: which of them this broker accepts in a directory, and which of them it
+//! serves.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,14 +13,14 @@ pub const ELIGIBLE_LEADER_REPLICAS_VERSION: &str = "eligible.leader.replicas.ver
 pub const SHARE_VERSION: &str = "share.version";
 pub const STREAMS_VERSION: &str = "streams.version";
 
-/// A feature and the levels at which a directory may have it finalized: what its records mean is understood, or they are
-/// kept as they are.
+/// A feature and the levels accepted in a directory: the broker either understands their records or
+/// keeps them unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptFeature {
     pub name: &'static str,
     pub min: i16,
     pub max: i16,
-    /// The highest level whose requests are served. Clients decide by the API keys that are announced, not by this.
+    /// The highest level whose requests are served. Clients rely on the announced API keys instead.
     pub served_max: i16,
 }
 
@@ -32,9 +33,10 @@ const fn kept(name: &'static str, min: i16, max: i16, served_max: i16) -> KeptFe
     }
 }
 
-/// In the order of their names. A feature that is not here counts as 0 to 0.
+/// Sorted by name. A feature that is not listed counts as 0 to 0.
 ///
-/// Registrations name these ranges, because Apache Kafka demands that every registered broker covers every finalized level.
+/// Registrations contain these ranges, because Apache Kafka demands that every registered broker
+/// covers every finalized level.
 pub const KEPT_FEATURES: [KeptFeature; 7] = [
     kept(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1, 1),
     kept(GROUP_VERSION, 0, 1, 0),
@@ -46,15 +48,15 @@ pub const KEPT_FEATURES: [KeptFeature; 7] = [
     kept(TRANSACTION_VERSION, 0, 2, 0),
 ];
 
-/// What a new directory is formatted with. 27 is 4.1-IV1: every Apache Kafka from 4.1 on can take the directory over,
-/// and the levels above add nothing that a single node uses.
+/// The levels of a newly formatted directory. 27 is 4.1-IV1: every Apache Kafka from 4.1 on can
+/// take over the directory, and the levels above add nothing that a single node uses.
 pub const FORMAT_LEVELS: [(&str, i16); 3] = [
     (METADATA_VERSION, 27),
     (GROUP_VERSION, 1),
     (TRANSACTION_VERSION, 2),
 ];
 
-/// The levels of `name` that a directory may have, as (lowest, highest).
+/// Returns the levels of `name` that a directory may have, as (lowest, highest).
 pub fn kept_range(name: &str) -> (i16, i16) {
     KEPT_FEATURES
         .iter()
@@ -62,8 +64,9 @@ pub fn kept_range(name: &str) -> (i16, i16) {
         .map_or((0, 0), |feature| (feature.min, feature.max))
 }
 
-/// The lowest level that a metadata version may be lowered to: behind the last one that changed the form of a record, since
-/// a record in a newer form would be lost on the way down. Of those kept here only 4.3-IV0 did, by adding cordoned directories.
+/// Returns the lowest level to which a metadata version may be lowered: just after the last level
+/// that changed the format of a record, since such a record would be lost on the way down. Of the
+/// accepted levels only 4.3-IV0 changed one, by adding cordoned directories.
 pub fn lowest_metadata_version_below(level: i16) -> i16 {
     let (min, _) = kept_range(METADATA_VERSION);
     if level >= FIRST_VERSION_WITH_CORDONED_DIRECTORIES {
@@ -76,7 +79,7 @@ pub fn lowest_metadata_version_below(level: i16) -> i16 {
 /// 4.3-IV0.
 const FIRST_VERSION_WITH_CORDONED_DIRECTORIES: i16 = 30;
 
-/// A finalized level that is outside of what is kept.
+/// A finalized level outside the accepted range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnkeptLevel {
     pub name: Arc<str>,
@@ -95,7 +98,7 @@ impl fmt::Display for UnkeptLevel {
 }
 
 impl UnkeptLevel {
-    /// What an operator can do about a directory with records.
+    /// Returns what an operator can do about a directory that has been used.
     pub fn way_out(&self) -> String {
         let (min, max) = kept_range(&self.name);
         let name = &self.name;
@@ -121,7 +124,7 @@ impl UnkeptLevel {
         )
     }
 
-    /// What an operator can do about a directory that was formatted and never started.
+    /// Returns what an operator can do about a directory that was formatted and never started.
     pub fn way_out_before_first_start(&self) -> String {
         let (min, max) = kept_range(&self.name);
         let levels = match &*self.name {
@@ -146,8 +149,8 @@ impl FeaturesImage {
         self.levels.get(name).copied().unwrap_or(0)
     }
 
-    /// The first level that this broker does not keep. Judged where a replay has reached its end: a record further back may
-    /// have been taken back by a later one.
+    /// Returns the first level that this broker does not accept. Call it at the end of a replay: a
+    /// later record may lower a level again.
     pub fn unkept(&self) -> Option<UnkeptLevel> {
         let is_kept = |name: &str, level: i16| {
             let (min, max) = kept_range(name);
@@ -162,7 +165,8 @@ impl FeaturesImage {
             })
     }
 
-    /// Levels that stay in the directory although what they stand for is not served: those that new directories do not have.
+    /// Returns levels that are kept in the directory although their features are not served: those
+    /// that new directories do not have.
     pub fn kept_unserved(&self) -> impl Iterator<Item = (&'static str, i16)> + '_ {
         KEPT_FEATURES
             .iter()
@@ -172,17 +176,17 @@ impl FeaturesImage {
             .filter(|of| !FORMAT_LEVELS.contains(of))
     }
 
-    /// 0 before the first record said otherwise.
+    /// 0 before the first record of it.
     pub fn metadata_version(&self) -> i16 {
         self.level(METADATA_VERSION)
     }
 
-    /// KIP-966: partitions keep eligible leader replicas.
+    /// Whether KIP-966 is on: partitions keep eligible leader replicas.
     pub fn eligible_leader_replicas(&self) -> bool {
         self.level(ELIGIBLE_LEADER_REPLICAS_VERSION) > 0
     }
 
-    /// The version in which RegisterBrokerRecord is written at this level.
+    /// Returns the version in which RegisterBrokerRecord is written at this level.
     pub fn register_broker_record_version(&self) -> i16 {
         if self.metadata_version() >= FIRST_VERSION_WITH_CORDONED_DIRECTORIES {
             4

@@ -1,8 +1,9 @@
-//! What the cluster is: topics, brokers, configurations, as one immutable value.
+//! The metadata of the cluster: topics, brokers, configurations, as one immutable value.
 //!
-//! A [`MetadataImage`] comes into being in one way only: records of the metadata log are applied to an
-//! [`delta::ImageDelta`], which becomes the next image. Nothing else creates a topic or changes a configuration, so an
-//! image that is replayed from the log, or from a snapshot, is the image that was published before.
+//! A [`MetadataImage`] is made in one way only: records of the metadata log are applied to an
+//! [`delta::ImageDelta`], which becomes the next image. Nothing else creates a topic or changes a
+//! configuration, so an image that is replayed from the log, or from a snapshot, equals the image
+//! that was published before.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -31,7 +32,7 @@ use cluster::{BrokerImage, ControllerImage};
 use features::FeaturesImage;
 use topics::{TopicImage, TopicsImage};
 
-/// A resource that carries configurations: its type as on the wire, and its name.
+/// A resource that has configurations: its type as on the wire, and its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigResource {
     pub resource_type: ConfigResourceType,
@@ -54,7 +55,7 @@ impl ConfigResource {
         }
     }
 
-    /// The defaults of all brokers.
+    /// Returns the resource of the defaults of all brokers.
     pub fn cluster_default() -> ConfigResource {
         ConfigResource {
             resource_type: ConfigResourceType::Broker,
@@ -92,13 +93,13 @@ impl ConfigResourceType {
     }
 }
 
-/// The values set for one resource.
+/// The values set on one resource.
 pub type ConfigValues = BTreeMap<Arc<str>, Arc<str>>;
 
-/// Up to where in the metadata log an image knows.
+/// The position in the metadata log that an image reflects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Provenance {
-    /// Offset of the last record applied, -1 before the first.
+    /// Offset of the last record applied, −1 before the first.
     pub last_offset: i64,
     pub last_epoch: i32,
     /// Append time of the last batch applied, in milliseconds.
@@ -115,7 +116,7 @@ impl Provenance {
 
 /// The state of the cluster as of one offset of the metadata log.
 ///
-/// Cloning copies a dozen pointers; parts that a change leaves alone are shared.
+/// Cloning copies a dozen pointers; unchanged parts are shared.
 #[derive(Clone, Debug)]
 pub struct MetadataImage {
     pub provenance: Provenance,
@@ -128,11 +129,11 @@ pub struct MetadataImage {
     pub scram_credentials: Arc<BTreeMap<ScramKey, ScramCredential>>,
     pub acls: Arc<BTreeMap<Uuid, AclImage>>,
     pub delegation_tokens: Arc<BTreeMap<Arc<str>, DelegationTokenImage>>,
-    /// The first producer id that has not been handed out in a block, -1 before the first block.
+    /// The first producer id that is not in an allocated block, −1 before the first block.
     pub next_producer_id: i64,
-    /// What holds for topics without settings of their own.
+    /// The settings of topics without values of their own.
     pub topic_defaults: Arc<TopicConfig>,
-    /// What the configuration file says: the ground below all dynamic configurations.
+    /// The contents of the configuration file, which all dynamic configurations override.
     pub static_config: Arc<StaticConfig>,
 }
 
@@ -165,14 +166,14 @@ impl MetadataImage {
         self.topics.by_id(id)
     }
 
-    /// What was set for `resource` itself, without defaults.
+    /// Returns the values set on `resource` itself, without defaults.
     pub fn config(&self, resource: &ConfigResource) -> Option<&Arc<ConfigValues>> {
         self.configs.get(resource)
     }
 
-    /// What was set for one group with `kafka-configs --entity-type groups`.
+    /// Returns the values set on one group with `kafka-configs --entity-type groups`.
     pub fn group_config(&self, group_id: &str) -> Option<&Arc<ConfigValues>> {
-        // Most clusters configure no group, and then nothing is allocated here.
+        // Most clusters configure no group; then nothing is allocated here.
         if self.configs.is_empty() {
             return None;
         }
@@ -182,7 +183,8 @@ impl MetadataImage {
         })
     }
 
-    /// The value of a broker setting that may change at run time: this broker's, else the cluster's, else `None`.
+    /// Returns the value of a dynamic broker setting: this broker's, else the cluster's, else
+    /// `None`.
     pub fn dynamic_broker_value(&self, node_id: i32, key: &str) -> Option<&Arc<str>> {
         [ConfigResource::broker(node_id), ConfigResource::cluster_default()]
             .iter()

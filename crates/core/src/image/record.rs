@@ -1,4 +1,5 @@
-//! Records on their way into the metadata log: encoded at once, so that what is replayed is what was written.
+//! Records to be written to the metadata log: encoded at once, so that the bytes that are replayed
+//! are those that are written.
 
 pub use ottla_wire::metadata_records::MetadataRecord;
 use ottla_wire::metadata_records::encode_frame;
@@ -29,7 +30,7 @@ impl RecordList {
         self.values.is_empty()
     }
 
-    /// Bytes of all values together.
+    /// Returns the total size of all values.
     pub fn bytes(&self) -> usize {
         self.values.iter().map(Vec::len).sum()
     }

@@ -1,4 +1,4 @@
-//! The metadata log turned into images, batch by batch.
+//! Replays the metadata log into images, batch by batch.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::error::ImageError;
 use super::features::KRAFT_VERSION;
 use super::{MetadataImage, Provenance};
 
-/// Who votes about the metadata log, from its control records (KIP-853).
+/// The voters of the metadata log, from its control records (KIP-853).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuorumImage {
     /// 0: voters are those of `controller.quorum.voters`; 1: voters are in the log.
@@ -22,14 +22,15 @@ pub struct QuorumImage {
     pub voters: Vec<(i32, Uuid)>,
 }
 
-/// Applies batches in log order. Records inside a metadata transaction (KIP-866) take effect at its end, or never.
+/// Applies batches in log order. Records inside a metadata transaction (KIP-866) take effect at its
+/// end, or never.
 #[derive(Clone, Debug)]
 pub struct Replay {
     image: Arc<MetadataImage>,
     quorum: QuorumImage,
-    /// Records of the open transaction, in an image nobody else sees yet.
+    /// Records of the open transaction, in an image that is not published yet.
     transaction: Option<ImageDelta>,
-    /// What the image learned since `take_changes`.
+    /// Changes of the image since `take_changes`.
     changes: ImageChanges,
 }
 
@@ -43,7 +44,7 @@ impl Replay {
         }
     }
 
-    /// The image as of the last complete batch outside a transaction.
+    /// Returns the image as of the last complete batch outside a transaction.
     pub fn image(&self) -> &Arc<MetadataImage> {
         &self.image
     }
@@ -56,19 +57,19 @@ impl Replay {
         self.transaction.is_some()
     }
 
-    /// What happened since `take_changes` was called last.
+    /// Returns the changes since the last call of `take_changes`.
     pub fn changes(&self) -> &ImageChanges {
         &self.changes
     }
 
-    /// What happened since the last call.
+    /// Returns and clears the changes since the last call.
     pub fn take_changes(&mut self) -> ImageChanges {
         std::mem::take(&mut self.changes)
     }
 
     /// Applies the data records of one batch, given as their values.
     ///
-    /// - Errors: the batch left no trace, and the broker must not go on.
+    /// - Errors: the batch had no effect, and the broker must not continue.
     pub fn apply<'a>(
         &mut self,
         provenance: Provenance,
@@ -116,7 +117,7 @@ impl Replay {
                 (record, None) => delta.apply(record)?,
             }
         }
-        // Inside a transaction the image moves on in time, not in content.
+        // Inside a transaction only the image's position advances, not its contents.
         let (next, change) = delta.finish(provenance)?;
         changes.push(change);
         self.image = Arc::new(next);
@@ -127,9 +128,10 @@ impl Replay {
         Ok(())
     }
 
-    /// Applies whole batches that lie back to back, as in a segment or a snapshot; returns how many bytes that were.
+    /// Applies adjacent whole batches, as in a segment or a snapshot; returns their size in bytes.
     ///
-    /// - Errors: a batch that is cut, damaged or not understood; those before it have been applied.
+    /// - Errors: a batch that is truncated, damaged or not understood; those before it have been
+    ///   applied.
     pub fn apply_batches(&mut self, bytes: &[u8]) -> Result<usize, ImageError> {
         let mut iter = batches(bytes);
         for batch in iter.by_ref() {
@@ -200,7 +202,7 @@ impl Replay {
             ControlRecord::EndTransaction { .. } | ControlRecord::Unknown { .. } => {
                 return Err(ImageError::Batch {
                     reason: format!(
-                        "control record of type {} has no place here",
+                        "control record of type {} is not allowed here",
                         record.record_type()
                     ),
                 });
@@ -209,7 +211,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Replaces where the image comes from: records of a snapshot stand for another offset than their own.
+    /// Replaces the position of the image: a snapshot represents another offset than those of its
+    /// own records.
     pub fn set_provenance(&mut self, provenance: Provenance) {
         let mut image = MetadataImage::clone(&self.image);
         image.provenance = provenance;

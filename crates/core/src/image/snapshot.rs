@@ -1,4 +1,4 @@
-//! An image written out as the records that make it.
+//! Writes an image as the records that create it.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use super::features::{KRAFT_VERSION, METADATA_VERSION};
 use super::record::RecordList;
 use super::topics::{PartitionImage, TopicImage};
 
-/// The version in which partition records are written: 2 has the fields of KIP-966, and every supported metadata
-/// version knows it.
+/// The version of partition records: 2 has the fields of KIP-966, and every supported metadata
+/// version allows it.
 pub const PARTITION_RECORD_VERSION: i16 = 2;
 pub const PARTITION_CHANGE_RECORD_VERSION: i16 = 2;
 
-/// The records that turn an empty image into `image`, in the order in which Apache Kafka writes a snapshot.
+/// Returns the records that turn an empty image into `image`, in the order of Apache Kafka's
+/// snapshots.
 pub fn records_of(image: &MetadataImage) -> RecordList {
     let mut list = RecordList::default();
     write_features(image, &mut list);
@@ -28,7 +29,7 @@ pub fn records_of(image: &MetadataImage) -> RecordList {
 }
 
 fn write_features(image: &MetadataImage, list: &mut RecordList) {
-    // The metadata version comes first: it decides how the rest is written.
+    // The metadata version comes first: it determines the format of the rest.
     let levels = &image.features.levels;
     // The level of the log itself is a control record.
     let data = || levels.iter().filter(|(name, _)| &***name != KRAFT_VERSION);
@@ -46,7 +47,7 @@ fn write_cluster(image: &MetadataImage, list: &mut RecordList) {
     let version = image.features.register_broker_record_version();
     for broker in image.brokers.values() {
         let mut record = register_broker_record(broker);
-        // Cordoned directories came with version 4.
+        // Cordoned directories were added in version 4.
         record.cordoned_log_dirs = record.cordoned_log_dirs.filter(|_| version >= 4);
         list.push(MetadataRecord::RegisterBroker(record), version);
     }
@@ -142,6 +143,8 @@ fn topic_record(topic: &Arc<TopicImage>) -> MetadataRecord<'_> {
     })
 }
 
+/// Returns the record of a partition.
+///
 /// - `elr`: whether KIP-966 is on; without it the record has none of its fields.
 pub fn partition_record(
     topic_id: Uuid,
@@ -204,7 +207,7 @@ fn write_access(image: &MetadataImage, list: &mut RecordList) {
     }
     if image.next_producer_id >= 0 {
         let record = records::producer_ids::ProducerIdsRecord {
-            // Whose block it was is of no interest once it is handed out.
+            // The owner of an allocated block is of no interest.
             broker_id: -1,
             broker_epoch: -1,
             next_producer_id: image.next_producer_id,

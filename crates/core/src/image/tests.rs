@@ -1,4 +1,4 @@
-//! A log and a snapshot of Apache Kafka replayed, and what replay must refuse.
+//! Replays a log and a snapshot of Apache Kafka; and errors that replay must detect.
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ fn config<'a>(
 }
 
 #[test]
-fn kafkas_log_becomes_the_image_that_kafka_had() {
+fn kafkas_log_is_replayed_into_the_image_that_kafka_had() {
     let replay = replayed(KAFKA_LOG);
     let image = replay.image();
     assert_eq!(image.provenance.last_offset, 293);
@@ -132,7 +132,7 @@ fn kafkas_log_becomes_the_image_that_kafka_had() {
         (&*last.replicas, &*last.isr, &*last.directories),
         (&[1][..], &[1][..], &[directory][..])
     );
-    // The clean stop took the leadership away, which is a change of the partition and of its leader.
+    // The clean stop resigned leadership, which changes the partition and its leader.
     assert_eq!(
         (last.leader, last.leader_epoch, last.partition_epoch),
         (NO_LEADER, 1, 1)
@@ -150,7 +150,7 @@ fn kafkas_log_becomes_the_image_that_kafka_had() {
 }
 
 #[test]
-fn what_kafka_stored_beside_topics_is_there() {
+fn everything_that_kafka_stored_beside_topics_is_in_the_image() {
     let replay = replayed(KAFKA_LOG);
     let image = replay.image();
     let value = |resource: &ConfigResource, key: &str| {
@@ -187,7 +187,7 @@ fn what_kafka_stored_beside_topics_is_there() {
     assert_eq!((&*scram.salt, scram.iterations), (&b"0123456789abcdef"[..], 4096));
     assert_eq!(image.acls.values().next().unwrap().principal, "User:alice".into());
 
-    // The topic's own setting, and the cluster's for all that it leaves open.
+    // The topic's own setting, and the cluster's for all others.
     let orders = &image.topic("orders").unwrap().config;
     assert_eq!(
         (orders.log.segment_bytes, orders.log.retention_ms),
@@ -211,7 +211,7 @@ fn kafkas_snapshot_and_the_rest_of_the_log_give_the_same_image() {
 }
 
 #[test]
-fn our_snapshot_of_kafkas_image_is_that_image() {
+fn ottlas_snapshot_of_kafkas_image_gives_the_same_image() {
     let replay = replayed(KAFKA_LOG);
     let written = records_of(replay.image());
     let mut again = Replay::new(empty());
@@ -243,7 +243,7 @@ fn every_change_of_a_partition_raises_its_epoch_and_every_named_leader_the_leade
 }
 
 #[test]
-fn a_published_image_does_not_change_any_more() {
+fn a_published_image_never_changes() {
     let mut replay = Replay::new(empty());
     apply(
         &mut replay,
@@ -259,7 +259,7 @@ fn a_published_image_does_not_change_any_more() {
     apply(&mut replay, &list(vec![change(1, 0, -1)])).unwrap();
     assert_eq!(before.topic("t").unwrap().partitions[0].leader, 1);
     assert_eq!(replay.image().topic("t").unwrap().partitions[0].leader, -1);
-    // What did not change is shared, not copied.
+    // Unchanged parts are shared, not copied.
     assert!(Arc::ptr_eq(
         before.topic("u").unwrap(),
         replay.image().topic("u").unwrap()
@@ -267,7 +267,7 @@ fn a_published_image_does_not_change_any_more() {
 }
 
 #[test]
-fn partitions_may_come_in_any_order_but_leave_no_hole() {
+fn partitions_may_come_in_any_order_but_leave_no_gap() {
     let mut replay = Replay::new(empty());
     let records = vec![
         topic("t", 1),
@@ -297,7 +297,7 @@ fn partitions_may_come_in_any_order_but_leave_no_hole() {
 }
 
 #[test]
-fn a_removed_topic_takes_its_settings_along_and_its_name_is_free() {
+fn removing_a_topic_removes_its_settings_and_frees_its_name() {
     let mut replay = Replay::new(empty());
     apply(
         &mut replay,
@@ -341,7 +341,7 @@ fn a_removed_topic_takes_its_settings_along_and_its_name_is_free() {
 }
 
 #[test]
-fn the_nearest_setting_wins() {
+fn the_most_specific_setting_wins() {
     let mut replay = Replay::new(Arc::new(MetadataImage::empty(Arc::new(StaticConfig {
         node_id: 1,
         values: [("log.retention.hours".into(), "2".into())].into(),
@@ -393,7 +393,7 @@ fn a_transaction_takes_effect_at_its_end_or_never() {
 }
 
 #[test]
-fn what_is_not_understood_stops_before_anything_of_its_batch_is_published() {
+fn a_batch_with_a_record_that_is_not_understood_has_no_effect() {
     let check = |value: Vec<u8>| {
         let mut replay = Replay::new(empty());
         let mut records = list(vec![topic("t", 1)]);
@@ -404,7 +404,8 @@ fn what_is_not_understood_stops_before_anything_of_its_batch_is_published() {
     };
     let mut records = list(vec![topic("u", 2)]);
     let good = records.values.remove(0);
-    // Frame version 2, type 6 (never assigned), type 29 (from the future), record version 9, a byte too many.
+    // Frame version 2, type 6 (never assigned), type 29 (not assigned yet), record version 9, a
+    // byte too many.
     assert!(matches!(
         check([&[2], &good[1..]].concat()),
         ImageError::Decode(_)
@@ -419,7 +420,7 @@ fn what_is_not_understood_stops_before_anything_of_its_batch_is_published() {
 }
 
 #[test]
-fn records_about_what_does_not_exist_are_errors() {
+fn records_about_unknown_objects_are_errors() {
     let check = |records| apply(&mut Replay::new(empty()), &list(records)).unwrap_err();
     assert_eq!(
         check(vec![partition(7, 0)]),

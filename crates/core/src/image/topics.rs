@@ -34,7 +34,8 @@ impl TopicsImage {
         self.by_name.values()
     }
 
-    /// Topics whose name is greater than `after`, or all of them from `first` on when `inclusive`.
+    /// Returns topics whose name is greater than `after`, including `after` itself when
+    /// `inclusive`.
     pub fn iter_from<'a>(
         &'a self,
         first: &str,
@@ -59,7 +60,7 @@ impl TopicsImage {
         self.by_name.is_empty()
     }
 
-    /// Partitions of all topics together.
+    /// Returns the number of partitions of all topics.
     pub fn partition_count(&self) -> usize {
         self.partition_count
     }
@@ -71,7 +72,8 @@ pub struct TopicImage {
     pub id: Uuid,
     /// Indexed by partition number.
     pub partitions: Vec<PartitionImage>,
-    /// What holds for this topic: its own settings over the broker's over the cluster's over the file's.
+    /// The effective settings of this topic: its own over the broker's over the cluster's over the
+    /// file's.
     pub config: Arc<TopicConfig>,
 }
 
@@ -80,13 +82,13 @@ impl TopicImage {
         self.partitions.get(usize::try_from(index).ok()?)
     }
 
-    /// True for the topics that the broker itself keeps state in.
+    /// True for topics in which the broker keeps its own state.
     pub fn is_internal(&self) -> bool {
         is_internal(&self.name)
     }
 }
 
-/// True for names of topics that the broker itself keeps state in.
+/// True for names of topics in which the broker keeps its own state.
 pub fn is_internal(topic: &str) -> bool {
     matches!(
         topic,
@@ -105,15 +107,15 @@ pub struct PartitionImage {
     /// KIP-966.
     pub eligible_leader_replicas: Box<[i32]>,
     pub last_known_elr: Box<[i32]>,
-    /// -1 when there is none.
+    /// −1 when there is none.
     pub leader: i32,
-    /// 1 while the leader was elected without being in the ISR and has not caught up with that.
+    /// 1 while the leader, which was elected from outside the ISR, has not finished recovery.
     pub leader_recovery_state: i8,
     pub leader_epoch: i32,
     pub partition_epoch: i32,
 }
 
-/// PartitionChangeRecord's way of saying that the leader stays.
+/// The value of PartitionChangeRecord for an unchanged leader.
 const LEADER_UNCHANGED: i32 = -2;
 const RECOVERY_STATE_UNCHANGED: i8 = -1;
 
@@ -121,7 +123,8 @@ impl PartitionImage {
     pub(super) fn from_record(record: &PartitionRecord) -> PartitionImage {
         PartitionImage {
             replicas: record.replicas.clone().into(),
-            // A partition written before directories had ids stands in the reserved directory 0…0, MIGRATING.
+            // A partition from before directories had ids is in the reserved directory 0…0,
+            // MIGRATING.
             directories: match record.directories.is_empty() {
                 true => vec![Uuid::ZERO; record.replicas.len()].into(),
                 false => record.directories.clone().into(),
@@ -138,7 +141,8 @@ impl PartitionImage {
         }
     }
 
-    // Every change raises the partition epoch; naming a leader, even the same or none, raises the leader epoch.
+    // Every change raises the partition epoch; naming a leader, even the same or none, raises the
+    // leader epoch.
     pub(super) fn change(&mut self, record: &PartitionChangeRecord) {
         fn replace<T: Clone>(field: &mut Box<[T]>, value: &Option<Vec<T>>) {
             if let Some(value) = value {
@@ -165,7 +169,7 @@ impl PartitionImage {
         self.partition_epoch = self.partition_epoch.saturating_add(1);
     }
 
-    /// KIP-966.
+    /// Whether the partition has fields of KIP-966.
     pub fn has_elr(&self) -> bool {
         !self.eligible_leader_replicas.is_empty() || !self.last_known_elr.is_empty()
     }

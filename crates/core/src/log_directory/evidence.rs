@@ -1,4 +1,5 @@
-//! What the last owner of a log directory left behind, and what follows from it about the logs: read at start, changed never.
+//! Evidence that the last owner of a log directory left behind, and its consequences for the logs:
+//! read at start, never changed.
 
 use std::io;
 use std::path::Path;
@@ -16,13 +17,14 @@ use crate::config::{Durability, RecoveryConfig};
 use crate::partition::Identity;
 use crate::time::Timestamp;
 
-/// Tells that the checkpoints are this broker's, which promise more than Apache Kafka's do. Kafka ignores the file.
+/// Marks the checkpoints as this broker's, which prove more than Apache Kafka's. Kafka ignores the
+/// file.
 const OWNER_FILE: &str = ".ottla-owner";
 
 /// The contents of the four `*-offset-checkpoint` files.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointOffsets {
-    /// Also a register: a partition that is listed here has a directory.
+    /// Also a register: every partition listed here has a directory.
     pub recovery_points: OffsetCheckpoint,
     pub high_watermarks: OffsetCheckpoint,
     pub log_starts: OffsetCheckpoint,
@@ -66,7 +68,7 @@ impl CheckpointOffsets {
         }
     }
 
-    /// Takes over the lines of partitions that nothing new is known of.
+    /// Keeps the old entries of partitions that were not opened.
     pub(super) fn keep(&mut self, partitions: &[(String, i32)], from: &CheckpointOffsets) {
         let pairs = [
             (&mut self.recovery_points, &from.recovery_points),
@@ -83,7 +85,7 @@ impl CheckpointOffsets {
     }
 }
 
-/// What this broker promises of a directory that it has used.
+/// The promises of this broker about a directory that it has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OwnerMark {
     broker_epoch: i64,
@@ -93,16 +95,18 @@ struct OwnerMark {
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub offsets: CheckpointOffsets,
-    /// The broker epoch in the mark of a clean stop; -1: it names none.
+    /// The broker epoch in the clean-shutdown mark; −1: it names none.
     clean_stop: Option<i64>,
     owner: Option<OwnerMark>,
-    /// The last one to register with the metadata log.
+    /// The epoch of the last broker registration in the metadata log.
     last_broker_epoch: i64,
     recovery: RecoveryConfig,
 }
 
 impl Evidence {
-    /// - Errors: a file that is there and cannot be read. One that is damaged counts as missing, and is named.
+    /// Reads the evidence.
+    ///
+    /// - Errors: a file exists and cannot be read. A damaged file counts as missing, and is logged.
     pub fn read(disk: &dyn Disk, directory: &Path, recovery: RecoveryConfig) -> Result<Evidence, LogError> {
         let offsets = |file: CheckpointFile| read_or_empty(disk, &directory.join(file.name()));
         Ok(Evidence {
@@ -124,7 +128,7 @@ impl Evidence {
         self.recovery.accept_loss.contains(&name)
     }
 
-    /// Both marks hold for one run of a broker: a mark of an earlier run says nothing.
+    /// Invalidates marks of an earlier run: each mark is valid for one run of a broker only.
     pub fn hold_against(&mut self, last_broker_epoch: i64) {
         self.last_broker_epoch = last_broker_epoch;
         if self.clean_stop.is_some() && !self.was_stopped_cleanly() {
@@ -150,7 +154,7 @@ impl Evidence {
             .filter(|owner| owner.broker_epoch == self.last_broker_epoch)
     }
 
-    /// What a log that was there at the last stop is held against.
+    /// Returns the evidence that a log from before the start is checked against.
     pub fn options(&self, identity: &Identity, now: Timestamp) -> OpenOptions {
         let key = (identity.topic.to_string(), identity.index);
         let offset_in = |offsets: &OffsetCheckpoint| offsets.get(&key).copied();
@@ -158,7 +162,7 @@ impl Evidence {
         let log_start_offset = log_start.unwrap_or(0);
         let clean_shutdown = self.was_stopped_cleanly();
         let owner = self.owner();
-        // Elsewhere a power cut may have taken what was visible.
+        // Without durability a power cut may have lost records that were visible.
         let visible_is_durable =
             clean_shutdown || owner.is_some_and(|owner| owner.durability == Durability::Disk);
         let high_watermark = offset_in(&self.offsets.high_watermarks).unwrap_or(0);
@@ -171,9 +175,9 @@ impl Evidence {
             } else {
                 0
             },
-            // Kafka lists a start only where it lies within the first segment.
+            // Kafka lists a log start only where it is inside the first segment.
             is_start_proven: owner.is_some() || clean_shutdown && log_start.is_some(),
-            // Topics that were taken back do not know any more that they were compacted.
+            // Restored topics have lost the setting that they were compacted.
             gaps_below: match self.recovery.recover_metadata {
                 true => i64::MAX,
                 false => self.cleaned_offset(&identity.topic, identity.index),
@@ -183,20 +187,21 @@ impl Evidence {
         }
     }
 
-    /// What was visible at the last checkpoint, whether or not it was durable.
+    /// Returns the high watermark of the last checkpoint, whether or not it was durable.
     pub fn high_watermark(&self, identity: &Identity) -> i64 {
         let key = (identity.topic.to_string(), identity.index);
         self.offsets.high_watermarks.get(&key).copied().unwrap_or(0)
     }
 
-    /// Where compaction of a log goes on; what was cleaned already may be cleaned again.
+    /// Returns where compaction of a log continues; records before it may have been cleaned
+    /// already.
     pub fn cleaned_offset(&self, topic: &str, index: i32) -> i64 {
         let key = (topic.to_string(), index);
         self.offsets.cleaned.get(&key).copied().unwrap_or(0)
     }
 }
 
-/// Marks the checkpoints as this broker's, durably. They must be complete before.
+/// Writes the mark durably. The checkpoints must be complete before.
 pub(super) fn write_owner(
     disk: &dyn Disk,
     directory: &Path,
@@ -222,7 +227,8 @@ pub(super) fn remove_owner(disk: &dyn Disk, directory: &Path) -> Result<(), LogE
 }
 
 impl OwnerMark {
-    /// `None` also for a file that makes no sense: without it the logs are opened as Apache Kafka's.
+    /// Reads the mark; `None` also for a damaged file: without it the logs are opened as Apache
+    /// Kafka's.
     fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<OwnerMark>, LogError> {
         let path = directory.join(OWNER_FILE);
         let Some(bytes) = read_file(disk, &path)? else {
@@ -314,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_visible_is_proven_only_where_it_was_durable() {
+    fn visible_records_are_proven_only_where_they_were_durable() {
         check(evidence(None, None), false, 0, false);
         check(evidence(Some(7), None), true, 150, false);
         check(evidence(Some(-1), None), true, 150, false);

@@ -1,11 +1,12 @@
-//! What a recovery found, as lines for the operator. docs/guides/damage.md says what each of them means and what to do.
+//! Logs the findings of a recovery for the operator. docs/guides/damage.md says what each line
+//! means and what to do.
 
 use ottla_log::{Finding, FindingKind, LogError};
 use tracing::{error, warn};
 
 use crate::partition::Identity;
 
-/// One line: what was found in which file, where, and what it means for the log.
+/// Logs one finding: the file, the position, and the consequence for the log.
 pub(super) fn report(identity: &Identity, finding: &Finding) {
     let (topic, partition, position) = (&*identity.topic, identity.index, finding.position);
     let (file, detail) = (finding.path.display(), &*finding.detail);
@@ -34,7 +35,7 @@ pub(super) fn report(identity: &Identity, finding: &Finding) {
     }
 }
 
-/// A partition whose log is not opened, and whose files were left alone.
+/// Logs that a partition's log was not opened and its files were left untouched.
 pub(super) fn report_refusal(identity: &Identity, refusal: &LogError) {
     let (topic, partition) = (&*identity.topic, identity.index);
     let way_out = format!("restore the file, or start with --accept-loss {topic}-{partition}");

@@ -1,4 +1,4 @@
-//! One log directory: the files in it that concern all of its partitions, and the partitions' own directories.
+//! One log directory: the files that concern all of its partitions, and the partition directories.
 
 mod evidence;
 mod findings;
@@ -28,18 +28,22 @@ pub use placement::Placement;
 
 use evidence::Evidence;
 
-/// - Shape: what the last owner left behind is read once, by `read`; nothing is changed before `take_over`.
+/// One log directory.
+///
+/// - Shape: the evidence of the last owner is read once, by `read`; nothing is changed before
+///   `take_over`.
 #[derive(Debug)]
 pub struct LogDirectory {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     evidence: Evidence,
-    /// Held while checkpoints are collected and written: two writers would mix their files, or undo each other's.
+    /// Held while checkpoints are collected and written: two writers would mix their files, or undo
+    /// each other's changes.
     checkpoints: Mutex<()>,
 }
 
 impl LogDirectory {
-    /// Reads what concerns all partitions.
+    /// Reads the files that concern all partitions.
     pub fn read(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -53,9 +57,10 @@ impl LogDirectory {
         })
     }
 
-    /// Takes the mark of a clean stop away, before anything else is changed.
+    /// Removes the clean-shutdown mark, before anything else is changed.
     ///
-    /// - `last_broker_epoch`: of the last registration in the metadata log, which the marks must agree with.
+    /// - `last_broker_epoch`: of the last registration in the metadata log, which the marks must
+    ///   match.
     pub fn take_over(&mut self, last_broker_epoch: i64) -> Result<(), LogError> {
         self.evidence.hold_against(last_broker_epoch);
         if !self.evidence.was_stopped_cleanly() {
@@ -64,24 +69,26 @@ impl LogDirectory {
         remove_clean_shutdown(&*self.disk, &self.path)
     }
 
-    /// Whether the broker that was registered last stopped cleanly.
+    /// Whether the broker that registered last stopped cleanly.
     pub fn was_stopped_cleanly(&mut self, last_broker_epoch: i64) -> bool {
         self.evidence.hold_against(last_broker_epoch);
         self.evidence.was_stopped_cleanly()
     }
 
-    /// The last owner said that it stopped cleanly; whether that holds, `take_over` finds out.
+    /// Whether there is a clean-shutdown mark; whether it is valid, `take_over` decides.
     pub fn has_clean_stop_mark(&self) -> bool {
         self.evidence.has_clean_stop_mark()
     }
 
-    /// Where a partition's log was durable up to when the checkpoint was written; `None`: it is not listed.
+    /// Returns the offset below which a partition's log was durable at the last checkpoint; `None`:
+    /// it is not listed.
     pub fn recovery_point(&self, topic: &str, index: i32) -> Option<i64> {
         let key = (topic.to_owned(), index);
         self.evidence.offsets.recovery_points.get(&key).copied()
     }
 
-    /// A directory that must have been there for partitions to be listed, if any is.
+    /// Returns the directory name of a partition in the checkpoints, if any is listed: such a
+    /// directory must have existed.
     pub fn any_listed(&self) -> Option<String> {
         let mut listed = self.evidence.offsets.recovery_points.keys();
         listed
@@ -93,10 +100,10 @@ impl LogDirectory {
         &self.path
     }
 
-    /// Opens a partition's log, and says what was wrong with it.
+    /// Opens a partition's log, and logs its damage.
     ///
-    /// - `placement`: for a directory that was just made, what the checkpoints say concerns an earlier one.
-    /// - Errors: `Corrupt`: the log was left as it is.
+    /// - `placement`: checkpoint entries do not apply to a directory that was just created.
+    /// - Errors: `Corrupt`: the log was left unchanged.
     pub fn open_log(
         &self,
         identity: &Identity,
@@ -134,7 +141,8 @@ impl LogDirectory {
         })
     }
 
-    /// What opening a partition's log would find, and why it would be refused. Nothing is changed.
+    /// Returns what opening a partition's log would find, or why it would be refused. Nothing is
+    /// changed.
     pub fn check_log(
         &self,
         identity: &Identity,
@@ -150,20 +158,20 @@ impl LogDirectory {
         Ok(report.findings)
     }
 
-    /// Says why a partition is not served.
+    /// Logs why a partition is not served.
     pub fn report_refusal(&self, identity: &Identity, refusal: &LogError) {
         findings::report_refusal(identity, refusal);
     }
 
-    /// Renames a partition's directory so that its name is free, and returns where its files are now: to be removed
-    /// after `file.delete.delay.ms`, or by `open` after a restart.
+    /// Renames a partition's directory so that its name is free, and returns the new path. It is
+    /// removed after `file.delete.delay.ms`, or by `remove_deleted` after a restart.
     pub fn mark_deleted(&self, topic: &str, index: i32, unique: Uuid) -> Result<PathBuf, LogError> {
         let name = deleted_directory_name(topic, index, unique);
         self.rename(topic, index, &name)?;
         Ok(self.path.join(name))
     }
 
-    /// Keeps a log that belongs to no known topic, under another name, for people to look at.
+    /// Renames a log that belongs to no known topic, and keeps it for the operator to inspect.
     fn set_aside(&self, topic: &str, index: i32, topic_id: Option<Uuid>) -> Result<(), LogError> {
         let name = stray_directory_name(topic, index, topic_id.unwrap_or(Uuid::ZERO));
         let topic_id = topic_id.map(|id| id.to_string()).unwrap_or_default();
@@ -190,8 +198,8 @@ impl LogDirectory {
         rename().map_err(|source| LogError::io("rename", &from, source))
     }
 
-    /// Settles every partition directory that is not in `known` (directory names like `orders-0`): of a topic in `removed`
-    /// the deletion is finished, others are set aside.
+    /// Settles every partition directory that is not in `known` (directory names like `orders-0`):
+    /// for a topic in `removed` the deletion is finished, others are set aside.
     pub fn settle_unknown(&self, known: &BTreeSet<String>, removed: &RemovedTopics) -> Result<(), LogError> {
         for unknown in self.unknown_directories(known)? {
             let (topic, index) = (&*unknown.topic, unknown.partition);
@@ -207,13 +215,13 @@ impl LogDirectory {
         Ok(())
     }
 
-    /// The partition directories that are not in `known`.
+    /// Returns the partition directories that are not in `known`.
     pub fn unknown_directories(&self, known: &BTreeSet<String>) -> Result<Vec<UnknownDirectory>, LogError> {
         let mut unknown = Vec::new();
         for (name, parsed) in self.partition_directories()? {
             if parsed.kind == PartitionDirectoryKind::Live && !known.contains(&name) {
                 unknown.push(UnknownDirectory {
-                    // A damaged file tells as little as none.
+                    // A damaged file proves no more than a missing one.
                     topic_id: match read_partition_metadata(&*self.disk, &self.path.join(&name)) {
                         Err(LogError::Corrupt { .. }) => None,
                         read => read?,
@@ -227,7 +235,8 @@ impl LogDirectory {
         Ok(unknown)
     }
 
-    /// Removes what was deleted before the last stop. May take long for large logs. What cannot be removed is in nobody's way.
+    /// Removes directories that were deleted before the last stop. May take long for large logs. A
+    /// directory that cannot be removed does no harm.
     pub fn remove_deleted(&self) -> Result<(), LogError> {
         for (name, parsed) in self.partition_directories()? {
             if parsed.kind == PartitionDirectoryKind::Deleted {
@@ -260,7 +269,8 @@ impl LogDirectory {
             .collect())
     }
 
-    /// Writes checkpoints as `collect` gives them, those of partitions that were refused as they were found.
+    /// Writes checkpoints with the result of `collect`, and keeps the old entries of refused
+    /// partitions.
     ///
     /// - `refused`: topic and partition.
     pub fn write_checkpoints(
@@ -283,44 +293,45 @@ impl LogDirectory {
         evidence::write_owner(&*self.disk, &self.path, broker_epoch, durability)
     }
 
-    /// Takes the mark away: the checkpoints are not to be relied on beyond what Apache Kafka's would be.
+    /// Removes the mark: the checkpoints then prove no more than Apache Kafka's.
     pub fn unsign(&self) -> Result<(), LogError> {
         evidence::remove_owner(&*self.disk, &self.path)
     }
 }
 
-/// A log and what only the checkpoints know of it.
+/// An open log, with information that only the checkpoints have.
 #[derive(Debug)]
 pub struct OpenedLog {
     pub log: PartitionLog,
-    /// Offsets below may be missing: compaction took them, or their loss was accepted. Compaction goes on here; what was
-    /// cleaned already may be cleaned again.
+    /// Offsets below may be missing, because of compaction or an accepted loss. Compaction
+    /// continues here; records before it may have been cleaned already.
     pub gaps_below: i64,
 }
 
-/// Topics that the metadata log says were deleted.
+/// Topics that were deleted according to the metadata log.
 #[derive(Debug, Default)]
 pub struct RemovedTopics(pub BTreeMap<Uuid, Arc<str>>);
 
 impl RemovedTopics {
-    /// Whether a directory of this name that says it is of this id is one of theirs. One byte may have changed what it says.
+    /// Whether a directory with this name and topic id belonged to a deleted topic. Both must
+    /// match, because the id may be damaged.
     pub fn contains(&self, id: Uuid, topic: &str) -> bool {
         self.0.get(&id).is_some_and(|name| **name == *topic)
     }
 }
 
-/// A partition's directory that the metadata log does not know.
+/// A partition directory that is not in the metadata log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownDirectory {
     pub topic: String,
     pub partition: i32,
     /// `None`: `partition.metadata` is missing or damaged.
     pub topic_id: Option<Uuid>,
-    /// The newest that its log knows of.
+    /// The largest leader epoch in its log.
     pub leader_epoch: Option<i32>,
 }
 
-/// The directory name of a partition, as `set_strays_aside` wants it.
+/// Returns the directory name of a partition, as used by `settle_unknown`.
 pub fn directory_name(topic: &str, index: i32) -> String {
     partition_directory_name(topic, index)
 }

@@ -1,4 +1,5 @@
-//! Whose the directories of partitions are: found, to be made, or not to be touched.
+//! Placement of partitions: which directories exist, which must be created, and which must not be
+//! touched.
 
 use std::io;
 use std::path::Path;
@@ -14,23 +15,24 @@ use ottla_log::disk::{Disk, EntryKind};
 use super::{LogDirectory, RemovedTopics};
 use crate::partition::Identity;
 
-/// What is to be done about a partition's directory.
+/// The state of a partition's directory.
 #[derive(Debug)]
 pub enum Placement {
-    /// It is there.
+    /// It exists.
     Found,
-    /// It was made just now.
+    /// It was just created.
     Created,
-    /// Something is wrong with it. It was left alone.
+    /// It is damaged or belongs to another topic. It was left untouched.
     Refused(LogError),
 }
 
 impl LogDirectory {
-    /// Says for each partition whether its directory is there, and makes those that never were.
+    /// Finds each partition's directory, and creates those that never existed.
     ///
-    /// - `is_start`: the partitions may have been there before. Otherwise they are new, whatever bears their names.
-    /// - `removed`: topics that the metadata log says were deleted.
-    /// - Errors: a directory could not be looked at or made, and is not there.
+    /// - `is_start`: the partitions may have existed before. Otherwise they are new, and a
+    ///   directory of that name belongs to a deleted topic.
+    /// - `removed`: topics that were deleted according to the metadata log.
+    /// - Errors: a directory could not be read or created, and does not exist.
     pub fn place(
         &self,
         identities: &[Identity],
@@ -44,7 +46,7 @@ impl LogDirectory {
                 Err(error @ LogError::Corrupt { .. }) => Placement::Refused(error),
                 Err(error) => return Err(error),
                 Ok(true) if is_start => Placement::Found,
-                // An earlier attempt made it and could not open it.
+                // An earlier attempt created it but could not open it.
                 Ok(true) => Placement::Created,
                 Ok(false) => {
                     missing.push(NewPartitionDirectory {
@@ -62,9 +64,9 @@ impl LogDirectory {
         Ok(placements)
     }
 
-    /// Whether the partition's directory is there.
+    /// Whether the partition's directory exists.
     ///
-    /// - Errors: `Corrupt` when it should be and is not, or is somebody else's.
+    /// - Errors: `Corrupt` when it is missing but should exist, or belongs to another topic.
     pub(super) fn look(
         &self,
         identity: &Identity,
@@ -81,7 +83,7 @@ impl LogDirectory {
         let holds_records = holds_records(&*self.disk, &path)?;
         match read_partition_metadata(&*self.disk, &path)? {
             Some(topic_id) if topic_id == identity.topic_id => Ok(true),
-            // A creation that a crash or a full disk cut short.
+            // A crash or a full disk interrupted its creation.
             None if !holds_records => {
                 if is_start {
                     self.check_never_there(identity, &path)?;
@@ -97,7 +99,7 @@ impl LogDirectory {
                     identity.topic_id
                 ),
             )),
-            // A deletion that a crash cut short, and a new topic of the same name.
+            // A crash interrupted a deletion, and a new topic has the same name.
             Some(other) if !is_start || removed.contains(other, &identity.topic) => {
                 self.mark_deleted(&identity.topic, identity.index, other)?;
                 Ok(false)
@@ -128,7 +130,9 @@ impl LogDirectory {
     }
 }
 
-/// - Errors: `Corrupt` for what is no directory.
+/// Whether the directory holds a log file with records.
+///
+/// - Errors: `Corrupt` if it is not a directory.
 fn holds_records(disk: &dyn Disk, directory: &Path) -> Result<bool, LogError> {
     let entries = match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {

@@ -1,4 +1,4 @@
-//! Life of a produce, between 5 and 6: one sync makes durable what was appended before it began.
+//! Life of a produce, between 5 and 6: one sync makes durable everything appended before it began.
 
 use std::io;
 use std::sync::Arc;
@@ -10,11 +10,12 @@ use super::{Partition, SyncState, wake};
 use crate::config::Durability;
 use crate::node::Node;
 
-/// A group commit that is under way: begun, run, finished. Anything may happen to the partition between these steps.
+/// A group commit under way: begun, run, finished. The partition may change in any way between
+/// these steps.
 #[derive(Debug)]
 pub struct GroupCommit {
     partition: Arc<Partition>,
-    /// What had been appended when it began.
+    /// Bytes appended when it began.
     appended_bytes: u64,
     job: Option<SyncJob>,
     writeback: Option<WritebackJob>,
@@ -22,19 +23,19 @@ pub struct GroupCommit {
 }
 
 impl GroupCommit {
-    /// Waits for the disk.
+    /// Syncs. Waits for the disk.
     pub fn run(&mut self) {
         if let Some(writeback) = self.writeback.take()
             && let Err(error) = writeback.run()
         {
-            // Only a hint failed; the next sync tells what is the matter.
+            // Only a hint failed; the next sync will report the error.
             let (topic, partition) = (&*self.partition.topic, self.partition.index);
             warn!(topic, partition, %error, "write-back failed");
         }
         self.result = self.job.as_ref().map(|job| job.run());
     }
 
-    /// Makes known what is durable now, and begins the next commit if more was appended meanwhile.
+    /// Publishes what is durable now, and begins the next commit if more was appended meanwhile.
     pub fn finish(self, node: &Node) {
         let partition = self.partition;
         let mut state = partition.lock();
@@ -68,7 +69,7 @@ impl GroupCommit {
 }
 
 impl Partition {
-    /// Called on a sync thread after `Executor::sync`.
+    /// Begins a group commit; called on a sync thread after `Executor::sync`.
     pub fn begin_commit(self: &Arc<Self>) -> GroupCommit {
         let mut state = self.lock();
         state.sync = SyncState::Running { again: false };

@@ -1,7 +1,7 @@
 //! Life of a produce, 4 of 6. Before: handlers/produce.rs. After: log/src/partition_log.rs.
 //! Life of a fetch, 4 of 6. Before: fetch/read.rs. After: log/src/reader.rs.
 //!
-//! One partition: appends under its lock, moves the high watermark, wakes who waits for that.
+//! One partition: appends under its lock, moves the high watermark, wakes its waiters.
 //!
 //! The lock is held for an append to the page cache, never across a sync or a disk read.
 
@@ -41,7 +41,7 @@ pub struct Partition {
     /// Set once: the log no longer takes writes, or the topic is gone.
     ended: AtomicBool,
     bytes_out: AtomicU64,
-    /// Where the next compaction begins: `cleaner-offset-checkpoint`.
+    /// The offset at which the next compaction begins: `cleaner-offset-checkpoint`.
     first_dirty_offset: AtomicI64,
     unreadable: Unreadable,
     state: Mutex<State>,
@@ -54,7 +54,8 @@ struct State {
     /// The high watermark with its position, for readers.
     bound: Bound,
     records_in: u64,
-    /// Bytes appended since the partition was opened, and how many of them lie below the high watermark.
+    /// Bytes appended since the partition was opened, and how many of them are below the high
+    /// watermark.
     appended_bytes: u64,
     visible_bytes: u64,
     sync: SyncState,
@@ -62,7 +63,7 @@ struct State {
     failure: Option<Failure>,
 }
 
-/// At most one sync of a partition runs at a time; what is appended meanwhile is covered by the next one.
+/// At most one sync of a partition runs at a time; the next one covers what is appended meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SyncState {
     Idle,
@@ -73,7 +74,7 @@ enum SyncState {
     },
 }
 
-/// Which partition it is.
+/// The identity of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub topic_id: Uuid,
@@ -84,25 +85,25 @@ pub struct Identity {
 /// Why a partition takes no more writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// A write or sync failed; reads go on. Carries the reason for the answer.
+    /// A write or sync failed; reads still work. Carries the reason for the answer.
     Storage(Arc<str>),
     /// The topic was deleted.
     Deleted,
 }
 
-/// What an append did.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub base_offset: i64,
     pub last_offset: i64,
     pub log_start_offset: i64,
-    /// The log's end behind the batches; where it is now if they were in the log already.
+    /// The log end after the batches; for a duplicate, the log end now.
     pub end: Bound,
-    /// Bytes that no consumer may see yet, because they are not durable.
+    /// Bytes that consumers must not see yet, because they are not durable.
     pub unsynced_bytes: u64,
 }
 
-/// What went through a partition since it was opened.
+/// Numbers of what went through a partition since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub records_in: u64,
@@ -110,7 +111,7 @@ pub struct Traffic {
     pub bytes_out: u64,
 }
 
-/// Where a partition's log begins and ends, taken at one instant.
+/// Where a partition's log begins and ends, at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
     pub start: i64,
@@ -119,7 +120,7 @@ pub struct Offsets {
     pub end: i64,
 }
 
-/// The end of one leader's reign: the first offset that is not its own.
+/// The end of one leader epoch: the first offset that no longer belongs to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochEnd {
     pub leader_epoch: i32,
@@ -136,7 +137,7 @@ pub struct View {
 }
 
 impl Partition {
-    /// Takes over an open log as its leader.
+    /// Wraps an open log, as its leader.
     pub fn new(
         identity: Identity,
         leader_epoch: i32,
@@ -144,7 +145,8 @@ impl Partition {
         mut log: PartitionLog,
     ) -> Partition {
         log.assign_leader_epoch(leader_epoch);
-        // Whatever recovery kept is intact; the first sync makes durable what a killed process left in the page cache.
+        // Everything that recovery kept is intact; the first sync makes durable what a killed
+        // process left in the page cache.
         let bound = log.end();
         Partition {
             topic_id: identity.topic_id,
@@ -196,7 +198,8 @@ impl Partition {
                     let bytes = state.appended_bytes;
                     woken = self.move_high_watermark(&mut state, end, bytes);
                 }
-                // Without syncs somebody must see to it that dirty pages do not pile up until the kernel stalls writers.
+                // Without syncs the broker must start write-back itself, or dirty pages pile up
+                // until the kernel stalls writers.
                 if self.durability == Durability::Disk || state.log.wants_writeback() {
                     wants_thread = state.sync.request();
                 }
@@ -232,24 +235,24 @@ impl Partition {
         self.append(node, &batches)
     }
 
-    /// One group commit: makes all that was appended before it durable, then moves the high watermark. With
-    /// `Durability::PageCache` it only starts write-back, unless a checkpoint asked for a sync. May wait for the disk;
-    /// called on a sync thread.
+    /// Runs one group commit: makes everything appended before it durable, then moves the high
+    /// watermark. With `Durability::PageCache` it only starts write-back, unless a checkpoint asked
+    /// for a sync. May wait for the disk; called on a sync thread.
     pub fn run_sync(self: &Arc<Self>, node: &Node) {
         let mut commit = self.begin_commit();
         commit.run();
         commit.finish(node);
     }
 
-    /// Calls for a sync, unless one is under way.
+    /// Requests a sync, unless one is under way.
     pub(crate) fn request_sync(self: &Arc<Self>, node: &Node) {
         if self.lock().sync.request() {
             node.executor().sync(self.clone());
         }
     }
 
-    /// The first step of a checkpoint; `None` if there is nothing to write, or not before the next sync. To be run where
-    /// waiting for the disk is allowed.
+    /// The first step of a checkpoint; `None` if there is nothing to write, or not before the next
+    /// sync. Run the job where waiting for the disk is allowed.
     pub(crate) fn begin_checkpoint(self: &Arc<Self>, node: &Node) -> Option<CheckpointJob> {
         let mut state = self.lock();
         state.log.request_checkpoint();
@@ -262,7 +265,7 @@ impl Partition {
         job
     }
 
-    /// The last step. Returns whether the recovery point moved.
+    /// The last step of a checkpoint. Returns whether the recovery point moved.
     pub(crate) fn finish_checkpoint(&self, job: CheckpointJob, result: Result<(), LogError>) -> bool {
         let finished = self.with_log(|log| log.finish_checkpoint(job, result));
         if let Err(error) = &finished {
@@ -284,7 +287,7 @@ impl Partition {
         self.lock().leader_epoch
     }
 
-    /// What a read needs, taken at one instant; the read itself goes on without the lock.
+    /// Returns what a read needs, taken at one instant; the read itself runs without the lock.
     pub fn view(&self) -> View {
         let state = self.lock();
         View {
@@ -313,12 +316,13 @@ impl Partition {
         )
     }
 
-    /// Bytes that became readable since the partition was opened: what `Threshold::visible_bytes` is counted in.
+    /// Returns the bytes that became readable since the partition was opened, the unit of
+    /// `Threshold::visible_bytes`.
     pub fn visible_bytes(&self) -> u64 {
         self.lock().visible_bytes
     }
 
-    /// Why the partition takes no more writes, if so.
+    /// Returns why the partition takes no more writes, if it does not.
     pub fn failure(&self) -> Option<Failure> {
         if !self.ended.load(Ordering::Acquire) {
             return None;
@@ -347,12 +351,14 @@ impl Partition {
         self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The epoch in which the record at `offset` was (or will be) written; −1 when the log does not know.
+    /// Returns the epoch in which the record at `offset` was (or will be) written; −1 when the log
+    /// does not know.
     pub fn epoch_at(&self, offset: i64) -> i32 {
         self.lock().log.leader_epochs().epoch_at(offset).unwrap_or(-1)
     }
 
-    /// KIP-320: a client that names another leader epoch than ours looks at another history; −1 names none.
+    /// KIP-320: a client that names a leader epoch other than ours sees another history; −1 names
+    /// none.
     pub fn check_leader_epoch(&self, asked: i32) -> Result<(), ErrorCode> {
         if asked < 0 {
             return Ok(());
@@ -364,7 +370,7 @@ impl Partition {
         }
     }
 
-    /// Where the largest epoch up to `leader_epoch` ended; `None` when the log knows none.
+    /// Returns where the largest epoch up to `leader_epoch` ended; `None` when the log knows none.
     pub fn end_of_epoch(&self, leader_epoch: i32) -> Option<EpochEnd> {
         let state = self.lock();
         let found = state
@@ -381,7 +387,7 @@ impl Partition {
         self.failure() == Some(Failure::Deleted)
     }
 
-    /// The topic is gone: refuses everything from now on and wakes everybody.
+    /// The topic is gone: refuses everything from now on and wakes all waiters.
     pub fn delete(&self) {
         let woken = {
             let mut state = self.lock();
@@ -390,8 +396,8 @@ impl Partition {
         wake(woken);
     }
 
-    /// Work on the log that no request needs: settings, retention, checkpoints. `work` must not wait for the disk
-    /// longer than a metadata operation takes.
+    /// Runs work on the log that no request needs: settings, retention, checkpoints. `work` must
+    /// not wait for the disk longer than a metadata operation takes.
     pub fn with_log<T>(&self, work: impl FnOnce(&mut PartitionLog) -> T) -> T {
         work(&mut self.lock().log)
     }
@@ -406,7 +412,7 @@ impl Partition {
         state.waiters.take_reached(bound.offset, visible_bytes)
     }
 
-    /// Ends the partition if its log was poisoned by work that no request waits for.
+    /// Ends the partition if its log was poisoned by background work.
     pub(crate) fn end_if_poisoned(&self, node: &Node) {
         let woken = self.fail_if_poisoned(node, &mut self.lock());
         wake(woken);
@@ -450,7 +456,7 @@ impl Partition {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock may leave the log half changed: nobody may go on with it.
+        // A panic under the lock may leave the log half changed, so it must not be used again.
         self.state
             .lock()
             .expect("no panic happened while a partition was locked")
@@ -486,7 +492,7 @@ impl State {
 }
 
 impl SyncState {
-    /// True when `Executor::sync` must be called.
+    /// Registers the wish for a sync; true when `Executor::sync` must be called.
     fn request(&mut self) -> bool {
         match self {
             SyncState::Idle => {

@@ -1,4 +1,5 @@
-//! What a partition's readers met that cannot be read: said once each, however often clients ask again.
+//! Damaged places that readers of a partition ran into: each is logged once, however often clients
+//! retry.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -9,10 +10,10 @@ use tracing::error;
 
 use super::Partition;
 
-/// A log with more damaged places than this has told enough.
+/// At most this many damaged places of a log are reported.
 const PLACES_MAX: usize = 64;
 
-/// The places that were reported since the partition was opened.
+/// The places reported since the partition was opened.
 #[derive(Debug, Default)]
 pub(super) struct Unreadable {
     reported: Mutex<BTreeSet<String>>,
@@ -26,7 +27,7 @@ impl Unreadable {
 }
 
 impl Partition {
-    /// The answer to a read that failed; what the operator must know of it is logged.
+    /// Returns the error code for a failed read, and logs what the operator must know.
     pub fn read_failed(&self, failure: &ReadError) -> ErrorCode {
         match failure {
             ReadError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
@@ -34,14 +35,15 @@ impl Partition {
         }
     }
 
-    /// The same for bytes that were found, and turned out not to be readable.
+    /// The same for bytes that were found but turned out to be unreadable.
     pub fn cannot_read(&self, failure: &LogError) -> ErrorCode {
         let (topic, partition) = (&*self.topic, self.index);
         if self.unreadable.is_news(&failure.to_string()) {
             error!(topic, partition, error = %failure, "cannot read records");
         }
         match failure {
-            // As Apache Kafka answers: the client can go on behind the damage, where asking again would not help.
+            // As Apache Kafka answers: the client can skip the damage, while a retry would not
+            // help.
             LogError::Corrupt { .. } => ErrorCode::CorruptMessage,
             _ => ErrorCode::KafkaStorageError,
         }

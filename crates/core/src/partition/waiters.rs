@@ -1,4 +1,4 @@
-//! Who waits for a partition to move: acks=all produces, coordinator writes and long polls.
+//! Waiters for the progress of a partition: acks=all produces, coordinator writes and long polls.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use super::Partition;
 
-/// What a waiter waits for; both must hold.
+/// What a waiter waits for; both conditions must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
     /// The high watermark is at least this offset.
@@ -40,7 +40,8 @@ impl Waiters {
         self.entries.remove(&id);
     }
 
-    /// Takes out the waiters whose threshold is reached. Wake them after the partition's lock is released.
+    /// Removes and returns the waiters whose threshold is reached. Wake them after the partition's
+    /// lock is released.
     pub(super) fn take_reached(&mut self, high_watermark: i64, visible_bytes: u64) -> Vec<Waker> {
         self.entries
             .extract_if(.., |_, (threshold, _)| {
@@ -50,7 +51,7 @@ impl Waiters {
             .collect()
     }
 
-    /// Takes out everybody: the partition is poisoned or gone.
+    /// Removes and returns all waiters: the partition is poisoned or deleted.
     pub(super) fn take_all(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.entries)
             .into_values()
@@ -59,7 +60,7 @@ impl Waiters {
     }
 }
 
-/// A registration; dropping it takes it back.
+/// A registration; dropping it undoes the registration.
 #[derive(Debug)]
 pub struct WaitToken {
     pub(super) partition: Weak<Partition>,

@@ -1,4 +1,4 @@
-//! What a connection holds of its quotas: its limits' buckets, and where its use is counted.
+//! A connection's quotas: the token buckets of its limits, and the counters of its use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,29 +11,32 @@ use super::token_bucket::TokenBucket;
 use super::usage::Usage;
 use crate::time::Moment;
 
-/// No step of a request is booked as longer: a clock that has jumped was stopped, and nobody worked.
+/// At most this much is booked for one step of a request: more means that the clock jumped or the
+/// machine slept.
 const STEP_MICROS_MAX: u64 = 10_000_000;
 
-/// One user and client id under one version of the quotas. Shared by all their connections.
+/// The quotas of one user and client id, under one version of the settings. Shared by all their
+/// connections.
 #[derive(Debug)]
 pub struct ClientQuota {
     pub user: Arc<str>,
     pub client_id: Arc<str>,
-    /// Of the quotas that this was made from.
+    /// Version of the quotas that this was made from.
     pub(super) version: u64,
     pub(super) limits: Limits,
     pub(super) buckets: [Option<Arc<TokenBucket>>; KIND_COUNT],
     pub(super) usage: Arc<Usage>,
     pub(super) window: Duration,
     pub(super) is_dry_run: bool,
-    /// Of somebody whose name is not kept.
+    /// Belongs to a client whose name is not kept.
     pub(super) is_crowd: bool,
 }
 
 impl ClientQuota {
-    /// Books a request that was handled within `micros`; returns for how many milliseconds its connection is held back.
+    /// Books a request that took `micros` to handle; returns the throttle time of its connection in
+    /// milliseconds.
     ///
-    /// - `request_bytes`: as it came, with its length.
+    /// - `request_bytes`: as received, with the length field.
     pub fn handled(&self, api_key: ApiKey, request_bytes: u64, micros: u64, now: Moment) -> u32 {
         let of_time = self.take(QuotaKind::Request, micros.min(STEP_MICROS_MAX), now);
         if api_key != ApiKey::Produce {
@@ -42,7 +45,8 @@ impl ClientQuota {
         of_time.max(self.take(QuotaKind::Produce, request_bytes, now))
     }
 
-    /// Books an answer of so many bytes; returns for how many milliseconds its connection is held back.
+    /// Books an answer of `reply_bytes`; returns the throttle time of its connection in
+    /// milliseconds.
     pub fn answered(&self, api_key: ApiKey, reply_bytes: u64, now: Moment) -> u32 {
         match api_key {
             ApiKey::Fetch => self.take(QuotaKind::Fetch, reply_bytes, now),
@@ -50,7 +54,8 @@ impl ClientQuota {
         }
     }
 
-    /// Books time of an event loop that no answer waits for any more. The next request pays.
+    /// Books time of an event loop that no answer waits for any more. It throttles the next
+    /// request.
     pub fn worked(&self, micros: u64, now: Moment) {
         let micros = micros.min(STEP_MICROS_MAX);
         self.usage.add(QuotaKind::Request, micros);
@@ -59,28 +64,30 @@ impl ClientQuota {
         }
     }
 
-    /// For how many milliseconds a fetch gets nothing, because others who share its quota have used it up; 0: it may read.
+    /// Returns for how many milliseconds a fetch gets no data, because others have exceeded the
+    /// shared quota; 0: it may read.
     pub fn fetch_debt_ms(&self, now: Moment) -> u32 {
         let bucket = self.bucket(QuotaKind::Fetch).filter(|_| !self.is_dry_run);
         let debt_micros = bucket.map_or(0, |bucket| bucket.debt_micros(now));
         self.throttle(QuotaKind::Fetch, debt_micros)
     }
 
-    /// What one fetch may take at most: what the quota allows in one window.
+    /// Returns the most that one fetch may read: what the quota allows in one window.
     pub fn fetch_bytes_max(&self) -> u64 {
         match &self.limits[QuotaKind::Fetch as usize] {
-            // Saturates; at least one byte, and the first batch comes whatever the limit is.
+            // The cast saturates; at least one byte, since the first batch is returned whatever the
+            // limit.
             Some(limit) if !self.is_dry_run => (limit.per_second * self.window.as_secs_f64()).max(1.0) as u64,
             _ => u64::MAX,
         }
     }
 
-    /// Books partitions created or deleted; returns for how many milliseconds the client is told to wait.
+    /// Books partitions created or deleted; returns the throttle time in milliseconds.
     pub(super) fn take_mutations(&self, partitions: u32, now: Moment) -> u32 {
         self.take(QuotaKind::ControllerMutation, partitions.into(), now)
     }
 
-    /// For how many milliseconds no partition may be created or deleted; 0: some may.
+    /// Returns for how many milliseconds no partition may be created or deleted; 0: some may.
     pub(super) fn mutation_debt_ms(&self, now: Moment) -> u32 {
         let bucket = self.bucket(QuotaKind::ControllerMutation);
         let debt_micros = bucket
@@ -109,12 +116,13 @@ impl ClientQuota {
     }
 
     fn throttle(&self, kind: QuotaKind, debt_micros: u64) -> u32 {
-        // Kafka holds a client back for its request time by one window at most, and again if that was not enough.
+        // As in Kafka, one throttle time for request time is at most one window; the rest of the
+        // debt throttles later requests.
         let micros_max = match kind {
             QuotaKind::Request => u64::try_from(self.window.as_micros()).unwrap_or(u64::MAX),
             _ => u64::MAX,
         };
-        // Less than a millisecond cannot be told; it is owed all the same.
+        // A throttle time below a millisecond cannot be sent; the debt stays.
         if debt_micros < 1_000 {
             return 0;
         }

@@ -1,4 +1,4 @@
-//! How many connections an address may open per second (KIP-612).
+//! Connection rate limit: connections that an address may open per second (KIP-612).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use super::limits::{ClientQuotas, IP};
 use super::token_bucket::TokenBucket;
 use crate::time::Moment;
 
-/// Addresses told apart; those beyond share what one of them would have.
+/// At most this many addresses are told apart; the others share one address's limit.
 const ADDRESSES_MAX: usize = 10_000;
 
 /// The rates of all addresses that have a limit.
@@ -26,10 +26,10 @@ pub struct ConnectionRates {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Connections per second, of addresses by name and of all others.
+    /// Connections per second, of addresses with a quota; `default` is for all others.
     named: BTreeMap<IpAddr, f64>,
     default: Option<f64>,
-    /// `None` is the address of all for whom there is no room.
+    /// `None` stands for all addresses beyond `ADDRESSES_MAX`.
     buckets: BTreeMap<Option<IpAddr>, (f64, TokenBucket)>,
 }
 
@@ -60,17 +60,18 @@ impl ConnectionRates {
             match name.as_deref().map(str::parse) {
                 _ if &**entity_type != IP => {}
                 None => state.default = Some(rate),
-                // An address has more than one spelling.
+                // Parsed, because an address has more than one spelling.
                 Some(Ok(address)) => drop(state.named.insert(address, rate)),
-                // From a directory of Apache Kafka, which looks names up; here it is nobody's.
+                // A host name from a directory of Apache Kafka, which resolves names; here it is
+                // ignored.
                 Some(Err(_)) => {}
             }
         }
     }
 
-    /// Whether `address` may open a connection now.
+    /// Decides whether `address` may open a connection now.
     ///
-    /// - Errors: for how long not, at most one window. The connection is not counted.
+    /// - Errors: the time until it may, at most one window. The connection is not counted.
     pub fn admit(&self, address: IpAddr, now: Moment) -> Result<(), Duration> {
         let mut state = self.lock();
         let Some(rate) = state.named.get(&address).copied().or(state.default) else {
@@ -78,7 +79,7 @@ impl ConnectionRates {
         };
         let has_room = state.buckets.len() < ADDRESSES_MAX || state.buckets.contains_key(&Some(address));
         let key = has_room.then_some(address);
-        // Less than one connection a window would be none at all.
+        // With less than one connection per window none would ever be admitted.
         let burst = self.window.max(Duration::from_secs_f64((1.0 / rate).min(1e6)));
         let fresh = || (rate, TokenBucket::new(rate, burst, now));
         let (known_rate, bucket) = state.buckets.entry(key).or_insert_with(fresh);
@@ -95,7 +96,7 @@ impl ConnectionRates {
         }
     }
 
-    /// Connections that came too fast; in a dry run they were served.
+    /// Returns the number of connections above the rate; in a dry run they were served.
     pub fn throttled(&self) -> u64 {
         self.throttled.load(Ordering::Relaxed)
     }

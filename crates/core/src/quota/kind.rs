@@ -1,4 +1,4 @@
-//! What can be limited.
+//! The kinds of quotas.
 
 /// A quota of a user or client id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ impl QuotaKind {
         QuotaKind::ControllerMutation,
     ];
 
-    /// The key under which it is set.
+    /// Returns the key under which it is set.
     pub const fn key(self) -> &'static str {
         match self {
             QuotaKind::Produce => "producer_byte_rate",
@@ -37,8 +37,8 @@ impl QuotaKind {
         }
     }
 
-    /// How much of the quota's unit one unit of what is counted is: request time is counted in microseconds, and one
-    /// percent of a second has 10,000 of them.
+    /// Returns the factor from counted units to units of the quota: request time is counted in
+    /// microseconds, and one percent of a second has 10,000 of them.
     pub fn scale(self) -> f64 {
         match self {
             QuotaKind::Request => 1e-4,

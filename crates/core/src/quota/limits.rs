@@ -1,4 +1,4 @@
-//! Which limit holds for whom: Kafka's order of precedence.
+//! Finds the limits of a client, in Kafka's order of precedence.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,24 +13,25 @@ pub const IP: &str = "ip";
 /// The quotas of the metadata image.
 pub type ClientQuotas = BTreeMap<ClientQuotaEntity, BTreeMap<Arc<str>, f64>>;
 
-/// Who shares one limit: a quota of a user is shared by all its client ids, one of both is theirs alone.
+/// The clients that share one limit: a user's quota is shared by all its client ids, one of user
+/// and client id belongs to that pair alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sharers {
     pub user: Option<Arc<str>>,
     pub client_id: Option<Arc<str>>,
 }
 
-/// One limit, in the unit of its key, and who shares it.
+/// One limit, in the unit of its key, and its sharers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
     pub per_second: f64,
     pub sharers: Sharers,
 }
 
-/// What holds for one user and client id, by kind; `None` is without limit.
+/// The limits of one user and client id, by kind; `None` is without limit.
 pub type Limits = [Option<Limit>; KIND_COUNT];
 
-/// One step of the search: a part is asked for by name, as a default, or must be absent.
+/// A part of an entity at one step of the search: by name, as a default, or absent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Named,
@@ -48,7 +49,7 @@ impl Part {
     }
 }
 
-/// From the most specific on, (user, client id). KIP-55 and KIP-546.
+/// From the most specific on, as (user, client id). KIP-55 and KIP-546.
 const PRECEDENCE: [(Part, Part); 8] = [
     (Part::Named, Part::Named),
     (Part::Named, Part::Default),
@@ -60,9 +61,9 @@ const PRECEDENCE: [(Part, Part); 8] = [
     (Part::Absent, Part::Default),
 ];
 
-/// The limits of a user and client id. Each kind is looked for on its own, as in Kafka.
+/// Returns the limits of a user and client id. Each kind is searched for separately, as in Kafka.
 ///
-/// - `by_default`: under which names a user and a client id share a limit that was not set for their own.
+/// - `by_default`: the names under which they share a limit that was not set for them specifically.
 pub fn limits_of(
     quotas: &ClientQuotas,
     (user, client_id): (&Arc<str>, &Arc<str>),
@@ -73,7 +74,7 @@ pub fn limits_of(
         return limits;
     }
     for (user_part, client_part) in PRECEDENCE {
-        // Sorted by type, as the image has them.
+        // Sorted by type, as in the image.
         let parts = [(CLIENT_ID, client_part, client_id), (USER, user_part, user)];
         let entity: ClientQuotaEntity = parts
             .into_iter()
@@ -88,7 +89,8 @@ pub fn limits_of(
         for kind in QuotaKind::ALL {
             let limit = &mut limits[kind as usize];
             if limit.is_none() {
-                // A directory of Apache Kafka may hold what nobody can set any more; 0 would be for ever.
+                // Directories of Apache Kafka may contain 0, which can no longer be set; it would
+                // throttle for ever.
                 let per_second = values.get(kind.key()).copied().filter(|value| *value > 0.0);
                 *limit = per_second.map(|per_second| Limit {
                     per_second,

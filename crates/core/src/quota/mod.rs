@@ -1,10 +1,11 @@
-//! Client quotas: who may use how much, what was used, and how long whoever used more is held back.
+//! Client quotas: limits on clients, their use, and throttling of clients that exceed them.
 //!
-//! The limits are records of the metadata log, in Kafka's terms: for a user, a client id, both, or an address, with
-//! defaults, the most specific one wins ([`limits`]). A limit is kept by a [`token_bucket`]: one number per entity, booked
-//! without a lock. A connection looks its [`client::ClientQuota`] up once and again when the quotas change
-//! ([`registry`]); after that a request costs a comparison and two additions. What happens to a client that is over its
-//! quota is KIP-219: it is answered at once and told, and then not read until it has paid.
+//! The limits are records of the metadata log, in Kafka's terms: for a user, a client id, both, or
+//! an address, with defaults; the most specific one applies ([`limits`]). A limit is enforced by a
+//! [`token_bucket`]: one number per entity, updated without a lock. A connection looks up its
+//! [`client::ClientQuota`] once, and again when the quotas change ([`registry`]); after that a
+//! request costs a comparison and two additions. KIP-219: a client over its quota is answered at
+//! once with the throttle time, and its connection is muted for that time.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -31,18 +32,20 @@ use crate::image::MetadataImage;
 
 const DRY_RUN_KEY: &str = "ottla.quota.dry.run";
 
-/// How bursts are measured and whether quotas hold.
+/// How bursts are measured, and whether quotas are enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaConfig {
-    /// `quota.window.size.seconds`: what an entity did not use within this time it may use at once.
+    /// `quota.window.size.seconds`: an entity may use at once what it did not use within this time.
     pub window: Duration,
-    /// `controller.quota.window.num` times `controller.quota.window.size.seconds`: the same for changes of the metadata.
+    /// `controller.quota.window.num` times `controller.quota.window.size.seconds`: the same for
+    /// metadata changes.
     pub controller_window: Duration,
-    /// `ottla.quota.dry.run`: nobody is held back, and who would have been is counted.
+    /// `ottla.quota.dry.run`: no client is throttled; those that would be are counted.
     pub is_dry_run: bool,
 }
 
-/// Whether quotas only count: as set on the running broker, else as the configuration file says.
+/// Whether quotas are only counted: the dynamic setting of the broker, else the configuration
+/// file's.
 pub fn is_dry_run(image: &MetadataImage, config: &NodeConfig) -> bool {
     image
         .dynamic_broker_value(config.node_id, DRY_RUN_KEY)

@@ -1,4 +1,4 @@
-//! `controller_mutation_rate` (KIP-599): partitions that a client creates and deletes.
+//! `controller_mutation_rate` (KIP-599): limits the partitions that a client creates and deletes.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::controller::topics::Refusal;
 use crate::request::Request;
 use crate::time::Moment;
 
-/// What one request may still change.
+/// The quota that one request may still use for changes.
 ///
-/// A strict one is refused as soon as its client is in debt; that may only be told to versions that know the error. An
-/// older one is served, and its client waits afterwards.
+/// A strict request is refused as soon as its client is in debt; only versions that know the error
+/// code are strict. An older request is served, and its client is throttled afterwards.
 #[derive(Debug)]
 pub struct MutationQuota {
     client: Option<Arc<ClientQuota>>,
@@ -22,6 +22,8 @@ pub struct MutationQuota {
 }
 
 impl MutationQuota {
+    /// Returns the quota of a request.
+    ///
     /// - `first_strict_version`: the first that may be answered THROTTLING_QUOTA_EXCEEDED.
     pub fn of(request: &Request<'_>, first_strict_version: i16) -> MutationQuota {
         MutationQuota {
@@ -32,7 +34,7 @@ impl MutationQuota {
         }
     }
 
-    /// For what the broker does of its own accord, and for what is only asked and not done.
+    /// Returns a quota without limit, for the broker's own changes and for validation.
     pub fn unlimited() -> MutationQuota {
         MutationQuota {
             client: None,
@@ -42,7 +44,7 @@ impl MutationQuota {
         }
     }
 
-    /// Books so many partitions.
+    /// Books this many partitions.
     ///
     /// - Errors: `ThrottlingQuotaExceeded`: nothing was booked.
     pub fn take(&mut self, partitions: usize) -> Result<(), Refusal> {
@@ -63,8 +65,8 @@ impl MutationQuota {
         Ok(())
     }
 
-    /// What the answer says. A strict request waits only when something of it was refused: its client may go on until
-    /// then, and comes back by itself.
+    /// Returns the throttle time for the answer. A strict request is throttled only when part of it
+    /// was refused: until then its client may continue, and it retries by itself.
     pub fn throttle_ms(&self) -> u32 {
         self.throttle_ms
     }

@@ -1,7 +1,8 @@
-//! All users and client ids that the broker knows, and the buckets they share.
+//! All known users and client ids, and the buckets they share.
 //!
-//! Names come from the network, so both maps are bounded. Whoever comes when there is no room, or would bring too long a
-//! name, is counted with all others like him; a quota set for that very name holds nevertheless.
+//! Names come from the network, so both maps are bounded. When there is no room, or the name is too
+//! long, a client shares one entry with all others of that kind; a quota set for that very name
+//! still applies.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,31 +19,34 @@ use crate::request::ConnectionContext;
 use crate::tenant::TenantId;
 use crate::time::{Clock, Moment};
 
-/// Pairs of user and client id that are told apart.
+/// At most this many pairs of user and client id are told apart.
 pub const CLIENTS_MAX: usize = 10_000;
 
-/// Under this name the others are shown and share their limits.
+/// The name under which the others are shown and share their limits.
 pub const OTHERS: &str = "other";
 
 /// Longer names are not kept.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Kafka forgets its sensors after an hour, too.
+/// Kafka also drops its sensors after an hour.
 const IDLE_MICROS: u64 = 3_600_000_000;
 
-/// When there is no room, who has been away for so long makes some; looked for at most this often.
+/// When there is no room, clients that have been away for this long are evicted; checked once per
+/// `EVICTION_INTERVAL_MICROS` at most.
 const AWAY_MICROS: u64 = 60_000_000;
 const EVICTION_INTERVAL_MICROS: u64 = 1_000_000;
 
-/// Quotas, who uses what of them, and who is over.
+/// The quotas, their use, and the clients over them.
 #[derive(Debug)]
 pub struct Quotas {
     config: QuotaConfig,
     is_dry_run: AtomicBool,
-    /// Whoever is none of the known tenants has come with too many new names, and his name is not kept here either.
+    /// A client without a tenant of its own has made up too many names, so its name is not kept
+    /// here either.
     is_crowd_shared: bool,
     clock: Option<Arc<dyn Clock>>,
-    /// Counts changes of the quotas, so that a connection sees at a glance whether it knows the newest.
+    /// Incremented by every change of the quotas, so that a connection can check cheaply whether
+    /// its own are current.
     version: AtomicU64,
     state: Mutex<State>,
     pub connections: ConnectionRates,
@@ -54,7 +58,7 @@ struct State {
     /// By user, then by client id.
     clients: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<ClientQuota>>>,
     client_count: usize,
-    /// Whoever has no place of his own.
+    /// The shared entry of clients without one of their own.
     others: Option<Arc<ClientQuota>>,
     buckets: BTreeMap<(QuotaKind, Sharers), SharedBucket>,
     next_eviction: Moment,
@@ -66,7 +70,7 @@ struct SharedBucket {
     bucket: Arc<TokenBucket>,
 }
 
-/// What is known of one user and client id.
+/// The report on one user and client id.
 #[derive(Clone, Debug)]
 pub struct ClientReport {
     pub user: Arc<str>,
@@ -75,13 +79,16 @@ pub struct ClientReport {
     pub limits: [Option<f64>; KIND_COUNT],
     pub sums: Sums,
     pub rates: Rates,
-    /// Connections hold it.
+    /// At least one connection holds it.
     pub is_connected: bool,
 }
 
 impl Quotas {
-    /// - `quotas`: of the first image; later ones come by [`Quotas::follow`].
-    /// - `is_crowd_shared`: tenants are told apart by client id, so that who is none has made up too many.
+    /// Creates the registry.
+    ///
+    /// - `quotas`: of the first image; later ones arrive through [`Quotas::follow`].
+    /// - `is_crowd_shared`: tenants are told apart by client id, so a client without a tenant of
+    ///   its own has made up too many names.
     pub fn new(
         config: QuotaConfig,
         quotas: Arc<ClientQuotas>,
@@ -102,7 +109,7 @@ impl Quotas {
         }
     }
 
-    /// No limits at all, for what has no broker behind it.
+    /// Returns quotas without limits, for use without a broker.
     pub fn none() -> Quotas {
         Quotas {
             connections: ConnectionRates::new(QuotaConfig::default(), &ClientQuotas::new()),
@@ -119,7 +126,7 @@ impl Quotas {
         self.is_dry_run.load(Ordering::Relaxed)
     }
 
-    /// The quotas are these now. Buckets of limits that did not change keep what they hold.
+    /// Replaces the quotas. Buckets of unchanged limits keep their contents.
     pub fn follow(&self, quotas: &Arc<ClientQuotas>, is_dry_run: bool) {
         let mut state = self.lock();
         let is_other_run = self.is_dry_run.swap(is_dry_run, Ordering::Relaxed) != is_dry_run;
@@ -133,7 +140,7 @@ impl Quotas {
         self.connections.follow(quotas, is_dry_run);
     }
 
-    /// Gives the connection the quotas of its user and `client_id`, unless it has them.
+    /// Gives the connection the quotas of its user and `client_id`, unless it has the current ones.
     pub fn refresh(&self, connection: &mut ConnectionContext, client_id: Option<&str>) {
         let client_id = client_id.unwrap_or_default();
         let is_crowd = self.is_crowd_shared && connection.tenant == TenantId::OTHERS && !client_id.is_empty();
@@ -153,7 +160,7 @@ impl Quotas {
         held.version == self.version.load(Ordering::Relaxed)
     }
 
-    /// The quotas of a user and client id.
+    /// Returns the quotas of a user and client id.
     #[cold]
     pub fn client(&self, user: &str, client_id: &str) -> Arc<ClientQuota> {
         let now = self.now();
@@ -181,7 +188,8 @@ impl Quotas {
         client
     }
 
-    /// The quotas of somebody whose name is not kept: limits by default are shared with all others like him.
+    /// Returns the quotas of a client whose name is not kept: default limits are shared with all
+    /// such clients.
     #[cold]
     pub fn one_of_many(&self, user: &str, client_id: &str) -> Arc<ClientQuota> {
         let names = (&user.into(), &client_id.into());
@@ -192,20 +200,20 @@ impl Quotas {
         })
     }
 
-    /// Everybody known: the limited ones, whether they are there or not, and who used something.
+    /// Reports all known clients: those with limits, connected or not, and those with use.
     pub fn report(&self) -> Vec<ClientReport> {
         let quotas = self.lock().quotas.clone();
         self.all().iter().map(|client| report(client, &quotas)).collect()
     }
 
-    /// The limits that hold for a user and client id, without making them known.
+    /// Returns the limits of a user and client id, without adding them to the registry.
     pub fn limits(&self, user: &str, client_id: &str) -> [Option<f64>; KIND_COUNT] {
         let quotas = self.lock().quotas.clone();
         let (user, client_id) = (user.into(), client_id.into());
         values(&limits_of(&quotas, (&user, &client_id), (&user, &client_id)))
     }
 
-    /// Takes samples and forgets who has long been gone; call about once a second.
+    /// Takes samples and drops clients that have long been away; call about once a second.
     pub fn maintain(&self) {
         let now = self.now();
         for client in self.all() {
@@ -213,7 +221,7 @@ impl Quotas {
         }
         let mut state = self.lock();
         state.forget_clients(now, IDLE_MICROS);
-        // A full bucket that nobody holds is as good as a new one.
+        // A full bucket without other holders can be dropped: a new one is the same.
         state
             .buckets
             .retain(|_, shared| Arc::strong_count(&shared.bucket) > 1 || !shared.bucket.is_full(now));
@@ -238,7 +246,8 @@ impl Quotas {
         state.client_count < CLIENTS_MAX
     }
 
-    /// A handle of its own, so that the connection knows it again, onto what all others share.
+    /// Makes a handle of the shared entry; it has the client's names, so that its connection
+    /// recognises it.
     fn other(&self, state: &mut State, names: (&Arc<str>, &Arc<str>), now: Moment) -> ClientQuota {
         let others: Arc<str> = OTHERS.into();
         let version = self.version.load(Ordering::Relaxed);
@@ -280,7 +289,7 @@ impl Quotas {
             };
             let key = (kind, limit.sharers.clone());
             let shared = state.buckets.entry(key).or_insert_with(fresh);
-            // A debt at another rate is another debt: whoever is given more need not pay it.
+            // A debt at another rate is void: a client with a higher limit need not pay it.
             if shared.per_second != limit.per_second {
                 *shared = fresh();
             }
@@ -309,7 +318,7 @@ impl Quotas {
 }
 
 impl State {
-    /// Forgets clients without a connection that have used nothing for so long.
+    /// Drops clients without a connection that have used nothing for `idle_micros`.
     fn forget_clients(&mut self, now: Moment, idle_micros: u64) {
         for clients in self.clients.values_mut() {
             clients.retain(|_, client| {
@@ -321,7 +330,7 @@ impl State {
     }
 }
 
-/// `User:alice` is the user `alice`.
+/// Returns the user of a principal: `alice` for `User:alice`.
 pub fn user_of(principal: &str) -> &str {
     principal.strip_prefix("User:").unwrap_or(principal)
 }
@@ -331,7 +340,7 @@ fn values(limits: &Limits) -> [Option<f64>; KIND_COUNT] {
 }
 
 fn report(client: &Arc<ClientQuota>, quotas: &ClientQuotas) -> ClientReport {
-    // Its own are from when it was last there.
+    // Looked up again, because the stored limits date from its last connection.
     let names = (&client.user, &client.client_id);
     ClientReport {
         user: client.user.clone(),
@@ -339,7 +348,7 @@ fn report(client: &Arc<ClientQuota>, quotas: &ClientQuotas) -> ClientReport {
         limits: values(&limits_of(quotas, names, names)),
         sums: client.usage.sums(),
         rates: client.usage.rates(),
-        // The registry has one, the list that this is made from another.
+        // One reference is the registry's, one the list's that this is made from.
         is_connected: Arc::strong_count(client) > 2,
     }
 }

@@ -1,4 +1,4 @@
-//! Entities, precedence, bounds and what a connection is told.
+//! Entities, precedence, bounds and throttle times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,14 +88,14 @@ fn the_most_specific_quota_wins_in_kafkas_order() {
 }
 
 #[test]
-fn each_key_is_looked_for_on_its_own() {
+fn each_key_is_searched_for_separately() {
     let (quotas, _) = start(
         QuotaConfig::default(),
         &[
             (&[(USER, Some("u"))], PRODUCE, 10.0),
             (&[(CLIENT_ID, None)], PRODUCE, 20.0),
             (&[(CLIENT_ID, None)], FETCH, 30.0),
-            // From a directory of a Kafka that still took it: as if it were not there.
+            // From a directory of an older Kafka that accepted it: it is ignored.
             (&[(USER, Some("u"))], REQUEST, 0.0),
         ],
     );
@@ -108,7 +108,7 @@ fn produce(client: &ClientQuota, bytes: u64, now: Moment) -> u32 {
 }
 
 #[test]
-fn a_users_quota_is_shared_by_its_client_ids_and_a_default_is_everybodys_own() {
+fn a_users_quota_is_shared_by_its_client_ids_and_a_default_applies_to_each_client() {
     let (quotas, _) = start(
         QuotaConfig::default(),
         &[
@@ -119,7 +119,7 @@ fn a_users_quota_is_shared_by_its_client_ids_and_a_default_is_everybodys_own() {
     let of = |user, client_id| quotas.client(user, client_id);
     assert_eq!(produce(&of("u", "a"), 1_000, Moment(0)), 0);
     assert_eq!(produce(&of("u", "b"), 1_000, Moment(0)), 1_000);
-    // Client ids without a user's quota: the same default, a bucket each, across users.
+    // Client ids without a user's quota: the same default, one bucket each, across users.
     assert_eq!(produce(&of("v", "a"), 1_000, Moment(0)), 0);
     assert_eq!(produce(&of("v", "b"), 1_000, Moment(0)), 0);
     assert_eq!(produce(&of("w", "b"), 500, Moment(0)), 500);
@@ -155,11 +155,11 @@ fn a_change_reaches_the_connections_and_leaves_other_debts_alone() {
 }
 
 #[test]
-fn request_time_is_percent_of_one_loop_and_held_back_for_one_window_at_a_time() {
+fn request_time_is_percent_of_one_loop_and_throttled_by_one_window_at_a_time() {
     let (quotas, _) = start(QuotaConfig::default(), &[(&[(CLIENT_ID, None)], REQUEST, 10.0)]);
     let client = quotas.client("u", "c");
     let book = |micros, now| client.handled(ApiKey::Metadata, 100, micros, now);
-    // Ten percent of a second are free once.
+    // Ten percent of one second is free once.
     assert_eq!(book(100_000, Moment(0)), 0);
     assert_eq!(book(10_000, Moment(0)), 100);
     assert_eq!(
@@ -174,7 +174,7 @@ fn request_time_is_percent_of_one_loop_and_held_back_for_one_window_at_a_time() 
 }
 
 #[test]
-fn a_fetch_takes_one_window_at_most_and_waits_for_others_debts() {
+fn a_fetch_reads_at_most_one_window_and_waits_for_shared_debt() {
     let (quotas, _) = start(QuotaConfig::default(), &[(&[(CLIENT_ID, None)], FETCH, 5_000.0)]);
     let client = quotas.client("u", "c");
     assert_eq!(client.fetch_bytes_max(), 5_000);
@@ -187,7 +187,7 @@ fn a_fetch_takes_one_window_at_most_and_waits_for_others_debts() {
 }
 
 #[test]
-fn a_dry_run_counts_and_holds_nobody_back() {
+fn a_dry_run_counts_and_throttles_no_client() {
     let config = QuotaConfig {
         is_dry_run: true,
         ..QuotaConfig::default()
@@ -208,7 +208,7 @@ fn a_dry_run_counts_and_holds_nobody_back() {
     );
     let report = &quotas.report()[0];
     assert_eq!(report.sums.throttles[QuotaKind::Produce as usize], 10);
-    // Two seconds' worth too much in each second.
+    // In each second, two seconds' worth above the limit.
     assert_eq!(
         report.sums.throttle_micros[QuotaKind::Produce as usize],
         20 * SECOND
@@ -218,7 +218,7 @@ fn a_dry_run_counts_and_holds_nobody_back() {
         assert_eq!(quotas.connections.admit(address, Moment(0)), Ok(()));
     }
     assert_eq!(quotas.connections.throttled(), 2);
-    // Switched off on the running broker, which every connection hears of.
+    // Switched off on the running broker; every connection notices.
     quotas.follow(&quotas_of(&lines), false);
     assert!(!quotas.is_newest(&client) && !quotas.is_dry_run());
     let client = quotas.client("u", "c");
@@ -226,7 +226,7 @@ fn a_dry_run_counts_and_holds_nobody_back() {
     assert!(quotas.connections.admit(address, Moment(0)).is_err());
 }
 
-/// Whether a connection that asks a second time gets what it has.
+/// Whether a connection keeps what it has when it asks a second time.
 fn finds_itself(quotas: &Quotas, tenant: TenantId, client_id: &str) -> bool {
     let mut connection = connection(tenant);
     quotas.refresh(&mut connection, Some(client_id));
@@ -263,7 +263,7 @@ fn a_connection_keeps_its_quotas_until_they_or_its_client_id_change() {
 }
 
 #[test]
-fn whoever_makes_up_names_shares_one_bucket_with_the_crowd() {
+fn clients_that_make_up_names_share_one_bucket() {
     let (quotas, _) = start(
         QuotaConfig::default(),
         &[(&[(CLIENT_ID, None)], PRODUCE, 1_000.0)],
@@ -281,7 +281,7 @@ fn whoever_makes_up_names_shares_one_bucket_with_the_crowd() {
 }
 
 #[test]
-fn names_without_end_share_one_bucket_and_named_quotas_hold() {
+fn unbounded_names_share_one_bucket_and_quotas_set_by_name_apply() {
     let (quotas, clock) = start(
         QuotaConfig::default(),
         &[
@@ -293,7 +293,7 @@ fn names_without_end_share_one_bucket_and_named_quotas_hold() {
         .map(|index| quotas.client("u", &format!("c{index}")))
         .collect();
     assert_eq!(quotas.report().len(), CLIENTS_MAX);
-    // Everyone of these would have a bucket of its own.
+    // Each of these would have a bucket of its own.
     let told: Vec<u32> = (0..5)
         .map(|index| produce(&quotas.client("u", &format!("late-{index}")), 1_000, Moment(0)))
         .collect();
@@ -301,7 +301,8 @@ fn names_without_end_share_one_bucket_and_named_quotas_hold() {
     assert_eq!(produce(&quotas.client("u", "important"), 1_000_000, Moment(0)), 0);
     assert!(finds_itself(&quotas, TenantId(7), "late-0"));
     assert_eq!(quotas.report().len(), CLIENTS_MAX + 1);
-    // Those with a connection stay; without one they make room after a minute, and go after an hour.
+    // Clients with a connection stay; without one they are evicted after a minute if room is
+    // needed, and dropped after an hour.
     clock.set(Moment(61 * SECOND));
     assert_eq!(produce(&quotas.client("u", "later"), 0, Moment(0)), 4_000);
     drop(held);
@@ -325,7 +326,7 @@ fn a_long_name_is_not_kept() {
 }
 
 #[test]
-fn connections_come_at_their_address_rate() {
+fn connections_are_limited_by_the_rate_of_their_address() {
     let (quotas, clock) = start(
         QuotaConfig::default(),
         &[
@@ -354,7 +355,8 @@ fn connections_come_at_their_address_rate() {
     assert_eq!(many("10.0.0.7"), 200, "no quota, no limit");
 }
 
-/// A machine that slept, one that was stopped for a year, a clock at its end, and one set back to its start.
+/// A machine that slept, one that was stopped for a year, a clock at its end, and one set back to
+/// its start.
 const JUMPS: [u64; 6] = [
     0,
     8 * 3_600 * SECOND,
@@ -365,7 +367,7 @@ const JUMPS: [u64; 6] = [
 ];
 
 #[test]
-fn a_clock_that_jumps_forward_gives_one_burst_and_takes_nothing() {
+fn a_clock_that_jumps_forward_gives_one_burst_and_costs_nothing() {
     for jump in [3_600 * SECOND, 365 * 24 * 3_600 * SECOND] {
         let lines: [Line<'_>; 4] = [
             (&[(CLIENT_ID, None)], PRODUCE, 1_000.0),
@@ -390,7 +392,7 @@ fn a_clock_that_jumps_forward_gives_one_burst_and_takes_nothing() {
             .filter(|_| quotas.connections.admit(address, later).is_ok())
             .count();
         assert_eq!(opened, 2);
-        // A request that was being served when the clock jumped is not billed for the time in between.
+        // A request in progress when the clock jumps is not charged for the time in between.
         assert_eq!(client.handled(ApiKey::Metadata, 100, jump, later), 1_000);
         client.worked(jump, later);
         let paid = Moment(later.0 + 200 * SECOND);
@@ -406,7 +408,7 @@ fn a_clock_that_jumps_forward_gives_one_burst_and_takes_nothing() {
 }
 
 #[test]
-fn whatever_the_clock_says_nothing_wraps_and_all_is_well_when_it_is_right_again() {
+fn no_clock_value_wraps_and_quotas_recover_when_the_clock_is_right_again() {
     let lines: [Line<'_>; 5] = [
         (&[(CLIENT_ID, None)], PRODUCE, 1_000.0),
         (&[(CLIENT_ID, None)], FETCH, 1_000.0),
@@ -441,7 +443,7 @@ fn whatever_the_clock_says_nothing_wraps_and_all_is_well_when_it_is_right_again(
             "{report:?}"
         );
     }
-    // A limit that is set now begins now.
+    // A limit that is set now takes effect now.
     let raised = quotas_of(&[(&[(CLIENT_ID, None)], PRODUCE, 2_000.0)]);
     quotas.follow(&raised, false);
     let client = quotas.client("u", "c");

@@ -1,32 +1,35 @@
-//! A rate kept exactly: one number says up to when everything used is paid for.
+//! A rate limiter without a timer: one number, the moment up to which all use is paid for.
 //!
-//! Taking tokens moves that moment on by what they cost at the rate. A moment in the future is a debt, and whoever is in
-//! debt waits until it has come; a moment in the past is credit, of which no more than one burst counts. So over any time
-//! longer than the burst the rate holds to the token, however large a single request is, and nothing runs in between. This
-//! is the generic cell rate algorithm, of which the token bucket is the mirror image.
+//! Taking tokens advances that moment by their cost at the rate. A moment in the future is a debt,
+//! and the client waits until it has come; a moment in the past is credit, capped at one burst. So
+//! over any time longer than the burst the rate holds to the token, however large a single request,
+//! and no background work is needed. This is the generic cell rate algorithm, the mirror image of
+//! the token bucket.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::time::Moment;
 
-/// Beyond what a throttle time can say (milliseconds in an i32, 24 days) a debt does not grow.
+/// A debt stops growing at the longest throttle time that can be sent (milliseconds in an i32, 24
+/// days).
 const DEBT_NANOS_MAX: i64 = i32::MAX as i64 * 1_000_000;
 
 /// Tokens at a rate, shared by all threads without a lock.
 #[derive(Debug)]
 pub struct TokenBucket {
     paid_until_nanos: AtomicI64,
-    /// Whole nanoseconds are booked: with a million requests a second the rate is wrong by a thousandth at most.
+    /// Whole nanoseconds are booked: at a million requests a second the error of the rate is at
+    /// most a thousandth.
     nanos_per_token: f64,
     burst_nanos: i64,
 }
 
 impl TokenBucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     ///
     /// - `tokens_per_second`: above 0.
-    /// - `burst`: for so long tokens that nobody takes are kept.
+    /// - `burst`: unused tokens are kept for this long.
     pub fn new(tokens_per_second: f64, burst: Duration, now: Moment) -> TokenBucket {
         assert!(tokens_per_second > 0.0, "a quota is above 0");
         let burst_nanos = i64::try_from(burst.as_nanos())
@@ -39,12 +42,13 @@ impl TokenBucket {
         }
     }
 
-    /// Takes `tokens`, there or not; returns for how many microseconds the bucket is in debt now.
+    /// Takes `tokens`, even if not available; returns the resulting debt in microseconds.
     pub fn take(&self, tokens: f64, now: Moment) -> u64 {
         self.update(now, |paid_until| paid_until.saturating_add(self.cost(tokens)))
     }
 
-    /// Takes what is there of `tokens`, as if the rest had been refused; returns the debt of all of them.
+    /// Takes the available part of `tokens`, as if the rest had been refused; returns the debt that
+    /// all of them would have made.
     pub fn take_available(&self, tokens: f64, now: Moment) -> u64 {
         let now_nanos = nanos(now);
         let mut debt = 0;
@@ -56,7 +60,8 @@ impl TokenBucket {
         micros(debt)
     }
 
-    /// Takes `tokens` unless they are not there: then nothing, and the error is how many microseconds until they are.
+    /// Takes `tokens` if available; otherwise takes nothing, and the error is the microseconds
+    /// until they are.
     pub fn try_take(&self, tokens: f64, now: Moment) -> Result<(), u64> {
         let now_nanos = nanos(now);
         let mut lacking = 0;
@@ -71,7 +76,7 @@ impl TokenBucket {
         }
     }
 
-    /// Microseconds until everything taken is paid for; 0 when it is.
+    /// Returns the microseconds until everything taken is paid for; 0 without debt.
     pub fn debt_micros(&self, now: Moment) -> u64 {
         micros(
             self.paid_until_nanos
@@ -80,7 +85,7 @@ impl TokenBucket {
         )
     }
 
-    /// Whether it holds as much as it can: forgetting it changes nothing.
+    /// Whether it is full, so that dropping it changes nothing.
     pub fn is_full(&self, now: Moment) -> bool {
         self.paid_until_nanos.load(Ordering::Relaxed) <= nanos(now).saturating_sub(self.burst_nanos)
     }
@@ -113,7 +118,7 @@ fn nanos(moment: Moment) -> i64 {
     i64::try_from(moment.0).unwrap_or(i64::MAX).saturating_mul(1_000)
 }
 
-/// A started microsecond counts: less is no debt.
+/// Rounds up to microseconds.
 fn micros(nanos: i64) -> u64 {
     u64::try_from(nanos).unwrap_or(0).div_ceil(1_000)
 }
@@ -139,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_out_each_debt_gets_the_rate_to_the_token() {
+    fn waiting_out_each_debt_gives_the_rate_to_the_token() {
         for (rate, request) in [
             (1_000.0, 1.0),
             (1e6, 16_384.0),
@@ -152,7 +157,7 @@ mod tests {
             bucket.take(rate, now);
             for _ in 0..100_000 {
                 taken += request;
-                // Like a connection, which cannot be told less than a millisecond.
+                // As a connection, which cannot be told less than a millisecond.
                 let debt_micros = bucket.take(request, now);
                 now = Moment(now.0 + if debt_micros < 1_000 { 0 } else { debt_micros });
             }
@@ -175,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_neither_gives_nor_takes() {
+    fn a_clock_that_goes_back_changes_no_balance() {
         let bucket = bucket(10.0);
         bucket.take(10.0, Moment(100 * SECOND));
         assert_eq!(bucket.take(0.0, Moment(40 * SECOND)), 60 * SECOND);
@@ -194,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_not_booked() {
+    fn refused_tokens_are_not_booked() {
         let bucket = bucket(2.0);
         assert_eq!(bucket.try_take(1.0, Moment(0)), Ok(()));
         assert_eq!(bucket.try_take(1.0, Moment(0)), Ok(()));
@@ -204,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_says_what_would_be_owed_and_owes_nothing() {
+    fn a_dry_run_reports_the_debt_and_books_none() {
         let bucket = bucket(1_000.0);
         assert_eq!(bucket.take_available(3_000.0, Moment(0)), 2 * SECOND);
         assert_eq!(bucket.debt_micros(Moment(0)), 0);

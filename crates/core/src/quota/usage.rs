@@ -1,4 +1,4 @@
-//! What one user and client id have used and how often they were held back, quotas or not.
+//! What one user and client id have used and how often they were throttled, with or without quotas.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use super::kind::{KIND_COUNT, QuotaKind};
 use crate::time::Moment;
 
-/// How often rates are computed anew, and over how many of these intervals: ten seconds, as Kafka's metrics.
+/// The interval of rate computation; rates are means over two intervals, ten seconds, as in Kafka's
+/// metrics.
 const INTERVAL_MICROS: u64 = 5_000_000;
 const INTERVAL_COUNT: usize = 2;
 
@@ -19,23 +20,23 @@ pub struct Usage {
     history: Mutex<History>,
 }
 
-/// The same at one moment.
+/// The same sums at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     pub used: [u64; KIND_COUNT],
-    /// Answers that told the client to wait; in a dry run, that would have.
+    /// Answers with a throttle time; in a dry run, those that would have one.
     pub throttles: [u64; KIND_COUNT],
     pub throttle_micros: [u64; KIND_COUNT],
 }
 
-/// How fast something is used, in the unit of its quota per second.
+/// Rates of use, in the unit of the quota per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Over the last ten seconds.
     pub now: [f64; KIND_COUNT],
-    /// Mean throttle of those that were throttled in these ten seconds, in milliseconds.
+    /// Mean throttle time in these ten seconds, in milliseconds, of the answers that had one.
     pub throttle_ms: [f64; KIND_COUNT],
-    /// The busiest ten seconds, and the busiest second.
+    /// Highest rates so far: over ten seconds; `peak_second`: over one second.
     pub peak: [f64; KIND_COUNT],
     pub peak_second: [f64; KIND_COUNT],
 }
@@ -74,7 +75,7 @@ impl Usage {
         self.history().rates
     }
 
-    /// Since when nothing was used.
+    /// Returns the moment of the last use.
     pub fn idle_since(&self) -> Moment {
         self.history().changed
     }
@@ -100,7 +101,7 @@ impl History {
         if last.used != sums.used {
             self.changed = now;
         }
-        // A sample that came early would make a peak of little.
+        // An early sample would turn little use into a peak.
         let span_micros = now.micros_since(before);
         if span_micros >= 500_000 {
             let rates = rates(&last, &sums, span_micros);
@@ -115,7 +116,7 @@ impl History {
         self.intervals.rotate_right(1);
         self.intervals[0] = Some((now, sums));
         let Some((since, first)) = self.intervals[INTERVAL_COUNT] else {
-            // What was used before ten seconds have passed counts as used in ten seconds: a start is no peak.
+            // In the first ten seconds, use counts as if spread over ten: a start is not a peak.
             let (since, first) = self.intervals[1].unwrap_or_default();
             let full_micros = INTERVAL_MICROS * INTERVAL_COUNT as u64;
             self.rates.now = rates(&first, &sums, now.micros_since(since).max(full_micros));
@@ -154,7 +155,7 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     #[test]
-    fn rates_are_of_ten_seconds_and_peaks_stay() {
+    fn rates_are_means_over_ten_seconds_and_peaks_are_kept() {
         let usage = Usage::default();
         usage.sample(Moment(0));
         for second in 1..=30u64 {
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throttle_time_is_the_mean_of_the_last_ones() {
+    fn the_throttle_time_is_the_mean_of_the_recent_ones() {
         let usage = Usage::default();
         for second in 0..=10u64 {
             usage.count_throttle(QuotaKind::Fetch, if second < 5 { 100_000 } else { 300_000 });

@@ -1,10 +1,11 @@
-//! What became of telemetry requests, in sum over all clients: ids of instances come from the network and are no labels.
+//! Counters of telemetry requests, summed over all clients: instance ids come from the network and
+//! must not be labels.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ottla_wire::error_code::ErrorCode;
 
-/// What a push may be refused with.
+/// The error codes that a push may be refused with.
 const REFUSALS: [ErrorCode; 6] = [
     ErrorCode::InvalidRequest,
     ErrorCode::ThrottlingQuotaExceeded,
@@ -25,18 +26,18 @@ pub struct Counts {
     refusals: [AtomicU64; REFUSALS.len()],
 }
 
-/// [`Counts`] at one moment.
+/// The values of [`Counts`] at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// GetTelemetrySubscriptions that were answered with a subscription.
+    /// GetTelemetrySubscriptions requests that were answered with a subscription.
     pub questions: u64,
-    /// Those that came too early.
+    /// Those that were throttled because they came too early.
     pub questions_throttled: u64,
-    /// Pushes that the receiver took, their bytes as they came, and unfolded.
+    /// Pushes that the receiver accepted, their bytes as received, and decompressed.
     pub pushes: u64,
     pub payload_bytes: u64,
     pub unfolded_bytes: u64,
-    /// Pushes refused, by Kafka's name of the error.
+    /// Refused pushes, by Kafka's name of the error.
     pub refused: [(&'static str, u64); REFUSALS.len()],
 }
 

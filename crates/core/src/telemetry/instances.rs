@@ -1,8 +1,10 @@
-//! What a broker remembers of each client instance, and what it therefore answers (KIP-714).
+//! State per client instance, and the answers that follow from it (KIP-714).
 //!
-//! Order of refusals and conditions are Apache Kafka's. Two differences, both in the client's favour or our own: a push
-//! right after *any* answered question is taken (Kafka forgets the question that followed an unknown subscription id), and
-//! no push is taken after the terminating one until the connection ends (Kafka takes every second).
+//! Order of refusals and conditions are Apache Kafka's. There are two differences: a push right
+//! after *any* answered GetTelemetrySubscriptions is accepted (Kafka forgets the one that followed
+//! an unknown subscription id), which helps the client; and no push is accepted after the
+//! terminating one until the connection ends (Kafka accepts every second one), which helps the
+//! broker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,13 +17,15 @@ use ottla_wire::records::crc32c;
 use super::subscription::Wanted;
 use crate::time::Moment;
 
-/// Instances known at once; the one that would be forgotten first makes room. Apache Kafka's limit.
+/// At most this many instances are known; beyond it, the one closest to expiry is evicted. Apache
+/// Kafka's limit.
 pub const INSTANCES_MAX: usize = 16_384;
 
-/// Instances of one connection. A client has one; a client that makes up a new id for every push takes no others' room.
+/// At most this many instances per connection. A client has one; a client that makes up a new id
+/// for every push evicts only its own.
 const PER_CONNECTION_MAX: usize = 8;
 
-/// A silent instance is forgotten after this, or after three of its intervals, whichever is longer.
+/// A silent instance expires after this time, or after three of its intervals, whichever is longer.
 const EXPIRY_MS_MIN: u64 = 60_000;
 
 /// What a client is told.
@@ -31,14 +35,14 @@ pub struct Granted {
     pub subscription_id: i32,
 }
 
-/// What a push says about itself.
+/// The fields of a push.
 #[derive(Clone, Copy, Debug)]
 pub struct Push {
     pub id: Uuid,
     pub subscription_id: i32,
     pub is_terminating: bool,
     pub compression_type: i8,
-    /// Of the payload as it came.
+    /// Size of the payload as received.
     pub payload_bytes: usize,
 }
 
@@ -51,7 +55,7 @@ impl Push {
 #[derive(Debug)]
 struct Instance {
     connection_id: u64,
-    /// Of the subscriptions that `granted` was made from.
+    /// Generation of the subscriptions that `granted` was made from.
     generation: u64,
     granted: Granted,
     last_asked: Option<Moment>,
@@ -112,7 +116,7 @@ impl Instance {
     }
 }
 
-/// All instances, as a machine: time is handed in, and nothing is done but answer.
+/// All instances, as a state machine: time is passed in, and it only answers.
 #[derive(Debug, Default)]
 pub struct Instances {
     by_id: BTreeMap<Uuid, Instance>,
@@ -130,7 +134,8 @@ impl Instances {
         self.by_id.is_empty()
     }
 
-    /// The client asks what is wanted. `wanted` is called when the instance is new or subscriptions have changed.
+    /// Handles GetTelemetrySubscriptions. `wanted` is called when the instance is new or
+    /// subscriptions have changed.
     pub fn ask(
         &mut self,
         now: Moment,
@@ -142,7 +147,7 @@ impl Instances {
         self.touch(now, id, connection_id, generation, wanted).ask(now)
     }
 
-    /// The client pushes; its interval in milliseconds if the payload may be read.
+    /// Handles a push; returns its interval in milliseconds if the payload may be read.
     pub fn push(
         &mut self,
         now: Moment,
@@ -161,7 +166,7 @@ impl Instances {
         result
     }
 
-    /// The instance, new or known, its expiry put off and its subscription up to date.
+    /// Returns the instance, new or known, with its expiry renewed and its subscription up to date.
     fn touch(
         &mut self,
         now: Moment,
@@ -173,7 +178,8 @@ impl Instances {
         self.expire(now);
         let before = self.remove(id);
         let is_terminated = before.as_ref().is_some_and(|before| before.is_terminated);
-        // A subscription that changed is a fresh start: the client may ask, and is told to by its next push.
+        // A changed subscription resets the state: the client may ask, and its next push is
+        // answered with an error that makes it ask.
         let known = before.filter(|before| before.generation == generation);
         let mut instance = known.unwrap_or_else(|| Instance {
             connection_id,
@@ -218,7 +224,7 @@ impl Instances {
         Some(instance)
     }
 
-    /// The connection is gone.
+    /// Removes the instances of a closed connection.
     pub fn disconnected(&mut self, connection_id: u64) {
         for id in self
             .by_connection

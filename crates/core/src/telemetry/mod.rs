@@ -1,7 +1,8 @@
-//! The receiving end of client metrics (KIP-714): who may push what, when, and to whom it is handed.
+//! Receives client metrics (KIP-714): decides which clients may push what and when, and hands
+//! pushes to a receiver.
 //!
-//! What it is not: nothing here knows OTLP. A payload is unfolded and given to the receiver that the program around the
-//! broker brought; without one the two APIs are not announced, and clients stay silent.
+//! Nothing here parses OTLP. A payload is decompressed and given to the receiver that the embedding
+//! program has set; without one the two APIs are not announced, and clients push nothing.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -31,18 +32,18 @@ use queue::Queue;
 use receiver::{ClientTelemetryReceiver, Pushed};
 use subscription::{MatchedClient, Subscriptions};
 
-/// What a payload may unfold to, in `telemetry.max.bytes`. Clients' payloads of many like names shrink to a fifth or less;
-/// Apache Kafka 4.3 has no such limit.
+/// Limit of a decompressed payload, as a multiple of `telemetry.max.bytes`. Clients' payloads, with
+/// their many similar names, compress to a fifth or less; Apache Kafka 4.3 has no such limit.
 const UNFOLDED_FACTOR: usize = 8;
 
-/// The ids in the order in which a client should choose: zstd, lz4, gzip, snappy.
+/// The ids in the client's order of preference: zstd, lz4, gzip, snappy.
 pub const ACCEPTED_COMPRESSION_TYPES: [i8; 4] = [4, 3, 1, 2];
 
-/// Everything about client metrics that outlives a request.
+/// The state of client metrics that outlives a request.
 pub struct Telemetry {
     receiver: OnceLock<Arc<dyn ClientTelemetryReceiver>>,
     config: TelemetryConfig,
-    /// Taken by telemetry requests and by the end of connections only; no produce waits for it.
+    /// Locked by telemetry requests and by the end of connections only; no produce waits for it.
     state: Mutex<State>,
     pub(crate) queue: Arc<Queue>,
     pub counts: Counts,
@@ -68,7 +69,7 @@ impl Telemetry {
         }
     }
 
-    /// From now on clients may push. Called once, before the first request.
+    /// Sets the receiver, which enables pushes. Called once, before the first request.
     pub fn set_receiver(&self, receiver: Arc<dyn ClientTelemetryReceiver>) {
         assert!(self.receiver.set(receiver).is_ok(), "the receiver is set once");
     }
@@ -77,12 +78,12 @@ impl Telemetry {
         self.receiver.get().is_some()
     }
 
-    /// How many client instances are known.
+    /// Returns the number of known client instances.
     pub fn instance_count(&self) -> usize {
         self.state().instances.len()
     }
 
-    /// How many pushes wait to be read.
+    /// Returns the number of queued pushes.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
@@ -91,7 +92,7 @@ impl Telemetry {
         self.config.bytes_max
     }
 
-    /// GetTelemetrySubscriptions of an instance; `id` is not zero.
+    /// Handles GetTelemetrySubscriptions of an instance; `id` is not zero.
     pub(crate) fn ask(
         &self,
         image: &MetadataImage,
@@ -113,7 +114,7 @@ impl Telemetry {
         granted
     }
 
-    /// Whether a push may be read at all; its interval in milliseconds.
+    /// Decides whether a push may be read; returns its interval in milliseconds.
     pub(crate) fn admit(
         &self,
         image: &MetadataImage,
@@ -134,7 +135,8 @@ impl Telemetry {
         )
     }
 
-    /// Unfolds a push that was admitted and hands it to the receiver. Takes as long as that takes: not on an event loop.
+    /// Decompresses an admitted push and hands it to the receiver. May take long: not for an event
+    /// loop.
     pub(crate) fn receive(&self, pushed: &Pushed, codec: Codec, payload: &[u8]) -> Result<(), ErrorCode> {
         let Some(receiver) = self.receiver.get() else {
             return Err(ErrorCode::InvalidRequest);
@@ -145,7 +147,7 @@ impl Telemetry {
         let mut unfolded = Vec::new();
         if !payload.is_empty() {
             decompress(codec, payload, limit_bytes, &mut unfolded).map_err(|error| match error {
-                // Too much of a good thing: the client may go on with less, which INVALID_RECORD would forbid it.
+                // The client may retry with less, which INVALID_RECORD would forbid.
                 CompressionError::LimitExceeded { .. } => ErrorCode::TelemetryTooLarge,
                 CompressionError::Invalid { .. } => ErrorCode::InvalidRecord,
             })?;
@@ -157,12 +159,12 @@ impl Telemetry {
         Ok(())
     }
 
-    /// What is known about the instances of a connection ends with it.
+    /// Drops the state of a connection's instances.
     pub fn on_disconnect(&self, connection_id: u64) {
         self.state().instances.disconnected(connection_id);
     }
 
-    /// Forgets instances that were silent for too long.
+    /// Drops instances that were silent for too long.
     pub(crate) fn expire(&self, now: Moment) {
         self.state().instances.expire(now);
     }

@@ -1,4 +1,5 @@
-//! Pushes on their way to the thread that reads them: so many, and so many bytes, that a flood costs no memory.
+//! The queue of pushes for the telemetry thread, bounded by number and bytes, so that a flood
+//! cannot fill the memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +19,11 @@ pub struct Queue {
     bytes: AtomicUsize,
 }
 
-/// What a push was answered.
+/// The answer to a push.
 pub type Answer = Result<(), ErrorCode>;
 
-/// A push's place in the queue. Dropping it gives the place back, and answers if nobody has.
+/// A push's place in the queue. Dropping it frees the place, and answers the push if that was not
+/// done.
 #[derive(Debug)]
 pub struct Place {
     queue: Arc<Queue>,
@@ -30,7 +32,8 @@ pub struct Place {
 }
 
 impl Queue {
-    /// A place for a payload of `bytes`, and where its answer will be; `None` when the queue is full.
+    /// Takes a place for a payload of `bytes`; returns it and the slot for its answer; `None` when
+    /// the queue is full.
     pub fn enter(self: &Arc<Queue>, bytes: usize) -> Option<(Place, Arc<Slot<Answer>>)> {
         let pushes = self.pushes.fetch_add(1, Ordering::Relaxed) + 1;
         let all_bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -66,7 +69,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.queue.pushes.fetch_sub(1, Ordering::Relaxed);
         self.queue.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        // A receiver that panicked could not read it either.
+        // If the receiver panicked, it could not read the payload either.
         self.answer(Err(ErrorCode::InvalidRecord));
     }
 }
@@ -77,7 +80,7 @@ mod tests {
     use std::task::Waker;
 
     #[test]
-    fn a_full_queue_takes_nothing_until_a_place_is_given_back() {
+    fn a_full_queue_accepts_nothing_until_a_place_is_freed() {
         let queue = Arc::new(Queue::default());
         let mut places: Vec<Place> = (0..PUSHES_MAX)
             .map(|_| queue.enter(10).map(|(place, _)| place).unwrap())

@@ -1,4 +1,4 @@
-//! Who takes what clients push.
+//! The receiver of client metrics.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,29 +8,30 @@ use ottla_wire::primitives::Uuid;
 
 use crate::time::Timestamp;
 
-/// Who pushed, and when. Clients leave their own id out of the payload: only the broker knows it.
+/// Sender and time of a push. Clients leave their own id out of the payload: only the broker knows
+/// it.
 #[derive(Clone, Debug)]
 pub struct Pushed {
-    /// Empty when the request named none.
+    /// Empty when the request had none.
     pub client_id: Arc<str>,
     pub instance_id: Uuid,
     pub principal: Arc<str>,
     pub address: IpAddr,
     pub port: u16,
     pub listener_name: Arc<str>,
-    /// Of ApiVersions 3 and up (KIP-511).
+    /// From ApiVersions 3 and later (KIP-511).
     pub software_name: Option<Arc<str>>,
     pub software_version: Option<Arc<str>>,
     /// This broker.
     pub node_id: i32,
-    /// What the client was told.
+    /// The interval that the client was told.
     pub push_interval_ms: u32,
-    /// The client's last push.
+    /// This is the client's last push.
     pub is_terminating: bool,
     pub at: Timestamp,
 }
 
-/// The payload is not what it should be. The client is told so, and pushes no more.
+/// The payload cannot be read. The client is told, and pushes no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -42,12 +43,13 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Takes the metrics that clients push (KIP-714).
+/// Receiver of the metrics that clients push (KIP-714).
 ///
 /// - Shape: called on one thread at a time, never on an event loop; no request but the client's push waits for it.
 pub trait ClientTelemetryReceiver: Send + Sync {
-    /// Takes one push.
+    /// Receives one push.
     ///
-    /// - Shape: `payload` is an OTLP v1 `MetricsData`, unfolded; empty when the client has no metric that was asked for.
+    /// - Shape: `payload` is an OTLP v1 `MetricsData`, decompressed; empty when the client has none
+    ///   of the requested metrics.
     fn receive(&self, from: &Pushed, payload: &[u8]) -> Result<(), Malformed>;
 }

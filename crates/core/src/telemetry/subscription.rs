@@ -1,4 +1,5 @@
-//! What operators want to know of which clients: configurations of type CLIENT_METRICS, read once and united for each client.
+//! Subscriptions to client metrics: configurations of type CLIENT_METRICS, parsed once and merged
+//! for each client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,22 +15,22 @@ use crate::request::Request;
 /// Kafka's word for all metrics.
 pub const ALL_METRICS: &str = "*";
 
-/// What a client is asked when nobody asked for anything else: all that the doctor reads.
+/// The metrics requested without a subscription: all that the doctor reads.
 const DEFAULT_METRICS: [&str; 4] = [
     "org.apache.kafka.app.info.",
     "org.apache.kafka.consumer.",
     "org.apache.kafka.producer.",
-    // Of our own client: how long send() and callbacks take, which no other client says.
+    // From Ottla's own client: durations of send() and callbacks, which no other client reports.
     "ottla.",
 ];
 
-/// When a client that nobody asks for metrics asks again: Kafka's default.
+/// After this time a client without requested metrics asks again: Kafka's default.
 const IDLE_INTERVAL_MS: u32 = 300_000;
 
-/// Programs of patterns are small; one that is not would be somebody's attempt at our memory.
+/// A compiled pattern is small; a larger one would be an attempt to exhaust the memory.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// The fact about a client that a pattern is held against.
+/// The fact about a client that a pattern is matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Selector {
     InstanceId,
@@ -54,7 +55,7 @@ impl Selector {
     }
 }
 
-/// The facts about a client that selectors know.
+/// The facts about a client that selectors use.
 #[derive(Clone, Debug)]
 pub struct MatchedClient {
     pub instance_id: String,
@@ -65,7 +66,7 @@ pub struct MatchedClient {
     pub source_port: String,
 }
 
-/// Kafka's word where ApiVersions did not say.
+/// Kafka's word for clients whose ApiVersions did not name their software.
 const UNKNOWN_SOFTWARE: &str = "unknown";
 
 impl MatchedClient {
@@ -96,10 +97,10 @@ impl MatchedClient {
     }
 }
 
-/// What one client is asked for.
+/// The metrics requested from one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Beginnings of names; `*` alone is all, nothing is nothing.
+    /// Name prefixes; `*` alone means all, an empty set none.
     pub metrics: BTreeSet<Arc<str>>,
     pub interval_ms: u32,
 }
@@ -108,17 +109,19 @@ pub struct Wanted {
 struct Subscription {
     metrics: BTreeSet<Arc<str>>,
     interval_ms: u32,
-    /// All must match; a selector given twice counts as given last, as in Apache Kafka.
+    /// All must match; of a repeated selector the last counts, as in Apache Kafka.
     matches: BTreeMap<Selector, Regex>,
 }
 
-/// The words of a list, as Kafka's configurations write it.
+/// Splits a list as written in Kafka's configurations.
 fn words(list: &str) -> impl Iterator<Item = &str> {
     let is_empty = list.trim().is_empty();
     list.split(',').map(str::trim).filter(move |_| !is_empty)
 }
 
-/// - Errors: the element that is no `selector=pattern`.
+/// Parses `selector=pattern` elements.
+///
+/// - Errors: the first invalid element.
 fn parse_matches(list: &str) -> Result<BTreeMap<Selector, Regex>, &str> {
     let mut matches = BTreeMap::new();
     for element in words(list) {
@@ -137,15 +140,15 @@ fn parse_matches(list: &str) -> Result<BTreeMap<Selector, Regex>, &str> {
     Ok(matches)
 }
 
-/// The pattern, made to match whole values only.
+/// Compiles a pattern so that it matches whole values only.
 fn whole(pattern: &str) -> Option<Regex> {
     let build = |text: &str| RegexBuilder::new(text).size_limit(PATTERN_BYTES_MAX).build().ok();
-    // By itself first: `a)|(b` becomes a pattern only between our brackets.
+    // Compiled alone first: `a)|(b` is a valid pattern only within our parentheses.
     build(pattern)?;
     build(&format!(r"\A(?:{pattern})\z"))
 }
 
-/// Why these cannot be the values of a subscription.
+/// Why these values cannot be a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriptionError {
     /// Kafka answers INVALID_REQUEST.
@@ -158,7 +161,7 @@ const INTERVAL: &str = "interval.ms";
 const INTERVAL_MS_MIN: i64 = 100;
 const INTERVAL_MS_MAX: i64 = 3_600_000;
 
-/// Checks the values that a subscription would have, in Kafka's order and words.
+/// Checks the values of a subscription, in Kafka's order and words.
 pub fn check(values: &ConfigValues) -> Result<(), SubscriptionError> {
     if let Some(name) = values
         .keys()
@@ -189,8 +192,10 @@ pub fn check(values: &ConfigValues) -> Result<(), SubscriptionError> {
 }
 
 impl Subscription {
-    /// - Errors: values that `check` refuses. Apache Kafka may have written a pattern that is none of ours: it has
-    ///   look-ahead and back references.
+    /// Reads a subscription.
+    ///
+    /// - Errors: values that `check` refuses. Apache Kafka may have stored a pattern that is
+    ///   invalid here: its syntax has look-ahead and back references.
     fn read(values: &ConfigValues) -> Result<Subscription, String> {
         let text = |name: &str| {
             let key = config_keys::find(Scope::ClientMetrics, name).expect("the three keys are in the table");
@@ -223,12 +228,12 @@ impl Subscription {
     }
 }
 
-/// All subscriptions there are.
+/// All subscriptions.
 #[derive(Debug)]
 pub struct Subscriptions {
-    /// Where no subscription matches.
+    /// Used where no subscription matches.
     otherwise: Arc<Wanted>,
-    /// What `list` was read from.
+    /// The configurations that `list` was read from.
     configs: Arc<BTreeMap<ConfigResource, Arc<ConfigValues>>>,
     values: Vec<Arc<ConfigValues>>,
     list: Vec<Subscription>,
@@ -236,7 +241,10 @@ pub struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// - `default_interval_ms`: of what is asked where no subscription matches; 0: nothing is.
+    /// Creates an empty set.
+    ///
+    /// - `default_interval_ms`: interval of the default metrics where no subscription matches; 0:
+    ///   none are requested.
     pub fn new(default_interval_ms: u32) -> Subscriptions {
         let otherwise = match default_interval_ms {
             0 => Wanted {
@@ -257,12 +265,13 @@ impl Subscriptions {
         }
     }
 
-    /// Raised by every change.
+    /// Incremented by every change.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Takes over what the metadata says now. Costs a comparison of two pointers unless some configuration has changed.
+    /// Reads the subscriptions of the metadata. Costs a comparison of two pointers unless some
+    /// configuration has changed.
     pub fn follow(&mut self, configs: &Arc<BTreeMap<ConfigResource, Arc<ConfigValues>>>) {
         if Arc::ptr_eq(&self.configs, configs) {
             return;
@@ -291,7 +300,8 @@ impl Subscriptions {
         self.generation += 1;
     }
 
-    /// What `client` is asked for: all that match united, the shortest interval, the default where none matches.
+    /// Returns the metrics to request from `client`: all matching subscriptions merged, with the
+    /// shortest interval; the default where none matches.
     pub fn wanted(&self, client: &MatchedClient) -> Arc<Wanted> {
         let mut matching = self
             .list

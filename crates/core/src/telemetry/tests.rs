@@ -1,4 +1,4 @@
-//! The machine of instances and subscriptions: every refusal in its order, time, room and matching.
+//! Instances and subscriptions: refusals in their order, time, bounds and matching.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn wanted(interval_ms: u64) -> Arc<Wanted> {
     })
 }
 
-/// One machine and one set of subscriptions.
+/// A set of instances and subscriptions.
 #[derive(Default)]
 struct Machine {
     instances: Instances,
@@ -54,7 +54,7 @@ impl Machine {
             })
     }
 
-    /// A client that has asked at 0, and a push of it that is fine.
+    /// Returns a machine whose client has asked at 0, and a valid push of that client.
     fn subscribed() -> (Machine, Push) {
         let mut machine = Machine::default();
         let granted = machine.ask(0, id(1)).unwrap();
@@ -73,7 +73,7 @@ fn push_of(id: Uuid, granted: &Granted) -> Push {
 }
 
 #[test]
-fn a_push_is_taken_right_after_the_question_and_then_once_in_an_interval() {
+fn a_push_is_accepted_right_after_the_subscription_and_then_once_per_interval() {
     let (mut machine, push) = Machine::subscribed();
     assert_eq!(machine.push(1, &push), Ok(INTERVAL_MS as u32));
     assert_eq!(machine.push(2, &push), Err(ErrorCode::ThrottlingQuotaExceeded));
@@ -100,7 +100,7 @@ fn the_first_push_may_come_after_half_and_after_one_and_a_half_intervals() {
 #[test]
 fn errors_come_in_kafkas_order() {
     let (mut machine, good) = Machine::subscribed();
-    // A push with every fault is refused for the first; each line takes one fault away.
+    // A push with every fault is refused for the first; each line removes one fault.
     let mut push = Push {
         id: Uuid::ZERO,
         subscription_id: good.subscription_id ^ 1,
@@ -133,7 +133,7 @@ fn errors_come_in_kafkas_order() {
 }
 
 #[test]
-fn every_codec_of_kafka_is_taken_and_no_other() {
+fn every_codec_of_kafka_is_accepted_and_no_other() {
     for compression_type in i8::MIN..=i8::MAX {
         let (mut machine, mut push) = Machine::subscribed();
         push.compression_type = compression_type;
@@ -146,7 +146,7 @@ fn every_codec_of_kafka_is_taken_and_no_other() {
 }
 
 #[test]
-fn a_terminating_push_is_never_throttled_and_the_last() {
+fn a_terminating_push_is_never_throttled_and_is_the_last() {
     let (mut machine, push) = Machine::subscribed();
     assert!(machine.push(1, &push).is_ok());
     let last = Push {
@@ -167,7 +167,7 @@ fn a_terminating_push_is_never_throttled_and_the_last() {
 }
 
 #[test]
-fn a_terminating_push_needs_the_right_subscription_all_the_same() {
+fn a_terminating_push_also_needs_the_right_subscription() {
     let (mut machine, push) = Machine::subscribed();
     let last = Push {
         is_terminating: true,
@@ -178,7 +178,7 @@ fn a_terminating_push_needs_the_right_subscription_all_the_same() {
 }
 
 #[test]
-fn a_question_is_throttled_too_unless_the_last_push_sent_the_client_to_ask() {
+fn asking_is_throttled_unless_the_last_push_told_the_client_to_ask() {
     let (mut machine, push) = Machine::subscribed();
     assert_eq!(machine.ask(1, id(1)), Err(ErrorCode::ThrottlingQuotaExceeded));
     let stranger = Push {
@@ -187,7 +187,7 @@ fn a_question_is_throttled_too_unless_the_last_push_sent_the_client_to_ask() {
     };
     assert_eq!(machine.push(2, &stranger), Err(ErrorCode::UnknownSubscriptionId));
     assert!(machine.ask(3, id(1)).is_ok());
-    // The push after this question, too, comes whenever the jitter says.
+    // The push after this request, too, comes whenever the jitter says.
     let unknown_codec = Push {
         compression_type: 9,
         ..push
@@ -207,7 +207,7 @@ fn a_question_is_throttled_too_unless_the_last_push_sent_the_client_to_ask() {
 }
 
 #[test]
-fn a_changed_subscription_is_heard_of_at_once() {
+fn a_changed_subscription_is_reported_at_once() {
     let (mut machine, push) = Machine::subscribed();
     assert!(machine.push(1, &push).is_ok());
     machine.generation += 1;
@@ -271,7 +271,7 @@ fn a_silent_instance_is_forgotten_after_a_minute_or_three_intervals() {
 }
 
 #[test]
-fn a_hundred_thousand_instances_take_no_more_room_than_the_limit() {
+fn a_hundred_thousand_instances_stay_within_the_limit() {
     let mut machine = Machine::default();
     for number in 0..100_000 {
         machine.connection_id = u64::from(number);
@@ -279,7 +279,7 @@ fn a_hundred_thousand_instances_take_no_more_room_than_the_limit() {
         assert!(machine.instances.len() <= INSTANCES_MAX);
     }
     assert_eq!(machine.instances.len(), INSTANCES_MAX);
-    // Those that were heard of last are still known: they are throttled.
+    // The instances heard of last are still known: they are throttled.
     machine.connection_id = 99_999;
     assert_eq!(
         machine.ask(10_000, id(99_999)),
@@ -292,7 +292,7 @@ fn a_hundred_thousand_instances_take_no_more_room_than_the_limit() {
 }
 
 #[test]
-fn a_client_that_changes_its_id_takes_nobody_elses_room() {
+fn a_client_that_changes_its_id_evicts_only_its_own_instances() {
     let mut machine = Machine::default();
     machine.ask(0, id(1)).unwrap();
     machine.connection_id = 7;
@@ -342,7 +342,7 @@ fn client() -> MatchedClient {
     }
 }
 
-/// What `client()` is asked for, as `metrics@interval`.
+/// Checks the metrics requested from `client()`, as `metrics@interval`.
 fn check_wanted(default_interval_ms: u32, all: &[&[(&str, &str)]], expected: &str) {
     let wanted = subscriptions(default_interval_ms, all).wanted(&client());
     let metrics: Vec<&str> = wanted.metrics.iter().map(|metric| &**metric).collect();
@@ -354,7 +354,7 @@ fn check_wanted(default_interval_ms: u32, all: &[&[(&str, &str)]], expected: &st
 }
 
 #[test]
-fn matching_subscriptions_are_united_and_the_shortest_interval_wins() {
+fn matching_subscriptions_are_merged_and_the_shortest_interval_wins() {
     check_wanted(
         0,
         &[&[("metrics", "a.,b."), ("interval.ms", "5000")]],
@@ -403,13 +403,13 @@ fn the_default_holds_only_while_no_subscription_matches() {
         &[&[("metrics", "a."), ("match", "client_id=billing-.*")]],
         "a.@300000",
     );
-    // Somebody asked for nothing, and means it.
+    // A subscription without metrics is respected.
     check_wanted(10_000, &[&[("interval.ms", "2000")]], "@2000");
     check_wanted(0, &[], "@300000");
 }
 
 #[test]
-fn every_selector_is_held_against_the_whole_value() {
+fn every_selector_is_matched_against_the_whole_value() {
     let instance = format!("client_instance_id={}", id(1));
     for (pattern, is_match) in [
         (instance.as_str(), true),
@@ -427,7 +427,7 @@ fn every_selector_is_held_against_the_whole_value() {
         ("client_source_port=40123", true),
         ("client_id=billing-7,client_software_version=4.*", true),
         ("client_id=billing-7,client_software_version=3.*", false),
-        // The last of two counts.
+        // Of a repeated selector the last counts.
         ("client_id=x,client_id=billing-7", true),
     ] {
         let expected = if is_match { "a.@300000" } else { "@300000" };
@@ -503,7 +503,7 @@ fn values_are_checked_with_kafkas_errors() {
 }
 
 #[test]
-fn a_pattern_that_only_java_knows_matches_nobody() {
+fn a_pattern_that_only_java_supports_matches_no_client() {
     check_wanted(10_000, &[&[("metrics", "a."), ("match", "client_id=(?!x).*")]], {
         "org.apache.kafka.app.info.,org.apache.kafka.consumer.,org.apache.kafka.producer.,ottla.@10000"
     });
@@ -517,7 +517,7 @@ fn only_a_change_of_subscriptions_is_a_new_generation() {
     assert_eq!(
         subscriptions.generation(),
         0,
-        "a topic's configuration is none of ours"
+        "a topic's configuration is no subscription"
     );
     subscriptions.follow(&configs(&[&[("metrics", "a.")]]));
     assert_eq!(subscriptions.generation(), 1);

@@ -1,4 +1,4 @@
-//! Which tenant has which id, within bounds.
+//! The bounded table of tenants and their ids.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -8,7 +8,8 @@ use crate::time::Moment;
 
 const MINUTE_MICROS: u64 = 60_000_000;
 
-/// Addresses whose new names are counted; further ones may bring none in this minute.
+/// At most this many addresses have their new names counted; further ones may bring none in this
+/// minute.
 const COUNTED_ADDRESSES_MAX: usize = 4_096;
 
 #[derive(Debug)]
@@ -16,20 +17,20 @@ struct Known {
     name: TenantName,
     generation: u32,
     connections: usize,
-    /// Key in `Registry::absent`; counts only without connections.
+    /// Key in `Registry::absent`; meaningful only without connections.
     left: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Registry {
     limits: TenantLimits,
-    /// By id; the first is the shared one.
+    /// Indexed by id; the first is the shared tenant.
     known: Vec<Known>,
     ids: HashMap<TenantName, TenantId>,
-    /// Tenants without connections, by when they left.
+    /// Tenants without connections, in the order in which they left.
     absent: BTreeMap<u64, TenantId>,
     leavings: u64,
-    /// The minute of `introduced`, since the clock's start.
+    /// The minute that `introduced` counts, since the clock's start.
     minute: u64,
     introduced: HashMap<IpAddr, u32>,
 }
@@ -52,7 +53,7 @@ impl Registry {
         }
     }
 
-    /// One more connection of `name`, or of the shared tenant; its id and generation.
+    /// Adds a connection of `name`, or of the shared tenant; returns its id and generation.
     pub fn admit(&mut self, name: TenantName, network: IpAddr, now: Moment) -> (TenantId, u32) {
         let id = match self.ids.get(&name) {
             Some(id) => *id,
@@ -74,7 +75,7 @@ impl Registry {
         (id, known.generation)
     }
 
-    /// An id for a name that has none.
+    /// Assigns an id to a new name.
     fn introduce(&mut self, name: TenantName, network: IpAddr, now: Moment) -> TenantId {
         if !self.may_introduce(network, now) {
             return TenantId::OTHERS;
@@ -144,7 +145,7 @@ impl Registry {
         self.known.get(id.index()).map(|known| known.name.clone())
     }
 
-    /// Entries of all maps.
+    /// Number of entries in all maps.
     #[cfg(test)]
     pub fn bookkeeping_len(&self) -> usize {
         self.ids.len() + self.absent.len() + self.introduced.len()

@@ -1,4 +1,4 @@
-//! Who is whose tenant, and that made-up names stay within bounds.
+//! Tests that clients get the right tenant, and that made-up names stay within bounds.
 
 use std::net::Ipv4Addr;
 
@@ -66,7 +66,7 @@ fn the_first_kind_a_client_has_names_it() {
 }
 
 #[test]
-fn a_user_and_a_client_id_of_one_spelling_are_two() {
+fn a_user_and_a_client_id_with_the_same_spelling_are_two_tenants() {
     let tenants = Arc::new(Tenants::default());
     let user = tenants.admit(&claim("User:x", None, 1), START);
     let client = tenants.admit(&claim(ANONYMOUS, Some("x"), 1), START);
@@ -84,7 +84,7 @@ fn an_address_that_makes_up_names_falls_into_the_shared_class_until_the_next_min
     let made_up: Vec<TenantId> = (0..100).map(|number| admit(number, 1, START)).collect();
     assert!(made_up[..5].iter().all(|id| *id != TenantId::OTHERS));
     assert!(made_up[5..].iter().all(|id| *id == TenantId::OTHERS));
-    // Whoever is known stays who he is, and other addresses are not concerned.
+    // A known name keeps its tenant, and other addresses are not affected.
     assert_eq!(admit(3, 1, START), made_up[3]);
     assert_ne!(admit(200, 2, START), TenantId::OTHERS);
     assert_ne!(admit(50, 1, Moment(START.0 + 61_000_000)), TenantId::OTHERS);
@@ -108,7 +108,7 @@ fn an_ipv6_host_cannot_escape_within_its_network() {
 }
 
 #[test]
-fn as_many_tenants_are_known_as_may_be_and_the_longest_absent_makes_room() {
+fn tenants_are_bounded_and_the_longest_absent_is_evicted() {
     let tenants = tenants(&[TenantKind::ClientId], 3, 100);
     let admit = |name| tenants.admit(&claim(ANONYMOUS, Some(name), 1), START);
     let (a, b, c) = (admit("a"), admit("b"), admit("c"));
@@ -155,7 +155,7 @@ fn a_long_name_is_cut_at_a_character() {
 }
 
 #[test]
-fn each_minute_has_its_new_names_wherever_the_clock_jumps() {
+fn new_names_are_counted_per_minute_however_the_clock_jumps() {
     let tenants = tenants(&TenantConfig::default().key, 1_000, 5);
     let mut number = 0;
     let mut admitted_at = |now| {
@@ -166,7 +166,8 @@ fn each_minute_has_its_new_names_wherever_the_clock_jumps() {
         });
         of_twenty.count()
     };
-    // The machine slept for a day, was stopped for a year; the clock begins again, and ends.
+    // The clock jumps: the machine slept for a day, was stopped for a year; the clock restarts, and
+    // overflows.
     for now in [0, 86_400_000_000, 31_536_000_000_000, 0, u64::MAX, 1_000_000] {
         assert_eq!(admitted_at(now), 5, "{now}");
         assert_eq!(admitted_at(now), 0, "{now}");
