@@ -408,8 +408,7 @@ pub(super) fn find(points: &[Point], measure: Measure) -> Option<f64> {
     Some(points[place].value)
 }
 
-/// Whether its counts begin at the client's start. If neither start is known, a first push's counts
-/// do.
+/// Whether its counts begin at the client's start; assumed of a first push that does not say.
 fn is_from_birth(reading: &Reading<'_>) -> bool {
     match (reading.client_started_ms, reading.span_nanos) {
         (Some(started_ms), Some((start_nanos, _))) => {
