@@ -14,7 +14,7 @@
 //! - F10: the round trip is the floor of `L - D`, the broker's TCP_INFO of the connection, or F10c.
 //! - F21: a sticky partitioner fills batches P times as fast (P partitions); threads share a batch.
 //! - F23: `D = queue + local + remote + response queue + send`, broker time; throttle is separate.
-//! - F27: end to end: produce + publish + commit + catch-up + fetch; acks sets what a producer sees.
+//! - F27: end to end: produce + publish + commit + catch-up + fetch; acks sets what producers see.
 
 pub mod latency;
 pub mod ceiling;
