@@ -457,7 +457,7 @@ fn draw_checks(measurement: &Measurement, page: &mut Markup) {
     ]);
     let received = integrity
         .received
-        .map_or_else(|| String::from("nobody read"), |count| count.to_string());
+        .map_or_else(|| String::from("no readers"), |count| count.to_string());
     table.row(vec![
         integrity.sent.to_string(),
         integrity.acknowledged.to_string(),

@@ -102,7 +102,7 @@ fn an_empty_report_still_gives_a_page() {
         measurements: vec![Measurement::default()],
         ..OnTarget::default()
     }];
-    assert!(render(&report).contains("nobody read"));
+    assert!(render(&report).contains("no readers"));
 }
 
 #[test]

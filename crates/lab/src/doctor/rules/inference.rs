@@ -1,5 +1,4 @@
-//! Settings that no client sends: stated by the owner, seen by the broker, inferred from metrics,
-//! or the library's default.
+//! Settings that no client sends: stated by the owner, seen by the broker, inferred, or a default.
 //!
 //! | setting | how it is inferred |
 //! |---|---|

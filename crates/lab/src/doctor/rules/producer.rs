@@ -1,5 +1,4 @@
-//! The producer's decision tree, S0 to S6: the first match is the bottleneck, later ones
-//! contribute.
+//! The producer's decision tree, S0 to S6: the first match is the bottleneck, others contribute.
 //!
 //! Evaluated for each producer instance over one window: the last complete 60 s, or the last three
 //! pushes if they span more. Every step is one pure function that prints the numbers it used.

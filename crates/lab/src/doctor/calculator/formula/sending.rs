@@ -412,7 +412,7 @@ fn synchronous(inputs: &Inputs) -> Answer {
     let with = line(linger, inputs.origin("linger"));
     let without = line(0.0, "assumed");
     let text = format!(
-        "{} records/s; {} without linger, which waits for records that nobody sends meanwhile",
+        "{} records/s; {} without linger, which waits for records that are not sent meanwhile",
         figure(with.result),
         figure(without.result)
     );
