@@ -1,4 +1,5 @@
-//! What the generator does alone on this machine: `cargo run --release -p ottla-lab --example calibrate [records/s]`.
+//! Measures what the generator does alone on this machine: `cargo run --release -p ottla-lab
+//! --example calibrate [records/s]`.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -1,7 +1,9 @@
-//! What 10,000 pushing clients cost: reading their pushes, remembering them, judging all of them.
+//! Measures what 10,000 pushing clients cost: reading their pushes, storing them, diagnosing all
+//! clients.
 //!
-//! `cargo run --release -p ottla-lab --example doctor_at_scale [CLIENTS]`. Every client pushes what a Java producer of a fixture
-//! pushed: 108 metrics, 9.7 kB, one resource for each. Times are of the processor unless they are said to be by the clock.
+//! `cargo run --release -p ottla-lab --example doctor_at_scale [CLIENTS]`. Every client pushes what
+//! a Java producer of a fixture pushed: 108 metrics, 9.7 kB, one resource for each. Times are
+//! processor time unless marked "by the clock".
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +83,7 @@ fn main() {
     );
 }
 
-/// Of this process: what else runs on the machine does not count.
+/// Processor time of this process, unaffected by other programs.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,4 +1,4 @@
-//! What the relay costs on this machine, and how well it keeps a link's times:
+//! Measures what the relay costs on this machine, and how accurately it keeps a link's times:
 //! `cargo run --release -p ottla-lab --example link_overhead`.
 
 use std::io;
@@ -9,7 +9,7 @@ use ottla_lab::link::{namespace, overhead};
 use ottla_lab::scenario::model::LinkSpec;
 
 fn main() -> io::Result<()> {
-    // Nobody connects: the address only has to be one.
+    // No client connects: any valid address will do.
     let relay = Relay::start("127.0.0.1:1", &LinkSpec::default())?;
     println!("{}", relay.overhead()?);
     println!("\n| round trip | window | request | a second | by arithmetic | late p50 | p99 | max (us) |");

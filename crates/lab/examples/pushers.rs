@@ -1,8 +1,10 @@
-//! Clients that do nothing but push their metrics, as many as are asked for: what do they cost a broker's other clients?
+//! Clients that only push their metrics, in any number: measures what they cost a broker's other
+//! clients.
 //!
-//! `cargo run --release -p ottla-lab --example pushers BOOTSTRAP [CLIENTS] [SECONDS]`. Asks for subscriptions and pushes at the interval that
-//! it is told (KIP-714), spread evenly; eight instances share a connection, which is as many as Ottla takes. Run it beside `ottla perf
-//! produce` or a scenario; it says what was answered.
+//! `cargo run --release -p ottla-lab --example pushers BOOTSTRAP [CLIENTS] [SECONDS]`. Asks for
+//! subscriptions and pushes at the given interval (KIP-714), spread evenly; eight instances share a
+//! connection, the most that Ottla accepts. Run it beside `ottla perf produce` or a scenario; it
+//! prints the answers that it got.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -57,7 +59,7 @@ fn main() {
         "{clients} instances on {} connections push every {interval_ms} ms",
         connections.len()
     );
-    // A little slower, as no clock is perfect: a push before its time is refused.
+    // A little slower, because clocks differ: a push before its time is refused.
     let gap = Duration::from_secs_f64(1.02 * f64::from(interval_ms) / 1_000.0 / clients as f64);
     let payload = pushes::payload(now_ms());
     let (begin, mut answers) = (Instant::now(), BTreeMap::new());

@@ -8,10 +8,12 @@ use ottla_wire::text::printable;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The body of the answer. A client library would be the largest dependency of this crate for this one exchange.
+/// Returns the body of the answer. A client library would be the largest dependency of this crate
+/// for this one exchange.
 ///
 /// - Shape: `address` is host:port.
-/// - Errors: nobody answers, another status than 2xx (with what was said), more than `bytes_max`.
+/// - Errors: nothing answers, a status other than 2xx (with the answer's text), more than
+///   `bytes_max`.
 pub fn ask(address: &str, method: &str, target: &str, bytes_max: u64) -> io::Result<String> {
     let socket_address = address
         .to_socket_addrs()?
@@ -20,9 +22,9 @@ pub fn ask(address: &str, method: &str, target: &str, bytes_max: u64) -> io::Res
     let mut socket = TcpStream::connect_timeout(&socket_address, PATIENCE)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    // Version 1.0: the answer is not cut into chunks and ends with the connection.
+    // Version 1.0: the answer is not chunked and ends with the connection.
     let head = format!("{method} {target} HTTP/1.0\r\nHost: {address}\r\nContent-Length: 0");
-    // The header by which Ottla tells its own commands from a web page.
+    // The header by which Ottla distinguishes its own commands from a web page.
     let request = format!("{head}\r\nX-Ottla-Admin: 1\r\n\r\n");
     socket.write_all(request.as_bytes())?;
     let mut answer = String::new();

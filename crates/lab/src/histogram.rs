@@ -1,4 +1,4 @@
-//! Latencies, without clipping, merged without loss.
+//! Latency histograms that clip nothing and merge without loss.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use crate::bench::result::{LatencyResult, Percentiles};
 
-/// Longer latencies are recorded, too; for the first of them the histogram grows.
+/// Longer latencies are recorded too; the first of them makes the histogram grow.
 const ROOM_MICROS: u64 = 60_000_000;
 
-/// Microseconds with three significant digits; grows to whatever is recorded.
+/// Microseconds with three significant digits; grows with the recorded values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
     histogram: Histogram<u64>,
@@ -22,20 +22,21 @@ pub struct Latencies {
 impl Default for Latencies {
     fn default() -> Latencies {
         Latencies {
-            histogram: Histogram::new(3).expect("three digits are allowed"),
+            histogram: Histogram::new(3).expect("three digits are within the histogram's limits"),
         }
     }
 }
 
 impl Latencies {
-    /// With two digits, in an eighth of the memory: for the many seconds of a run.
+    /// With two significant digits, in an eighth of the memory: for the many seconds of a run.
     pub fn coarse() -> Latencies {
         Latencies {
-            histogram: Histogram::new(2).expect("two digits are allowed"),
+            histogram: Histogram::new(2).expect("two digits are within the histogram's limits"),
         }
     }
 
-    /// With the memory for anything up to a minute: growing in the first moments of a measurement would be part of it.
+    /// With preallocated memory for values up to a minute: growing in the first moments of a
+    /// measurement would distort it.
     pub fn with_room() -> Latencies {
         let mut latencies = Latencies::default();
         latencies.record(ROOM_MICROS);
@@ -87,7 +88,7 @@ impl Latencies {
         }
     }
 
-    /// In milliseconds; `None` when nothing was recorded.
+    /// The result in milliseconds; `None` when nothing was recorded.
     pub fn result(&self) -> Option<LatencyResult> {
         (self.count() > 0).then(|| LatencyResult {
             percentiles: self.percentiles(1_000.0),
@@ -95,7 +96,8 @@ impl Latencies {
         })
     }
 
-    /// Recorded buckets in ascending order: the highest value of each in microseconds, and how many.
+    /// Recorded buckets in ascending order: the highest value of each in microseconds, and its
+    /// count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.histogram
             .iter_recorded()
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_survives_its_json() {
+    fn a_histogram_survives_json() {
         let mut latencies = Latencies::default();
         for micros in [1, 70, 70, 123_456, 99_000_000] {
             latencies.record(micros);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_histogram_is_refused() {
+    fn text_that_is_no_histogram_is_refused() {
         for text in ["\"!\"", "\"AAAA\"", "3"] {
             assert!(serde_json::from_str::<Latencies>(text).is_err(), "{text}");
         }

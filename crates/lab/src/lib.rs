@@ -1,6 +1,7 @@
-//! The laboratory: it loads, measures and predicts, and returns values; who prints them is the binary.
+//! The laboratory: load, measurement and prediction. It returns values; the binary prints them.
 //!
-//! What it is not: it knows a broker only through the wire, so that everything here runs against Apache Kafka too.
+//! It knows a broker only through the wire protocol, so that everything here runs against Apache
+//! Kafka too.
 //!
 //! Reading order: the modules below, top to bottom.
 

@@ -1,6 +1,6 @@
-//! The machine under a measurement: what a reader must know of it to believe a number.
+//! The machine under a measurement: what a reader must know about it to trust a number.
 //!
-//! Everything is read from where Linux tells it; what cannot be read stays empty and is never guessed.
+//! Everything is read from Linux's own files; what cannot be read stays empty and is never guessed.
 
 mod mounts;
 mod probe;
@@ -14,23 +14,25 @@ use std::time::Duration;
 use crate::bench::result::{Machine, Target};
 use crate::process::proc_files::{ProcessorTimes, processor_times};
 
-/// What was busy for so long before the run would also have been busy during it.
+/// A machine that was busy for this long before the run would also have been busy during it.
 const BUSY_BEFORE: Duration = Duration::from_secs(1);
-/// Of other programs' work, which then is part of every number.
+/// The share of processors busy with other programs, which affects every number.
 const BUSY_LIMIT: f64 = 0.10;
-/// No flash without a cache and no spinning disk makes data safe in less; a host's memory does.
+/// No flash without a cache and no spinning disk makes data durable in less; a host's memory does.
 const DISK_SYNC_MICROS: f64 = 200.0;
-/// Fewer than these and generator and broker take processors from each other.
+/// With fewer processors than these, generator and broker compete for them.
 const PROCESSORS_FOR_TWO: u32 = 8;
 
-/// Looks at the machine and probes disk and network; takes about two seconds.
+/// Describes the machine and probes disk and network; takes about two seconds.
 ///
-/// - `directory`: where the broker keeps its data, or the working directory where the broker is elsewhere. A probe file is
-///   written into it and removed.
-/// - `broker`: `None` probes the loopback. A loopback address is probed by one byte there and back through an echo of our own, any
-///   other by the time of `connect`, which is one round trip: a broker would not echo a byte.
-/// - `memory_bytes`: what this process may use; a control group may say so, and a broker beside us asks the same.
-/// - Shape: a probe that could not be made has a `count` of 0.
+/// - `directory`: the broker's data directory, or the working directory if the broker is elsewhere.
+///   A probe file is written into it and removed.
+/// - `broker`: `None` probes the loopback. A loopback address is probed by one byte there and back
+///   through an echo of our own, any other by the time of `connect`, which is one round trip: a
+///   broker would not echo a byte.
+/// - `memory_bytes`: what this process may use; a control group may limit it, and a broker on this
+///   machine asks the same.
+/// - Shape: a probe that failed has a `count` of 0.
 pub fn describe(directory: &Path, broker: Option<SocketAddr>, memory_bytes: u64) -> Machine {
     let busy_before = busy_over(BUSY_BEFORE);
     Machine {
@@ -47,7 +49,7 @@ pub fn describe(directory: &Path, broker: Option<SocketAddr>, memory_bytes: u64)
     }
 }
 
-/// What of this machine and this target limits what a number says.
+/// What about this machine and this target limits the meaning of a number.
 pub fn caveats(machine: &Machine, target: &Target) -> Vec<String> {
     let mut caveats = Vec::new();
     let is_local = target.is_loopback || target.is_embedded;
@@ -68,7 +70,7 @@ pub fn caveats(machine: &Machine, target: &Target) -> Vec<String> {
         caveats.push(String::from("the latency of a sync could not be measured"));
     } else if machine.filesystem.starts_with("tmpfs") || machine.filesystem.starts_with("ramfs") {
         caveats.push(format!(
-            "{}: the data lay in memory, not on a disk",
+            "{}: the data was in memory, not on a disk",
             machine.filesystem
         ));
     } else if sync.p50 < DISK_SYNC_MICROS {
@@ -86,7 +88,7 @@ pub fn caveats(machine: &Machine, target: &Target) -> Vec<String> {
     caveats
 }
 
-/// Empty where the file is missing or is no text: the callers then find nothing in it.
+/// Returns an empty text if the file is missing or is not text: callers then find nothing in it.
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
@@ -180,17 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_damaged_gives_nothing() {
+    fn damaged_text_gives_nothing() {
         assert_eq!(processor_name("\0:\n::::"), std::env::consts::ARCH);
         assert_eq!(load_average("NaN inf x"), [0.0; 3]);
         assert_eq!(load_average(""), [0.0; 3]);
     }
 
     #[test]
-    fn busy_is_what_was_not_idle() {
+    fn busy_time_is_all_time_that_was_not_idle() {
         let at = |busy, idle| ProcessorTimes { busy, idle };
         assert_eq!(busy_share(at(100, 100), at(150, 250)), 0.25);
-        // Idle time is known to go backwards when a processor is taken away.
+        // Idle time is known to go backwards when a processor is taken offline.
         assert_eq!(busy_share(at(100, 100), at(100, 50)), 0.0);
     }
 
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_is_said() {
+    fn each_limit_is_reported() {
         let local = Target {
             is_loopback: true,
             ..target()

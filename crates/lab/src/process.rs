@@ -1,6 +1,7 @@
 //! Processor time, memory, disk and network of processes, sampled while they run.
 //!
-//! Once a second of the measured part, from `/proc`; bounded by its seconds, and whatever cannot be read stays `None`.
+//! Once a second during the measured part, from `/proc`; bounded by its seconds; whatever cannot be
+//! read stays `None`.
 
 pub(crate) mod proc_files;
 mod reading;
@@ -15,18 +16,20 @@ pub use self::series::{MachineSecond, ProcessSecond, ProcessSeries};
 use self::reading::Reader;
 use self::series::Samples;
 
-/// What is looked at, each under a name for the report.
+/// What is sampled, each under a name for the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// A process of this machine, by its number; `std::process::id()` for our own as a whole.
+    /// A process of this machine, by its id; `std::process::id()` for this process as a whole.
     Process { name: String, process: u32 },
-    /// Threads of this process whose names begin so, e.g. `BROKER_THREADS`. Linux keeps the first 15 bytes of a name.
+    /// Threads of this process whose names begin with one of these, such as `BROKER_THREADS`. Linux
+    /// keeps the first 15 bytes of a name.
     ThreadsOf { name: String, prefixes: Vec<String> },
     /// The threads of this process that no `ThreadsOf` names.
     OtherThreads { name: String },
 }
 
-/// How the threads of an embedded Ottla broker are called. All others of its process belong to the generator.
+/// The thread names of an embedded Ottla broker. All other threads of its process belong to the
+/// generator.
 pub const BROKER_THREADS: [&str; 7] = [
     "ottla-accept",
     "ottla-loop-",
@@ -38,7 +41,8 @@ pub const BROKER_THREADS: [&str; 7] = [
 ];
 
 impl Watched {
-    /// Broker and generator in one process: its memory as a whole, its processor time and disk apart.
+    /// Broker and generator in one process: its memory as a whole, its processor time and disk
+    /// separately.
     pub fn broker_and_generator() -> Vec<Watched> {
         vec![
             Watched::own("broker and generator"),
@@ -73,22 +77,23 @@ impl Watched {
     }
 }
 
-/// A thread that samples; dropped without `stop`, it ends at once.
+/// A thread that samples; when dropped without `stop`, it ends at once.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Disconnected, it wakes the thread.
+    /// Disconnecting it wakes the thread.
     stop: Sender<()>,
     thread: Option<JoinHandle<Vec<ProcessSeries>>>,
 }
 
-/// Readings are this far apart.
+/// The interval between readings.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Sampler {
-    /// Samples from now on: start it when the measured part begins, so that its seconds are those of the timeline.
+    /// Starts sampling: call it when the measured part begins, so that its seconds are those of the
+    /// timeline.
     pub fn start(watched: Vec<Watched>) -> Sampler {
         let (stop, stopped) = mpsc::channel::<()>();
-        // Without a thread nothing is sampled, and the report says nothing about processes.
+        // Without a thread nothing is sampled, and the report has nothing about processes.
         let thread = thread::Builder::new()
             .name(String::from("lab-sampler"))
             .spawn(move || {
@@ -102,7 +107,8 @@ impl Sampler {
         Sampler { stop, thread }
     }
 
-    /// What was sampled until now, in the order it was asked for, without what could never be read.
+    /// Returns what was sampled until now, in the order of `watched`, without what could never be
+    /// read.
     pub fn stop(mut self) -> Vec<ProcessSeries> {
         let (dead, _) = mpsc::channel();
         drop(std::mem::replace(&mut self.stop, dead));
@@ -111,7 +117,7 @@ impl Sampler {
     }
 }
 
-/// - `goes_on_until`: waits; false when it was stopped before.
+/// - `goes_on_until`: waits; returns false if the sampler was stopped before.
 fn sample(watched: &[Watched], goes_on_until: impl Fn(Instant) -> bool) -> Vec<ProcessSeries> {
     let begin = Instant::now();
     let mut reader = Reader::new(watched);
@@ -129,7 +135,8 @@ fn sample(watched: &[Watched], goes_on_until: impl Fn(Instant) -> bool) -> Vec<P
 mod tests {
     use super::*;
 
-    /// Keeps a processor busy until this thread's own clock says so, however long that takes.
+    /// Keeps a processor busy until this thread's own clock has advanced by `cpu`, however long
+    /// that takes.
     fn burn(cpu: Duration) {
         let used = || {
             let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();

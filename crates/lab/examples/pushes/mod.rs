@@ -1,4 +1,4 @@
-//! What a Java producer of a fixture pushed, as bytes.
+//! The push of a Java producer from a fixture, as bytes.
 
 use ottla_client::metrics::otlp::{
     Any, AnyValue, Data, Gauge, KeyValue, MetricsData, Number, NumberDataPoint, OtlpMetric, ResourceMetrics,
@@ -11,7 +11,8 @@ pub const INTERVAL_MS: i64 = 10_000;
 
 const FIXTURE: &str = include_str!("../../fixtures/doctor/B1_kontur_I_16k.json");
 
-/// One push about the interval that ends at `end_ms`, milliseconds since 1970: 108 metrics, one resource for each, 9.7 kB.
+/// A push for the interval that ends at `end_ms`, in milliseconds since 1970: 108 metrics, one
+/// resource for each, 9.7 kB.
 pub fn payload(end_ms: i64) -> Vec<u8> {
     let fixture: Value = serde_json::from_str(FIXTURE).expect("the fixture is JSON");
     let metrics = fixture["last_push"]["metrics"]

@@ -1,4 +1,4 @@
-//! Ottla's own times of batches, from its admin address: `/debug/batches`.
+//! Ottla's own batch times, from its admin address: `/debug/batches`.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,31 +9,32 @@ use serde::Deserialize;
 use crate::ask;
 use crate::load::outcome::Place;
 
-/// The form of the document that this reads.
+/// The version of the document that this reads.
 const VERSION: u32 = 1;
 
-/// 65,536 batches of some 100 bytes; a broker that says more is not the one we know.
+/// 65,536 batches of about 100 bytes each; a larger answer is not from the expected broker.
 const DOCUMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// When one batch passed through the broker, in nanoseconds of CLOCK_MONOTONIC of the broker's machine.
+/// When one batch passed through the broker, in nanoseconds of the broker machine's
+/// CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchTimes {
     pub base_offset: i64,
     pub last_offset: i64,
     pub received_nanos: u64,
     pub appended_nanos: u64,
-    /// `None`: not yet when the log was read.
+    /// `None`: not visible yet when the log was read.
     pub visible_nanos: Option<u64>,
-    /// When it first stood in an answer to a consumer; `None`: in none yet.
+    /// When it was first part of an answer to a consumer; `None`: not yet.
     pub fetched_nanos: Option<u64>,
 }
 
-/// What a broker wrote down.
+/// The batch times that a broker recorded.
 #[derive(Clone, Debug, Default)]
 pub struct BrokerLog {
     /// Ascending by offset.
     partitions: HashMap<(String, i32), Vec<BatchTimes>>,
-    /// Of so many batches one was kept.
+    /// One batch in this many was recorded.
     pub one_of: u64,
 }
 
@@ -49,7 +50,7 @@ struct Document {
     partitions: Vec<PartitionDocument>,
 }
 
-/// First and last offset; received, appended, visible, fetched.
+/// First and last offset; then the times received, appended, visible, fetched.
 type BatchRow = (i64, i64, u64, u64, Option<u64>, Option<u64>);
 
 #[derive(Deserialize)]
@@ -60,7 +61,8 @@ struct PartitionDocument {
 }
 
 impl BrokerLog {
-    /// Asks the broker to write down for so long; the number under which it can be read.
+    /// Asks the broker to record for this long; returns the number under which the record can be
+    /// read.
     ///
     /// - Shape: `admin_address` is host:port.
     /// - Errors: no Ottla answers there.
@@ -73,13 +75,13 @@ impl BrokerLog {
         Ok(begun.reader)
     }
 
-    /// What was written down since `begin`.
+    /// Returns what was recorded since `begin`.
     pub fn read(admin_address: &str, reader: u64) -> io::Result<BrokerLog> {
         let target = format!("/debug/batches?reader={reader}");
         BrokerLog::parse(&ask::ask(admin_address, "GET", &target, DOCUMENT_BYTES_MAX)?)
     }
 
-    /// Ends it: the broker forgets what nobody else reads.
+    /// Ends the recording: the broker drops what no other reader needs.
     pub fn end(admin_address: &str, reader: u64) -> io::Result<()> {
         let target = format!("/debug/batches?reader={reader}");
         ask::ask(admin_address, "DELETE", &target, DOCUMENT_BYTES_MAX).map(drop)
@@ -116,7 +118,7 @@ impl BrokerLog {
         })
     }
 
-    /// Several brokers' logs as one; a partition is written by its leader.
+    /// Merges the logs of several brokers; a partition is recorded by its leader.
     pub fn add(&mut self, other: BrokerLog) {
         self.one_of = self.one_of.max(other.one_of);
         for (key, batches) in other.partitions {
@@ -126,7 +128,7 @@ impl BrokerLog {
         }
     }
 
-    /// The batch that holds the record at `place`; `None` if it was not written down.
+    /// The batch that holds the record at `place`; `None` if it was not recorded.
     pub fn batch(&self, place: &Place) -> Option<&BatchTimes> {
         let batches = self.partitions.get(&(place.topic.clone(), place.partition))?;
         let after = batches.partition_point(|batch| batch.base_offset <= place.offset);

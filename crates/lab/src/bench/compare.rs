@@ -1,4 +1,4 @@
-//! Two reports side by side: ratios with their spread, and a winner only where one can be named.
+//! Compares two reports: ratios with their spread, and a winner only where one can be named.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,9 +10,9 @@ use super::result::{Manifest, OnTarget, Point, Report};
 
 /// Changes when a reader of the JSON would have to change.
 pub const SCHEMA: &str = "ottla.bench.comparison/1";
-/// Fewer rounds may all lie on one side by chance: with five of each, one time in 126.
+/// Fewer rounds may all be on one side by chance: with five of each, the odds are one in 126.
 const ROUNDS_MIN: usize = 5;
-/// Differing lines of the scenarios that are shown of each side.
+/// At most this many differing lines of each scenario are shown.
 const LINES_SHOWN: usize = 4;
 
 #[derive(Clone, Debug, Serialize)]
@@ -20,7 +20,7 @@ pub struct Comparison {
     pub schema: &'static str,
     pub a: Side,
     pub b: Side,
-    /// What makes the two incomparable as a whole: no row has a winner then.
+    /// What makes the two incomparable as a whole; then no row has a winner.
     pub differences: Vec<String>,
     /// Points that only one of them has.
     pub unmatched: Vec<String>,
@@ -43,15 +43,15 @@ pub struct Row {
     /// Medians over the rounds.
     pub a: f64,
     pub b: f64,
-    /// Of the medians, b over a; `None` where a is 0.
+    /// Ratio of the medians, b over a; `None` where a is 0.
     pub ratio: Option<f64>,
-    /// Lowest of b over highest of a, and the other way round.
+    /// Lowest of b over highest of a, and highest of b over lowest of a.
     pub ratio_low: Option<f64>,
     pub ratio_high: Option<f64>,
-    /// Of a and of b.
+    /// The number of rounds of a and of b.
     pub rounds: [usize; 2],
     pub winner: Option<Winner>,
-    /// Why there is none, though one side may look better.
+    /// Why there is no winner, although one side may look better.
     pub no_winner: Option<String>,
 }
 
@@ -62,7 +62,8 @@ pub enum Winner {
     B,
 }
 
-/// Points are matched by name; their targets by name, or by their place where no name fits.
+/// Compares two reports. Points are matched by name; their targets by name, or by position where no
+/// name matches.
 pub fn compare(a: &Report, b: &Report) -> Comparison {
     let differences = differences(a, b);
     let mut comparison = Comparison {
@@ -161,7 +162,8 @@ fn add_point(comparison: &mut Comparison, a: (&Report, &Point), b: (&Report, &Po
             .iter()
             .position(|target| target.name == target_a.name)
             .or_else(|| {
-                // Another version has another name; a target that fits elsewhere is not taken for it.
+                // Another version has another name; a target that matches another one is not used
+                // for it.
                 let candidate = targets_b.get(index)?;
                 let is_taken = report_a
                     .manifest
@@ -206,7 +208,7 @@ fn add_point(comparison: &mut Comparison, a: (&Report, &Point), b: (&Report, &Po
     }
 }
 
-/// Why this side cannot win or lose.
+/// Why this side can neither win nor lose.
 fn spoilt(report: &Report, on: &OnTarget, side: &str) -> Option<String> {
     if !on.verdict.is_valid()
         || on
@@ -320,7 +322,7 @@ fn values(on: &OnTarget, figure: &str) -> Vec<f64> {
     values.collect()
 }
 
-/// Not interleaved, so that slow drift of the machine lies between the two.
+/// Not interleaved, so slow drift of the machine affects the ratio.
 const TWO_RUNS: &str = "The two were measured one after the other: what the machine did meanwhile is in the ratios. \
                         For a comparison in turn name both clusters in one run.";
 
@@ -371,7 +373,7 @@ mod tests {
     use super::*;
     use crate::bench::sample;
 
-    /// Valid, with five rounds that differ by a percent; `faster` multiplies the rates.
+    /// A valid report with five rounds that differ by one percent; `faster` multiplies the rates.
     fn report(faster: f64) -> Report {
         let mut report = sample::report();
         report.was_interrupted = false;
@@ -423,12 +425,12 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_overlap_have_none() {
+    fn rounds_that_overlap_have_no_winner() {
         refused(&report(1.0), &report(1.02), "overlap");
     }
 
     #[test]
-    fn a_side_that_cannot_be_believed_neither_wins_nor_loses() {
+    fn an_invalid_side_neither_wins_nor_loses() {
         let change = |change: &dyn Fn(&mut Report)| {
             let mut b = report(2.0);
             change(&mut b);
@@ -509,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_side_has_is_said() {
+    fn what_only_one_side_has_is_reported() {
         let mut b = report(1.0);
         b.points[0].name = String::from("other");
         let comparison = compare(&report(1.0), &b);
@@ -521,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_matched_by_its_place() {
+    fn another_version_is_matched_by_its_position() {
         let mut b = report(2.0);
         b.manifest.targets[0].name = String::from("Ottla 0.2.0, embedded");
         let comparison = compare(&report(1.0), &b);
@@ -529,7 +531,7 @@ mod tests {
             comparison.rows[0].target,
             "Ottla 0.1.0, embedded and Ottla 0.2.0, embedded"
         );
-        // The other way round no target is taken twice.
+        // In the opposite order no target is used twice.
         b.manifest.targets.swap(0, 1);
         assert!(compare(&report(1.0), &b).unmatched[0].contains("only a has the target"));
     }

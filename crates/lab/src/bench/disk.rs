@@ -1,4 +1,5 @@
-//! What a scenario wants of the broker's disk: topics that are cold, reads that are slow; and what of it could be had.
+//! The scenario's requirements on the broker's disk: cold topics and slow reads; and which of them
+//! could be met.
 
 use std::path::PathBuf;
 
@@ -11,24 +12,24 @@ use crate::scenario::model::Scenario;
 /// In force as long as this lives.
 #[derive(Debug, Default)]
 pub struct Disk {
-    /// Ends with this.
+    /// The limit ends when this is dropped.
     _limit: Option<ReadLimit>,
     caveats: Vec<String>,
-    /// A topic was to be cold and is not.
+    /// Topics that should be cold and are not.
     reasons: Vec<String>,
 }
 
 impl Disk {
-    /// Drops the files of cold topics from the page cache, and slows the broker's reads.
+    /// Drops the files of cold topics from the page cache, and throttles the broker's reads.
     ///
-    /// What this machine does not allow is told by `caveats` and `reasons`.
+    /// What this machine does not allow is reported by `caveats` and `reasons`.
     pub fn prepare(scenario: &Scenario, access: &Access, topics: &Topics) -> Disk {
         let mut disk = Disk::default();
         let mut directories = Vec::new();
         for spec in scenario.topics.iter().filter(|spec| spec.cold) {
             match directories_of(&spec.name, access, topics) {
                 Ok(found) if found.is_empty() => disk.reasons.push(format!(
-                    "{} is not cold: the broker does not say where it lies",
+                    "{} is not cold: the broker does not say where its files are",
                     spec.name
                 )),
                 Ok(found) => {
@@ -80,7 +81,7 @@ impl Disk {
         ) {
             (Some(process), Some(directory)) => ReadLimit::begin(process, directory, bytes_per_second),
             (None, _) => Err(String::from("the broker's process is not known (--broker-pid)")),
-            (_, None) => Err(String::from("the broker does not say where its data lies")),
+            (_, None) => Err(String::from("the broker does not say where its data is")),
         };
         match limited {
             Ok(limit) => {
@@ -90,7 +91,7 @@ impl Disk {
                     bytes_per_second as f64 / 1e6
                 ));
             }
-            Err(why) => self.caveats.push(format!("the disk is as fast as it is: {why}")),
+            Err(why) => self.caveats.push(format!("the disk's speed is not limited: {why}")),
         }
     }
 
@@ -98,7 +99,7 @@ impl Disk {
         &self.caveats
     }
 
-    /// Why what was measured is not what the scenario asks for.
+    /// Why the measured setup is not the one that the scenario asks for.
     pub fn reasons(&self) -> &[String] {
         &self.reasons
     }
@@ -108,7 +109,8 @@ fn process(access: &Access) -> Option<u32> {
     access.process.or(access.is_embedded.then(std::process::id))
 }
 
-/// As this process can open them: a broker's relative paths begin where it was started.
+/// Paths that this process can open: a broker's relative paths are relative to its own working
+/// directory.
 fn directories_of(topic: &str, access: &Access, topics: &Topics) -> Result<Vec<PathBuf>, BenchError> {
     let from = process(access).map(|process| PathBuf::from(format!("/proc/{process}/cwd")));
     let told = topics.directories(topic)?.into_iter();

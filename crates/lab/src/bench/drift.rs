@@ -1,8 +1,8 @@
-//! Does a run go on as it began?
+//! Whether a run's rate stays the same from beginning to end.
 
 use crate::bench::result::Drift;
 
-/// From the rate of every second.
+/// Computes the drift from the rate of every second.
 pub fn of_rates(rates: &[f64]) -> Drift {
     let count = rates.len();
     let sum: f64 = rates.iter().sum();

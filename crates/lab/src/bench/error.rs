@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// Told before anything was measured; what goes wrong later makes a report INVALID instead.
+/// Reported before anything was measured; a later failure makes a report INVALID instead.
 #[derive(Debug)]
 pub enum BenchError {
-    /// The scenario contradicts itself or asks for what cannot be.
+    /// The scenario contradicts itself or asks for the impossible.
     Scenario(String),
     /// The broker cannot be reached, or refuses what the scenario needs.
     Broker(String),
-    /// A file or the machine.
+    /// A file or the machine failed.
     Io { what: String, source: std::io::Error },
 }
 

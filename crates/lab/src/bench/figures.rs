@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::histogram::Latencies;
 use crate::load::outcome::{ConsumeOutcome, ProduceOutcome, RequestOutcome};
 
-/// What a producer's settings allow to be under way: `max.in.flight.requests.per.connection`, over all connections.
+/// The requests that a producer's settings allow under way:
+/// `max.in.flight.requests.per.connection`, over all connections.
 #[derive(Clone, Copy, Debug)]
 pub struct InFlight {
     pub per_connection: f64,
@@ -13,7 +14,8 @@ pub struct InFlight {
     pub connections: f64,
 }
 
-/// Latencies only where there was a schedule: without one they are the length of a queue.
+/// Includes latencies only where there was a schedule: without one they measure the length of a
+/// queue.
 pub fn of(
     producers: &[ProduceOutcome],
     consumers: &[ConsumeOutcome],
@@ -61,10 +63,10 @@ fn add_consumed(consumers: &[ConsumeOutcome], figures: &mut BTreeMap<String, f64
     );
 }
 
-/// A second, of all groups together.
+/// Per second, over all groups.
 fn received(consumers: &[ConsumeOutcome], count: fn(&ConsumeOutcome) -> u64) -> f64 {
     let running = consumers.iter().filter(|group| group.seconds > 0.0);
-    // The sum of nothing would be -0.
+    // The sum over nothing would be -0.
     running.fold(0.0, |sum, group| sum + count(group) as f64 / group.seconds)
 }
 
@@ -203,10 +205,10 @@ mod tests {
     }
 
     #[test]
-    fn no_evidence_is_no_number() {
+    fn without_evidence_there_is_no_number() {
         let figures = of(&[group()], &[], &[], ONE);
         assert!(!figures.contains_key("batch_bytes"));
-        // Nothing was due at a certain time.
+        // No record was due at a certain time.
         assert!(!figures.contains_key("latency_p99_ms"));
         assert!(figures.contains_key("service_p99_ms"));
     }
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(figures["answered_per_second"], 100.0);
         assert_eq!(figures["answer_p99_ms"].floor(), 3.0);
         assert_eq!(figures["records_per_second"], 10.0);
-        // With a rate the time counts from when a request was due.
+        // With a rate, the time counts from when a request was due.
         assert!(of(&[], &[], &[storm], ONE)["answer_p99_ms"] >= 9.0);
         assert!(!of(&[], &[], &[flood], ONE).contains_key("records_per_second"));
     }

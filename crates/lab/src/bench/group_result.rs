@@ -1,9 +1,9 @@
-//! Groups of a run as the report shows them.
+//! Converts groups of a run to their form in the report.
 
 use super::result::GroupResult;
 use crate::load::outcome::{ConsumeOutcome, ProduceOutcome, RequestOutcome};
 
-/// - `is_saturated`: it had no rate.
+/// - `is_saturated`: the group had no rate.
 pub fn of_producers(outcome: &ProduceOutcome, clients: u32, threads: u32, is_saturated: bool) -> GroupResult {
     GroupResult {
         name: outcome.name.clone(),
@@ -40,7 +40,7 @@ pub fn of_consumers(outcome: &ConsumeOutcome, clients: u32) -> GroupResult {
     }
 }
 
-/// - `is_saturated`: it had no rate.
+/// - `is_saturated`: the group had no rate.
 pub fn of_requests(outcome: &RequestOutcome, connections: u32, is_saturated: bool) -> GroupResult {
     let counts = [
         ("connections-opened", outcome.opened),

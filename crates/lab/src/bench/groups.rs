@@ -1,4 +1,4 @@
-//! From a scenario's groups to loads: names resolved, settings complete.
+//! From a scenario's groups to loads: names resolved, settings completed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -11,14 +11,14 @@ use crate::load::{ConsumeLoad, ProduceLoad, TopicLoad};
 use crate::scenario::model::{ConsumerSpec, ProducerSpec, RequestSpec, Scalar, Scenario};
 use crate::scenario::words;
 
-/// What the groups of `scenario` do on one cluster.
+/// The loads of a scenario's groups on one cluster.
 pub struct Groups {
     pub producers: Vec<ProduceLoad>,
     pub consumers: Vec<ConsumeLoad>,
     pub requests: Vec<RequestLoad>,
 }
 
-/// - `bootstrap`: where clients connect; a relay's address where there is a link.
+/// - `bootstrap`: the address that clients connect to; a relay's where there is a link.
 pub fn resolve(
     scenario: &Scenario,
     access: &Access,
@@ -51,7 +51,8 @@ pub fn resolve(
     })
 }
 
-/// Where a group's connections come from: on the loopback it has as many addresses as there are groups, as machines would.
+/// The source address of a group's connections: on the loopback each group has its own, as if they
+/// were separate machines.
 fn neighbour(broker: SocketAddr, index: usize) -> Option<IpAddr> {
     let last = u8::try_from(index + 2).ok()?;
     (broker.ip() == Ipv4Addr::LOCALHOST).then(|| Ipv4Addr::new(127, 0, 0, last).into())
@@ -86,7 +87,8 @@ impl Resolver<'_> {
 
     fn consumer(&self, spec: &ConsumerSpec) -> Result<ConsumeLoad, BenchError> {
         let mut settings = self.settings(&spec.settings);
-        // Topics are new: what lies before the first poll is of this run and must be counted.
+        // Topics are new: records from before the first poll belong to this run and must be
+        // counted.
         settings
             .entry(String::from("auto.offset.reset"))
             .or_insert_with(|| String::from("earliest"));

@@ -1,12 +1,13 @@
-//! sent = acknowledged = received: counted and compared, not assumed.
+//! Checks that sent = acknowledged = received by counting and comparing, without assumptions.
 
 use crate::bench::result::Integrity;
 use crate::load::outcome::{ConsumeOutcome, ProduceOutcome};
 
-/// What the groups of one measurement say together.
+/// Compares the counts of the groups of one measurement.
 ///
-/// - Shape: each group of consumers reads its topics for itself, so each must have received all that was acknowledged in them. A
-///   group that does not read from the beginning and keeps up is held to the same, since it starts before the producers.
+/// - Shape: each group of consumers reads its topics independently, so each must have received all
+///   that was acknowledged in them. This also holds for a group that does not read from the
+///   beginning and keeps up, because it starts before the producers.
 pub fn check(producers: &[ProduceOutcome], consumers: &[ConsumeOutcome], is_complete: bool) -> Integrity {
     let missing = consumers.iter().map(|group| {
         let received = group.records_in_all - group.duplicated;
@@ -41,9 +42,9 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_nobody_read_is_lost() {
+    fn an_unread_record_is_lost() {
         assert_eq!(check(&[], &[consumed(10, 9, 0)], true).lost, 1);
-        // A duplicate does not make up for it.
+        // A duplicate does not compensate for it.
         assert_eq!(check(&[], &[consumed(10, 10, 1)], true).lost, 1);
         // Every group reads everything.
         assert_eq!(
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_loses_what_lies_in_topics_of_others() {
+    fn records_of_topics_that_a_group_does_not_read_are_not_lost() {
         let produced = ProduceOutcome {
             acknowledged_in_all: 110,
             ..ProduceOutcome::default()

@@ -1,11 +1,11 @@
-//! How a figure is written for people: its words, its unit, its digits, and which way is better.
+//! How a figure is displayed: its words, unit, digits, and which direction is better.
 
-/// What a reader of a table must know about a name in `Measurement::figures`.
+/// The properties of a name in `Measurement::figures` that a table's reader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// `latency p99`
+    /// Such as `latency p99`.
     pub text: &'static str,
-    /// `ms`; empty for counts and shares.
+    /// Such as `ms`; empty for counts and shares.
     pub unit: &'static str,
     pub better: Better,
 }
@@ -14,13 +14,13 @@ pub struct Label {
 pub enum Better {
     Higher,
     Lower,
-    /// A property of the load, not a merit.
+    /// A property of the load, neither better nor worse.
     Neither,
 }
 
 use Better::{Higher, Lower, Neither};
 
-/// In the order in which tables show them.
+/// In the order of the tables.
 const LABELS: [(&str, &str, &str, Better); 38] = [
     ("records_per_second", "throughput", "records/s", Higher),
     ("mib_per_second", "throughput", "MiB/s", Higher),
@@ -77,7 +77,7 @@ const LABELS: [(&str, &str, &str, Better); 38] = [
     ("errors", "errors", "", Lower),
 ];
 
-/// `None` for a name that no table knows; it is then shown as it is.
+/// Returns `None` for an unknown name, which is then shown unchanged.
 pub fn of(figure: &str) -> Option<Label> {
     let (_, text, unit, better) = LABELS.iter().find(|(name, ..)| *name == figure)?;
     Some(Label {
@@ -87,7 +87,7 @@ pub fn of(figure: &str) -> Option<Label> {
     })
 }
 
-/// Where a figure stands in tables; unknown ones come last.
+/// The position of a figure in tables; unknown ones come last.
 pub fn order(figure: &str) -> usize {
     LABELS
         .iter()
@@ -95,7 +95,7 @@ pub fn order(figure: &str) -> usize {
         .unwrap_or(LABELS.len())
 }
 
-/// `latency p99, ms`
+/// Returns `latency p99, ms`.
 pub fn title(figure: &str) -> String {
     match of(figure) {
         Some(label) if label.unit.is_empty() => label.text.to_owned(),
@@ -104,7 +104,7 @@ pub fn title(figure: &str) -> String {
     }
 }
 
-/// About three significant digits, thousands grouped: `0.123`, `12.3`, `1,234,567`.
+/// Formats about three significant digits, with thousands grouped: `0.123`, `12.3`, `1,234,567`.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return String::from("–");
@@ -139,7 +139,7 @@ pub fn number(value: f64) -> String {
     out
 }
 
-/// `1.5 GiB`
+/// Formats `1.5 GiB`.
 pub fn bytes(value: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut size = value;
@@ -151,7 +151,7 @@ pub fn bytes(value: f64) -> String {
     format!("{} {}", number(size), UNITS[unit])
 }
 
-/// `+12 %`, `−0.4 %`, `0 %`
+/// Formats `+12 %`, `−0.4 %`, `0 %`.
 pub fn percent(value: f64) -> String {
     if !value.is_finite() {
         return String::from("–");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_titles_and_unknown_ones_stay() {
+    fn names_have_titles_and_unknown_ones_stay_unchanged() {
         assert_eq!(title("latency_p99_ms"), "latency p99, ms");
         assert_eq!(title("lost"), "lost, records");
         assert_eq!(title("in_flight_use"), "in-flight use");

@@ -23,21 +23,21 @@ use crate::load::{Course, Live, consume, lock, priority, produce, requests};
 use crate::process::{ProcessSeries, Sampler, Watched};
 use crate::scenario::model::Scenario;
 
-/// What a run needs beside the scenario.
+/// What a run needs in addition to the scenario.
 pub struct Setting<'a> {
     pub access: &'a Access,
-    /// Part of the topics' names.
+    /// Becomes part of the topics' names.
     pub label: &'a str,
     /// Set by Ctrl-C: what was measured until then is kept.
     pub stop: &'a Arc<AtomicBool>,
     pub calibration: &'a [Calibration],
-    /// That may lead partitions: a producer has a connection to each.
+    /// Brokers that may lead partitions: a producer has a connection to each.
     pub brokers: u32,
-    /// Called some ten times a second.
+    /// Called about ten times per second.
     pub on_tick: &'a (dyn Fn(&Course, &Live) + Sync),
 }
 
-/// What the groups did, before anything is made of it.
+/// What the groups did, before evaluation.
 struct Gathered {
     producers: Vec<ProduceOutcome>,
     consumers: Vec<ConsumeOutcome>,
@@ -45,17 +45,18 @@ struct Gathered {
     /// Groups that ended with an error.
     failures: Vec<String>,
     processes: Vec<ProcessSeries>,
-    /// Ottla's own; `None` for other brokers, or where it could not be had.
+    /// Ottla's own times; `None` for other brokers, or where they are not available.
     broker_log: Option<BrokerLog>,
-    /// What a reader must know of the link and of the disk.
+    /// Caveats of the link and of the disk.
     caveats: Vec<String>,
-    /// What the scenario wants of the disk and could not be had.
+    /// Requirements of the scenario on the disk that were not met.
     disk_reasons: Vec<String>,
 }
 
-/// Everything that can go wrong once load has begun ends up in the measurement's verdict.
+/// Runs the point. Whatever goes wrong once load has begun ends up in the measurement's verdict.
 ///
-/// - Errors: topics cannot be created, the link cannot be built, the scenario names what is not there.
+/// - Errors: topics cannot be created, the link cannot be built, the scenario names something that
+///   does not exist.
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, BenchError> {
     let topics = Topics::create(setting.access, &scenario.topics, setting.label)?;
     prepare::fill_all(scenario, setting.access, &topics, setting.stop)?;
@@ -76,7 +77,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, Be
     let groups = groups::resolve(scenario, setting.access, &bootstrap, &topics)?;
     let disk = disk::Disk::prepare(scenario, setting.access, &topics);
     let course = Course {
-        // Clients connect and learn the topics before anything is due.
+        // Clients connect and fetch metadata before anything is due.
         begin: Instant::now() + Duration::from_millis(300),
         warmup: Duration::from_secs_f64(scenario.warmup_seconds),
         duration: Duration::from_secs_f64(scenario.duration_seconds),
@@ -179,14 +180,14 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Wa
     })
 }
 
-/// An Ottla that writes down the times of batches.
+/// An Ottla that records the times of batches.
 struct BrokerTimes<'a> {
     admin_address: &'a str,
     reader: u64,
 }
 
 impl<'a> BrokerTimes<'a> {
-    /// `None` where there is nothing to ask: stages are then told as far as clients know them.
+    /// Returns `None` if there is no broker to ask: stages are then based on what clients know.
     fn begin(access: &'a Access, course: &Course, has_readers: bool) -> Option<BrokerTimes<'a>> {
         let admin_address = access.admin_address.as_deref().filter(|_| has_readers)?;
         let whole = course.warmup + course.duration + Duration::from_secs(30);
@@ -199,13 +200,14 @@ impl<'a> BrokerTimes<'a> {
 
     fn end(self) -> Option<BrokerLog> {
         let log = BrokerLog::read(self.admin_address, self.reader).ok();
-        // It ends by itself, too, at the time that `begin` gave.
+        // It also ends by itself, at the time that `begin` gave.
         let _ = BrokerLog::end(self.admin_address, self.reader);
         log
     }
 }
 
-/// Of records that both ends sampled; `None` without readers or without a schedule, where the first stage would be a queue.
+/// Computes stages of records that both ends sampled; `None` without readers, or without a
+/// schedule, where the first stage would be a queue.
 fn stages(
     producers: &[ProduceOutcome],
     consumers: &[ConsumeOutcome],
@@ -270,7 +272,7 @@ fn watched(access: &Access, relay: Option<&Relay>) -> Vec<Watched> {
         }
     }
     if relay.is_some() {
-        // Its processor time is neither the generator's nor the broker's.
+        // Its processor time belongs neither to the generator nor to the broker.
         watched.push(Watched::ThreadsOf {
             name: String::from("link"),
             prefixes: vec![relay::THREAD_NAME.to_owned()],
@@ -279,7 +281,7 @@ fn watched(access: &Access, relay: Option<&Relay>) -> Vec<Watched> {
     watched
 }
 
-/// Makes the measurement of what was gathered.
+/// Builds the measurement from what was gathered.
 struct Report<'a> {
     scenario: &'a Scenario,
     groups: &'a Groups,
@@ -343,12 +345,13 @@ impl Report<'_> {
             measurement
                 .verdict
                 .reasons
-                .push(String::from("stopped before its time"));
+                .push(String::from("stopped before the end"));
         }
         measurement
     }
 
-    /// Groups that have read everything that was there before: afterwards they wait, and disturb nobody.
+    /// Names groups that have read everything that was there before; from then on they wait and
+    /// cause no load.
     fn ends_reached(&self, consumers: &[ConsumeOutcome]) -> Vec<String> {
         let ended = self
             .scenario
@@ -397,7 +400,7 @@ impl Report<'_> {
     }
 
     fn drift(&self, timeline: &[Second]) -> Drift {
-        // The last second is rarely a whole one.
+        // The last second is rarely complete.
         let whole = timeline.len().saturating_sub(1);
         let rates: Vec<f64> = timeline[..whole]
             .iter()
@@ -413,7 +416,8 @@ impl Report<'_> {
         let mut late = Latencies::default();
         producers.iter().for_each(|group| late.add(&group.schedule_error));
         let record_bytes = self.groups.producers.iter().map(|load| load.record_bytes).max();
-        // The calibration with records nearest in size from below: smaller ones are the harder test.
+        // The calibration whose record size is nearest from below: smaller records are the harder
+        // test.
         let calibrated = self
             .setting
             .calibration
@@ -455,7 +459,7 @@ impl Report<'_> {
             let figure = match result.name.as_str() {
                 "broker" => Some("broker_cpu_seconds_per_million"),
                 "generator" => Some("cpu_seconds_per_million"),
-                // The relay's, or what cannot be told apart.
+                // The relay's, or time that cannot be attributed.
                 _ => None,
             };
             if let Some(figure) = figure {
@@ -481,7 +485,7 @@ impl Report<'_> {
     }
 }
 
-/// Those of a broker whose process is known; of the layer below the page cache.
+/// Adds the reads of a broker whose process is known, below the page cache.
 fn add_reads(process: &ProcessResult, seconds: f64, figures: &mut BTreeMap<String, f64>) {
     const MIB: f64 = 1_048_576.0;
     if let Some(bytes) = process
@@ -493,7 +497,7 @@ fn add_reads(process: &ProcessResult, seconds: f64, figures: &mut BTreeMap<Strin
     }
 }
 
-/// All groups' seconds, one above the other.
+/// Adds up the seconds of all groups.
 fn timeline(producers: &[ProduceOutcome], consumers: &[ConsumeOutcome]) -> Vec<Second> {
     let longest = |lines: &mut dyn Iterator<Item = usize>| lines.max().unwrap_or(0);
     let count = longest(

@@ -1,7 +1,9 @@
-//! What the formulas say a point will do, before it is run: with ranges where the sources have them, and the arithmetic.
+//! Predicts a point by the formulas before it is run: with ranges where the sources have them, and
+//! the arithmetic.
 //!
-//! A producer runs into the lowest of its ceilings: requests in flight over their latency, a window, a link, threads that wait
-//! for answers, or the rate it was asked for. Each is computed, and the lowest one named.
+//! A producer is limited by its lowest ceiling: requests in flight over their latency, a window, a
+//! link, threads that wait for answers, or the requested rate. Each is computed, and the lowest one
+//! named.
 
 use std::collections::BTreeMap;
 
@@ -12,49 +14,53 @@ use crate::formulas::{batching, buffer, ceiling, latency, queueing, wire};
 use crate::scenario::model::{LinkSpec, ProducerSpec, Scenario};
 use crate::scenario::sweep::ConcretePoint;
 
-/// What was found out about a target before a point is run on it.
+/// What was determined about a target before a point is run on it.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// That lead partitions.
+    /// Brokers that lead partitions.
     pub brokers: u32,
-    /// The link's and the network's own.
+    /// The sum of the link's and the network's own.
     pub round_trip_ms: f64,
-    /// Of a small request, without the way there and back; `None`: not known.
+    /// Time of a small request, without the round trip; `None`: unknown.
     pub broker_ms_per_request: Option<f64>,
-    /// In addition, per 10^6 bytes of a request.
+    /// Additional time per 10^6 bytes of a request.
     pub broker_ms_per_mb: f64,
     /// Apache Kafka: the requests of a connection are served one after another.
     pub is_connection_serial: bool,
-    /// Records per second that one sending thread alone makes.
+    /// Records per second of a single sending thread.
     pub calibrated_rate: Option<f64>,
-    /// The points of the same scenario that were measured on this target before.
+    /// Points of the same scenario that were measured on this target before.
     pub earlier: Vec<Earlier>,
 }
 
-/// A point that was measured.
+/// A measured point.
 #[derive(Clone, Debug, Default)]
 pub struct Earlier {
     pub scenario: Scenario,
     pub figures: BTreeMap<String, f64>,
 }
 
-/// A full pipe was used to 0.81 to 0.91 in the Kontur talk, and the formulas are exact to 5 to 15 %.
+/// A full pipe was used to 0.81 to 0.91 in the Kontur talk, and the formulas are accurate to 5 to
+/// 15 %.
 const USED_AT_LEAST: f64 = 0.85;
-/// With several partitions a request was filled to a half of what it could hold (formula article, 16 partitions).
+/// With several partitions a request was filled to half of its capacity (formula article, 16
+/// partitions).
 const FILLED_AT_LEAST: f64 = 1.0 / 2.1;
-/// Threads that wait lose a little to being woken: 57.3 of 58.1, 79.3 of 82.6 (measured).
+/// Threads that wait lose a little to wake-ups: 57.3 of 58.1, 79.3 of 82.6 (measured).
 const SYNCHRONOUS_AT_LEAST: f64 = 0.9;
-/// Linger-bound latencies follow the estimate within 6 % (measured), and a timer is late by up to a millisecond.
+/// Linger-bound latencies follow the estimate within 6 % (measured), and a timer is late by up to a
+/// millisecond.
 const LATENCY_SPREAD: f64 = 0.06;
 const TIMER_MS: f64 = 1.0;
-/// Attributes, deltas, lengths of a record, and the header of a batch.
+/// Attributes, deltas and lengths of a record, and its share of the batch header.
 const RECORD_OVERHEAD_BYTES: f64 = 10.0;
 const BATCH_OVERHEAD_BYTES: f64 = 61.0;
 const MIB: f64 = 1_048_576.0;
-/// Beyond it the round trip, not the broker under load, makes up the latency.
+/// Above this the latency is determined by the round trip, not by the broker under load.
 const FAR_MS: f64 = 5.0;
 
-/// `None` where no formula applies: nobody produces, or nothing is known about the time of a request.
+/// Returns `None` where no formula applies: nothing is produced, or nothing is known about the time
+/// of a request.
 pub fn predict(point: &ConcretePoint, observed: &Observed) -> Option<Prediction> {
     let scenario = &point.scenario;
     let mut prediction = match scenario.producers.as_slice() {
@@ -66,7 +72,7 @@ pub fn predict(point: &ConcretePoint, observed: &Observed) -> Option<Prediction>
     Some(prediction)
 }
 
-/// Several groups share what nobody can divide beforehand: only their rates can be told.
+/// Several groups share capacity in an unpredictable way: only their rates can be predicted.
 fn several(groups: &[ProducerSpec]) -> Option<Prediction> {
     let rates: Vec<f64> = groups.iter().map(|group| group.rate).collect::<Option<_>>()?;
     let mut prediction = Prediction::default();
@@ -84,7 +90,7 @@ fn several(groups: &[ProducerSpec]) -> Option<Prediction> {
     Some(prediction)
 }
 
-/// One limit: the range that it lies in, its name, and how it was computed.
+/// One limit: its range, its name, and how it was computed.
 struct Ceiling {
     name: &'static str,
     range: Range,
@@ -97,7 +103,7 @@ struct Producer<'a> {
     scenario: &'a Scenario,
     observed: &'a Observed,
     config: ProducerConfig,
-    /// Of all instances to all brokers.
+    /// The number of connections of all instances to all brokers.
     connections: f64,
     threads: f64,
     in_flight: f64,
@@ -174,11 +180,12 @@ impl<'a> Producer<'a> {
             self.by_requests()
         };
         let mut ceilings = self.other_ceilings();
-        // Where nobody waits for answers, the window says as much as round trips do elsewhere.
+        // Where no answers are awaited, the window plays the part of the round trip.
         let has_window = ceilings.iter().any(|ceiling| ceiling.name == "NETWORK_WINDOW");
         let is_known = by_requests.is_some() || (has_window && !self.waits_for_answers());
         if !is_known && self.group.rate.is_none() {
-            // The other ceilings are upper bounds: alone they would promise what nobody knows.
+            // The other ceilings are upper bounds: without a lower one they would promise what is
+            // not known.
             return None;
         }
         ceilings.extend(by_requests);
@@ -229,7 +236,7 @@ impl<'a> Producer<'a> {
         .collect()
     }
 
-    /// What a request of so many bytes takes outside the round trip.
+    /// The time of a request of this many bytes, excluding the round trip.
     fn broker_ms(&self, request_bytes: f64) -> Option<f64> {
         let observed = self.observed;
         let idle = |bytes: f64| {
@@ -239,12 +246,13 @@ impl<'a> Producer<'a> {
                 .filter(|ms| *ms > 0.0)
         };
         let of_size = idle(request_bytes);
-        // "At unchanged latency": under load the earlier point knows better than a probe of an idle broker.
+        // "At unchanged latency": under load the earlier point is a better source than a probe of
+        // an idle broker.
         let earlier = observed.earlier.last().filter(|_| self.waits_for_answers());
         let under_load = earlier.and_then(|earlier| {
             let latency = earlier.figures.get("request_latency_ms")?;
             let under_load = (latency - observed.round_trip_ms).max(0.0);
-            // Of requests of another size: as much more or less as the idle broker needed for theirs.
+            // For requests of another size: scaled by the idle broker's times for both sizes.
             let earlier_size = earlier
                 .figures
                 .get("request_bytes")
@@ -259,7 +267,8 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// On a far link the broker's unknown time is small beside the round trip; nearby it is everything.
+    /// On a far link the broker's unknown time is small compared with the round trip; nearby it is
+    /// everything.
     fn request_ms(&self, request_bytes: f64, window_bytes: f64) -> Option<f64> {
         let broker_ms = match self.broker_ms(request_bytes) {
             Some(broker_ms) => broker_ms,
@@ -292,7 +301,7 @@ impl<'a> Producer<'a> {
         let (low, _, _) = rate(bytes.low, records.low, window.low, effective)?;
         let (high, request_ms, requests) = rate(bytes.high, records.high, window.high, self.in_flight)?;
         let round_trip_ms = self.observed.round_trip_ms;
-        // A request that does not fit into the window waits for the window's round trips.
+        // A request that does not fit into the window takes the window's number of round trips.
         let round_trips = (bytes.high / window.high).ceil().max(1.0);
         let name = if round_trips > 1.0 && round_trip_ms * round_trips >= 0.5 * request_ms {
             "NETWORK_WINDOW"
@@ -319,12 +328,12 @@ impl<'a> Producer<'a> {
         })
     }
 
-    /// With acks=0 nothing is ever in flight: requests go as fast as the socket takes them.
+    /// With acks=0 nothing is ever in flight: requests go as fast as the socket accepts them.
     fn waits_for_answers(&self) -> bool {
         self.config.acks != Acks::None
     }
 
-    /// Both ends' socket buffers, which the kernel doubles.
+    /// The socket buffers of both ends, which the kernel doubles.
     fn socket_bytes(&self) -> f64 {
         match self.config.client.send_buffer_bytes {
             Some(bytes) => 2.0 * (bytes as f64) + ceiling::DEFAULT_BUFFER_BYTES / 2.0,
@@ -332,7 +341,8 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// F14: one request after another. Any broker serves one that way whose answer nobody waits for: there is nothing to overlap.
+    /// F14: one request after another. Any broker serves requests that way if no answers are
+    /// awaited: there is nothing to overlap.
     fn by_serial_broker(&self) -> Option<Ceiling> {
         let bytes = self.request_bytes.high;
         let is_serial = self.observed.is_connection_serial || !self.waits_for_answers();
@@ -383,7 +393,7 @@ impl<'a> Producer<'a> {
         })
     }
 
-    /// F15, of an emulated link, whose bytes per second are already net.
+    /// F15, for an emulated link, whose bytes per second are already net.
     fn by_bandwidth(&self) -> Option<Ceiling> {
         if !self.bandwidth.is_finite() {
             return None;
@@ -404,7 +414,7 @@ impl<'a> Producer<'a> {
         })
     }
 
-    /// F6 with the generator's own speed: one thread at least, all of them at most (F22).
+    /// F6 with the generator's own speed: at least one thread's, at most that of all of them (F22).
     fn by_worker(&self) -> Option<Ceiling> {
         let alone = self.observed.calibrated_rate?;
         let high = alone * self.threads;
@@ -444,14 +454,15 @@ impl<'a> Producer<'a> {
         })
     }
 
-    /// A record on the wire.
+    /// The size of a record on the wire.
     fn wire_bytes(&self) -> f64 {
         self.request_bytes.high / self.records_per_request.high
     }
 
-    /// F5 where nothing stands in a queue: a batch waits for its linger, or until it is full.
+    /// F5 where nothing queues: a batch waits for its linger, or until it is full.
     fn add_latency(&self, offered: f64, prediction: &mut Prediction) {
-        // A sticky partitioner fills one batch of the client at a time, any other one a batch of every partition.
+        // A sticky partitioner fills one batch of the client at a time; any other fills a batch of
+        // every partition.
         let is_sticky = self.group.keys == "none" && self.group.partitioning == "client";
         let partitions: u32 = self.scenario.topics.iter().map(|topic| topic.partitions).sum();
         let shares = f64::from(self.group.clients) * if is_sticky { 1.0 } else { f64::from(partitions) };
@@ -463,7 +474,7 @@ impl<'a> Producer<'a> {
         let Some(request_ms) = self.request_ms(collected * self.wire_bytes(), self.window_bytes.high) else {
             return;
         };
-        // The record that opens a batch waits all of it; what follows fills it.
+        // The record that opens a batch waits the whole time; later records fill it.
         let sender_ms = latency::sender_ms(queue_ms, request_ms, collected - 1.0, rate);
         insert(prediction, "request_latency_ms", around(request_ms));
         insert(prediction, "sender_latency_ms", around(sender_ms));
@@ -476,13 +487,13 @@ impl<'a> Producer<'a> {
         ));
     }
 
-    /// F16, F5: what stands in the queue when more is offered than leaves.
+    /// F16, F5: the queue when more is offered than drains.
     fn add_queue(&self, records: Range, prediction: &mut Prediction) {
         let buffer_bytes = self.config.buffer_memory_bytes as f64;
         let queue = |rate: f64| {
             let longest = buffer::queue_ms_max(buffer_bytes, rate * self.wire_bytes());
             let offered = self.group.rate.unwrap_or(f64::INFINITY);
-            // A record that leaves at t came in at t * drained / offered.
+            // A record that leaves at t arrived at t * drained / offered.
             let middle_ms = 1_000.0 * (self.scenario.warmup_seconds + self.scenario.duration_seconds / 2.0);
             longest.min(middle_ms * (1.0 - rate / offered).max(0.0))
         };
@@ -505,7 +516,8 @@ impl<'a> Producer<'a> {
     }
 }
 
-/// On an emulated link its window counts; on a real one the send buffer, which Linux doubles where it is allowed to.
+/// On an emulated link its window counts; on a real one the send buffer, which Linux doubles where
+/// allowed.
 fn window(link: Option<&LinkSpec>, config: &ProducerConfig) -> Range {
     if let Some(link) = link {
         let bytes = link.window_bytes as f64;
@@ -520,7 +532,7 @@ fn window(link: Option<&LinkSpec>, config: &ProducerConfig) -> Range {
     }
 }
 
-/// 1 for what no codec makes smaller and where nothing is known.
+/// Returns 1 for data that no codec compresses, and where nothing is known.
 fn compression_rate(group: &ProducerSpec, observed: &Observed) -> f64 {
     if group.contents == "random" {
         return 1.0;
@@ -537,7 +549,7 @@ fn compression_rate(group: &ProducerSpec, observed: &Observed) -> f64 {
     known.filter(|rate| *rate > 0.0).unwrap_or(1.0)
 }
 
-/// F24: how much longer than at an earlier point of lower rate, given what the broker carries at most.
+/// F24: how much longer than at an earlier point of lower rate, given the broker's maximum.
 fn add_queueing(scenario: &Scenario, observed: &Observed, prediction: &mut Prediction) {
     let offered =
         |scenario: &Scenario| -> Option<f64> { scenario.producers.iter().map(|group| group.rate).sum() };
@@ -567,7 +579,7 @@ fn add_queueing(scenario: &Scenario, observed: &Observed, prediction: &mut Predi
     ));
     for name in ["latency_p50_ms", "latency_p99_ms", "end_to_end_p99_ms"] {
         if let Some(low) = figure(quiet, name) {
-            // One server is the worst case: a broker of several processors queues less.
+            // A single server is the worst case: a broker with several processors queues less.
             let high = low * growth;
             insert(prediction, name, Range { low, high });
         }
@@ -592,7 +604,7 @@ fn around(ms: f64) -> Range {
     }
 }
 
-/// Four significant digits: more would claim what no formula knows.
+/// Four significant digits: more would claim false precision.
 fn number(value: f64) -> String {
     if !value.is_finite() {
         return String::from("unlimited");

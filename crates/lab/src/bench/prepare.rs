@@ -1,4 +1,5 @@
-//! What happens on a target before a point is measured: topics are filled, and the broker's time for a request is found out.
+//! Prepares a target before a point is measured: fills topics, and determines the broker's time per
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +16,21 @@ use crate::load::{Contents, Course, Keys, Live, Partitioning, ProduceLoad, Topic
 use crate::scenario::model::{Scenario, TopicSpec};
 use crate::scenario::sweep::ConcretePoint;
 
-/// Filling a topic that takes longer is given up.
+/// Filling a topic is given up after this time.
 const FILL_MAX: Duration = Duration::from_secs(600);
-/// Long enough for some hundred requests of a broker on this machine, and for a handful across 72 ms.
+/// Long enough for some hundred requests to a broker on this machine, and for a handful across 72
+/// ms.
 const PROBE: Duration = Duration::from_millis(500);
 const SMALL_BYTES: u32 = 100;
-/// Below max.request.size and message.max.bytes of 1 MiB.
+/// Below 1 MiB, the limit of max.request.size and message.max.bytes.
 const LARGE_BYTES: u32 = 500_000;
 
-/// Writes so many records into a topic, in turn to its partitions.
+/// Writes this many records into a topic, alternating over its partitions.
 ///
-/// - Shape: `settings` are Kafka's keys, `bootstrap.servers` among them; records carry stamps, so that readers can check them.
-/// - Errors: the topic cannot be reached, or not every record was acknowledged. A stop leaves the topic half full.
+/// - Shape: `settings` are Kafka's keys, including `bootstrap.servers`; records carry stamps, so
+///   that readers can check them.
+/// - Errors: the topic cannot be reached, or not every record was acknowledged. A stop leaves the
+///   topic partly filled.
 pub fn fill(
     topic: &TopicLoad,
     records: u64,
@@ -62,13 +66,15 @@ pub fn fill(
     })
 }
 
-/// Finds out what a request costs on the broker, with records that are sent one at a time: small ones and large ones.
+/// Measures what a request costs on the broker, by sending records one at a time: small ones and
+/// large ones.
 ///
-/// - Shape: fills in `broker_ms_per_request` and `broker_ms_per_mb` of `observed`. `round_trip_ms` is that of the way to
-///   `bootstrap.servers` and is taken off; the broker's time does not depend on a link, so ask past it. Of
-///   acks=0, which nobody answers, it is that of acks=1: the broker does the same.
+/// - Shape: sets `broker_ms_per_request` and `broker_ms_per_mb` of `observed`. `round_trip_ms` is
+///   that of the path to `bootstrap.servers` and is subtracted; the broker's time does not depend
+///   on a link, so probe past it. For acks=0, which is not answered, acks=1 is measured: the broker
+///   does the same work.
 /// - Units: takes a second.
-/// - Errors: the topic cannot be reached. Records that are refused make nothing known either.
+/// - Errors: the topic cannot be reached. If records are refused, the values stay unknown.
 pub fn probe(
     topic: &TopicLoad,
     settings: &BTreeMap<String, String>,
@@ -105,7 +111,7 @@ pub fn probe(
     Ok(())
 }
 
-/// What each kind of acknowledgement that the points ask for costs on a cluster, by the value of `acks`.
+/// Measures the cost of a request for each `acks` value of the points, on one cluster.
 ///
 /// - Errors: the cluster cannot be reached, or refuses a topic.
 pub fn probes(
@@ -139,7 +145,7 @@ pub fn probes(
     Ok(found)
 }
 
-/// Of the first group of producers, as `probes` keeps them.
+/// The `acks` of the first group of producers, in the notation of `probes`.
 pub fn acks(scenario: &Scenario) -> Option<String> {
     let group = scenario.producers.first()?;
     let written = group.settings.get("acks").map(ToString::to_string);
@@ -151,7 +157,7 @@ pub fn acks(scenario: &Scenario) -> Option<String> {
 
 /// Fills every topic of a scenario that asks for it.
 ///
-/// - Errors: as `fill`.
+/// - Errors: those of `fill`.
 pub fn fill_all(
     scenario: &Scenario,
     access: &Access,
@@ -181,7 +187,7 @@ fn topic_load(topics: &Topics, spec: &TopicSpec) -> Result<TopicLoad, BenchError
     })
 }
 
-/// Past any link.
+/// Settings that bypass any link.
 fn access_settings(access: &Access) -> BTreeMap<String, String> {
     let mut settings: BTreeMap<String, String> = access.settings.iter().cloned().collect();
     settings.insert(String::from("bootstrap.servers"), access.bootstrap.clone());
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_is_filled_with_as_many_records_as_asked_for() {
+    fn a_topic_is_filled_with_the_requested_number_of_records() {
         let sink = NullSink::start().unwrap();
         let stop = Arc::default();
         fill(&topic(), 1_001, 100, &settings(&sink), &stop).unwrap();

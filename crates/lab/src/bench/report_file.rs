@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::result::{Report, SCHEMA};
 
-/// Which file, and what is wrong with it.
+/// The file, and what is wrong with it.
 #[derive(Debug)]
 pub struct ReadError {
     pub path: PathBuf,
@@ -24,13 +24,14 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// Reports are some hundred KiB; what is larger than this is something else.
+/// Reports have some hundred KiB; a file larger than this is something else.
 const BYTES_MAX: u64 = 512 << 20;
 
 impl Report {
     /// Reads the JSON of a report, or the page that `html::render` made of it.
     ///
-    /// - Errors: cannot be read, is cut, is no report, has another schema than `SCHEMA`.
+    /// - Errors: the file cannot be read, is cut off, is not a report, or has a schema other than
+    ///   `SCHEMA`.
     pub fn read(path: &Path) -> Result<Report, ReadError> {
         let error = |what: String| ReadError {
             path: path.to_owned(),
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_told_apart() {
+    fn files_that_are_not_reports_have_distinct_errors() {
         let check = |text: &str, wanted: &str| {
             let what = parse(text).unwrap_err();
             assert!(what.contains(wanted), "{what}");
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn a_missing_file_is_named() {
         let error = Report::read(Path::new("/no/such/report.json"))
             .unwrap_err()
             .to_string();
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none_do_not_spoil_the_file() {
+    fn nan_and_infinity_do_not_spoil_the_file() {
         let mut report = sample::report();
         let measurement = &mut report.points[0].on[0].measurements[0];
         measurement.figures.insert(String::from("batch_bytes"), f64::NAN);

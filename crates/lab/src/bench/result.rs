@@ -1,4 +1,5 @@
-//! What a run of a scenario found: the report as a value. Its JSON is stable; `docs/guides/bench-report.md` describes it.
+//! The result of running a scenario: the report as a value. Its JSON is stable;
+//! `docs/guides/bench-report.md` describes it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::histogram::Latencies;
 /// Changes when a reader of the JSON would have to change.
 pub const SCHEMA: &str = "ottla.bench.report/1";
 
-/// All of it.
+/// A whole report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// `SCHEMA`.
@@ -17,17 +18,17 @@ pub struct Report {
     pub scenario: ScenarioHead,
     pub verdict: Verdict,
     pub manifest: Manifest,
-    /// What the generator can do against a broker that stores nothing.
+    /// The generator's capacity against a broker that stores nothing.
     pub calibration: Vec<Calibration>,
     pub points: Vec<Point>,
-    /// Ended by a signal: the points that follow were not measured.
+    /// A signal ended it: the remaining points were not measured.
     pub was_interrupted: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ScenarioHead {
     pub name: String,
-    /// What the run is to answer.
+    /// The question that the run answers.
     pub question: String,
     /// The document that the experiment is taken from, if any.
     pub source: Option<String>,
@@ -36,9 +37,9 @@ pub struct ScenarioHead {
 /// VALID or INVALID, with every reason that makes it invalid and every caveat that does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Empty: valid.
+    /// Empty if valid.
     pub reasons: Vec<String>,
-    /// What a reader must know all the same: loopback, a sync that is no disk's, saturated.
+    /// What a reader must know even so: loopback, a sync that is not a disk's, saturated.
     pub caveats: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ impl Verdict {
     }
 }
 
-/// Everything that one needs to know to run it again.
+/// Everything needed to reproduce the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Manifest {
     /// The exact command.
@@ -60,12 +61,12 @@ pub struct Manifest {
     /// Seconds since the epoch.
     pub started_at: u64,
     pub ottla_version: String,
-    /// Commit of the build, with `-dirty` where it was.
+    /// Commit of the build, with `-dirty` if it had local changes.
     pub commit: Option<String>,
     pub machine: Machine,
-    /// One, or those that are compared.
+    /// One target, or those that are compared.
     pub targets: Vec<Target>,
-    /// The scenario as it was run, after `--scale` and `--set`: its YAML.
+    /// The scenario that was run, after `--scale` and `--set`, as YAML.
     pub scenario_text: String,
 }
 
@@ -80,13 +81,14 @@ pub struct Machine {
     /// Share of all processors that was busy in the second before the run.
     pub busy_before: f64,
     pub filesystem: String,
-    /// Of the directory with the data, or of the working directory where the broker is elsewhere.
+    /// For the data directory, or for the working directory if the broker is elsewhere.
     pub sync_micros: Percentiles,
-    /// One byte there and back over the loopback; for a broker elsewhere the time of a `connect`, which is one round trip.
+    /// One byte there and back over the loopback; for a remote broker the time of a `connect`,
+    /// which is one round trip.
     pub network_round_trip_micros: Percentiles,
 }
 
-/// Who is measured.
+/// The cluster that is measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Target {
     /// `Ottla 0.1.0, embedded`, `Apache Kafka 4.3 (by its API versions)`.
@@ -95,11 +97,11 @@ pub struct Target {
     pub brokers: u32,
     pub is_loopback: bool,
     pub is_embedded: bool,
-    /// acks, replicas, min.insync.replicas, when an acknowledged record is on the disk.
+    /// acks, replicas, min.insync.replicas, and when an acknowledged record is on the disk.
     pub durability: String,
 }
 
-/// What the generator reached against a sink that answers without storing.
+/// The generator's results against a sink that answers without storing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Calibration {
     pub record_bytes: u32,
@@ -113,11 +115,11 @@ pub struct Calibration {
 /// One combination of the swept settings.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Point {
-    /// `I`, `linger.ms=5`: what tells it from its neighbours.
+    /// What distinguishes it from other points: `I`, `linger.ms=5`.
     pub name: String,
-    /// The swept settings only.
+    /// Only the swept settings.
     pub settings: BTreeMap<String, String>,
-    /// What the source reported, at its size.
+    /// The numbers that the source reported, at its size.
     pub source: BTreeMap<String, f64>,
     /// The source's own verdict.
     pub diagnosis: Option<String>,
@@ -125,14 +127,14 @@ pub struct Point {
     pub on: Vec<OnTarget>,
 }
 
-/// A point as it went with one broker.
+/// The results of a point on one broker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OnTarget {
     pub prediction: Option<Prediction>,
     /// One per round.
     pub measurements: Vec<Measurement>,
     pub verdict: Verdict,
-    /// What the scenario says must hold, and whether it did.
+    /// The scenario's expectations, and whether they held.
     pub expectations: Vec<Expectation>,
 }
 
@@ -146,7 +148,7 @@ impl OnTarget {
             .collect()
     }
 
-    /// The median over the rounds; `None` if no round has it.
+    /// The median over the rounds; `None` if no round has the figure.
     pub fn figure(&self, name: &str) -> Option<f64> {
         let mut values: Vec<f64> = self
             .measurements
@@ -163,17 +165,17 @@ impl OnTarget {
     }
 }
 
-/// A formula's numbers beside the measured ones; keys are those of `Measurement::figures`.
+/// A formula's predicted numbers; keys are those of `Measurement::figures`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Prediction {
     pub figures: BTreeMap<String, Range>,
-    /// The formula with its numbers put in, one line each.
+    /// The formula with its numbers filled in, one line each.
     pub arithmetic: Vec<String>,
-    /// Which ceiling decides, in a word of the doctor's: `NETWORK_RTT`, `KEEPS_UP`...
+    /// The ceiling that decides, as one of the doctor's verdicts: `NETWORK_RTT`, `KEEPS_UP`...
     pub limit: Option<String>,
 }
 
-/// `low == high` where a formula gives one number.
+/// `low == high` where a formula gives a single number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     pub low: f64,
@@ -188,7 +190,8 @@ impl Range {
         }
     }
 
-    /// How far `measured` lies outside, in percent of the nearer end; 0 inside. Positive: more was measured.
+    /// How far `measured` lies outside, in percent of the nearer bound; 0 inside. Positive: more
+    /// was measured.
     pub fn error_percent(&self, measured: f64) -> f64 {
         let nearest = measured.clamp(self.low, self.high);
         if nearest == 0.0 {
@@ -206,7 +209,8 @@ pub struct Expectation {
     pub holds: bool,
 }
 
-/// One run of one point. Warm-up is apart: `warmup_seconds` passed before anything here was counted.
+/// One run of one point. The warm-up is separate: `warmup_seconds` passed before anything here was
+/// counted.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measurement {
     pub seconds: f64,
@@ -217,7 +221,8 @@ pub struct Measurement {
     pub figures: BTreeMap<String, f64>,
     pub producers: Vec<GroupResult>,
     pub consumers: Vec<GroupResult>,
-    /// Groups of bare requests: `records` are answers, `clients` connections. Reports from before there were any have none.
+    /// Groups of bare requests: `records` are answers, `clients` connections. Missing in older
+    /// reports.
     #[serde(default)]
     pub requests: Vec<GroupResult>,
     /// From the intended time of a record to its arrival at a consumer.
@@ -239,25 +244,25 @@ pub struct GroupResult {
     pub clients: u32,
     pub threads: u32,
     pub records: u64,
-    /// Of keys and values.
+    /// Bytes of keys and values.
     pub bytes: u64,
     pub records_per_second: f64,
     pub errors: u64,
-    /// By text, the first few kinds.
+    /// By text, at most the first few kinds.
     pub error_kinds: BTreeMap<String, u64>,
     pub retries: u64,
     /// From the intended time; `None` without a schedule, where it would be a queue's length.
     pub latency: Option<LatencyResult>,
-    /// From the actual send. Never instead of `latency`.
+    /// From the actual send; never used in place of `latency`.
     pub service: Option<LatencyResult>,
     /// Without a rate: latencies are those of a full queue.
     pub is_saturated: bool,
-    /// Kafka's metric names, mean over the group's clients, from the measured part.
+    /// By Kafka's metric names, mean over the group's clients, of the measured part.
     #[serde(serialize_with = "finite")]
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// JSON has no word for a mean of nothing: a number that is none is left out.
+/// JSON cannot represent the mean of nothing: numbers that are not finite are left out.
 fn finite<S: Serializer>(numbers: &BTreeMap<String, f64>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(numbers.iter().filter(|(_, number)| number.is_finite()))
 }
@@ -269,7 +274,7 @@ pub struct LatencyResult {
     pub histogram: Latencies,
 }
 
-/// In the unit that the field's name says; `max` is exact.
+/// In the unit that the field's name gives; `max` is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     pub p50: f64,
@@ -281,14 +286,14 @@ pub struct Percentiles {
     pub count: u64,
 }
 
-/// Where the time of a record goes: produce, publish, commit, catch-up, fetch.
+/// Where the time of a record is spent: produce, publish, commit, catch-up, fetch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stages {
-    /// In order; where a broker does not tell two apart, one name for both: `publish + commit`.
+    /// In order; stages that a broker does not tell apart share one name: `publish + commit`.
     pub names: Vec<String>,
-    /// Of the records around each percentile: percentiles of stages do not add up, means do.
+    /// Means of the records around each percentile: percentiles of stages do not add up, means do.
     pub slowest: Vec<StageMeans>,
-    /// What was merged and why.
+    /// What was merged, and why.
     pub notes: Vec<String>,
 }
 
@@ -297,11 +302,11 @@ pub struct StageMeans {
     /// 50 for the median records, 99 for the slowest hundredth.
     pub percentile: f64,
     pub end_to_end_ms: f64,
-    /// As `Stages::names`; they add up to `end_to_end_ms`.
+    /// In the order of `Stages::names`; they add up to `end_to_end_ms`.
     pub means_ms: Vec<f64>,
 }
 
-/// A process, or the threads of this process that play a part (`broker`, `generator`).
+/// A process, or the threads of this process with one role (`broker`, `generator`).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessResult {
     pub name: String,
@@ -309,27 +314,27 @@ pub struct ProcessResult {
     pub cpu_seconds_per_million: f64,
     /// `None` for threads, which share their process's memory.
     pub peak_memory_bytes: Option<u64>,
-    /// From and to the storage layer; `None`: not ours to know.
+    /// From and to the storage layer; `None`: it may not be read.
     pub read_bytes: Option<u64>,
     pub written_bytes: Option<u64>,
-    /// Only where the process has the machine's loopback or network for itself.
+    /// Only where the process has the machine's loopback or network to itself.
     pub network_bytes: Option<u64>,
 }
 
-/// sent = acknowledged = received, checked by what the records carry.
+/// Whether sent = acknowledged = received, checked by what the records carry.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Integrity {
     pub sent: u64,
     pub acknowledged: u64,
     pub failed: u64,
-    /// `None`: nobody read.
+    /// `None`: there were no readers.
     pub received: Option<u64>,
     pub lost: u64,
     pub duplicated: u64,
     pub disordered: u64,
 }
 
-/// Was the generator the limit?
+/// Whether the generator was the limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GeneratorCheck {
     /// How late records were sent, in microseconds.
@@ -352,7 +357,7 @@ pub struct Drift {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Second {
-    /// Since the measured part began.
+    /// Seconds since the measured part began.
     pub at: f64,
     pub sent: u64,
     pub acknowledged: u64,

@@ -1,4 +1,5 @@
-//! A scenario from its first line to its report: every point on every cluster, in turn, round by round.
+//! Runs a scenario from its first line to its report: every point on every cluster, in turn, round
+//! by round.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,26 +21,26 @@ use crate::scenario::expect;
 use crate::scenario::model::Scenario;
 use crate::scenario::sweep::{self, ConcretePoint};
 
-/// What is run, where, and who wants to know.
+/// What is run, and where.
 pub struct Order<'a> {
     /// After `--scale` and `--set`.
     pub scenario: &'a Scenario,
-    /// One cluster, or those that are compared; they take turns.
+    /// One cluster, or several to compare, which take turns.
     pub accesses: &'a [Access],
     /// The exact command line.
     pub command: String,
     pub ottla_version: String,
     pub commit: Option<String>,
-    /// Where an embedded broker keeps its data; its disk is probed.
+    /// The data directory of an embedded broker; its disk is probed.
     pub data: &'a Path,
-    /// What this process may use of the machine's memory.
+    /// The part of the machine's memory that this process may use.
     pub memory_bytes: u64,
     pub stop: &'a Arc<AtomicBool>,
-    /// Of a run just before this one; `None` measures what the generator can do.
+    /// From a run just before this one; `None` measures the generator's capacity.
     pub calibration: Option<Vec<Calibration>>,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug)]
 pub enum Progress<'a> {
     Calibrating,
@@ -47,7 +48,7 @@ pub enum Progress<'a> {
     Begins {
         point: &'a str,
         target: &'a str,
-        /// Of all measurements.
+        /// The total number of measurements.
         number: usize,
         of: usize,
     },
@@ -60,9 +61,9 @@ pub enum Progress<'a> {
     },
 }
 
-/// Runs all of it. Ctrl-C ends it early with what was measured.
+/// Runs the whole scenario. Ctrl-C ends it early and keeps what was measured.
 ///
-/// - Errors: what can be known before the first record: the scenario, the brokers, the calibration.
+/// - Errors: those found before the first record: of the scenario, the brokers, the calibration.
 pub fn run(order: &Order<'_>, progress: &(dyn Fn(&Progress<'_>) + Sync)) -> Result<Report, BenchError> {
     let scenario = order.scenario;
     let points = sweep::points(scenario)?;
@@ -109,7 +110,7 @@ fn empty(point: &ConcretePoint, targets: usize) -> Point {
     }
 }
 
-/// Sizes at which the generator shows what it can do alone.
+/// Record sizes at which the generator alone is measured.
 const CALIBRATED_BYTES: [u32; 2] = [100, 256];
 const CALIBRATED_RATE: f64 = 200_000.0;
 
@@ -161,7 +162,7 @@ fn measure_all(
                     report.was_interrupted = true;
                     return Ok(());
                 }
-                // Who goes first changes from round to round.
+                // The order of the clusters alternates from round to round.
                 let which = match round % 2 {
                     0 => turn,
                     _ => order.accesses.len() - 1 - turn,
@@ -205,7 +206,7 @@ fn measure_all(
     Ok(())
 }
 
-/// Predictions, expectations and verdicts, once everything is measured.
+/// Adds predictions, expectations and verdicts, once everything is measured.
 fn conclude(points: &[ConcretePoint], probes: &[Probes], report: &mut Report) {
     for (which, probes) in probes.iter().enumerate() {
         let measured: BTreeMap<String, BTreeMap<String, f64>> = (report.points.iter())
@@ -257,7 +258,7 @@ fn conclude(points: &[ConcretePoint], probes: &[Probes], report: &mut Report) {
     }
 }
 
-/// What a request costs on one cluster, by acks.
+/// The cost of a request on one cluster, by acks.
 type Probes = BTreeMap<String, Observed>;
 
 fn probed(probes: &Probes, point: &ConcretePoint) -> Observed {
@@ -266,7 +267,8 @@ fn probed(probes: &Probes, point: &ConcretePoint) -> Observed {
         .unwrap_or_default()
 }
 
-/// What a prediction may use: the machine, the cluster and the points before this one, never the point itself.
+/// What a prediction may use: the machine, the cluster and the points before this one, never the
+/// point itself.
 fn observed(report: &Report, which: usize, points: &[ConcretePoint], index: usize) -> Observed {
     let target = &report.manifest.targets[which];
     let link = points[index].scenario.link.as_ref();

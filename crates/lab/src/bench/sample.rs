@@ -1,4 +1,4 @@
-//! A report that was made up, for tests of what reads reports: every chart has something to draw, every text is hostile.
+//! A made-up report, for testing readers of reports: every chart has data, every text is hostile.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::bench::result::{
 };
 use crate::histogram::Latencies;
 
-/// Would show itself in a page that believes what it is told.
+/// Would become visible in a page that does not escape it.
 pub const HOSTILE: &str =
     "\"><script>document.title='owned'</script><img src=http://203.0.113.1/x onerror=alert(1)>";
 
@@ -120,14 +120,14 @@ fn point(name: &str, rate: f64) -> Point {
     }
 }
 
-/// Seconds of the timeline.
+/// Seconds in the timeline.
 const SECONDS: u32 = 20;
 
 fn measurement(rate: f64, slower: f64) -> Measurement {
     let mut latency = Latencies::default();
     let mut service = Latencies::default();
     let mut late = Latencies::default();
-    // A long tail without chance: the next one of 10,000 is as slow as its rank asks.
+    // A long tail without randomness: record n of 10,000 is as slow as its rank requires.
     for rank in 0..10_000_u32 {
         let quantile = f64::from(rank) / 10_000.0;
         let millis = slower * (0.4 + rate / 50_000.0 + 0.5 / (1.0 - quantile).sqrt());

@@ -1,11 +1,11 @@
-//! What tables and charts show of a report that has more than they can hold.
+//! Selects what tables and charts show of a report that has more than fits.
 
 use std::collections::BTreeSet;
 
 use super::label;
 use super::result::{OnTarget, Point};
 
-/// Shown for every point; others only where a source or a prediction has them.
+/// Shown for every point; other figures only where a source or a prediction has them.
 const ALWAYS: [&str; 11] = [
     "records_per_second",
     "mib_per_second",
@@ -21,7 +21,7 @@ const ALWAYS: [&str; 11] = [
 ];
 
 impl Point {
-    /// The figures that tables show of it, in their order.
+    /// The figures that tables show for it, in their order.
     pub fn shown_figures(&self) -> Vec<String> {
         let predicted = self.on.iter().filter_map(|on| on.prediction.as_ref());
         let mut names: BTreeSet<String> = self.source.keys().cloned().collect();
@@ -47,7 +47,7 @@ impl OnTarget {
         (values.len() > 1).then_some((low, high))
     }
 
-    /// Without a schedule latencies are those of a full queue.
+    /// Without a schedule, latencies are those of a full queue.
     pub fn is_saturated(&self) -> bool {
         let mut groups = self
             .measurements
@@ -56,7 +56,8 @@ impl OnTarget {
         groups.any(|group| group.is_saturated)
     }
 
-    /// The round that stands for the others in charts: the middle one by p99, or by rate where there was no schedule.
+    /// The round that represents the others in charts: the middle one by p99, or by rate where
+    /// there was no schedule.
     pub fn middle_round(&self) -> Option<usize> {
         let ranked = |name: &str| -> Option<Vec<(f64, usize)>> {
             let rounds = self.measurements.iter().enumerate();
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_and_predictions_bring_their_figures() {
+    fn sources_and_predictions_add_their_figures() {
         let point = Point {
             source: [(String::from("queue_ms"), 1.0)].into(),
             on: vec![rounds(&[1.0])],

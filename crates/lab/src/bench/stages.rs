@@ -1,7 +1,8 @@
-//! End-to-end latency in stages: where the time of a record goes between the moment it was due and its arrival.
+//! Splits end-to-end latency into stages: where a record's time is spent between its due time and
+//! its arrival.
 //!
-//! On Ottla five, from the broker's own times of the batch that holds the record; elsewhere as many as both clients can
-//! tell apart.
+//! On Ottla there are five, from the broker's own times of the batch that holds the record;
+//! elsewhere as many as the clients can tell apart.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,31 +12,33 @@ use super::result::{StageMeans, Stages};
 use crate::load::clock::now_nanos;
 use crate::load::outcome::{Place, ReceivedRecord, SentRecord};
 
-/// What the means are given for.
+/// The percentiles for which means are given.
 const PERCENTILES: [f64; 4] = [50.0, 95.0, 99.0, 99.9];
 
-/// The records around the median: from this percentile to 100 less it.
+/// The records around the median: from this percentile to 100 minus it.
 const MEDIAN_FROM: f64 = 45.0;
 
-/// A broker's clock that is ours is at most so much out of step: what it takes to read two clocks one after the other on
-/// a busy machine.
+/// If the broker shares our clock, its times are off by at most this much: the time between reading
+/// the clock on two threads of a busy machine.
 const CLOCK_STEP_NANOS: u64 = 1_000_000;
 
-/// Records whose times contradict each other by more than that, before the clocks are held to be different.
+/// At most this share of records may have times that contradict each other by more than that; above
+/// it, the clocks are considered different.
 const CONTRADICTIONS_MAX: f64 = 0.01;
 
-/// - produce: from due to the last byte of its request at the broker (queue, batch, network).
+/// - produce: from the due time to the last byte of its request at the broker (queue, batch,
+///   network).
 /// - publish: until its batch is in the log.
 /// - commit: until consumers may see it.
 /// - catch-up: until it leaves the broker in the answer to a fetch.
 /// - fetch: until the application has it.
 const FIVE: [&str; 5] = ["produce", "publish", "commit", "catch-up", "fetch"];
 
-/// Of one record: ends of its stages, the first being when it was due. One more than names.
+/// The ends of one record's stages; the first is its due time. One more than there are names.
 type Ends = Vec<u64>;
 
-/// The five stages, of records whose batch the broker wrote down. Falls back to [`of_clients`] where the broker's clock is not
-/// ours.
+/// The five stages, for records whose batch the broker recorded. Falls back to [`of_clients`] if
+/// the broker's clock is not ours.
 pub fn of_ottla(sent: &[SentRecord], received: &[ReceivedRecord], log: &BrokerLog) -> Stages {
     let of_record = |record: &ReceivedRecord| -> Option<Ends> {
         let batch = log.batch(&record.place)?;
@@ -83,14 +86,15 @@ pub fn of_ottla(sent: &[SentRecord], received: &[ReceivedRecord], log: &BrokerLo
     means(&FIVE, matched, notes)
 }
 
-/// What the clients' times tell: until the acknowledgement, and from there to the consumer. With
-/// `message.timestamp.type=LogAppendTime` on a broker of this machine the append is told apart, to the millisecond.
+/// The stages that the clients' times show: until the acknowledgement, and from there to the
+/// consumer. With `message.timestamp.type=LogAppendTime` on a broker of this machine the append is
+/// a separate stage, to the millisecond.
 pub fn of_clients(sent: &[SentRecord], received: &[ReceivedRecord]) -> Stages {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     of_clients_at(sent, received, wall.as_nanos() as i128 - i128::from(now_nanos()))
 }
 
-/// - `wall_ahead_nanos`: by how much the wall clock is ahead of the clock that stamps use.
+/// - `wall_ahead_nanos`: how far the wall clock is ahead of the clock that stamps use.
 fn of_clients_at(sent: &[SentRecord], received: &[ReceivedRecord], wall_ahead_nanos: i128) -> Stages {
     let acknowledged: HashMap<&Place, &SentRecord> =
         sent.iter().map(|record| (&record.place, record)).collect();
@@ -142,7 +146,8 @@ fn of_clients_at(sent: &[SentRecord], received: &[ReceivedRecord], wall_ahead_na
     )
 }
 
-/// Three stages where all records say when the broker appended them; `None` where they do not, or by another clock.
+/// Three stages if all records have the time of their append; `None` if they do not, or the clock
+/// is another one.
 fn with_append_times(
     acknowledged: &HashMap<&Place, &SentRecord>,
     received: &[ReceivedRecord],
@@ -152,7 +157,7 @@ fn with_append_times(
         let Some(sent) = acknowledged.get(&record.place) else {
             return Some(None);
         };
-        // In the middle of the millisecond that the timestamp names.
+        // In the middle of the millisecond that the timestamp denotes.
         let wall_nanos = i128::from(record.log_append_ms?) * 1_000_000 + 500_000;
         let appended_nanos = u64::try_from(wall_nanos - wall_ahead_nanos).ok()?;
         let ends = vec![
@@ -165,7 +170,7 @@ fn with_append_times(
     };
     let all: Vec<Option<Ends>> = received.iter().map(of_record).collect::<Option<_>>()?;
     let matched: Vec<Ends> = all.into_iter().flatten().collect();
-    // Of the append only: an acknowledgement may well come after the record.
+    // Checks the append only: an acknowledgement may arrive after the record.
     let contradictory = matched
         .iter()
         .filter(|ends| contradicts(&[ends[0], ends[1], ends[3]]));
@@ -189,7 +194,7 @@ fn with_append_times(
     ))
 }
 
-/// Whether the ends are out of order by more than a reading of clocks explains.
+/// Whether the ends are out of order by more than clock readings explain.
 fn contradicts(ends: &[u64]) -> bool {
     let last = ends[ends.len() - 1];
     ends.iter()
@@ -210,8 +215,8 @@ fn means(names: &[&str], mut records: Vec<Ends>, notes: Vec<String>) -> Stages {
     }
 }
 
-/// No stage ends before it began or after the record was there: times that are taken at once by two threads may be a little
-/// out of order.
+/// Makes stages end in order, and not after the record arrived: times taken simultaneously by two
+/// threads may be slightly out of order.
 fn put_in_order(ends: &mut Ends) {
     let last = ends[ends.len() - 1].max(ends[0]);
     let mut earliest = ends[0];
@@ -221,7 +226,8 @@ fn put_in_order(ends: &mut Ends) {
     }
 }
 
-/// The records at or above a percentile; for the median those around it. `None`: too few for one to lie above it.
+/// The records at or above a percentile; for the median those around it. `None`: too few records
+/// for one to lie above it.
 fn records_of(percentile: f64, ascending: &[Ends]) -> Option<&[Ends]> {
     let count = ascending.len();
     let place = |percentile: f64| (count as f64 * percentile / 100.0).floor() as usize;

@@ -13,7 +13,7 @@ use super::error::BenchError;
 use super::result::Target;
 use crate::scenario::model::TopicSpec;
 
-/// How a cluster is reached, and what its starter knows about it.
+/// How a cluster is reached, and what is known by whatever started it.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// For people: `Ottla 0.1.0, embedded`.
@@ -24,25 +24,27 @@ pub struct Access {
     /// Ottla's admin address, `host:port`.
     pub admin_address: Option<String>,
     pub is_embedded: bool,
-    /// A broker on this machine that may be looked at.
+    /// A broker process on this machine that may be observed.
     pub process: Option<u32>,
 }
 
-/// Leaders of new topics are awaited for so long.
+/// New topics must have leaders within this time.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// The topics of one point, gone when this is dropped.
+/// The topics of one point, deleted when this is dropped.
 #[derive(Debug)]
 pub struct Topics {
     admin: Admin,
-    /// The scenario's name of each, and the one it has on the cluster.
+    /// The scenario's name of each topic, and its name on the cluster.
     names: Vec<(String, String)>,
 }
 
 impl Topics {
-    /// Creates topics of these shapes under names of their own, and waits until every partition has a leader.
+    /// Creates topics of these shapes under unique names, and waits until every partition has a
+    /// leader.
     ///
-    /// - `label`: becomes part of the names, so that what a crash leaves behind can be told from an application's.
+    /// - `label`: becomes part of the names, so that what a crash leaves behind can be told from an
+    ///   application's topics.
     pub fn create(access: &Access, specs: &[TopicSpec], label: &str) -> Result<Topics, BenchError> {
         let admin = Admin::new(&access.admin_config())?;
         let mut topics = Topics {
@@ -64,7 +66,8 @@ impl Topics {
         }
         for (name, outcome) in topics.admin.create_topics(wanted).wait()? {
             match outcome {
-                // Names are this run's own: the client asked again, and its first request was only late.
+                // The names are unique to this run: the client retried, and its first request was
+                // merely late.
                 Err(Error::Broker {
                     code: ErrorCode::TopicAlreadyExists,
                     ..
@@ -114,10 +117,10 @@ impl Topics {
         found.map(|(_, name)| name.as_str())
     }
 
-    /// Where the broker says that the partitions of the scenario's topic lie.
+    /// The directories that the broker reports for the partitions of the scenario's topic.
     ///
-    /// - Shape: directories of the broker's machine, which need not be this one.
-    /// - Errors: the broker cannot be asked, or keeps it to itself.
+    /// - Shape: directories on the broker's machine, which need not be this one.
+    /// - Errors: the broker cannot be asked, or does not report them.
     pub fn directories(&self, spec: &str) -> Result<Vec<PathBuf>, BenchError> {
         let name = self.name(spec).unwrap_or_default();
         let mut directories = Vec::new();
@@ -136,7 +139,7 @@ impl Topics {
 impl Drop for Topics {
     fn drop(&mut self) {
         let names = self.names.iter().map(|(_, name)| name.clone()).collect();
-        // Topics that stay behind cost space, not correctness.
+        // Topics that stay behind cost space but do not affect correctness.
         let _ = self.admin.delete_topics(names).wait();
         self.admin.close(Duration::from_secs(5));
     }
@@ -151,7 +154,8 @@ impl Access {
             .fold(config, |config, (key, value)| config.set(key, value))
     }
 
-    /// As `config`, with less patience: a broker that does not answer for so long cannot be measured.
+    /// As `config`, with shorter timeouts: a broker that does not answer within them cannot be
+    /// measured.
     fn admin_config(&self) -> Config {
         let patience = [
             ("request.timeout.ms", "5000"),
@@ -164,22 +168,23 @@ impl Access {
             .fold(self.config(), |config, (key, value)| config.set(*key, value))
     }
 
-    /// Where the first bootstrap server is, if its name can be resolved.
+    /// The address of the first bootstrap server, if its name can be resolved.
     pub fn socket_address(&self) -> Option<SocketAddr> {
         self.bootstrap.split(',').next()?.to_socket_addrs().ok()?.next()
     }
 }
 
-/// Asks a cluster what it is.
+/// Asks a cluster for its properties.
 ///
-/// - Errors: it cannot be reached within the client's time, or refuses to describe itself.
+/// - Errors: it cannot be reached within the client's timeout, or refuses to describe itself.
 pub fn describe(access: &Access) -> Result<Target, BenchError> {
     let admin = Admin::new(&access.admin_config())?;
     let cluster = admin.describe_cluster().wait()?;
     let mut entries = ConfigEntries::new();
     if let Some(node) = cluster.nodes.keys().next() {
         let resource = ConfigResource::new(ConfigResourceKind::Broker, node.0.to_string());
-        // Without the right to see settings the report says less; that is no reason not to measure.
+        // Without permission to see settings the report has less detail, but measuring is still
+        // possible.
         if let Ok(described) = admin.describe_configs(vec![resource]).wait() {
             entries = described.into_values().flatten().next().unwrap_or_default();
         }
@@ -191,7 +196,7 @@ pub fn describe(access: &Access) -> Result<Target, BenchError> {
     Ok(Target {
         name: match access.name.as_str() {
             "" if is_ottla => String::from("Ottla"),
-            // Nothing in the protocol says who made a broker.
+            // The protocol does not identify a broker's software.
             "" => String::from("Apache Kafka"),
             name => name.to_owned(),
         },

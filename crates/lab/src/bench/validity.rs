@@ -1,18 +1,18 @@
-//! Whether a measurement may be believed, and why not.
+//! Whether a measurement is valid, and if not, why.
 
 use crate::bench::result::{GeneratorCheck, GroupResult, Integrity, Measurement, Verdict};
 
-/// Beyond these the generator, not the broker, was measured.
+/// Beyond these limits the generator, not the broker, was measured.
 const SCHEDULE_ERROR_P99_MICROS: f64 = 5_000.0;
 const THREAD_SHARE: f64 = 0.90;
-/// A generator that can do only so much more than it did proves nothing about the broker.
+/// A generator that used more than this share of its capacity proves nothing about the broker.
 const CALIBRATION_SHARE: f64 = 0.5;
 /// Seconds that senders waited for buffer memory, per second.
 const BUFFER_WAIT: f64 = 0.05;
-/// Share of the records that were due.
+/// At least this share of the due records must have been sent.
 const SCHEDULE_HELD: f64 = 0.98;
 
-/// What a group was asked for.
+/// What was requested of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub rate: Option<f64>,
@@ -20,7 +20,7 @@ pub struct Asked {
     pub may_fall_behind: bool,
 }
 
-/// Fills in a measurement's verdict from what it found.
+/// Derives a measurement's verdict from its results.
 pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
     let mut verdict = Verdict::default();
     judge_integrity(&measurement.integrity, &mut verdict);
@@ -35,7 +35,7 @@ pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
     }
     for group in measurement.producers.iter().chain(&measurement.consumers) {
         if group.errors > 0 {
-            // The commonest; all of them are in the report.
+            // The most frequent kinds; all of them are in the report.
             let mut kinds: Vec<(&String, &u64)> = group.error_kinds.iter().collect();
             kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
             let kinds: Vec<String> = kinds
@@ -58,7 +58,8 @@ pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
         }
     }
     for group in measurement.requests.iter().filter(|group| group.errors > 0) {
-        // A broker that protects itself refuses some of them: that is what such a scenario looks at.
+        // A broker that protects itself refuses some requests: that is what such a scenario
+        // observes.
         let kinds: Vec<String> = (group.error_kinds.iter().take(3))
             .map(|(text, count)| format!("{count} x {text}"))
             .collect();
@@ -71,7 +72,7 @@ pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
     }
     let found = shortcomings(&measurement.generator, measurement.seconds);
     let mut rated = asked.iter().filter(|asked| asked.rate.is_some()).peekable();
-    // A capacity test is meant to use all there is; under a schedule it is the generator's failure.
+    // A capacity test is meant to use everything; under a schedule it is the generator's failure.
     if rated.peek().is_some() {
         match rated.all(|asked| asked.may_fall_behind) {
             true => verdict.caveats.extend(found),
@@ -128,7 +129,7 @@ fn judge_group(group: &GroupResult, asked: Asked, verdict: &mut Verdict) {
     }
 }
 
-/// What keeps a generator from sending when it should.
+/// What keeps a generator from sending on time.
 fn shortcomings(generator: &GeneratorCheck, seconds: f64) -> Vec<String> {
     let mut found = Vec::new();
     let late = generator
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_spoils_a_run_is_named() {
+    fn everything_that_invalidates_a_run_is_named() {
         type Spoil<'a> = &'a dyn Fn(&mut Measurement);
         let late = |measurement: &mut Measurement| {
             let mut errors = Latencies::default();
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_may_want_more_than_can_be_held() {
+    fn a_scenario_may_request_more_than_can_be_sustained() {
         let mut measurement = good();
         measurement.producers[0].records_per_second = 900.0;
         measurement.generator.busiest_thread = 0.95;
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturber_that_is_refused_spoils_nothing_and_one_alone_is_something() {
+    fn refused_background_load_is_valid_and_may_be_the_only_load() {
         let flood = GroupResult {
             name: String::from("flood"),
             records: 5,

@@ -1,4 +1,4 @@
-//! Makes data cold: what lies in the page cache of a topic's files is written and dropped.
+//! Makes data cold: writes a topic's files back and drops them from the page cache.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,9 +6,11 @@ use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
 
-/// Drops the log files of one partition's directory from the page cache, and gives how many bytes they have.
+/// Drops the log files of one partition's directory from the page cache, and returns their size in
+/// bytes.
 ///
-/// - Shape: indexes stay: brokers map them into memory, where nobody else can drop them.
+/// - Shape: indexes stay, because brokers map them into memory, where no other process can drop
+///   them.
 /// - Errors: the directory is not on this machine, or its files may not be read.
 pub fn drop_from_cache(directory: &Path) -> io::Result<u64> {
     let mut bytes = 0;

@@ -1,4 +1,5 @@
-//! A limit on how fast one process reads from a disk: a control group of its own, version 1 (`blkio`) or 2 (`io`).
+//! A limit on how fast one process reads from a disk: a separate control group, version 1 (`blkio`)
+//! or 2 (`io`).
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -9,11 +10,11 @@ use std::time::Duration;
 
 use rustix::fs::{major, minor};
 
-/// The kernel takes a group away only when the last thread has left it, which may take a moment.
+/// The kernel removes a group only when its last thread has left, which may take a moment.
 const LEAVING: Duration = Duration::from_millis(10);
 const LEAVING_TRIES: u32 = 200;
 
-/// In force as long as this lives; then the process is put back where it was.
+/// In force as long as this lives; then the process is moved back to its group.
 #[derive(Debug)]
 pub struct ReadLimit {
     process: u32,
@@ -22,9 +23,9 @@ pub struct ReadLimit {
 }
 
 impl ReadLimit {
-    /// Limits what `process` reads from the disk that `directory` lies on.
+    /// Limits what `process` reads from the disk that holds `directory`.
     ///
-    /// - Errors: in words: the system has no such control, or does not let us use it.
+    /// - Errors: as text: the system has no such control, or this process may not use it.
     pub fn begin(process: u32, directory: &Path, bytes_per_second: u64) -> Result<ReadLimit, String> {
         let device = disk_of(directory, Path::new("/sys/dev/block"))
             .map_err(|error| format!("{} lies on no disk: {error}", directory.display()))?;
@@ -95,7 +96,7 @@ enum Version {
     Two,
 }
 
-/// The group of a process that has the control we need.
+/// The group of a process that has the required controller.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
     version: Version,
@@ -125,7 +126,7 @@ fn place(mounts: &str, groups: &str) -> Result<Place, String> {
     Err(String::from("this system mounts no control group for disks"))
 }
 
-/// Of the first file system of this type whose own options are wanted.
+/// The mount point of the first file system of this type whose own options match.
 fn mount_point<'a>(mounts: &'a str, kind: &str, is_wanted: impl Fn(&str) -> bool) -> Option<&'a str> {
     mounts.lines().find_map(|line| {
         // After " - ": type, source, the file system's options.
@@ -138,7 +139,7 @@ fn mount_point<'a>(mounts: &'a str, kind: &str, is_wanted: impl Fn(&str) -> bool
     })
 }
 
-/// `major:minor` of the whole disk: limits of version 1 do not know partitions.
+/// Returns `major:minor` of the whole disk: limits of version 1 do not apply to partitions.
 fn disk_of(directory: &Path, devices: &Path) -> io::Result<String> {
     let device = fs::metadata(directory)?.dev();
     let own = devices.join(format!("{}:{}", major(device), minor(device)));
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_cannot_be_made_is_told_by_its_path() {
+    fn a_group_that_cannot_be_made_is_reported_by_its_path() {
         let place = Place {
             version: Version::One,
             parent: PathBuf::from("/nowhere/at/all"),

@@ -1,4 +1,4 @@
-//! Lines of arithmetic: a formula, the numbers put into it, what comes out.
+//! Lines of arithmetic: a formula, its numbers, the result.
 
 use std::fmt;
 
@@ -9,9 +9,10 @@ pub(crate) use super::rules::words::{bytes, percent, plain};
 use super::snapshot::{Origin, Setting};
 
 impl Evidence {
-    /// A line without symbols yet.
+    /// Creates a line without symbols.
     ///
-    /// - `formula`: `F8`; `name`: what is worked out; `expression`: in symbols.
+    /// - `formula`: such as `F8`; `name`: the result's symbol; `expression`: the formula in
+    ///   symbols.
     pub fn new(formula: &str, name: &str, expression: &str, result: f64, unit: &str) -> Evidence {
         Evidence {
             formula: formula.to_owned(),
@@ -23,7 +24,7 @@ impl Evidence {
         }
     }
 
-    /// With a symbol of the expression.
+    /// Adds a symbol of the expression.
     ///
     /// - `origin`: measured, stated, inferred, default, seen or assumed.
     #[must_use]
@@ -37,13 +38,13 @@ impl Evidence {
         self
     }
 
-    /// With a symbol that the client or the broker measured.
+    /// Adds a symbol that the client or the broker measured.
     #[must_use]
     pub fn measured(self, name: &str, value: f64, unit: &str) -> Evidence {
         self.with(name, value, unit, "measured")
     }
 
-    /// The expression with numbers in the place of symbols.
+    /// The expression with numbers in place of the symbols.
     pub fn substituted(&self) -> String {
         let mut text = String::with_capacity(self.expression.len());
         let mut rest = self.expression.as_str();
@@ -91,7 +92,7 @@ fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '.' | '\'')
 }
 
-/// The value of a setting with where it is from, or the default.
+/// The value of a setting with its origin, or the default.
 pub(crate) fn setting(of: Option<Setting<f64>>, default: f64) -> (f64, &'static str) {
     match of {
         Some(setting) if setting.value.is_finite() => (setting.value, words::origin(setting.origin)),
@@ -99,7 +100,7 @@ pub(crate) fn setting(of: Option<Setting<f64>>, default: f64) -> (f64, &'static 
     }
 }
 
-/// A time in the unit that suits it: `22 ms`, `3.2 h`.
+/// Formats a time in a suitable unit: `22 ms`, `3.2 h`.
 pub fn duration(seconds: f64) -> String {
     let (divisor, unit) = match seconds.abs() {
         size if !size.is_finite() => return String::from("for ever"),
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_in_the_place_of_symbols() {
+    fn numbers_replace_symbols() {
         let line = Evidence::new("F8", "R_max", "1000 / L * M * N", 1_530.6, "requests/s")
             .measured("L", 9.8, "ms")
             .with("M", 5.0, "", "default")
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_units_that_suit_them() {
+    fn times_have_suitable_units() {
         for (seconds, text) in [
             (0.022, "22 ms"),
             (0.000_05, "50 µs"),

@@ -1,11 +1,12 @@
-//! What the doctor says about one client: the stable, versioned form that commands print and other programs read.
+//! The doctor's diagnosis of one client: the stable, versioned form that commands print and other
+//! programs read.
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the JSON; it changes when a field changes its meaning or goes.
+/// Version of the JSON; it changes when a field is removed or changes its meaning.
 pub const VERSION: u32 = 1;
 
-/// Everything said at one time.
+/// The diagnoses of all clients at one time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Examination {
     pub version: u32,
@@ -14,7 +15,7 @@ pub struct Examination {
     pub clients: Vec<Diagnosis>,
 }
 
-/// One client's verdict with all that leads to it.
+/// One client's verdict with everything that led to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
     pub client_id: String,
@@ -25,23 +26,25 @@ pub struct Diagnosis {
     pub confidence: Confidence,
     /// One sentence for people: the verdict with its decisive number.
     pub summary: String,
-    /// Where the time of a record, or of a turn of a consumer's loop, goes.
+    /// Where the time of a record, or of one iteration of a consumer's loop, goes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub time: Vec<super::time::TimeShare>,
-    /// Findings of section "Findings" of the manual, the bottleneck's own first, contributing causes after it.
+    /// Findings of section "Findings" of the manual: the bottleneck's own first, then contributing
+    /// causes.
     pub findings: Vec<Finding>,
     pub evidence: Vec<Evidence>,
     pub recommendation: Option<Recommendation>,
     pub refused: Vec<Refusal>,
-    /// What is missing to be sure, in words.
+    /// What is missing for certainty, in words.
     pub missing: Vec<String>,
-    /// The steps S0 to S6 that were taken, in order, with the numbers that they used: what `explain` prints.
+    /// The steps S0 to S6 that were taken, in order, with the numbers that they used: what
+    /// `explain` prints.
     pub reasoning: Vec<Step>,
     /// Remarks that change nothing: inferred settings, doubts, consistency checks.
     pub notes: Vec<String>,
 }
 
-/// The bottleneck. Names are those of the JSON.
+/// The bottleneck. The JSON uses the same names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Verdict {
@@ -130,7 +133,7 @@ pub struct Evidence {
     /// The formula in symbols: `1000 / L * M * N`.
     pub expression: String,
     pub symbols: Vec<Symbol>,
-    /// What it is: `R_max`.
+    /// The symbol of the result: `R_max`.
     pub name: String,
     pub result: f64,
     pub unit: String,
@@ -145,23 +148,24 @@ pub struct Symbol {
     pub origin: String,
 }
 
-/// The one change.
+/// The one recommended change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
-    /// `batch.size=32768`; an act in words where no setting does it.
+    /// `batch.size=32768`; an action in words where no setting does it.
     pub set: String,
     pub why: String,
     pub promise: Promise,
-    /// What limits next, with its number.
+    /// The next limit, with its number.
     pub next_ceiling: String,
-    /// What the change costs or risks (order, durability, memory); empty when nothing.
+    /// What the change costs or risks (order, durability, memory); empty if nothing.
     pub cost: String,
 }
 
 /// The promised effect, always at unchanged latency unless `assumption` says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
-    /// What is promised: `records_per_second`, `sender_latency_ms`, `requests_per_second`, ...
+    /// The quantity that is promised: `records_per_second`, `sender_latency_ms`,
+    /// `requests_per_second`, ...
     pub figure: String,
     pub now: Option<f64>,
     pub low: f64,
@@ -170,7 +174,7 @@ pub struct Promise {
     pub assumption: String,
 }
 
-/// What would not help.
+/// A change that would not help.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// `linger.ms`, `send.buffer.bytes`, `max.in.flight.requests.per.connection`, `partitions`, ...
@@ -184,7 +188,7 @@ pub struct Step {
     /// `S3`; `consumer 5`.
     pub rule: String,
     pub question: String,
-    /// The numbers that it used, put in.
+    /// The numbers that the step used, filled in.
     pub numbers: String,
     pub answer: String,
 }

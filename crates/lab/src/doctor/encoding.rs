@@ -1,19 +1,20 @@
-//! What HTTP calls content encodings, undone within a limit.
+//! HTTP content encodings, decoded within a limit.
 
 use std::borrow::Cow;
 
 use ottla_wire::records::compression::{Codec, decompress};
 
-/// The body as it was before it was encoded.
+/// Returns the decoded body.
 ///
-/// - Shape: `encoding` as in the header; empty and `identity` are none. Kafka's names are taken too: what a plug-in forwards may
-///   still be in the client's own codec.
-/// - Errors: the name is unknown, the bytes are not so encoded, or they unfold to more than `limit_bytes`; in words.
+/// - Shape: `encoding` as in the header; empty and `identity` mean none. Kafka's names are accepted
+///   too: what a plug-in forwards may still be in the client's own codec.
+/// - Errors: the name is unknown, the bytes are not in that encoding, or they decompress to more
+///   than `limit_bytes`; in words.
 pub fn decode<'a>(encoding: &str, body: &'a [u8], limit_bytes: usize) -> Result<Cow<'a, [u8]>, String> {
     let name = encoding.trim().to_ascii_lowercase();
     let codec = match name.as_str() {
         "" | "identity" => Codec::None,
-        // Its old name in HTTP.
+        // HTTP's old name for gzip.
         "x-gzip" => Codec::Gzip,
         name => Codec::from_name(name).ok_or_else(|| {
             format!(
@@ -29,10 +30,11 @@ pub fn decode<'a>(encoding: &str, body: &'a [u8], limit_bytes: usize) -> Result<
     Ok(Cow::Owned(out))
 }
 
-/// The name of the codec that a pushed payload is in, for one that nobody names: Apache Kafka 3.7 hands its plug-ins what the client sent,
-/// later versions what it was before (KIP-714).
+/// The codec of a pushed payload that comes without a codec's name: Apache Kafka 3.7 hands its
+/// plug-ins what the client sent, later versions the decompressed payload (KIP-714).
 ///
-/// - Shape: told by the first bytes. Plain metrics begin with the tag of their only field, which is none of these.
+/// - Shape: recognised by the first bytes. Plain metrics begin with the tag of their only field,
+///   which no codec begins with.
 pub fn of_payload(payload: &[u8]) -> &'static str {
     const XERIAL: &[u8] = b"\x82SNAPPY\0";
     let codec = match payload {
@@ -51,7 +53,7 @@ mod tests {
     use ottla_wire::records::compression::{Compression, compress};
 
     #[test]
-    fn every_codec_is_undone() {
+    fn every_codec_is_decoded() {
         for codec in Codec::ALL {
             let mut body = Vec::new();
             compress(Compression::from(codec), &[7; 5_000], &mut body);
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_tells_its_codec_itself() {
+    fn a_payload_s_codec_is_recognised_by_its_bytes() {
         for codec in Codec::ALL {
             let mut payload = Vec::new();
             compress(Compression::from(codec), b"\x0A\x02\x08\x01", &mut payload);
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_so_encoded_is_refused() {
+    fn bytes_in_another_encoding_are_refused() {
         assert!(decode("gzip", b"plain", 100).is_err());
         let error = decode("br", b"x", 100).unwrap_err();
         assert!(error.contains("\"br\" is unknown"), "{error}");

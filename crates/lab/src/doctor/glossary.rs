@@ -1,15 +1,15 @@
-//! What verdicts and symbols mean, for readers who never looked into a Kafka client.
+//! The meanings of verdicts and symbols, for readers who do not know the inside of a Kafka client.
 
 use super::diagnosis::{Confidence, Verdict};
 use super::snapshot::Role;
 
 impl Verdict {
-    /// The name in the JSON.
+    /// The name used in the JSON.
     pub fn name(self) -> &'static str {
         self.words().0
     }
 
-    /// One sentence without numbers.
+    /// The meaning as one sentence without numbers.
     pub fn meaning(self) -> &'static str {
         self.words().1
     }
@@ -159,7 +159,7 @@ const SYMBOLS: &[(&str, &str)] = &[
     ("e", "failed records"),
     ("rt", "repeated records"),
     ("md", "seconds per second that send() waits to learn the leader"),
-    ("bx", "records dropped for want of buffer memory"),
+    ("bx", "records dropped because buffer memory was full"),
     ("W", "time inside one send()"),
     ("W_own", "time inside one send() without waiting for memory"),
     ("C", "time inside one callback"),
@@ -181,7 +181,7 @@ const SYMBOLS: &[(&str, &str)] = &[
     ("Weff", "bytes that may be under way unacknowledged"),
 ];
 
-/// What a symbol of the arithmetic stands for, or nothing.
+/// The meaning of a symbol of the arithmetic; `None` for unknown ones.
 pub fn symbol(name: &str) -> Option<&'static str> {
     SYMBOLS
         .iter()

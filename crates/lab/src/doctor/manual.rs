@@ -1,8 +1,8 @@
-//! The findings' manual: what each means, what it takes to be found, what to do, what that brings.
+//! The manual of findings: what each means, when it is found, what to do, what that gains.
 
 use super::diagnosis::FindingId;
 
-/// One finding's page.
+/// The manual's entry for one finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FindingPage {
     pub id: FindingId,
@@ -62,7 +62,7 @@ pub const FINDINGS: [FindingPage; 27] = [
         FindingId::N2,
         "request ceiling, batches full",
         "U >= 0.85 and batches at least 0.85 full",
-        "batch.size twice, four times as large",
+        "batch.size two to four times as large",
         "F30 with g = 2",
     ),
     page(
@@ -96,8 +96,8 @@ pub const FINDINGS: [FindingPage; 27] = [
     page(
         FindingId::E1,
         "the buffer is exhausted",
-        "records were refused for want of buffer.memory within max.block.ms",
-        "remove the ceiling first; then buffer.memory for the pause that is to be survived",
+        "no buffer.memory came free for records within max.block.ms",
+        "remove the ceiling first; then buffer.memory for the longest pause to bridge",
         "time until full, wait per batch (F17)",
     ),
     page(
@@ -105,7 +105,7 @@ pub const FINDINGS: [FindingPage; 27] = [
         "records expire before they are sent",
         "records fail by timeout, the queue is as old as delivery.timeout.ms",
         "remove the ceiling; a longer delivery.timeout.ms only hides it",
-        "none before the drain is what is offered",
+        "none until the drain reaches the offered rate",
     ),
     page(
         FindingId::E3,
@@ -202,7 +202,7 @@ pub const FINDINGS: [FindingPage; 27] = [
         FindingId::C3,
         "fetches read the broker's disk",
         "local or send time of fetches high, records old",
-        "page cache, a throttle for who catches up",
+        "page cache, a throttle for readers that catch up",
         "F26",
     ),
     page(
@@ -241,7 +241,7 @@ mod tests {
         ids.sort();
         ids.dedup();
         assert_eq!(ids.len(), FINDINGS.len());
-        // The last variant's number is the count of all others.
+        // The number of the last variant is the count of all others.
         assert_eq!(FindingId::O2 as usize + 1, FINDINGS.len());
     }
 }

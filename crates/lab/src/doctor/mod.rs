@@ -1,7 +1,9 @@
-//! The doctor: from what clients and brokers say about a window of time to the one bottleneck of each client.
+//! The doctor: from what clients and brokers report over a window of time to each client's one
+//! bottleneck.
 //!
-//! Everything here is a function of values. What clients push becomes a [`Snapshot`] (`adapters/`, `history.rs`), rules make a
-//! [`Diagnosis`] of it (`rules/`), and who shows it is the binary.
+//! Everything here is a pure function of values. What clients push becomes a [`Snapshot`]
+//! (`adapters/`, `history.rs`), rules make a [`Diagnosis`] of it (`rules/`), and the binary
+//! displays it.
 //!
 //! Reading order: the modules below, top to bottom.
 

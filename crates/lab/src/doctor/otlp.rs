@@ -1,19 +1,24 @@
-//! OTLP metrics (v1) as clients push them: data points of gauges and sums, read where they lie in the payload.
+//! OTLP metrics (v1) as clients push them: data points of gauges and sums, read in place in the
+//! payload.
 //!
-//! Nothing is copied and nothing allocated, so a payload costs its bytes and no more, whatever it claims: prost's messages (which
-//! the client encodes with, and which the tests hold this reader against) take seven allocations for each of a Java client's 108
-//! metrics, and 25 times the bytes of a payload of empty messages. The nesting is that of the format, six levels; there is no
-//! recursion. Field numbers are those of opentelemetry-proto's `metrics.proto`, `resource.proto` and `common.proto`.
+//! Nothing is copied or allocated, so a payload costs its bytes and no more, whatever it declares.
+//! prost's messages (which the client encodes with, and which the tests compare this reader with)
+//! take seven allocations for each of a Java client's 108 metrics, and 25 times the bytes of a
+//! payload of empty messages. The nesting is that of the format, six levels; there is no recursion.
+//! Field numbers are those of opentelemetry-proto's `metrics.proto`, `resource.proto` and
+//! `common.proto`.
 
 use std::fmt;
 
-/// Longest payload that is read, decompressed. A Java consumer of 1000 partitions pushes about 1.5 MB.
+/// The longest payload that is read, decompressed. A Java consumer of 1000 partitions pushes about
+/// 1.5 MB.
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 
-/// Most data points of one payload.
+/// The most data points in one payload.
 pub const POINTS_MAX: usize = 100_000;
 
-/// Longest name of a metric or topic; Kafka's own limit for topics is 249. What is longer is skipped.
+/// The longest name of a metric or topic; Kafka's own limit for topics is 249. Longer names are
+/// skipped.
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// Why a payload cannot be read.
@@ -23,9 +28,10 @@ pub enum Malformed {
         bytes: usize,
     },
     TooManyPoints,
-    /// A field ends behind the payload, or behind the message that holds it.
+    /// A field ends beyond the payload, or beyond the message that contains it.
     CutOff,
-    /// A field of a kind that protobuf does not have, or of the wrong kind for its number.
+    /// A field of a wire type that protobuf does not have, or of the wrong wire type for its
+    /// number.
     WrongKind {
         field: u64,
     },
@@ -59,31 +65,31 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Who speaks, as far as the payload says.
+/// The sender, as far as the payload names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Source<'a> {
-    /// `client_id`, which clients leave out and other exporters send; where that is missing, their `service.name`.
+    /// `client_id`, which clients omit and other exporters send; if missing, their `service.name`.
     pub client_id: &'a str,
     /// `client_instance_id`, or `service.instance.id` of other exporters.
     pub instance_id: &'a str,
     pub group_id: &'a str,
-    /// `group_member_id`; librdkafka says `member_id`.
+    /// `group_member_id`; librdkafka calls it `member_id`.
     pub member_id: &'a str,
     pub scope_name: &'a str,
     pub scope_version: &'a str,
 }
 
-/// How a point's number is to be taken.
+/// How a point's number is to be interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Gauge,
     /// A sum since the point's start.
     Delta,
-    /// A sum since the client began.
+    /// A sum since the client's start.
     Cumulative,
 }
 
-/// How the library writes a broker's id: it tells the libraries apart.
+/// How the library writes a broker's id, which tells the libraries apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeLabel<'a> {
     /// Java: `node_id="node-1"`.
@@ -108,16 +114,17 @@ pub struct DataPoint<'a> {
     pub name: &'a str,
     pub labels: Labels<'a>,
     pub kind: Kind,
-    /// Nanoseconds since 1970 by the client's clock; 0: not said.
+    /// Nanoseconds since 1970 by the client's clock; 0: unknown.
     pub start_nanos: u64,
     pub end_nanos: u64,
-    /// NaN when the point says that it has no value.
+    /// NaN if the point says that it has no value.
     pub value: f64,
 }
 
 /// Calls `visit` for every data point of every gauge and sum.
 ///
-/// - Errors: what is no `MetricsData`; points before the place that is wrong have been visited by then.
+/// - Errors: the bytes are not a `MetricsData`; points before the malformed place have been visited
+///   by then.
 pub fn visit<'a>(
     payload: &'a [u8],
     mut visit: impl FnMut(&Source<'a>, &DataPoint<'a>),
@@ -144,7 +151,7 @@ impl<'a> Visits<'_, 'a> {
     fn resource(&mut self, message: &'a [u8]) -> Result<(), Malformed> {
         let mut source = Source::default();
         let mut service_name = "";
-        // The fields of a message may stand in any order.
+        // The fields of a message may be in any order.
         for resource in messages(message, 1) {
             for attribute in messages(resource?, 1) {
                 let (key, value) = key_value(attribute?)?;
@@ -223,7 +230,7 @@ impl<'a> Visits<'_, 'a> {
     }
 }
 
-/// `None`: it holds no number, or a topic that cannot be one.
+/// Returns `None` if it holds no number, or an impossible topic name.
 fn data_point<'a>(name: &'a str, kind: Kind, message: &'a [u8]) -> Result<Option<DataPoint<'a>>, Malformed> {
     const NO_RECORDED_VALUE: u64 = 1;
     let mut point = DataPoint {
@@ -302,7 +309,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed::NotText)
 }
 
-/// The fields of that number, which must be messages, texts or bytes.
+/// The fields with that number, which must be messages, texts or bytes.
 fn messages(message: &[u8], number: u64) -> impl Iterator<Item = Result<&[u8], Malformed>> {
     Fields(message).filter_map(move |field| match field {
         Ok((found, Field::Bytes(bytes))) if found == number => Some(Ok(bytes)),
@@ -319,7 +326,7 @@ enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// What is left of a message. It ends after the first error.
+/// The rest of a message. Iteration ends after the first error.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -6,7 +6,8 @@ use ottla_client::metrics::otlp::{
 };
 use prost::Message as _;
 
-/// One metric: its name without `org.apache.kafka.` unless it is Ottla's own, its labels, its value.
+/// One metric: its name (without `org.apache.kafka.` unless it is Ottla's own), its labels, its
+/// value.
 #[derive(Clone, Debug)]
 pub struct Sample {
     name: String,
@@ -46,7 +47,7 @@ impl Sample {
         self
     }
 
-    /// Counted over so long instead of over the push's interval.
+    /// Sets the time over which it was counted, instead of the push's interval.
     pub fn over(mut self, seconds: f64) -> Sample {
         self.seconds = Some(seconds);
         self
@@ -91,7 +92,8 @@ impl Sample {
     }
 }
 
-/// A push of the interval, by the client's clock; one resource for each metric, as Java pushes them.
+/// A push for the interval, by the client's clock; one resource for each metric, as Java pushes
+/// them.
 pub fn payload(start_ms: f64, end_ms: f64, resource: &[(&str, &str)], samples: &[Sample]) -> Vec<u8> {
     let attributes = || {
         resource

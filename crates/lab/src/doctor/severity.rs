@@ -1,4 +1,4 @@
-//! How bad a diagnosis is: what is shown first, and what an exit status says.
+//! The severity of a diagnosis: the order of display, and the exit status.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ use super::diagnosis::{Diagnosis, Examination, FindingId, Verdict};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It keeps up.
+    /// The client keeps up.
     Good,
-    /// Nothing can be said yet.
+    /// Not enough data.
     Unknown,
-    /// It does what it is asked for, at a cost that is not needed.
+    /// The client does what is asked of it, at an avoidable cost.
     Inefficient,
-    /// Something other than its application keeps it from going faster.
+    /// Something other than the application limits the rate.
     Limited,
     /// Records are lost or late: they expire, find no memory, or no leader.
     Failing,
@@ -31,7 +31,7 @@ impl Severity {
         }
     }
 
-    /// Whether somebody should act.
+    /// Whether action is needed.
     pub fn is_bad(self) -> bool {
         self >= Severity::Limited
     }
@@ -66,7 +66,7 @@ impl Diagnosis {
 }
 
 impl Examination {
-    /// Worst first; among equals the surest, then by name.
+    /// Sorts the worst first; among equals the most certain, then by name.
     pub fn sort(&mut self) {
         self.clients.sort_by(|one, other| {
             let key = |client: &Diagnosis| (client.severity(), client.confidence);
@@ -81,9 +81,9 @@ impl Examination {
         self.clients.iter().any(|client| client.severity().is_bad())
     }
 
-    /// All instances of a client: by its id, or one by its instance id.
+    /// Returns all instances of a client, by its client id or by one instance id.
     ///
-    /// - Errors: nobody is called so; with the nearest name.
+    /// - Errors: no client has that name; the text names the nearest one.
     pub fn find(&self, name: &str) -> Result<Vec<&Diagnosis>, String> {
         let found: Vec<&Diagnosis> = self
             .clients
@@ -100,7 +100,7 @@ impl Examination {
     }
 }
 
-/// `no client "ordres" among 3; orders may be meant`
+/// Returns `no client "ordres" among 3; orders may be meant`.
 pub fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let count = known.clone().count();
     let near = crate::scenario::error::hint(name, known);

@@ -1,7 +1,8 @@
 //! What is known about one client over one window: the only input of the rules.
 //!
-//! Every number may be missing. A gauge that Java sends as NaN, and a zero of a client that says zero for "no sample", are `None`:
-//! no evidence is never a zero. Units are in the names; a share lies between 0 and 1; MB are 10^6 bytes.
+//! Every number may be missing. A gauge that Java sends as NaN, and the zero of a client that sends
+//! zero for "no sample", are `None`: missing evidence is never a zero. Units are in the names; a
+//! share lies between 0 and 1; MB are 10^6 bytes.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +13,17 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct Snapshot {
     pub client: Client,
-    /// How long the window was.
+    /// The length of the window.
     pub seconds: f64,
     pub telemetry: Telemetry,
     pub settings: Settings,
     pub application: Application,
     pub network: Network,
-    /// What the client's own producer metrics say. `None`: it is no producer.
+    /// The client's own producer metrics. `None`: it is not a producer.
     pub producer: Option<Producer>,
-    /// What the client's own consumer metrics say. `None`: it is no consumer.
+    /// The client's own consumer metrics. `None`: it is not a consumer.
     pub consumer: Option<Consumer>,
-    /// What the brokers saw of this client; one for each broker that reported.
+    /// What the brokers saw of this client; one entry for each broker that reported.
     pub brokers: Vec<BrokerSide>,
     /// Earlier windows of the same client with another number of threads, for contention (F22).
     pub earlier: Vec<Earlier>,
@@ -30,13 +31,13 @@ pub struct Snapshot {
     pub neighbours: Vec<Neighbour>,
 }
 
-/// Who the client is.
+/// The client's identity.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Client {
     /// `client.id`.
     pub client_id: String,
-    /// KIP-714's id of this instance, as Kafka prints ids.
+    /// KIP-714's id of this instance, in Kafka's notation.
     pub instance_id: Option<String>,
     pub role: Role,
     pub library: Library,
@@ -56,7 +57,7 @@ pub enum Role {
     Consumer,
 }
 
-/// Whose metrics these are: equal names mean different things.
+/// The library that the metrics are from: the same names mean different things.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Library {
@@ -68,7 +69,7 @@ pub enum Library {
     Unknown,
 }
 
-/// How much evidence the client itself has given.
+/// How much evidence the client itself has provided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Telemetry {
@@ -81,15 +82,16 @@ pub struct Telemetry {
     pub has_subscription: bool,
     pub push_interval_ms: Option<f64>,
     pub seconds_until_next_push: Option<f64>,
-    /// The instance started again within the window: deltas mean nothing.
+    /// The instance restarted within the window: deltas are meaningless.
     pub restarted: bool,
     /// The subscription in force was the bare `*` on the wire.
     pub is_star_subscription: bool,
-    /// It could push and did not; its numbers, if there are any, came another way (reading rule 7).
+    /// It could push and did not; its numbers, if there are any, have another source (reading rule
+    /// 7).
     pub is_silent: bool,
 }
 
-/// A setting, and how it is known.
+/// A setting, and its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting<T> {
     pub value: T,
@@ -99,17 +101,17 @@ pub struct Setting<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// Its owner, a fixture or a scenario says so.
+    /// Stated by its owner, a fixture or a scenario.
     Stated,
-    /// The broker reads it in requests or batches (acks, codec).
+    /// Read by the broker in requests or batches (acks, codec).
     Seen,
-    /// From metrics, as `rules/inference.rs` explains.
+    /// Derived from metrics, as `rules/inference.rs` explains.
     Inferred,
-    /// Nothing is known: the default of this library and version.
+    /// Unknown: the default of this library and version.
     Default,
 }
 
-/// Settings; none of them is pushed by any client.
+/// Settings; no client pushes any of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
@@ -151,11 +153,11 @@ pub enum Partitioner {
     Sticky,
     RoundRobin,
     Keyed,
-    /// Every thread writes partitions of its own.
+    /// Every thread writes its own partitions.
     PerThread,
 }
 
-/// What only the application knows; no client sends it.
+/// Numbers that only the application has; no client sends them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Application {
@@ -169,26 +171,28 @@ pub struct Application {
     pub offered_records_per_second: Option<f64>,
     /// Mean time from `send()` to the callback, by the application's own clock.
     pub acknowledged_ms: Option<f64>,
-    /// The same spread: standard deviation.
+    /// The standard deviation of the same time.
     pub acknowledged_deviation_ms: Option<f64>,
-    /// Errors of `send()` for want of buffer memory within max.block.ms.
+    /// Errors of `send()` because no buffer memory came free within max.block.ms.
     pub buffer_errors: Option<f64>,
     /// Records that expired in the accumulator (delivery.timeout.ms).
     pub expired_records: Option<f64>,
 }
 
-/// The way between client and brokers.
+/// The network between client and brokers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Network {
     /// A measured round trip (TCP_INFO, ping or F10), not an upper bound.
     pub round_trip_ms: Option<f64>,
     pub bandwidth_bytes_per_second: Option<f64>,
-    /// What may be on the way unacknowledged, when it is known and not `2 * send.buffer.bytes`.
+    /// The bytes that may be on the way unacknowledged, where known to differ from `2 *
+    /// send.buffer.bytes`.
     pub window_bytes: Option<f64>,
 }
 
-/// A producer's own metrics over the window; rates are deltas of totals over the window where the client sends totals.
+/// A producer's own metrics over the window; rates are deltas of totals over the window if the
+/// client sends totals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Producer {
@@ -196,7 +200,7 @@ pub struct Producer {
     pub records_per_second: Option<f64>,
     /// X_b, on the wire.
     pub bytes_per_second: Option<f64>,
-    /// R, every kind of request.
+    /// R, of all kinds of requests.
     pub requests_per_second: Option<f64>,
     /// Requests in the window.
     pub requests: Option<f64>,
@@ -210,7 +214,7 @@ pub struct Producer {
     pub records_per_request: Option<f64>,
     /// c, compressed over uncompressed.
     pub compression_rate: Option<f64>,
-    /// s_rec, an estimate from above.
+    /// s_rec, an upper estimate.
     pub record_bytes: Option<f64>,
     /// q and its maximum.
     pub queue_ms: Option<f64>,
@@ -220,7 +224,7 @@ pub struct Producer {
     /// L and its maximum.
     pub request_ms: Option<f64>,
     pub request_ms_max: Option<f64>,
-    /// F, and the most that was seen.
+    /// F, and its maximum.
     pub in_flight: Option<f64>,
     pub in_flight_max: Option<f64>,
     /// w_buf, thread-seconds per second.
@@ -228,7 +232,7 @@ pub struct Producer {
     /// B and B_free.
     pub buffer_bytes: Option<f64>,
     pub buffer_available_bytes: Option<f64>,
-    /// T_wait now, and in how many of the window's pushes it was above zero.
+    /// T_wait now, and the number of the window's pushes in which it was above zero.
     pub waiting_threads: Option<f64>,
     pub pushes_with_waiting_threads: u32,
     /// i_wait, i_io; i_oth is what remains.
@@ -247,7 +251,7 @@ pub struct Producer {
     pub connections_created: Option<f64>,
     pub nodes: Vec<Node>,
     pub topics: BTreeMap<String, Topic>,
-    /// Metrics that were there and hold no sample (NaN), by name.
+    /// Metrics that were present without a sample (NaN), by name.
     pub without_sample: Vec<String>,
 }
 
@@ -260,7 +264,7 @@ pub struct Node {
     pub request_ms: Option<f64>,
     pub request_ms_max: Option<f64>,
     pub bytes_per_second: Option<f64>,
-    /// P_n: partitions that it leads and this producer writes.
+    /// P_n: partitions that it leads and this producer writes to.
     pub partitions: Option<f64>,
 }
 
@@ -285,14 +289,14 @@ pub struct Consumer {
     pub fetch_ms_max: Option<f64>,
     pub throttle_ms: Option<f64>,
     pub throttle_ms_max: Option<f64>,
-    /// Already corrected to 0..1 (Java halves an idle consumer's).
+    /// Already corrected to 0..1 (Java halves an idle consumer's value).
     pub poll_idle_share: Option<f64>,
     pub ms_between_polls: Option<f64>,
     pub ms_between_polls_max: Option<f64>,
     /// Largest lag over the partitions, records.
     pub lag_max: Option<f64>,
     pub assigned_partitions: Option<f64>,
-    /// Rebalances in the window, and the time that the last ones took.
+    /// Rebalances in the window, and the duration of the last ones.
     pub rebalances: Option<f64>,
     pub rebalance_ms: Option<f64>,
     pub rebalance_ms_max: Option<f64>,
@@ -317,15 +321,15 @@ pub struct ConsumedPartition {
     pub partition: i32,
     /// Records behind the end.
     pub lag: Option<f64>,
-    /// Records per second by which the lag grows; negative: it shrinks.
+    /// Growth of the lag in records per second; negative: it shrinks.
     pub lag_slope: Option<f64>,
     pub consumed_per_second: Option<f64>,
     pub produced_per_second: Option<f64>,
-    /// Age of the record that is read next.
+    /// Age of the next record to be read.
     pub lag_ms: Option<f64>,
 }
 
-/// One broker's own view of this client: microseconds, mean over the window, parts of D.
+/// One broker's own view of this client: parts of D in microseconds, mean over the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BrokerSide {
@@ -341,38 +345,40 @@ pub struct BrokerSide {
     pub queue_micros: Option<f64>,
     pub local_micros: Option<f64>,
     pub remote_micros: Option<f64>,
-    /// Part of `remote_micros`: until the log is on this broker's own disk, not a follower's. A broker that does not tell waits for
-    /// followers only.
+    /// The part of `remote_micros` until the log is on this broker's own disk, as opposed to
+    /// waiting for followers. A broker that does not report it waits for followers only.
     pub flush_micros: Option<f64>,
     pub response_queue_micros: Option<f64>,
     pub send_micros: Option<f64>,
-    /// The part of `local_micros` that went into compressing batches again or converting them.
+    /// The part of `local_micros` spent on re-compressing or converting batches.
     pub conversion_micros: Option<f64>,
-    /// D where the parts are not known apart.
+    /// D, where its parts are not known separately.
     pub total_micros: Option<f64>,
     pub throttle_ms: Option<f64>,
-    /// The parts come from histograms of whole milliseconds (Apache Kafka): below 2 ms they mean nothing.
+    /// The parts come from histograms of whole milliseconds (Apache Kafka): below 2 ms they are
+    /// meaningless.
     pub is_rounded_to_ms: bool,
-    /// The parts are those of all clients of the broker, not of this one (Apache Kafka without client quotas).
+    /// The parts are those of all clients of the broker, not of this one (Apache Kafka without
+    /// client quotas).
     pub is_of_all_clients: bool,
-    /// Round trip of the connection by TCP_INFO.
+    /// Round trip of the connection, from TCP_INFO.
     pub round_trip_ms: Option<f64>,
-    /// Time from writing a response to reading the next request of the connection: mean, and the share of requests that came
-    /// within 1.3 round trips and 1 ms.
+    /// Time from writing a response to reading the connection's next request: mean, and the share
+    /// of requests that came within 1.3 round trips and 1 ms.
     pub gap_ms: Option<f64>,
     pub back_to_back_share: Option<f64>,
-    /// Two requests of one connection were seen waiting.
+    /// Two requests of one connection were seen waiting at the same time.
     pub has_overlap: Option<bool>,
     pub connections: Option<f64>,
     pub handler_idle: Option<f64>,
     pub network_idle: Option<f64>,
     pub cpu_use: Option<f64>,
-    /// Fetches that had to read the disk, per second, and how long that took.
+    /// Fetches per second that had to read the disk, and how long those reads took.
     pub cold_reads_per_second: Option<f64>,
     pub cold_read_ms: Option<f64>,
     pub cold_bytes_per_second: Option<f64>,
     pub network_threads: Option<f64>,
-    /// Errors answered to this client, by Kafka's name of the code.
+    /// Errors returned to this client, by Kafka's name of the code.
     pub errors: BTreeMap<String, f64>,
     pub quota_bytes_per_second: Option<f64>,
     pub quota_request_share: Option<f64>,

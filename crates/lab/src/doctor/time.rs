@@ -1,8 +1,8 @@
-//! Where a client's time goes: the bar of the live screen.
+//! Where a client's time is spent: the bar of the live screen.
 //!
-//! A record of a producer is handed over (`worker`), waits in its batch (`queue`), travels (`request`) and is served (`broker`).
-//! A consumer turns in a loop: it waits for records (`fetch`, of which `broker` is the broker's part) and works on them
-//! (`processing`).
+//! A producer's record is handed over (`worker`), waits in its batch (`queue`), travels (`request`)
+//! and is served (`broker`). A consumer runs in a loop: it waits for records (`fetch`, and the
+//! broker's part of that, `broker`) and processes them (`processing`).
 
 use serde::{Deserialize, Serialize};
 
@@ -19,14 +19,14 @@ pub enum TimePart {
     Request,
     /// Inside the broker.
     Broker,
-    /// The application's work on what it has read.
+    /// The application's processing of the records that it has read.
     Processing,
-    /// Waiting for records, outside of the broker.
+    /// Waiting for records, outside the broker.
     Fetch,
 }
 
 impl TimePart {
-    /// The name in the JSON.
+    /// The name used in the JSON.
     pub fn name(self) -> &'static str {
         match self {
             TimePart::Worker => "worker",
@@ -39,20 +39,20 @@ impl TimePart {
     }
 }
 
-/// One part, in milliseconds: of one record's way, or of one turn of a consumer's loop.
+/// One part, in milliseconds: of one record's path, or of one iteration of a consumer's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimeShare {
     pub part: TimePart,
     pub ms: f64,
 }
 
-/// A turn of which nothing but shares is known is taken for a second.
+/// An iteration of which only shares are known counts as one second.
 const TURN_MS: f64 = 1_000.0;
 
-/// Brokers that count whole milliseconds say nothing below this.
+/// Times of brokers that count whole milliseconds are meaningless below this.
 const ROUNDED_MS_MIN: f64 = 2.0;
 
-/// The parts that are known, in the order of a record's way; empty when nothing is.
+/// The known parts, in the order of a record's path; empty when none is known.
 pub fn split(snapshot: &Snapshot) -> Vec<TimeShare> {
     let broker_ms = broker_ms(&snapshot.brokers);
     let parts = match (&snapshot.producer, &snapshot.consumer) {
@@ -75,7 +75,8 @@ pub fn split(snapshot: &Snapshot) -> Vec<TimeShare> {
 type Parts = Vec<(TimePart, Option<f64>)>;
 
 fn of_producer(snapshot: &Snapshot, producer: &Producer, broker_ms: Option<f64>) -> Parts {
-    // Without the client's own latency (it pushes nothing) the way is what the broker measured of it.
+    // Without the client's own latency (it pushes nothing), the path is what the broker measured of
+    // it.
     let within = |broker_ms: f64| {
         producer
             .request_ms
@@ -107,7 +108,7 @@ fn of_consumer(consumer: &Consumer, broker_ms: Option<f64>) -> Parts {
     };
     let turn_ms = consumer.ms_between_polls.unwrap_or(TURN_MS);
     let idle_ms = idle.clamp(0.0, 1.0) * turn_ms;
-    // Of the time that it waits, the broker's part is that of a fetch.
+    // The broker's part of the waiting time is its part of a fetch.
     let share = broker_ms
         .zip(consumer.fetch_ms)
         .filter(|(_, fetch_ms)| *fetch_ms > 0.0)
@@ -119,7 +120,8 @@ fn of_consumer(consumer: &Consumer, broker_ms: Option<f64>) -> Parts {
     ]
 }
 
-/// D over all brokers, weighted by their requests. `None` where the parts are not this client's or not measured finely enough.
+/// D over all brokers, weighted by their requests. `None` where the parts are not this client's or
+/// not measured precisely enough.
 fn broker_ms(brokers: &[BrokerSide]) -> Option<f64> {
     let (mut sum, mut weights) = (0.0, 0.0);
     for broker in brokers {
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_the_brokers_part_and_the_way() {
+    fn a_request_is_the_brokers_part_and_the_path() {
         let mut snapshot = producer(100.0, 10.0);
         check(&snapshot, &[(TimePart::Queue, 100.0), (TimePart::Request, 10.0)]);
         snapshot.brokers = vec![served(1_000.0, 30.0), served(5_000.0, 10.0)];
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_milliseconds_are_not_believed_when_there_are_few() {
+    fn few_whole_milliseconds_are_not_trusted() {
         let mut snapshot = producer(1.0, 3.0);
         snapshot.brokers = vec![BrokerSide {
             is_rounded_to_ms: true,
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_is_no_bar() {
+    fn without_numbers_there_is_no_bar() {
         check(&Snapshot::default(), &[]);
         check(&producer(f64::NAN, f64::INFINITY), &[]);
     }

@@ -1,13 +1,15 @@
 //! What buffer.memory allows, and how long it lasts (F16, F17).
 
-/// F16: `B / X`, the longest time that a batch can wait: the queue is no longer than the memory (Kontur talk's numbers, checked).
+/// F16: `B / X`, the longest time that a batch can wait: the queue cannot exceed the memory (Kontur
+/// talk's numbers, checked).
 ///
-/// - `bytes_per_second`: as batches count them, after compression.
+/// - `bytes_per_second`: in bytes of batches, after compression.
 pub fn queue_ms_max(buffer_bytes: f64, bytes_per_second: f64) -> f64 {
     1_000.0 * buffer_bytes / bytes_per_second
 }
 
-/// F17: `B / (offered - drained)`, when `send()` begins to block; infinite where the drain keeps up (2.3.0 test report).
+/// F17: `B / (offered - drained)`, the time until `send()` blocks; infinite where the drain keeps
+/// up (2.3.0 test report).
 pub fn seconds_until_full(
     buffer_bytes: f64,
     offered_bytes_per_second: f64,
@@ -21,7 +23,8 @@ pub fn seconds_until_full(
     }
 }
 
-/// F17: `(waiting + 1) * batch.size / drained`: memory is handed out in the order of arrival, a batch at a time (measured).
+/// F17: `(waiting + 1) * batch.size / drained`: memory is given out in order of arrival, one batch
+/// at a time (measured).
 pub fn wait_ms(waiting_threads: f64, batch_bytes: f64, drained_bytes_per_second: f64) -> f64 {
     1_000.0 * (waiting_threads + 1.0) * batch_bytes / drained_bytes_per_second
 }
@@ -33,7 +36,7 @@ mod tests {
 
     #[test]
     fn a_queue_of_14_seconds_needs_320_mb() {
-        // I: 83 550 records/s of 251 bytes each.
+        // Experiment I: 83 550 records/s of 251 bytes each.
         let drained = 83_550.0 * 251.0;
         within(queue_ms_max(33_554_432.0, drained), 1_600.0, 1.0);
         assert!(queue_ms_max(335_544_320.0, drained) > 14_000.0);

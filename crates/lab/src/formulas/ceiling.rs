@@ -1,25 +1,26 @@
-//! How many requests and bytes a producer can have answered in a second (F8, F8b, F9, F14, F28).
+//! How many requests and bytes per second a producer can get answered (F8, F8b, F9, F14, F28).
 
 /// F8: `1000 / L * M * N`, requests per second (Kontur talk).
 ///
-/// - `in_flight`: of one connection; `brokers`: that lead partitions the producer writes.
+/// - `in_flight`: of one connection; `brokers`: those that lead partitions the producer writes to.
 pub fn requests_per_second_max(request_ms: f64, in_flight: f64, brokers: f64) -> f64 {
     1_000.0 / request_ms * in_flight * brokers
 }
 
-/// F8: `R / R_max`, by Little's law the mean number of requests under way over the allowed one (Kontur talk).
+/// F8: `R / R_max`, by Little's law the mean number of requests under way over the allowed number
+/// (Kontur talk).
 pub fn in_flight_use(requests_per_second: f64, requests_per_second_max: f64) -> f64 {
     requests_per_second / requests_per_second_max
 }
 
-/// F8b: `min(M, 1 + buffers / S)`, requests that really fit on a connection (measured).
+/// F8b: `min(M, 1 + buffers / S)`, the requests that really fit on a connection (measured).
 ///
 /// - `buffer_bytes`: twice send.buffer.bytes and twice the broker's receive buffer; 456 KiB with Kafka's defaults.
 pub fn in_flight_effective(in_flight: f64, buffer_bytes: f64, request_bytes: f64) -> f64 {
     in_flight.min(1.0 + buffer_bytes / request_bytes)
 }
 
-/// Of `in_flight_effective`, with Kafka's defaults on both sides.
+/// The buffers for `in_flight_effective`, with Kafka's defaults on both sides.
 pub const DEFAULT_BUFFER_BYTES: f64 = 456.0 * 1_024.0;
 
 /// F9: the largest request: `min(max.request.size, P * batch.size)`, one batch of every partition that the broker leads (Kontur
@@ -41,12 +42,14 @@ pub fn payload_bytes_per_second_max(
     requests_per_second_max * request_bytes_max / compression_rate
 }
 
-/// F9: `min(U, 1) * S / S_max`: a full pipe of small requests is no overload, one of full requests is (measured).
+/// F9: `min(U, 1) * S / S_max`: a full pipe of small requests is not an overload, a full pipe of
+/// full requests is (measured).
 pub fn load(in_flight_use: f64, request_bytes: f64, request_bytes_max: f64) -> f64 {
     in_flight_use.min(1.0) * request_bytes / request_bytes_max
 }
 
-/// F14: `1000 / D`: Apache Kafka serves the requests of a connection one after another, whatever is in flight (measured).
+/// F14: `1000 / D`: Apache Kafka serves the requests of a connection one after another, regardless
+/// of the number in flight (measured).
 pub fn requests_per_connection_max(broker_ms: f64) -> f64 {
     1_000.0 / broker_ms
 }
@@ -68,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_talk_s_request_rates() {
-        // I, IV, V: L, R and what the talk made of them.
+        // I, IV, V: L, R and what the talk computed from them.
         for (request_ms, requests, ceiling, used) in [
             (9.8, 1_391.0, 1_531.0, 0.91),
             (11.0, 1_159.0, 1_364.0, 0.85),
@@ -107,7 +110,8 @@ mod tests {
 
     #[test]
     fn one_in_flight_across_20_ms() {
-        // 45.4 requests/s were measured with L = 22.03 ms; five in flight brought x 4.7 to 5.
+        // 45.4 requests/s were measured with L = 22.03 ms; five in flight gave 4.7 to 5 times as
+        // many.
         within(requests_per_second_max(22.03, 1.0, 1.0), 45.4, 0.1);
         within(requests_per_second_max(22.03, 5.0, 1.0) / 45.4, 5.0, 0.1);
     }
@@ -133,7 +137,8 @@ mod tests {
         // RTT 10 ms, linger 5 and 0: 57.3 and 79.3 were measured.
         within(synchronous_records_per_second(1.0, 5.0, 12.2), 58.1, 0.1);
         within(synchronous_records_per_second(1.0, 0.0, 12.1), 82.6, 0.1);
-        // The test report: 16 threads, linger 10, 11.5 ms each; a million records in about 12 minutes.
+        // The test report: 16 threads, linger 10, 11.5 ms each; a million records in about 12
+        // minutes.
         within(
             1e6 / synchronous_records_per_second(16.0, 10.0, 1.5) / 60.0,
             12.0,

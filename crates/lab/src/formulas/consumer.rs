@@ -10,7 +10,8 @@ pub fn processing_share(poll_idle_share: f64) -> f64 {
     1.0 - poll_idle_share
 }
 
-/// Java's poll.idle.ratio.avg counts the poll itself twice: an idle consumer shows 0.5. `r / (1 - r)` is the share (measured).
+/// Java's poll.idle.ratio.avg counts the poll itself twice: an idle consumer shows 0.5. The true
+/// share is `r / (1 - r)` (measured).
 pub fn poll_idle_share(java_ratio: f64) -> f64 {
     java_ratio / (1.0 - java_ratio)
 }
@@ -29,25 +30,27 @@ pub fn catch_up_seconds(
     }
 }
 
-/// F29: `1000 * (1 - idle) / X`, time that the application spends on a record, ms (measured).
+/// F29: `1000 * (1 - idle) / X`, the time that the application spends on a record, ms (measured).
 pub fn work_ms(poll_idle_share: f64, consumed_records_per_second: f64) -> f64 {
     1_000.0 * processing_share(poll_idle_share) / consumed_records_per_second
 }
 
-/// F29: `ceil(produced * work)`, consumers that keep up; at least one (p99 article).
+/// F29: `ceil(produced * work)`, the number of consumers that keep up; at least one (p99 article).
 pub fn consumers_needed(produced_records_per_second: f64, work_ms: f64) -> f64 {
-    // A thousandth more than a whole number is rounding, not another machine.
+    // Up to a thousandth above a whole number is rounding, not another consumer.
     (produced_records_per_second * work_ms / 1_000.0 - 1e-3)
         .ceil()
         .max(1.0)
 }
 
-/// `1 - consumed / produced`: seconds by which the age of the next record grows in a second; negative when it shrinks.
+/// `1 - consumed / produced`: growth of the next record's age in seconds per second; negative when
+/// it shrinks.
 pub fn age_growth(consumed_records_per_second: f64, produced_records_per_second: f64) -> f64 {
     1.0 - consumed_records_per_second / produced_records_per_second
 }
 
-/// `(retention - age) / growth`, seconds until unread records are deleted; infinite where the age does not grow.
+/// `(retention - age) / growth`, the seconds until unread records are deleted; infinite where the
+/// age does not grow.
 pub fn seconds_until_loss(age_ms: f64, retention_ms: f64, age_growth: f64) -> f64 {
     if age_growth <= 0.0 {
         f64::INFINITY
@@ -81,7 +84,8 @@ mod tests {
 
     #[test]
     fn work_decides_how_many_consumers_keep_up() {
-        // 0.5 ms of work on each record: 1 863 records/s were measured, with an idle share of 0.027 / (1 - 0.027).
+        // 0.5 ms of work on each record: 1 863 records/s were measured, with an idle share of 0.027
+        // / (1 - 0.027).
         within(work_ms(poll_idle_share(0.026_7), 1_863.0), 0.5, 5.0);
         assert_eq!(consumers_needed(10_000.0, 0.5), 5.0);
         assert_eq!(consumers_needed(10_001.0, 0.5), 5.0);
@@ -94,7 +98,7 @@ mod tests {
     #[test]
     fn records_get_lost_when_their_age_reaches_the_retention() {
         within(age_growth(50.0, 100.0), 0.5, 0.01);
-        // Six days old of seven, half a second per second: two days.
+        // Six of seven days old, growing by half a second per second: two days are left.
         let day = 86_400.0;
         within(seconds_until_loss(6e3 * day, 7e3 * day, 0.5), 2.0 * day, 0.01);
         assert_eq!(seconds_until_loss(0.0, 7e3 * day, -0.1), f64::INFINITY);

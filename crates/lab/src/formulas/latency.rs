@@ -1,11 +1,12 @@
-//! Where the time of a record goes in a producer (F5 to F7).
+//! Where a record's time in a producer is spent (F5 to F7).
 
-/// F5, lower bound: `q/2 + L`, records arriving evenly while their batch waits (Kontur talk).
+/// F5, lower bound: `q/2 + L`, records that arrive evenly while their batch waits (Kontur talk).
 pub fn sender_ms_low(queue_ms: f64, request_ms: f64) -> f64 {
     queue_ms / 2.0 + request_ms
 }
 
-/// F5, upper bound: `q + L`, full batches standing in a queue (measured: within 1 % where a queue is steady).
+/// F5, upper bound: `q + L`, full batches that wait in a queue (measured: within 1 % where a queue
+/// is steady).
 pub fn sender_ms_high(queue_ms: f64, request_ms: f64) -> f64 {
     queue_ms + request_ms
 }
@@ -23,7 +24,7 @@ pub fn sender_ms(
     queue_ms - fill_ms / 2.0 + request_ms
 }
 
-/// F6: `W <= T / X`: no call of `send()` takes longer on average (Kontur talk).
+/// F6: `W <= T / X`: the upper bound of the mean time of a `send()` call (Kontur talk).
 pub fn send_micros_max(threads: f64, records_per_second: f64) -> f64 {
     1e6 * threads / records_per_second
 }
@@ -33,14 +34,15 @@ pub fn worker_use(records_per_second: f64, send_micros: f64, threads: f64) -> f6
     records_per_second * send_micros / 1e6 / threads
 }
 
-/// F6: `W - w / X`: what `send()` takes without waiting for buffer memory (measured).
+/// F6: `W - w / X`: the time of `send()` without waiting for buffer memory (measured).
 ///
 /// - `buffer_wait`: thread-seconds per second.
 pub fn send_micros_own(send_micros: f64, buffer_wait: f64, records_per_second: f64) -> f64 {
     send_micros - 1e6 * buffer_wait / records_per_second
 }
 
-/// F7: `C <= i / X`: no callback takes longer on average; `other_share` is the I/O thread's time outside its selector (measured).
+/// F7: `C <= i / X`: the upper bound of a callback's mean time; `other_share` is the I/O thread's
+/// time outside its selector (measured).
 pub fn callback_micros_max(other_share: f64, records_per_second: f64) -> f64 {
     1e6 * other_share / records_per_second
 }
@@ -59,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_application_s_own_clock_said() {
+    fn sender_latency_by_an_application_s_own_clock() {
         // Steady queues: 347 of 347.5, 9 880 of 9 887 ms.
         within(sender_ms_high(325.3, 22.0), 347.5, 1.0);
         within(sender_ms_high(9_865.0, 22.03), 9_880.0, 1.0);
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn callbacks_are_seen_from_the_io_thread() {
+    fn the_io_thread_bounds_the_callbacks_time() {
         // Callbacks burnt 100 µs at 8 000 records/s, those of another run slept 1 ms at 925.
         within(callback_micros_max(0.91, 8_000.0), 114.0, 0.5);
         within(callback_micros_max(0.99, 925.0), 1_070.0, 0.5);

@@ -1,6 +1,7 @@
-//! Queues and what replicas and cold reads add to them (F24 to F26).
+//! Queueing, and the load added by replicas and cold reads (F24 to F26).
 
-/// F24: `rho / (1 - rho)`, mean wait in service times (Kingman, p99 article); infinite from 1 on.
+/// F24: `rho / (1 - rho)`, mean wait in service times (Kingman, p99 article); infinite from rho = 1
+/// on.
 pub fn wait_factor(utilisation: f64) -> f64 {
     if utilisation >= 1.0 {
         f64::INFINITY
@@ -16,17 +17,18 @@ pub fn time_factor(utilisation: f64) -> f64 {
 
 /// Utilisation after a tenant's requests were reduced: `rho - removed * share` (LINE talk).
 ///
-/// - `removed`: share of its requests that go; `share`: what it takes of all threads' time.
+/// - `removed`: the share of its requests that disappear; `share`: its share of all threads' time.
 pub fn utilisation_without(utilisation: f64, removed: f64, share: f64) -> f64 {
     (utilisation - removed * share).max(0.0)
 }
 
-/// F25: `RF * w`, bytes per second that a broker writes when leaders are spread evenly (p99 article).
+/// F25: `RF * w`, the bytes per second that a broker writes when leaders are spread evenly (p99
+/// article).
 pub fn written_bytes_per_second(replicas: f64, produced_bytes_per_second: f64) -> f64 {
     replicas * produced_bytes_per_second
 }
 
-/// F25: `r + (RF - 1) * w`, bytes per second that are read from it (p99 article).
+/// F25: `r + (RF - 1) * w`, the bytes per second that are read from it (p99 article).
 pub fn read_bytes_per_second(
     replicas: f64,
     produced_bytes_per_second: f64,
@@ -35,7 +37,7 @@ pub fn read_bytes_per_second(
     consumed_bytes_per_second + (replicas - 1.0) * produced_bytes_per_second
 }
 
-/// F26: `reads * t / threads`, share of network threads that cold reads block (LINE talk).
+/// F26: `reads * t / threads`, the share of network threads that cold reads block (LINE talk).
 pub fn blocked_share(cold_reads_per_second: f64, cold_read_ms: f64, network_threads: f64) -> f64 {
     cold_reads_per_second * cold_read_ms / 1_000.0 / network_threads
 }
@@ -51,7 +53,7 @@ mod tests {
             within(wait_factor(utilisation), factor, 0.01);
         }
         assert_eq!(wait_factor(1.2), f64::INFINITY);
-        // The tenant's example: 0.92 to 0.55 is 11.5 to 1.2.
+        // The tenant rule's example: from 0.92 to 0.55 is from 11.5 to 1.2.
         within(wait_factor(0.92), 11.5, 0.1);
         within(time_factor(0.55), 2.22, 0.2);
         within(utilisation_without(0.92, 0.9, 0.41), 0.55, 0.5);

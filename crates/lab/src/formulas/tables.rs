@@ -1,8 +1,8 @@
-//! The sources' tables, for tests: what was reported, by experiment.
+//! The sources' tables, for tests: reported numbers, by experiment.
 
 pub const MIB: f64 = 1_048_576.0;
 
-/// Fails unless `value` is within so many percent of `expected`.
+/// Fails unless `value` is within this many percent of `expected`.
 #[track_caller]
 pub fn within(value: f64, expected: f64, percent: f64) {
     let off = 100.0 * (value - expected).abs() / expected.abs();

@@ -1,11 +1,13 @@
-//! What a connection carries: requests, round trips, windows, bandwidth (F10 to F13, F15). From the producer formula article.
+//! What a connection carries: requests, round trips, windows, bandwidth (F10 to F13, F15). From the
+//! producer formula article.
 
-/// F10c: `1000 / X` is the round trip where one producer sends one record at a time (acks=1, one partition, record >= batch.size).
+/// F10c: `1000 / X` is the round trip where one producer sends one record at a time (acks=1, one
+/// partition, record >= batch.size).
 pub fn round_trip_ms(records_per_second: f64) -> f64 {
     1_000.0 / records_per_second
 }
 
-/// F11: `record` where it is larger than a batch, else as many whole records as a batch holds.
+/// F11: `record` where it is larger than a batch, otherwise as many whole records as a batch holds.
 pub fn packet_bytes(record_bytes: f64, batch_bytes: f64) -> f64 {
     if record_bytes > batch_bytes {
         record_bytes
@@ -30,11 +32,12 @@ pub fn bytes_per_second(
     1_000.0 * (in_flight * request_bytes).min(send_buffer_bytes) / round_trip_ms
 }
 
-/// What F13 needs of a connection.
+/// The parameters of a connection for F13.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Connection {
     pub round_trip_ms: f64,
-    /// Bytes under way at most; up to twice send.buffer.bytes, since Linux doubles it. Infinite: no limit.
+    /// The most bytes under way; up to twice send.buffer.bytes, because Linux doubles it. Infinite:
+    /// no limit.
     pub window_bytes: f64,
     /// Infinite: no limit.
     pub bandwidth_bytes_per_second: f64,
@@ -59,7 +62,7 @@ pub fn bytes_per_second_refined(connection: &Connection, request_bytes: f64) -> 
         .min(connection.bandwidth_bytes_per_second)
 }
 
-/// F15: `0.92 * link`, what of a link's bits is left for the bytes of requests.
+/// F15: `0.92 * link`, the share of a link's bits that is left for the bytes of requests.
 pub fn link_bytes_per_second(link_bits_per_second: f64) -> f64 {
     0.92 * link_bits_per_second / 8.0
 }
@@ -78,7 +81,7 @@ mod tests {
         Connection {
             round_trip_ms: 73.0,
             window_bytes: 2.0 * send_buffer_bytes,
-            // The fit to the data centre's table has the transfer in it.
+            // The fit to the data centre's table includes the transfer.
             bandwidth_bytes_per_second: f64::INFINITY,
             broker_ms: article_broker_ms(request_bytes),
             in_flight,
@@ -116,13 +119,14 @@ mod tests {
                 2.0,
             );
         }
-        // Top speed: 13.4 MiB/s by a buffer of 1 024 000 bytes, five times that by five times the buffer.
+        // Top speed: 13.4 MiB/s with a buffer of 1 024 000 bytes, five times that with five times
+        // the buffer.
         within(bytes_per_second(1e4, 1e5, 1_024_000.0, 73.0) / MIB, 13.4, 1.0);
         within(bytes_per_second(1e4, 1e5, 5_024_000.0, 73.0) / MIB, 65.6, 1.0);
     }
 
     #[test]
-    fn the_refined_formula_is_nearer_where_the_kernel_doubles_the_buffer() {
+    fn the_refined_formula_is_closer_where_the_kernel_doubles_the_buffer() {
         for row in BETWEEN
             .iter()
             .filter(|row| row.in_flight == 1.0 && row.partitions == 1.0)

@@ -1,4 +1,4 @@
-//! Broker addresses in answers: which answers have them, and how they are replaced.
+//! Broker addresses in answers: which answers contain them, and how they are replaced.
 
 use std::fmt;
 
@@ -11,10 +11,11 @@ use ottla_wire::messages::metadata::MetadataResponse;
 use ottla_wire::messages::produce::ProduceResponse;
 use ottla_wire::primitives::{DecodeError, Reader};
 
-/// Every listener of a relay is here.
+/// Every listener of a relay has this address.
 pub const RELAY_HOST: &str = "127.0.0.1";
 
-/// The relay's port for a broker at this host and port; an error if it cannot listen on one more.
+/// Returns the relay's port for a broker at this host and port; an error if it cannot listen on
+/// another port.
 pub type PortOf<'a> = dyn FnMut(&str, u16) -> Result<u16, String> + 'a;
 
 /// Why an answer cannot be rewritten.
@@ -33,7 +34,7 @@ impl From<DecodeError> for Unreadable {
     }
 }
 
-/// Whether the answer to such a request can name a broker's address.
+/// Whether the answer to such a request can contain a broker's address.
 ///
 /// - Source: KIP-951 for the answers of produce (from 10) and fetch (from 16).
 pub fn may_contain(api_key: ApiKey, version: i16) -> bool {
@@ -45,15 +46,16 @@ pub fn may_contain(api_key: ApiKey, version: i16) -> bool {
     }
 }
 
-/// Whether an answer names addresses only beside something else, and then is small: a partition has moved.
+/// Whether an answer contains addresses only in addition to other data, and is small if it does: a
+/// partition has moved.
 pub fn is_small(api_key: ApiKey) -> bool {
     matches!(api_key, ApiKey::Produce | ApiKey::Fetch)
 }
 
-/// The answer with the relay's addresses; `None` if it has none.
+/// Returns the answer with the relay's addresses; `None` if it contains none.
 ///
 /// - Shape: header and body, without the length.
-/// - Errors: the answer is of a version or form that this program does not know.
+/// - Errors: the answer is of a version or format that this program does not know.
 pub fn rewrite(
     api_key: ApiKey,
     version: i16,
@@ -112,7 +114,7 @@ pub fn rewrite(
     Ok(Some(out))
 }
 
-/// An empty host or a port that is none says that there is no such broker: those stay.
+/// An empty host or an invalid port means that there is no such broker: those are left unchanged.
 fn replace(host: &mut &str, port: &mut i32, port_of: &mut PortOf<'_>) -> Result<(), Unreadable> {
     if let Ok(broker_port) = u16::try_from(*port)
         && broker_port != 0

@@ -1,4 +1,5 @@
-//! Carries packets between two TUN devices as a line between them would: later, and not more than fit.
+//! Carries packets between two TUN devices as a line between them would: delayed, and limited in
+//! bandwidth.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,10 +12,11 @@ use super::line::{Line, Way};
 use super::timer::Timer;
 use crate::scenario::model::LinkSpec;
 
-/// The largest packet: a device's MTU is 1,500 unless somebody changes it.
+/// The largest packet: a device's MTU is 1,500 unless it is changed.
 const PACKET_BYTES_MAX: usize = 65_535;
 
-/// Under way in each direction; what comes on top waits in the device's own queue, and beyond that is lost, as on any line.
+/// The most packets under way in each direction; more wait in the device's own queue, and beyond
+/// that are lost, as on any line.
 const PACKETS_MAX: usize = 64 * 1024;
 
 /// A running line between two devices. Dropping it closes them.
@@ -62,14 +64,14 @@ struct Packet {
 struct Packets {
     line: Line,
     timer: Timer,
-    /// The clients', the broker's.
+    /// The clients' device, then the broker's.
     devices: [OwnedFd; 2],
     /// By way.
     under_way: [VecDeque<Packet>; 2],
 }
 
 impl Packets {
-    /// Waits for something to do and does it; false when it is to stop.
+    /// Waits for something to do and does it; returns false when it should stop.
     fn turn(&mut self, stop: &OwnedFd) -> bool {
         let ways = [Way::ToBroker, Way::ToClient];
         let now = self.timer.now();
@@ -85,7 +87,8 @@ impl Packets {
         if self.timer.arm(next.map(|moment| moment.max(1))).is_err() {
             return false;
         }
-        // A device that is not to be read is not asked about, or the wait would never wait.
+        // A device that must not be read is not polled for reading, or the wait would return at
+        // once every time.
         let interest = |takes: bool| if takes { PollFlags::IN } else { PollFlags::empty() };
         let mut descriptors = [
             PollFd::new(&self.devices[0], interest(takes[0])),
@@ -131,7 +134,7 @@ impl Packets {
         let now = self.timer.now();
         let device = &self.devices[1 - way as usize];
         while let Some(packet) = self.under_way[way as usize].pop_front_if(|packet| packet.arrival <= now) {
-            // A device that is down or full loses it, and TCP sends it again.
+            // A device that is down or full drops the packet, and TCP retransmits it.
             let _ = rustix::io::write(device, &packet.bytes);
         }
     }

@@ -1,4 +1,4 @@
-//! What a client asked on a connection, as far as it decides which answers must be rewritten.
+//! A client's requests on a connection, as far as they decide which answers must be rewritten.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,17 +7,19 @@ use ottla_wire::api_key::ApiKey;
 
 use super::addresses::{self, PortOf};
 
-/// A frame above this is no frame: twice what a broker takes by default, and less than the first bytes of TLS or HTTP
-/// read as a length.
+/// A longer frame is not a frame: this is twice a broker's default limit, and less than the first
+/// bytes of TLS or HTTP read as a length.
 const FRAME_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Answers of a fetch or produce that are put together before they go on; larger ones are forwarded as they come.
+/// Answers to a fetch or produce up to this size are assembled before they are forwarded; larger
+/// ones are forwarded as they arrive.
 const SMALL_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Answers with addresses that are put together: 16 MiB of metadata are some 200,000 partitions.
+/// The largest answer with addresses that is assembled: 16 MiB of metadata are some 200,000
+/// partitions.
 const ADDRESSES_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Requests that are remembered; above the number any client or broker allows on a connection.
+/// Requests that are remembered; above the number that any client or broker allows on a connection.
 const ASKED_MAX: usize = 4_096;
 
 const LENGTH_BYTES: usize = 4;
@@ -26,33 +28,34 @@ const REQUEST_HEAD_BYTES: usize = 4 + 2 + 2 + 4;
 /// Length, correlation id.
 const ANSWER_HEAD_BYTES: usize = 4 + 4;
 
-/// Why a connection cannot go on.
+/// Why a connection cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// A length that no frame has.
+    /// A length that no frame can have.
     Length(i64),
-    /// An answer with addresses that cannot be read: forwarded, it would lead the client past the relay.
+    /// An answer with addresses that cannot be decoded: forwarded, it would lead the client past
+    /// the relay.
     Answer(String),
 }
 
-/// What goes on of a chunk of answers.
+/// What is forwarded for a chunk of answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// This range of the chunk, as it is.
+    /// This range of the chunk, unchanged.
     Through(Range<usize>),
-    /// Instead of what was held back.
+    /// This replaces what was held back.
     Instead(Vec<u8>),
 }
 
-/// The requests of one connection that wait for an answer the relay must look at.
+/// The requests of one connection that wait for an answer the relay must inspect.
 #[derive(Debug, Default)]
 pub struct Conversation {
     asked: VecDeque<Asked>,
     requests: Cutter<REQUEST_HEAD_BYTES>,
     answers: Cutter<ANSWER_HEAD_BYTES>,
-    /// The frame that is being put together, its length in front.
+    /// The frame that is being assembled, beginning with its length.
     held: Option<(Asked, Vec<u8>)>,
-    /// Nothing is looked at any more: the stream is TLS.
+    /// Nothing is inspected any more: the stream is TLS.
     is_opaque: bool,
     has_begun: bool,
 }
@@ -70,7 +73,7 @@ impl Conversation {
         self.is_opaque
     }
 
-    /// Takes note of what is asked in `chunk`, which goes on unchanged.
+    /// Notes the requests in `chunk`, which is forwarded unchanged.
     pub fn hear_requests(&mut self, chunk: &[u8]) -> Result<(), Broken> {
         if !self.has_begun && !chunk.is_empty() {
             self.has_begun = true;
@@ -101,7 +104,7 @@ impl Conversation {
         if !addresses::may_contain(api_key, api_version) {
             return;
         }
-        // A produce with acks=0 is never answered, so the oldest may be forgotten.
+        // A produce with acks=0 is never answered, so the oldest request may be dropped.
         if self.asked.len() == ASKED_MAX {
             self.asked.pop_front();
         }
@@ -112,7 +115,7 @@ impl Conversation {
         });
     }
 
-    /// Appends to `parts` what goes on of `chunk`, addresses replaced.
+    /// Appends to `parts` what is forwarded for `chunk`, with addresses replaced.
     pub fn hear_answers(
         &mut self,
         chunk: &[u8],
@@ -153,7 +156,7 @@ impl Conversation {
                         _ => parts.push(Part::Instead(head.to_vec())),
                     }
                 }
-                // Bytes of a head that is not complete wait in the cutter.
+                // The bytes of an incomplete head wait in the cutter.
                 None if self.answers.head_bytes() > 0 => {}
                 None => through(parts, at..end),
             }
@@ -162,7 +165,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes bytes of the answer that is put together; returns how many.
+    /// Takes bytes of the answer that is being assembled; returns how many.
     fn hold(
         &mut self,
         chunk: &[u8],
@@ -197,7 +200,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Brokers answer in order: what was asked before and is not answered never will be.
+    /// Brokers answer in order: earlier requests without an answer will never get one.
     fn asked_by(&mut self, correlation_id: i32) -> Option<Asked> {
         let place = self
             .asked
@@ -222,7 +225,7 @@ fn bytes_max(api_key: ApiKey) -> usize {
     }
 }
 
-/// Finds the heads of frames in a stream that comes in chunks.
+/// Finds the heads of frames in a stream that arrives in chunks.
 #[derive(Debug)]
 struct Cutter<const HEAD: usize> {
     head: [u8; HEAD],
@@ -242,13 +245,13 @@ impl<const HEAD: usize> Default for Cutter<HEAD> {
 }
 
 impl<const HEAD: usize> Cutter<HEAD> {
-    /// Bytes of a head that is not complete.
+    /// The number of bytes of an incomplete head.
     fn head_bytes(&self) -> usize {
         self.filled
     }
 
-    /// Takes bytes off `chunk`: the rest of a body, or those up to the end of the next head, which is returned when it is
-    /// complete.
+    /// Takes bytes off `chunk`: the rest of a body, or those up to the end of the next head, which
+    /// is returned when complete.
     fn cut(&mut self, chunk: &mut &[u8]) -> Result<Option<[u8; HEAD]>, Broken> {
         if self.body_left > 0 {
             let bytes = self.body_left.min(chunk.len());

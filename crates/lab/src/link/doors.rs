@@ -1,4 +1,4 @@
-//! The relay's listeners: one for each broker that a client may be told of.
+//! The relay's listeners: one for each broker that a client may learn about.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,17 +10,18 @@ use rustix::event::epoll;
 
 use super::addresses::RELAY_HOST;
 
-/// Brokers of one cluster; a broker that names more is not one that a laboratory measures.
+/// The most brokers of one cluster; a laboratory does not measure clusters that name more.
 const DOORS_MAX: usize = 1_024;
 
-/// How long one of several addresses of a name may take to answer, before the next is tried.
+/// How long one of several addresses of a name may take to answer before the next is tried.
 const ADDRESS_PROBE: Duration = Duration::from_millis(500);
 
-/// Where clients come in on their way to one broker.
+/// The listener through which clients reach one broker.
 #[derive(Debug)]
 pub struct Door {
     pub listener: TcpListener,
-    /// `None`: its name is not known here, so connections are closed at once, as the broker's own would fail.
+    /// `None`: its name cannot be resolved here, so connections are closed at once, as a connection
+    /// to the broker would fail.
     pub broker: Option<SocketAddr>,
 }
 
@@ -36,7 +37,8 @@ impl Doors {
         self.doors.get(index)
     }
 
-    /// The port for this broker; a new listener, watched by `epoll` under `first_token` + its index, if it is a new one.
+    /// Returns the port for this broker; a new listener is watched by `epoll` under `first_token` +
+    /// its index.
     pub fn port_of(&mut self, host: &str, port: u16, epoll: &OwnedFd, first_token: u64) -> io::Result<u16> {
         if let Some(port) = self.ports.get(&(host.to_owned(), port)) {
             return Ok(*port);
@@ -63,7 +65,7 @@ impl Doors {
     }
 }
 
-/// The first address that takes connections; the first of all if none does at the moment.
+/// The first address that accepts connections; the first of all if none does at the moment.
 fn resolve(host: &str, port: u16) -> Option<SocketAddr> {
     let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().ok()?.collect();
     let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ADDRESS_PROBE).is_ok();

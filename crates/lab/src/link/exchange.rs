@@ -1,4 +1,4 @@
-//! One client's connection through the relay: two sockets, and a path each way.
+//! One client's connection through the relay: two sockets, and one path in each direction.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,7 +16,7 @@ const PIECES_PER_TURN: usize = 16;
 pub struct Turn<'a> {
     pub now: u64,
     pub line: &'a mut Line,
-    /// At least a piece long.
+    /// At least one piece long.
     pub buffer: &'a mut [u8],
     pub parts: &'a mut Vec<Part>,
     pub port_of: &'a mut PortOf<'a>,
@@ -38,10 +38,10 @@ impl From<Broken> for End {
     }
 }
 
-/// What a turn leaves to be done.
+/// What remains to be done after a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// More at once, after the others.
+    /// There is more to do at once, after the other connections.
     pub again: bool,
     /// By way: wants to enter the line, which is not open.
     pub wants_line: [bool; 2],
@@ -50,12 +50,12 @@ pub struct Left {
 #[derive(Debug)]
 struct Direction {
     path: Path,
-    /// The near socket has bytes to read, the far one takes some.
+    /// The near socket has bytes to read; the far socket accepts some.
     is_readable: bool,
     is_writable: bool,
-    /// The far socket was full, and what is late since is so for that reason.
+    /// The far socket was full, so bytes since then are late for that reason.
     was_full: bool,
-    /// The near socket has said all; the far one was told.
+    /// The near socket has reached its end; the far one was shut down.
     has_ended: bool,
     is_shut: bool,
 }
@@ -73,18 +73,19 @@ impl Direction {
     }
 }
 
-/// A connection.
+/// One connection.
 #[derive(Debug)]
 pub struct Exchange {
     pub client: TcpStream,
     pub broker: TcpStream,
     directions: [Direction; 2],
     conversation: Conversation,
-    /// Before this nothing reaches the broker: connecting takes a round trip, and the first bytes half of one.
+    /// Nothing reaches the broker before this: connecting takes a round trip, and the first bytes
+    /// half of one.
     first_arrival: u64,
     /// When the relay's timer will give it a turn.
     pub armed: Option<u64>,
-    /// By way: stands in the queue for the line.
+    /// By way: is in the queue for the line.
     pub is_queued: [bool; 2],
 }
 
@@ -114,7 +115,7 @@ impl Exchange {
         self.conversation.is_opaque()
     }
 
-    /// The socket of the client (or of the broker) is readable or writable.
+    /// Notes that the socket of the client (or of the broker) is readable or writable.
     pub fn on_socket(&mut self, is_client: bool, is_readable: bool, is_writable: bool) {
         let (reads, writes) = match is_client {
             true => (Way::ToBroker, Way::ToClient),
@@ -124,7 +125,7 @@ impl Exchange {
         self.directions[writes as usize].is_writable |= is_writable;
     }
 
-    /// Moves what can be moved.
+    /// Moves everything that can be moved.
     pub fn turn(&mut self, turn: &mut Turn<'_>) -> Result<Left, End> {
         let mut left = Left::default();
         for way in [Way::ToBroker, Way::ToClient] {
@@ -134,7 +135,7 @@ impl Exchange {
             let direction = &mut self.directions[way as usize];
             if direction.has_ended && direction.path.is_empty() && !direction.is_shut {
                 direction.is_shut = true;
-                // Already closed at the other end: nobody is left to tell.
+                // Already closed at the other end: there is no peer to notify.
                 let _ = self.far(way).shutdown(Shutdown::Write);
             }
         }
@@ -144,7 +145,7 @@ impl Exchange {
         }
     }
 
-    /// When the next turn is due although no socket has changed.
+    /// When the next turn is due if no socket changes.
     pub fn next_moment(&self) -> Option<u64> {
         let moments = self.directions.iter().filter_map(|direction| {
             let wants_room =
@@ -225,7 +226,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sends on what was read into the buffer.
+    /// Forwards what was read into the buffer.
     fn forward(&mut self, way: Way, bytes: usize, turn: &mut Turn<'_>) -> Result<(), End> {
         if way == Way::ToBroker {
             self.conversation.hear_requests(&turn.buffer[..bytes])?;
@@ -267,7 +268,7 @@ impl Exchange {
     }
 }
 
-/// `None`: the socket has nothing, or takes nothing, for now.
+/// Returns `None` if the socket has nothing, or accepts nothing, at the moment.
 fn done(result: io::Result<usize>) -> Result<Option<usize>, End> {
     match result {
         Ok(bytes) => Ok(Some(bytes)),

@@ -1,12 +1,14 @@
-//! The line that all connections of a relay share: when bytes that enter it now come out at the other end.
+//! The line that all connections of a relay share: computes when bytes that enter it now arrive at
+//! the other end.
 
 use crate::scenario::model::LinkSpec;
 
-/// Bytes may wait this long for the line before connections are no longer read: longer, and one connection's queue would
-/// delay all others; shorter, and the line would idle while the relay's thread is not running.
+/// When bytes wait longer than this for the line, connections are no longer read. Longer, and one
+/// connection's queue would delay all others (head-of-line blocking); shorter, and the line would
+/// idle while the relay's thread is not running.
 const QUEUE_NANOS: u64 = 2_000_000;
 
-/// The smallest piece that is sent at a time: an Ethernet frame's worth of TCP.
+/// The smallest piece that is sent at a time: one Ethernet frame's worth of TCP.
 const PIECE_BYTES_MIN: usize = 1_460;
 
 /// The largest piece that is sent at a time, where bandwidth allows it.
@@ -19,14 +21,14 @@ pub enum Way {
     ToClient,
 }
 
-/// A full-duplex line without loss, first in, first out. Moments are nanoseconds since the relay started.
+/// A full-duplex FIFO line without loss. Moments are nanoseconds since the relay started.
 #[derive(Debug)]
 pub struct Line {
     delay_nanos: u64,
     bytes_per_second: u64,
     stall_every_nanos: u64,
     stall_nanos: u64,
-    /// By way: when everything that entered has been put on the line.
+    /// By way: when everything that has entered is on the line.
     free_at: [u64; 2],
 }
 
@@ -42,12 +44,12 @@ impl Line {
         }
     }
 
-    /// From one end to the other, for a byte.
+    /// The one-way delay of a byte.
     pub fn delay_nanos(&self) -> u64 {
         self.delay_nanos
     }
 
-    /// How many bytes go in at a time: about a millisecond's worth, so that connections take turns.
+    /// How many bytes enter at a time: about a millisecond's worth, so that connections take turns.
     pub fn piece_bytes(&self) -> usize {
         match usize::try_from(self.bytes_per_second / 1_000) {
             Ok(0) if self.bytes_per_second == 0 => PIECE_BYTES_MAX,
@@ -56,12 +58,12 @@ impl Line {
         }
     }
 
-    /// When the next piece may enter; now or earlier: at once.
+    /// When the next piece may enter; a moment not after the current one means at once.
     pub fn opens_at(&self, way: Way) -> u64 {
         self.free_at[way as usize].saturating_sub(QUEUE_NANOS)
     }
 
-    /// Puts `bytes` on the line and says when the last of them arrives.
+    /// Puts `bytes` on the line and returns when the last of them arrives.
     pub fn enter(&mut self, way: Way, now: u64, bytes: usize) -> u64 {
         let begin = self.after_stall(now.max(self.free_at[way as usize]));
         let end = begin + self.transfer_nanos(bytes);
@@ -77,7 +79,8 @@ impl Line {
         u64::try_from(nanos).unwrap_or(u64::MAX / 4)
     }
 
-    /// `moment`, or the end of the stall that it lies in. The first stall begins after one interval.
+    /// Returns `moment`, or the end of the stall that it falls into. The first stall begins after
+    /// one interval.
     fn after_stall(&self, moment: u64) -> u64 {
         if self.stall_every_nanos == 0 || self.stall_nanos == 0 || moment < self.stall_every_nanos {
             return moment;
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_queue_for_the_bandwidth_each_way_apart() {
+    fn bytes_queue_for_the_bandwidth_of_each_direction_separately() {
         let spec = LinkSpec {
             bytes_per_second: 1_000_000,
             ..LinkSpec::default()
@@ -123,7 +126,7 @@ mod tests {
         assert_eq!(line.enter(Way::ToBroker, 0, 4_000), 5 * MS);
         assert_eq!(line.enter(Way::ToClient, 0, 1_000), MS);
         assert_eq!(line.opens_at(Way::ToBroker), 5 * MS - QUEUE_NANOS);
-        // An idle line saves nothing up.
+        // An idle line accumulates no credit.
         assert_eq!(line.enter(Way::ToBroker, 50 * MS, 1_000), 51 * MS);
     }
 

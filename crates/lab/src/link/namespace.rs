@@ -1,8 +1,10 @@
-//! Real packets over a real distance: a network namespace behind a pair of TUN devices, whose packets this process carries.
+//! Real packets over an emulated distance: a network namespace behind a pair of TUN devices, whose
+//! packets this process carries.
 //!
-//! Here the kernel's own TCP waits for acknowledgements, so that `send.buffer.bytes`, window growth and Nagle behave as they do
-//! between data centres; the relay only imitates them. It needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN), `ip` and /dev/net/tun.
-//! The kernel's `netem` would do the same where it exists; `tbf` alone gives no delay.
+//! Here the kernel's own TCP waits for acknowledgements, so that `send.buffer.bytes`, window growth
+//! and Nagle behave as they do between data centres; the relay only imitates them. It requires root
+//! (CAP_NET_ADMIN and CAP_SYS_ADMIN), `ip` and /dev/net/tun. The kernel's `netem` would do the same
+//! where it exists; `tbf` alone adds no delay.
 
 use std::fmt;
 use std::fs::File;
@@ -25,17 +27,17 @@ const TUN_DEVICE: &str = "/dev/net/tun";
 /// Where `ip netns` keeps its namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// What of a namespace works on this machine; each either works or says why not.
+/// Which parts of a namespace work on this machine; each either works or gives the reason why not.
 #[derive(Clone, Debug)]
 pub struct NamespaceSupport {
-    /// Namespace and TUN devices: all that [`Namespace`] needs.
+    /// Namespace and TUN devices: everything that [`Namespace`] needs.
     pub tun: Result<(), String>,
     pub veth: Result<(), String>,
     pub tbf: Result<(), String>,
     pub netem: Result<(), String>,
 }
 
-/// One line.
+/// Formats one line.
 impl fmt::Display for NamespaceSupport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
@@ -55,7 +57,7 @@ impl fmt::Display for NamespaceSupport {
     }
 }
 
-/// Tries everything once, in a namespace of its own that is gone afterwards.
+/// Tries everything once, in a temporary namespace that is removed afterwards.
 pub fn probe() -> NamespaceSupport {
     let tun = Namespace::create(&LinkSpec::default())
         .map(drop)
@@ -87,13 +89,14 @@ pub fn probe() -> NamespaceSupport {
         veth: veth.clone(),
     };
     if made.is_ok() {
-        // The pair goes with it.
+        // The pair is removed with it.
         let _ = run("ip", &["netns", "del", &name]);
     }
     support
 }
 
-/// A network namespace at the other end of a link. Dropping it removes it and its devices; what runs in it loses its network.
+/// A network namespace at the other end of a link. Dropping it removes it and its devices; programs
+/// in it lose their network.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -103,13 +106,13 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// - Errors: `InvalidInput` for a link that contradicts itself or has a window (the kernel's own TCP has one:
-    ///   `send.buffer.bytes`); else a sentence that says what is missing.
+    /// - Errors: `InvalidInput` for a link that contradicts itself or has a window (the kernel's
+    ///   own TCP has one: `send.buffer.bytes`); otherwise a sentence that says what is missing.
     pub fn create(spec: &LinkSpec) -> io::Result<Namespace> {
         let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
         check(spec).map_err(invalid)?;
         if spec.window_bytes > 0 {
-            let problem = "link.window_bytes has no place in a namespace: there TCP's own window rules";
+            let problem = "link.window_bytes is not supported in a namespace: TCP has its own window there";
             return Err(invalid(problem.into()));
         }
         let name = unique_name();
@@ -138,25 +141,25 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Where what listens in the namespace is found: what a broker in it must advertise.
+    /// The address of listeners in the namespace, which a broker in it must advertise.
     pub fn broker_address(&self) -> IpAddr {
         self.far.into()
     }
 
-    /// Where the clients come from.
+    /// The address that clients come from.
     pub fn client_address(&self) -> IpAddr {
         self.near.into()
     }
 
-    /// A program that runs in the namespace.
+    /// Makes a command that runs in the namespace.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]);
         command
     }
 
-    /// Calls `work` on a thread inside the namespace. Threads and sockets that it makes are and stay there: a broker that is
-    /// started so listens there.
+    /// Calls `work` on a thread inside the namespace. Threads and sockets that it creates stay in
+    /// the namespace: a broker that is started this way listens there.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         let namespace = File::open(format!("{NAMESPACES}/{}", self.name))?;
         let enter_and_work = || -> io::Result<T> {
@@ -172,33 +175,35 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // The devices go with their descriptors.
+        // The devices disappear with their descriptors.
         self.carrier = None;
         let _ = run("ip", &["netns", "del", &self.name]);
     }
 }
 
-/// Short enough that a device's name, 15 bytes, has room for a letter more.
+/// Short enough for a device name, 15 bytes, with one more letter.
 fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed) % 100;
     format!("ot{:x}n{number}", std::process::id())
 }
 
-/// Two addresses out of the block that is set aside for such measurements (RFC 2544), others for each process and call.
+/// Two addresses of the block that is reserved for such measurements (RFC 2544), different for each
+/// process and call.
 fn addresses() -> (Ipv4Addr, Ipv4Addr) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let pair = std::process::id()
         .wrapping_mul(67)
         .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed))
         % 0x7fff;
-    // 198.18.0.0/15 has 2^17 addresses; four for each pair, so that no one is a network's or broadcast.
+    // 198.18.0.0/15 has 2^17 addresses; four for each pair, so that none is a network or broadcast
+    // address.
     let base = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + 4 * pair;
     (Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2))
 }
 
 fn open_tun(name: &str) -> io::Result<OwnedFd> {
-    /// `struct ifreq`: 16 bytes of name, 24 of which the flags are the first two.
+    /// `struct ifreq`: 16 bytes of name, then 24 bytes, the first two of which are the flags.
     #[repr(C)]
     struct InterfaceRequest {
         name: [u8; 16],
@@ -211,7 +216,7 @@ fn open_tun(name: &str) -> io::Result<OwnedFd> {
 
     let describe = |error: rustix::io::Errno| {
         let why = match error {
-            rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => "not permitted: it takes root".to_owned(),
+            rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => "not permitted: needs root".to_owned(),
             other => other.to_string(),
         };
         io::Error::new(
@@ -241,7 +246,7 @@ fn must(program: &str, arguments: &[&str]) -> io::Result<()> {
     run(program, arguments).map_err(io::Error::other)
 }
 
-/// - Errors: the first line that the program wrote about it.
+/// - Errors: the first line that the program wrote about the failure.
 fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     let output = Command::new(program)
         .args(arguments)
@@ -251,7 +256,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr);
-    let problem = text.lines().next().unwrap_or("failed without a word").trim();
+    let problem = text.lines().next().unwrap_or("failed without a message").trim();
     Err(format!("{program} {}: {problem}", arguments.join(" ")))
 }
 

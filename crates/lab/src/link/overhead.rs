@@ -1,4 +1,5 @@
-//! What the relay costs by itself: a small request there and back, and bytes a second, with it and without it.
+//! Measures what the relay itself costs: a small request there and back, and bytes per second, with
+//! it and without it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -15,32 +16,34 @@ use crate::bench::result::Percentiles;
 use crate::histogram::Latencies;
 use crate::scenario::model::LinkSpec;
 
-/// Turns in which the two ways are measured alternately, so that a machine that changes its speed changes both.
+/// Rounds in which the two ways are measured alternately, so that a change of the machine's speed
+/// affects both.
 const ROUNDS: usize = 5;
 const ROUND_TRIPS_PER_ROUND: usize = 400;
 const BULK_FRAMES_PER_ROUND: usize = 16;
 const BULK_BYTES: usize = 1024 * 1024;
 
-/// Of a request that is measured: length, key, version, correlation id, and as much as a small heartbeat.
+/// The size of a measured request: length, key, version, correlation id, and as much as a small
+/// heartbeat.
 const SMALL_BYTES: usize = 64;
 /// Length, correlation id.
 const ANSWER_BYTES: usize = 8;
 
-/// The relay's own cost, at a link without delay or limit.
+/// The relay's own cost, on a link without delay or limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RelayOverhead {
-    /// 64 bytes there, 8 bytes back, over loopback: straight, and through a relay.
+    /// 64 bytes there, 8 bytes back, over loopback: directly, and through a relay.
     pub direct_round_trip_micros: Percentiles,
     pub relayed_round_trip_micros: Percentiles,
     /// One connection, requests of 1 MiB one after another without waiting: the best of the rounds.
     pub direct_bytes_per_second: f64,
     pub relayed_bytes_per_second: f64,
-    /// How much later than the link says the relay in question handed bytes over, so far.
+    /// How much later than the link specifies this relay has handed bytes over so far.
     pub late_micros: Percentiles,
 }
 
 impl RelayOverhead {
-    /// What the relay adds to a round trip, in the median.
+    /// The median time that the relay adds to a round trip.
     pub fn added_micros(&self) -> f64 {
         self.relayed_round_trip_micros.p50 - self.direct_round_trip_micros.p50
     }
@@ -73,7 +76,7 @@ impl fmt::Display for RelayOverhead {
     }
 }
 
-/// Measured once in a process.
+/// Returns the overhead, measured once per process.
 pub fn measured() -> io::Result<RelayOverhead> {
     static MEASURED: OnceLock<RelayOverhead> = OnceLock::new();
     if let Some(known) = MEASURED.get() {
@@ -105,10 +108,10 @@ fn measure() -> io::Result<RelayOverhead> {
     })
 }
 
-/// What a link makes of requests with one in flight, in seconds each, against a server that answers at once; and how late its
-/// relay was.
+/// Returns the seconds that each request takes over a link with one in flight, against a server
+/// that answers at once; and how late the relay was.
 ///
-/// - Units: `request_bytes` at most a MiB.
+/// - Units: `request_bytes` at most one MiB.
 pub fn request_seconds(
     spec: &LinkSpec,
     request_bytes: usize,
@@ -129,8 +132,8 @@ pub fn request_seconds(
     Ok((seconds, relay.late_micros()))
 }
 
-/// The same with real packets: a client whose socket has this send buffer, and a server in the namespace. The first four requests do
-/// not count: the window has to grow.
+/// The same with real packets: a client whose socket has this send buffer, and a server in the
+/// namespace. The first four requests do not count, because the window has to grow.
 pub fn real_request_seconds(
     namespace: &Namespace,
     send_buffer_bytes: usize,
@@ -151,7 +154,7 @@ pub fn real_request_seconds(
     Ok(began.elapsed().as_secs_f64() / f64::from(requests))
 }
 
-/// One of the two ways, and what was measured on it.
+/// One of the two ways, and its measurements.
 struct Measured {
     socket: TcpStream,
     round_trip_nanos: Latencies,
@@ -196,7 +199,8 @@ impl Measured {
         let frame = &mut self.bulk[..bytes];
         self.correlation_id += 1;
         frame[..4].copy_from_slice(&((bytes - 4) as i32).to_be_bytes());
-        // An API whose answers the relay looks at would be another measurement: Heartbeat 4.
+        // An API whose answers the relay inspects would be another measurement: this is Heartbeat
+        // 4.
         frame[4..8].copy_from_slice(&[0, 12, 0, 4]);
         frame[8..12].copy_from_slice(&self.correlation_id.to_be_bytes());
         self.socket.write_all(frame)
@@ -215,7 +219,7 @@ impl Measured {
     }
 }
 
-/// Takes frames and answers each with its correlation id, until its two connections are closed.
+/// Reads frames and answers each with its correlation id, until its two connections are closed.
 struct Sink {
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
@@ -251,7 +255,7 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // Connections that were never made are what accept would wait for.
+        // accept would wait for connections that were never made.
         let spare: Vec<_> = (0..2).map(|_| TcpStream::connect(self.address)).collect();
         drop(spare);
         if let Some(thread) = self.thread.take() {

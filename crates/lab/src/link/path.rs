@@ -1,15 +1,17 @@
-//! One direction of one connection: bytes that are under way, and the window that bounds them.
+//! One direction of one connection: bytes under way, and the window that bounds them.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Pieces that may be under way in one direction of a connection; each takes 16 bytes beside its own.
+/// The most pieces under way in one direction of a connection; each takes 16 bytes in addition to
+/// its own.
 const PIECES_MAX: usize = 16 * 1024;
 
-/// Bytes under way where the link sets no window. 32 MiB in 36 ms are 900 MB/s: more than the relay can move.
+/// The most bytes under way if the link sets no window. 32 MiB in 36 ms are 900 MB/s: more than the
+/// relay can move.
 const UNLIMITED_BYTES: usize = 32 * 1024 * 1024;
 
-/// A piece of the stream: so many bytes, at this moment.
+/// A piece of the stream: this many bytes, at this moment.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     at: u64,
@@ -18,12 +20,13 @@ struct Piece {
 
 /// Bytes between two sockets. Moments are nanoseconds since the relay started.
 ///
-/// - Shape: `near` holds what was read or rewritten but did not fit into the window; `far` what is under way, and `arrivals`
-///   when it arrives; `acknowledgements` when room for what was taken in comes back.
+/// - Shape: `near` holds what was read or rewritten but did not fit into the window; `far` holds
+///   what is under way, and `arrivals` when it arrives; `acknowledgements` holds when the room of
+///   bytes taken in becomes available again.
 #[derive(Debug)]
 pub struct Path {
     window_bytes: usize,
-    /// How long an acknowledgement travels; `None` without a window.
+    /// The travel time of an acknowledgement; `None` without a window.
     acknowledgement_nanos: Option<u64>,
     near: VecDeque<u8>,
     far: VecDeque<u8>,
@@ -74,7 +77,8 @@ impl Path {
         self.near.extend(bytes);
     }
 
-    /// Moves up to `bytes_max` of what waits at the near end under way; the caller knows when they arrive.
+    /// Moves up to `bytes_max` of the bytes at the near end under way; the caller computes their
+    /// arrival.
     pub fn enter_from_near(&mut self, bytes_max: usize, arrival: u64) {
         let bytes = bytes_max.min(self.near.len());
         self.far.extend(self.near.drain(..bytes));
@@ -103,7 +107,7 @@ impl Path {
         self.near.is_empty() && self.far.is_empty()
     }
 
-    /// Whether bytes that arrive at once may be given to the far socket without entering the path.
+    /// Whether bytes that arrive at once may go to the far socket without entering the path.
     pub fn lets_through(&self) -> bool {
         self.is_empty() && self.acknowledgement_nanos.is_none_or(|nanos| nanos == 0)
     }
@@ -123,7 +127,7 @@ impl Path {
         [IoSlice::new(&first[..split]), IoSlice::new(&second[..rest])]
     }
 
-    /// `bytes` were taken in at the far end.
+    /// Notes that `bytes` were taken in at the far end.
     pub fn taken(&mut self, mut bytes: usize, now: u64) {
         self.far.drain(..bytes);
         match self.acknowledgement_nanos {
@@ -147,7 +151,8 @@ impl Path {
         }
     }
 
-    /// When something changes by itself: an arrival that can be handed over, or room for more.
+    /// When something changes without a socket event: an arrival that can be handed over, or room
+    /// for more.
     pub fn next_moment(&self, can_hand_over: bool, wants_room: bool) -> Option<u64> {
         let arrival = self
             .arrivals
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_at_the_near_end_enters_piece_by_piece() {
+    fn bytes_waiting_at_the_near_end_enter_piece_by_piece() {
         let mut path = Path::new(4, 0);
         path.wait_near(b"abcdef");
         path.enter_from_near(4, 7);
@@ -227,7 +232,8 @@ mod tests {
         assert_eq!(path.arrived(8), Some((2, 8)));
     }
 
-    /// The transfer of a request of 600,000 bytes with nothing but a window between two ends, as the relay makes it.
+    /// The transfer time of a request of 600,000 bytes with only a window between two ends, as the
+    /// relay computes it.
     fn transfer_nanos(request_bytes: usize, window_bytes: u64) -> u64 {
         let mut path = Path::new(window_bytes, RTT / 2);
         let (mut now, mut left) = (0, request_bytes);
@@ -248,7 +254,8 @@ mod tests {
     #[test]
     fn six_windows_take_six_round_trips_less_the_way_back() {
         let answer = RTT / 2;
-        // 5.9 windows of 100 KiB: 1 / (6 * 72 ms) = 2.3 requests a second; with twice the window 4.6, before any transfer.
+        // 5.9 windows of 100 KiB: 1 / (6 * 72 ms) = 2.3 requests per second; with twice the window
+        // 4.6, before any transfer time.
         assert_eq!(transfer_nanos(600_000, 102_400) + answer, 6 * RTT);
         assert_eq!(transfer_nanos(600_000, 204_800) + answer, 3 * RTT);
         assert_eq!(transfer_nanos(10_000, 102_400) + answer, RTT);

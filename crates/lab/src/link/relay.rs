@@ -1,4 +1,5 @@
-//! The relay: clients connect to it instead of to the brokers, and find everything as far away as the link says.
+//! The relay: clients connect to it instead of to the brokers, and every broker appears as far away
+//! as the link specifies.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -23,7 +24,7 @@ use crate::bench::result::Percentiles;
 use crate::histogram::Latencies;
 use crate::scenario::model::LinkSpec;
 
-/// The name of the relay's thread, for whoever counts processor time.
+/// The name of the relay's thread, for accounting of processor time.
 pub const THREAD_NAME: &str = "ottla-link";
 
 const TIMER_TOKEN: u64 = u64::MAX;
@@ -33,10 +34,10 @@ const FIRST_DOOR_TOKEN: u64 = 1 << 62;
 
 const EVENTS_PER_WAIT: usize = 256;
 
-/// Longer is a mistake of units: sound travels around the world in fewer hours.
+/// A longer round trip is a mistake of units: sound travels around the world in fewer hours.
 const ROUND_TRIP_MS_MAX: f64 = 60_000.0;
 
-/// Different lines in [`Relay::problems`].
+/// The most different lines in [`Relay::problems`].
 const PROBLEMS_MAX: usize = 16;
 
 /// A running relay. Dropping it closes its connections and joins its thread.
@@ -48,7 +49,7 @@ pub struct Relay {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// What the relay's thread tells.
+/// What the relay's thread reports.
 #[derive(Debug)]
 struct Shared {
     stop: OwnedFd,
@@ -63,11 +64,12 @@ struct Told {
 }
 
 impl Relay {
-    /// Listens on loopback in the place of every broker of `bootstrap`, and of those that they name.
+    /// Listens on loopback in place of every broker of `bootstrap`, and of the brokers that those
+    /// name.
     ///
     /// - Shape: `bootstrap` as in `bootstrap.servers`.
-    /// - Errors: `InvalidInput` for an address or a link that contradicts itself; else no socket is to be had. Whether the
-    ///   brokers answer is not tried.
+    /// - Errors: `InvalidInput` for an address or a link that contradicts itself; otherwise no
+    ///   socket is available. Whether the brokers answer is not checked.
     pub fn start(bootstrap: &str, spec: &LinkSpec) -> io::Result<Relay> {
         check(spec).map_err(|problem| io::Error::new(ErrorKind::InvalidInput, problem))?;
         let brokers = brokers(bootstrap)?;
@@ -97,7 +99,7 @@ impl Relay {
         })
     }
 
-    /// What clients take for `bootstrap.servers`.
+    /// The address that clients use as `bootstrap.servers`.
     pub fn bootstrap(&self) -> String {
         self.bootstrap.clone()
     }
@@ -108,21 +110,23 @@ impl Relay {
 
     /// What the relay itself costs on this machine, and how late this one was so far.
     ///
-    /// - The first call of a process measures for some tenths of a second: not while load runs.
+    /// - The first call of a process measures for some tenths of a second: do not call it under
+    ///   load.
     pub fn overhead(&self) -> io::Result<RelayOverhead> {
         let mut overhead = overhead::measured()?;
         overhead.late_micros = self.late_micros();
         Ok(overhead)
     }
 
-    /// How much later than the link says bytes were handed over, so far.
+    /// How much later than the link specifies bytes were handed over so far.
     pub fn late_micros(&self) -> Percentiles {
         self.told().lateness.percentiles(1.0)
     }
 
-    /// What a reader of figures must know: that the link is a relay, what it costs, and what went wrong with it.
+    /// What a reader of figures must know: that the link is a relay, what it costs, and what went
+    /// wrong with it.
     ///
-    /// - As `overhead`: not while load runs.
+    /// - As for `overhead`: do not call it under load.
     pub fn caveats(&self) -> Vec<String> {
         let overhead = match self.overhead() {
             Ok(overhead) => overhead.to_string(),
@@ -132,7 +136,7 @@ impl Relay {
         std::iter::once(link).chain(self.problems()).collect()
     }
 
-    /// What went past the link or was cut off by the relay, a sentence each; empty if all is well.
+    /// What bypassed the link or was cut off by the relay, one sentence each; empty if all is well.
     pub fn problems(&self) -> Vec<String> {
         self.told().problems.clone()
     }
@@ -153,7 +157,7 @@ impl Drop for Relay {
     }
 }
 
-/// The link in a sentence.
+/// The link in one sentence.
 impl fmt::Display for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spec = &self.spec;
@@ -171,7 +175,7 @@ impl fmt::Display for Relay {
     }
 }
 
-/// Why a link cannot be.
+/// Why a link is impossible.
 pub fn check(spec: &LinkSpec) -> Result<(), String> {
     let round_trip_ms = spec.round_trip_ms;
     if !(0.0..=ROUND_TRIP_MS_MAX).contains(&round_trip_ms) {
@@ -220,7 +224,7 @@ struct Exchanges {
     doors: Doors,
     exchanges: HashMap<u64, Exchange>,
     next_id: u64,
-    /// Earliest first; an entry that its connection no longer knows of is skipped.
+    /// Earliest first; an entry that its connection no longer uses is skipped.
     deadlines: BinaryHeap<Reverse<(u64, u64)>>,
     /// Connections that have more to do.
     again: Vec<u64>,
@@ -307,7 +311,7 @@ impl Exchanges {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {
                 return;
             }
-            // Out of descriptors: the listener stays readable, so this must not become a loop at full speed.
+            // Out of descriptors: the listener stays readable, so this must not become a busy loop.
             Err(error) => {
                 self.tell(&format!("the relay cannot take a connection: {error}"));
                 return std::thread::sleep(std::time::Duration::from_millis(10));
@@ -352,7 +356,7 @@ impl Exchanges {
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
-        // The end of a stream is found by reading it.
+        // The end of a stream is detected by reading it.
         let closed = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
         let is_readable = flags.intersects(epoll::EventFlags::IN | closed);
         exchange.on_socket(
@@ -443,7 +447,7 @@ impl Exchanges {
     }
 
     fn close(&mut self, id: u64, end: &End) {
-        // Before the client can notice.
+        // Reported before the client can notice.
         match end {
             End::Gone => {}
             End::Broken(Broken::Length(length)) => {

@@ -8,8 +8,8 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
-/// Wakes to the microsecond: epoll's own time limit counts milliseconds, and the kernel adds its slack of 50 microseconds
-/// to that, but not to a timer's descriptor.
+/// Wakes with microsecond precision: epoll's own timeout counts milliseconds, and the kernel adds
+/// its slack of 50 microseconds to it, but not to a timer's descriptor.
 #[derive(Debug)]
 pub struct Timer {
     descriptor: OwnedFd,
@@ -27,12 +27,13 @@ impl Timer {
         })
     }
 
-    /// Nanoseconds since the timer was made.
+    /// Nanoseconds since the timer was created.
     pub fn now(&self) -> u64 {
         monotonic_nanos() - self.began
     }
 
-    /// Wakes at `moment`, a value of `now`, and not before; `None` for never. A moment that has passed is no matter.
+    /// Wakes at `moment`, a value of `now`, and not before; `None` for never. A moment in the past
+    /// is allowed.
     pub fn arm(&mut self, moment: Option<u64>) -> io::Result<()> {
         if self.armed == moment {
             return Ok(());
@@ -54,10 +55,10 @@ impl Timer {
         Ok(())
     }
 
-    /// The descriptor was readable: takes the news away.
+    /// The descriptor was readable: clears it.
     pub fn rang(&mut self) {
         let mut count = [0; 8];
-        // Nothing to read: it was armed anew in between.
+        // Nothing to read: it was armed again in between.
         let _ = rustix::io::read(&self.descriptor, &mut count);
         self.armed = None;
     }

@@ -1,4 +1,4 @@
-//! What becomes of records: counted on the callback threads of a group's producers.
+//! Counts the results of records, on the callback threads of a group's producers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,22 +14,23 @@ use super::samples::Samples;
 use super::timeline::{Current, Timeline};
 use crate::histogram::Latencies;
 
-/// Clients share this many of them: histograms of hundreds of clients would take hundreds of megabytes.
+/// Clients share at most this many parts: histograms of hundreds of clients would take hundreds of
+/// megabytes.
 const PARTS_MAX: usize = 16;
 
-/// A topic of the group and the course's count of its acknowledged records.
+/// A topic of the group, and the course's count of its acknowledged records.
 #[derive(Debug)]
 pub struct Topic {
     pub name: String,
     pub acknowledged: Arc<AtomicU64>,
 }
 
-/// A record on its way.
+/// A record under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     pub due_nanos: u64,
     pub sent_nanos: u64,
-    /// Of key and value.
+    /// The size of key and value.
     pub bytes: u32,
     pub topic: u32,
 }
@@ -37,14 +38,16 @@ pub struct Sent {
 /// Which records belong to the measured part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// Those that were due in it, whenever they are answered: a schedule, or a number of records.
+    /// Those that were due in it, whenever they are answered: for a schedule, or a number of
+    /// records.
     WhenDue,
-    /// Those that were answered in it: as many as possible for a time. What then lies in the producer's buffer, perhaps for an
-    /// hour across a slow link, tells nothing and is given up.
+    /// Those that were answered in it: for the highest rate over a time. What is in the producer's
+    /// buffer at the end, possibly an hour's worth across a slow link, says nothing and is given
+    /// up.
     WhenAnswered,
 }
 
-/// Of one group.
+/// The counts of one group.
 #[derive(Debug)]
 pub struct Answers {
     pub span: Span,
@@ -104,7 +107,7 @@ impl Answers {
         }
     }
 
-    /// A record of client `client` was answered, now.
+    /// Counts the answer to a record of client `client`, at the current time.
     pub fn take(&self, client: usize, sent: Sent, result: Result<RecordMetadata, Error>) {
         let now = now_nanos();
         let mut part = lock(&self.parts[client % self.parts.len()]);
@@ -135,7 +138,7 @@ impl Answers {
         }
     }
 
-    /// `send` did not take a record.
+    /// Counts a record that `send` refused.
     pub fn refused(&self, client: usize, due_nanos: u64, error: &Error) {
         let mut part = lock(&self.parts[client % self.parts.len()]);
         self.count_failed(&mut part, self.span.is_measured(due_nanos), error);
@@ -147,11 +150,11 @@ impl Answers {
         }
         self.failed.fetch_add(1, Ordering::Relaxed);
         part.failed += u64::from(is_measured);
-        // Those of the warm-up too: a run with errors is no good run.
+        // Errors of the warm-up count too: a run with errors is not a good run.
         part.errors.add(&error.to_string(), 1);
     }
 
-    /// Everything together, when no callback runs any more.
+    /// Combines all parts, once no callback runs any more.
     ///
     /// - `ended_nanos`: when the last thread stopped sending.
     pub fn outcome(&self, name: &str, rate: Option<f64>, sent: u64, ended_nanos: u64) -> ProduceOutcome {
@@ -178,7 +181,8 @@ impl Answers {
             samples.push(std::mem::replace(&mut part.samples, Samples::share_of(1)));
         }
         let answering = last.saturating_sub(first) as f64 / 1e9;
-        // Records that were due over two seconds and came in two batches have their answers less than two seconds apart.
+        // Records that were due over two seconds and arrived in two batches have answers less than
+        // two seconds apart.
         let scheduled = rate.map_or(0.0, |rate| sent as f64 / rate);
         outcome.seconds = match self.counted {
             Counted::WhenDue => answering.max(scheduled),
@@ -312,7 +316,7 @@ mod tests {
     fn without_a_schedule_the_time_of_the_answer_decides() {
         let mut answers = answers(false);
         answers.counted = Counted::WhenAnswered;
-        // Sent in the warm-up, answered in the measured part; and the reverse of it.
+        // Sent in the warm-up and answered in the measured part, and vice versa.
         answers.take(0, sent(&answers, 0, 0), at(0));
         let measured_nanos = answers.span.measured_nanos;
         let outcome = answers.outcome("g", None, 0, now_nanos());
@@ -337,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_by_their_text() {
+    fn failures_are_counted_by_their_text() {
         let answers = answers(true);
         answers.take(0, sent(&answers, 1_000_000_000, 0), Err(Error::Closed));
         answers.refused(1, answers.span.measured_nanos, &Error::Closed);
@@ -348,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_knows_its_place() {
+    fn a_sample_has_its_partition_and_offset() {
         let answers = answers(true);
         for offset in 0..10 {
             answers.take(0, sent(&answers, 1_000_000_000, 7), at(offset));

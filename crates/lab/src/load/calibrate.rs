@@ -1,4 +1,5 @@
-//! What the generator can do alone: without knowing it, nobody can say whom a measurement measured.
+//! Measures what the generator can do alone: without that, it is unknown whether a measurement is
+//! of the broker or of the generator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +17,14 @@ use crate::bench::result::Calibration;
 const WARMUP: Duration = Duration::from_millis(500);
 const DURATION: Duration = Duration::from_millis(1_500);
 
-/// Measures one producer with one thread against an endpoint in this process that stores nothing: at full speed and, if there is
-/// one, at a scheduled rate. Takes two seconds each.
+/// Measures one producer with one thread against an endpoint in this process that stores nothing:
+/// at full speed and, if there is one, at a scheduled rate. Takes two seconds each.
 ///
-/// - Shape: `settings` as of the producers that will be measured; where the broker is and how it is spoken to is left out.
-/// - Units: `record_bytes` of the value, at least a stamp's; `scheduled_rate` in records per second.
-/// - Errors: settings that are wrong; no socket or thread.
+/// - Shape: `settings` are those of the producers to be measured; the broker's address and security
+///   settings are ignored.
+/// - Units: `record_bytes` of the value, at least those of a stamp; `scheduled_rate` in records per
+///   second.
+/// - Errors: invalid settings; no socket or thread available.
 pub fn calibrate(
     record_bytes: u32,
     settings: &BTreeMap<String, String>,
@@ -91,7 +94,7 @@ fn run(load: &ProduceLoad) -> Result<ProduceOutcome, Error> {
     produce::run(load, &course, &Live::default())
 }
 
-/// Of this process without the endpoint.
+/// Processor time of this process, excluding the endpoint.
 fn generator_cpu_nanos(sink: &NullSink) -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let process = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
@@ -106,7 +109,7 @@ mod tests {
     fn a_calibration_has_all_its_numbers() {
         let settings = BTreeMap::from([
             (String::from("linger.ms"), String::from("1")),
-            // Of a broker that is not asked here.
+            // Concerns a broker, which is not used here.
             (String::from("security.protocol"), String::from("SSL")),
         ]);
         let calibration = calibrate(100, &settings, Some(1_000.0)).unwrap();
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_are_wrong_are_told() {
+    fn wrong_settings_are_reported() {
         let settings = BTreeMap::from([(String::from("acks"), String::from("perhaps"))]);
         assert!(calibrate(100, &settings, None).is_err());
     }

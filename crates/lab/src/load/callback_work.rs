@@ -1,4 +1,5 @@
-//! What an application does in its callbacks: on the callback's thread, or handed to threads of its own.
+//! Simulates what an application does in its callbacks: on the callback's thread, or handed over to
+//! other threads.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::lock;
 
-/// Beyond so much the callback waits: threads that do not keep up are no better than none.
+/// Above this many the callback waits: threads that do not keep up do not help.
 const WAITING_MAX: usize = 65_536;
 
 /// Cloned into every callback.
@@ -19,7 +20,7 @@ pub struct CallbackWork {
 }
 
 impl CallbackWork {
-    /// Starts so many threads; they end when the last clone is dropped and nothing is left to do.
+    /// Starts this many threads; they end when the last clone is dropped and no work is left.
     ///
     /// - Errors: a thread cannot be started.
     pub fn start(duration: Duration, threads: u32) -> std::io::Result<CallbackWork> {
@@ -45,7 +46,7 @@ impl CallbackWork {
 
     pub fn run(&self) {
         match &self.threads {
-            // All threads have panicked: then nothing is left that could work.
+            // All threads have panicked: no thread is left to do the work.
             Some(threads) => threads.send(()).unwrap_or_default(),
             None if self.duration.is_zero() => {}
             None => work(self.duration),
@@ -55,7 +56,7 @@ impl CallbackWork {
 
 fn while_there_is_any(receiver: &Mutex<Receiver<()>>, duration: Duration) {
     loop {
-        // The lock is held while waiting, and only one needs to wait.
+        // The lock is held while waiting, which is fine because only one thread needs to wait.
         let next = lock(receiver).recv();
         if next.is_err() {
             return;
@@ -64,7 +65,8 @@ fn while_there_is_any(receiver: &Mutex<Receiver<()>>, duration: Duration) {
     }
 }
 
-/// As an application's callback would keep its thread. A sleep cannot be so short as some.
+/// Keeps the thread busy as an application's callback would. A sleep cannot be as short as some of
+/// these.
 fn work(duration: Duration) {
     const SLEEP_MIN: Duration = Duration::from_micros(200);
     if duration >= SLEEP_MIN {
@@ -81,16 +83,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_over_is_done_elsewhere() {
+    fn handed_over_work_is_done_on_another_thread() {
         let work = CallbackWork::start(Duration::from_micros(1), 2).unwrap();
         let receiver_of = work.threads.clone();
         (0..1_000).for_each(|_| work.run());
-        // The channel takes everything, whoever works.
+        // The channel accepts everything, whichever thread does the work.
         assert!(receiver_of.is_some_and(|threads| threads.send(()).is_ok()));
     }
 
     #[test]
-    fn without_threads_the_callback_works_itself() {
+    fn without_threads_the_callback_does_the_work() {
         let work = CallbackWork::start(Duration::from_millis(2), 0).unwrap();
         assert!(work.threads.is_none());
         let begin = Instant::now();

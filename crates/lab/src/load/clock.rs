@@ -1,4 +1,4 @@
-//! One clock for everything that is measured: processes of this machine agree on it.
+//! One clock for everything that is measured; processes of this machine share it.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Course;
 
-/// Of CLOCK_MONOTONIC, which all processes of a machine share.
+/// The time of CLOCK_MONOTONIC, which all processes of a machine share.
 pub fn now_nanos() -> u64 {
     nanos(ClockId::Monotonic)
 }
@@ -26,8 +26,9 @@ pub fn as_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// One instant as both clocks tell it: the standard library does not show an `Instant`'s number. Read once, so that a course begins at the
-/// same nanosecond for everybody who takes part; the closest of a few readings, because a thread may lose its processor between two.
+/// One instant by both clocks: the standard library does not expose an `Instant`'s number. Read
+/// once, so that a course begins at the same nanosecond for all participants; the closest of
+/// several readings, because a thread may be preempted between the two.
 static ANCHOR: LazyLock<(Instant, u64)> = LazyLock::new(|| {
     let readings = (0..16).map(|_| {
         let (before, instant, after) = (now_nanos(), Instant::now(), now_nanos());
@@ -41,7 +42,7 @@ static ANCHOR: LazyLock<(Instant, u64)> = LazyLock::new(|| {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub begin_nanos: u64,
-    /// The measured part begins.
+    /// The start of the measured part.
     pub measured_nanos: u64,
     pub end_nanos: u64,
 }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_s_course_begins_at_the_same_nanosecond() {
+    fn a_course_begins_at_the_same_nanosecond_for_all_participants() {
         let course = Course {
             begin: Instant::now() + Duration::from_millis(5),
             warmup: Duration::ZERO,
@@ -83,7 +84,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_course_has_its_place_on_the_clock() {
+    fn a_course_has_its_times_on_the_clock() {
         let begin = Instant::now();
         let before = now_nanos();
         let course = Course {

@@ -21,22 +21,22 @@ use super::timeline::{Current, Timeline};
 use super::{ConsumeLoad, Course, Live, lock};
 use crate::histogram::Latencies;
 
-/// When nothing has arrived for so long after the end, what is missing is lost.
+/// If nothing has arrived for this long after the end, missing records are lost.
 const QUIET: Duration = Duration::from_secs(10);
-/// Readers do not wait longer, even while records arrive.
+/// Readers wait at most this long after the end, even while records arrive.
 const AFTER_END_MAX: Duration = Duration::from_secs(120);
 const AFTER_STOP_MAX: Duration = Duration::from_secs(5);
 
 const TICK: Duration = Duration::from_millis(20);
-/// A consumer looks so often whether it is to end.
+/// The interval at which a consumer checks whether it should end.
 const POLL: Duration = Duration::from_millis(50);
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 const CLOSE: Duration = Duration::from_secs(3);
 
-/// Runs a group of consumers through a course; ends when everything that was acknowledged has arrived, when nothing has arrived for
-/// 10 s after the end, or at the end when nobody produces.
+/// Runs a group of consumers through a course. Ends when everything that was acknowledged has
+/// arrived, when nothing has arrived for 10 s after the end, or at the end if nothing is produced.
 ///
-/// - Errors: settings that are wrong, a topic that cannot be reached; afterwards errors are counted instead.
+/// - Errors: invalid settings, a topic that cannot be reached; later errors are counted instead.
 pub fn run(load: &ConsumeLoad, course: &Course, live: &Live) -> Result<ConsumeOutcome, Error> {
     check(load)?;
     let consumers = (0..load.clients)
@@ -113,7 +113,7 @@ fn check(load: &ConsumeLoad) -> Result<(), Error> {
     })
 }
 
-/// A consumer that stands where it is to begin.
+/// Opens a consumer at its start position.
 fn open(load: &ConsumeLoad, course: &Course, client: u32) -> Result<Consumer, Error> {
     let mut config = measured::config(&load.settings, course.duration);
     if config.get("client.id").is_none() {
@@ -147,7 +147,7 @@ fn open(load: &ConsumeLoad, course: &Course, client: u32) -> Result<Consumer, Er
     }
     consumer.assign(own.iter().cloned())?;
     if !load.from_beginning {
-        // What "from now on" means must be settled before the producers begin.
+        // What "from now on" means must be determined before the producers begin.
         for partition in &own {
             consumer.position(partition)?;
         }
@@ -165,21 +165,21 @@ fn partitions(load: &ConsumeLoad) -> Vec<TopicPartition> {
         .collect()
 }
 
-/// What the consumers of a group share.
+/// State that the consumers of a group share.
 struct Group<'a> {
     load: &'a ConsumeLoad,
     stop: &'a AtomicBool,
     span: Span,
     timeline: Timeline,
     ledger: Mutex<Ledger>,
-    /// With a stamp, of the whole course.
+    /// Records with a stamp, over the whole course.
     received: AtomicU64,
     duplicated: AtomicU64,
     last_arrival_nanos: AtomicU64,
     is_over: AtomicBool,
 }
 
-/// What one consumer saw.
+/// The numbers of one consumer.
 struct Part {
     records: u64,
     bytes: u64,
@@ -247,7 +247,8 @@ impl<'a> Group<'a> {
         outcome
     }
 
-    /// The first records' own time lies before they arrived and is unknown: the others came between then and the last.
+    /// The first records' own time is before their arrival and unknown: the others arrived between
+    /// then and the last.
     fn seconds(&self, records: u64, first: Option<Arrival>, last_nanos: u64) -> f64 {
         let Some(first) = first else {
             return 0.0;
@@ -288,7 +289,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Records that the topics of the group were given so far.
+    /// The number of records that the group's topics have received so far.
     fn expected(&self) -> u64 {
         let topics = self.topics.iter();
         topics.map(|topic| topic.load(Ordering::Relaxed)).sum()
@@ -300,7 +301,7 @@ impl<'a> Watch<'a> {
             self.stopped_at.get_or_insert(now);
         }
         let is_after_end = now >= self.end || self.stopped_at.is_some();
-        // Nobody in this run produces: what is there was there before.
+        // Nothing is produced in this run: what is there was there before.
         if is_after_end && self.live.sent.load(Ordering::Relaxed) == 0 {
             return true;
         }
@@ -371,7 +372,7 @@ struct Reader<'a> {
     schedule: Option<Schedule>,
     /// Records so far.
     index: u64,
-    /// With a stamp, not yet in the group's count.
+    /// Records with a stamp that are not yet in the group's count.
     stamped: u64,
     part: Part,
 }
@@ -414,7 +415,7 @@ impl Reader<'_> {
         }
     }
 
-    /// For the ledger; `None` for a topic of nobody's, which a consumer does not give.
+    /// A number for the ledger; `None` for an unknown topic, which a consumer never returns.
     fn number(&self, partition: &TopicPartition) -> Option<u32> {
         let topics = &self.group.load.topics;
         let topic = topics.iter().position(|topic| *topic.name == *partition.topic)?;
@@ -422,10 +423,10 @@ impl Reader<'_> {
         Some(((topic as u32) << 20) | partition.partition.cast_unsigned())
     }
 
-    /// What the watch looks at; once for many records.
+    /// Publishes what the watch reads; once for many records.
     fn publish(&mut self, ledger: &Ledger, now: u64) {
         let group = self.group;
-        // Before the received ones, so that duplicates are not taken for what is still missing.
+        // Before the received ones, so that duplicates do not stand in for missing records.
         group.duplicated.store(ledger.duplicated, Ordering::Release);
         if self.stamped > 0 {
             group

@@ -1,4 +1,5 @@
-//! What fills keys and values. Compression and checksums differ by it, so a run says which it was.
+//! The content of keys and values. Compression and checksums depend on it, so a run states which
+//! one it used.
 
 use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
@@ -7,11 +8,12 @@ use std::sync::Arc;
 use super::stamp;
 use super::{Contents, Keys};
 
-/// Of JSON values made before the run. Codecs look back less far, so they do not find a value again.
+/// The size of JSON values prepared before the run. Codecs look back less far, so they do not find
+/// a value again.
 const PREPARED_BYTES: usize = 8 << 20;
 const PREPARED_COUNT_MAX: usize = 1 << 16;
 
-/// Fast, and good enough that no codec finds a pattern: wyrand's step.
+/// Fast, and random enough that no codec finds a pattern: wyrand's step.
 #[derive(Clone, Debug)]
 pub struct Noise(u64);
 
@@ -20,7 +22,7 @@ impl Noise {
         Noise(seed)
     }
 
-    /// Different in every run and thread.
+    /// Seeded differently in every run and thread.
     pub fn fresh() -> Noise {
         Noise(RandomState::new().hash_one(0))
     }
@@ -31,7 +33,7 @@ impl Noise {
         (wide >> 64) as u64 ^ wide as u64
     }
 
-    /// Below `end`, which is above 0.
+    /// Returns a number below `end`, which is above 0.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(end)) >> 64) as u64
     }
@@ -52,17 +54,18 @@ impl Noise {
     }
 }
 
-/// What all threads of a group take their values from.
+/// The source of values for all threads of a group.
 #[derive(Clone, Debug)]
 pub struct Source {
     contents: Contents,
-    /// Behind the stamp; empty where values are made one by one.
+    /// The values without their stamps; empty where values are generated one by one.
     prepared: Arc<[Vec<u8>]>,
     value_bytes: usize,
 }
 
 impl Source {
-    /// - Shape: values have `record_bytes`, with given contents as many as these and the stamp take.
+    /// - Shape: values have `record_bytes`; given contents have their own size and that of the
+    ///   stamp.
     pub fn new(contents: &Contents, record_bytes: u32) -> Source {
         let value_bytes = (record_bytes as usize).max(stamp::BYTES);
         let prepared = match contents {
@@ -82,7 +85,7 @@ impl Source {
         }
     }
 
-    /// The values of one thread.
+    /// A generator of values for one thread.
     pub fn values(&self) -> Values {
         Values {
             source: self.clone(),
@@ -93,7 +96,7 @@ impl Source {
     }
 }
 
-/// One value after the other, in one buffer.
+/// Generates one value after the other, in one buffer.
 #[derive(Debug)]
 pub struct Values {
     source: Source,
@@ -103,7 +106,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// The next value; its first `stamp::BYTES` are for the stamp.
+    /// The next value; its first `stamp::BYTES` are reserved for the stamp.
     pub fn next_value(&mut self) -> &mut [u8] {
         let prepared = &self.source.prepared;
         match self.source.contents {
@@ -147,7 +150,7 @@ impl KeySource {
         }
     }
 
-    /// Eight digits or more.
+    /// Returns a key of at least eight digits.
     pub fn next_key(&mut self) -> Option<&[u8]> {
         let key = match self.keys {
             Keys::None => return None,
@@ -159,12 +162,12 @@ impl KeySource {
             Keys::Random(count) => self.noise.below(count.max(1)),
         };
         self.text.clear();
-        write!(self.text, "{key:08}").expect("a string takes what is written");
+        write!(self.text, "{key:08}").expect("writing to a string does not fail");
         Some(self.text.as_bytes())
     }
 }
 
-/// An order as a shop would write it, cut or continued to `bytes`.
+/// An order as of a shop, cut or extended to `bytes`.
 fn json(noise: &mut Noise, bytes: usize) -> Vec<u8> {
     const CITIES: [&str; 8] = [
         "Berlin", "Hamburg", "Madrid", "Lisboa", "Warszawa", "Tallinn", "Oslo", "Praha",
@@ -184,7 +187,7 @@ fn json(noise: &mut Noise, bytes: usize) -> Vec<u8> {
             noise.below(100),
             noise.below(100_000_000_000),
         )
-        .expect("a string takes what is written");
+        .expect("writing to a string does not fail");
     }
     text.truncate(bytes);
     text.into_bytes()
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_the_size_that_was_asked_for() {
+    fn values_have_the_requested_size() {
         for contents in [Contents::Random, Contents::Json, Contents::Letters] {
             assert_eq!(values(contents).next_value().len(), 100);
         }

@@ -1,4 +1,4 @@
-//! What went wrong, by text: bounded, since a text may name an offset.
+//! Errors by text: bounded, because a text may contain an offset.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_kinds_stay_few_lines_and_none_is_forgotten() {
+    fn many_kinds_stay_few_lines_and_none_is_lost() {
         let mut errors = Errors::default();
         for number in 0..1_000 {
             errors.add(&format!("offset {number}"), 2);

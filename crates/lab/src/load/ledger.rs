@@ -1,4 +1,4 @@
-//! The consumers' books: which records came, which came twice, which came out of order.
+//! The consumers' ledger: which records arrived, which arrived twice, which arrived out of order.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,11 +9,12 @@ use super::stamp::Stamp;
 const BLOCK_BITS: u64 = 1 << 16;
 const WORDS: usize = (BLOCK_BITS / 64) as usize;
 
-/// Blocks with gaps that are kept per producer; older ones are given up. Producers' sequences lie in all partitions, so this is
-/// how far one partition may lag behind another: 16 million records.
+/// Blocks with gaps that are kept per producer; older ones are given up. A producer's sequences are
+/// spread over all partitions, so this is how far one partition may lag behind another: 16 million
+/// records.
 const OPEN_BLOCKS_MAX: usize = 256;
 
-/// Of all consumers of a group together: partitions move from one to the other.
+/// Shared by all consumers of a group, because partitions move between them.
 #[derive(Debug, Default)]
 pub struct Ledger {
     producers: HashMap<u32, Seen, BuildHasherDefault<Mix>>,
@@ -23,18 +24,18 @@ pub struct Ledger {
     pub disordered: u64,
 }
 
-/// What a record is to the books.
+/// The ledger's classification of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     New,
-    /// It came before.
+    /// It arrived before.
     Again,
-    /// One that was sent after it came before it, in the same partition.
+    /// A record of the same partition that was sent after it arrived before it.
     Late,
 }
 
 impl Ledger {
-    /// - `partition`: a number of the caller's for topic and partition.
+    /// - `partition`: the caller's number for topic and partition.
     pub fn enter(&mut self, partition: u32, stamp: &Stamp) -> Entry {
         let is_new = self
             .producers
@@ -58,7 +59,8 @@ impl Ledger {
     }
 }
 
-/// Two lookups per record: the standard library's hash, made against attackers, would cost more than everything else here.
+/// Two lookups per record: the standard library's hash, which resists attacks, would cost more than
+/// everything else here.
 #[derive(Debug, Default)]
 struct Mix(u64);
 
@@ -85,7 +87,7 @@ struct Seen {
     open: BTreeMap<u64, Block>,
     /// Blocks without a gap that are not below `given_up`: first and last of a run.
     complete: BTreeMap<u64, u64>,
-    /// Blocks below are no longer told apart: what comes there counts as seen.
+    /// Blocks below this are no longer tracked: their records count as seen.
     given_up: u64,
 }
 
@@ -105,7 +107,7 @@ impl Default for Block {
 }
 
 impl Seen {
-    /// False when it was in it.
+    /// Returns false if it was in the set.
     fn insert(&mut self, sequence: u64) -> bool {
         let (number, bit) = (sequence / BLOCK_BITS, sequence % BLOCK_BITS);
         if number < self.given_up || self.is_complete(number) {
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_and_producers_have_orders_of_their_own() {
+    fn partitions_and_producers_are_ordered_separately() {
         check(&[(0, 5), (1, 2)], &[New, New]);
         let mut ledger = Ledger::default();
         assert_eq!(ledger.enter(0, &stamp(1, 5)), New);
@@ -232,7 +234,7 @@ mod tests {
             assert!(seen.insert(block * BLOCK_BITS));
         }
         assert_eq!(seen.open.len(), OPEN_BLOCKS_MAX);
-        // Of one long gone nobody knows any more, and it is not called new.
+        // A sequence of a given-up block is not tracked, and does not count as new.
         assert!(!seen.insert(1));
     }
 }

@@ -1,4 +1,5 @@
-//! Clients' own metrics over the measured part: what totals grew by, and averages over just that time.
+//! Clients' own metrics over the measured part: the growth of totals, and averages over just that
+//! time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use ottla_client::metrics::sensor::{Metric, MetricKind};
 
 const WINDOWS_MAX: u64 = 60;
 
-/// The settings, with windows of metrics that together last as long as the measured part, unless the settings say otherwise.
+/// Returns the settings, with metric windows that together span the measured part, unless the
+/// settings override them.
 pub fn config(settings: &BTreeMap<String, String>, duration: Duration) -> Config {
     let duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1_000);
     let window_ms = (duration_ms / WINDOWS_MAX).max(500);
@@ -22,7 +24,8 @@ pub fn config(settings: &BTreeMap<String, String>, duration: Duration) -> Config
     config
 }
 
-/// The metrics of one client at one time, by Kafka's names; those that have no tag but the client's.
+/// The metrics of one client at one time, by Kafka's names; only those tagged with nothing but the
+/// client.
 pub type Snapshot = BTreeMap<&'static str, (MetricKind, f64)>;
 
 pub fn snapshot(metrics: &ClientMetrics) -> Snapshot {
@@ -31,14 +34,15 @@ pub fn snapshot(metrics: &ClientMetrics) -> Snapshot {
         if metric.tags.len() == 1
             && let Some(number) = Metric::number(&metric)
         {
-            // Where two groups have a name in common, the client's own group comes first.
+            // Where two groups share a name, the client's own group comes first.
             snapshot.entry(metric.name).or_insert((metric.kind, number));
         }
     }
     snapshot
 }
 
-/// Of all clients: sums of what totals grew by, the largest maximum, the mean of everything else.
+/// Combines all clients: the sum of totals' growth, the largest maximum, the mean of everything
+/// else.
 ///
 /// - Shape: `before` and `after` are of the same clients in the same order; `before` may be missing.
 pub fn combine(before: &[Snapshot], after: &[Snapshot]) -> BTreeMap<String, f64> {
@@ -94,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_set_is_not_overridden() {
+    fn user_settings_are_not_overridden() {
         let settings = BTreeMap::from([(String::from("metrics.num.samples"), String::from("3"))]);
         let config = config(&settings, Duration::from_secs(60));
         assert_eq!(config.get("metrics.num.samples"), Some("3"));

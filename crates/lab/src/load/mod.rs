@@ -1,6 +1,8 @@
-//! The generator: producers and consumers under a schedule, which measure themselves as strictly as the broker.
+//! The generator: producers and consumers on a schedule, which measure themselves as strictly as
+//! the broker.
 //!
-//! Load is open: records are due on a schedule, whatever the broker does, and their latency counts from when they were due.
+//! Load is open-loop: records are due on a schedule, whatever the broker does, and their latency
+//! counts from their due time.
 
 pub mod clock;
 pub mod stamp;
@@ -26,16 +28,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// When a measurement warms up, counts and ends; shared by everybody who takes part.
+/// When a measurement warms up, counts and ends; shared by all participants.
 #[derive(Debug)]
 pub struct Course {
     /// Schedules begin here.
     pub begin: Instant,
-    /// What was due before belongs to the warm-up.
+    /// Records that were due before the end of this belong to the warm-up.
     pub warmup: Duration,
     /// The measured part.
     pub duration: Duration,
-    /// Set by Ctrl-C and by whoever finds that going on is no use: load stops, what was measured is kept.
+    /// Set by Ctrl-C, or when continuing is useless: load stops, what was measured is kept.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -43,14 +45,14 @@ pub struct Course {
 #[derive(Debug, Default)]
 pub struct Live {
     pub sent: AtomicU64,
-    /// Warm-up included.
+    /// Includes the warm-up.
     pub acknowledged: AtomicU64,
     pub failed: AtomicU64,
     /// Of the slowest group of consumers.
     pub received: AtomicU64,
-    /// All producers have ended: `acknowledged` is final. Set by whoever started them.
+    /// All producers have ended: `acknowledged` is final. Set by the code that started them.
     pub is_produced: AtomicBool,
-    /// Of `acknowledged`, by topic.
+    /// The parts of `acknowledged`, by topic.
     by_topic: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
     /// What each group of consumers has received.
     by_reader: Mutex<Vec<Arc<AtomicU64>>>,
@@ -63,7 +65,7 @@ impl Live {
         Arc::clone(topics.entry(name.to_owned()).or_default())
     }
 
-    /// Counts what one group of consumers has received.
+    /// Adds a group of consumers, and returns the counter of what it has received.
     fn join_readers(&self) -> Arc<AtomicU64> {
         let counter = Arc::default();
         lock(&self.by_reader).push(Arc::clone(&counter));
@@ -78,20 +80,20 @@ impl Live {
     }
 }
 
-/// Nothing that is kept under these locks is left half done by a panic.
+/// Ignores poisoning: no panic leaves data under these locks half updated.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What fills the values of records, behind the stamp that every value begins with.
+/// What fills the values of records, after the stamp that every value begins with.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Contents {
-    /// Bytes that no codec makes smaller.
+    /// Bytes that no codec compresses.
     #[default]
     Random,
     /// Fields and numbers as applications write them.
     Json,
-    /// `A` to `Z`, as Kafka's own tool fills them.
+    /// `A` to `Z`, as Kafka's own tool generates them.
     Letters,
     /// One of these, in turn.
     Given(Arc<[Vec<u8>]>),
@@ -101,21 +103,21 @@ pub enum Contents {
 pub enum Keys {
     #[default]
     None,
-    /// So many different ones, in turn.
+    /// This many different keys, in turn.
     Sequential(u64),
-    /// So many different ones, at random.
+    /// This many different keys, at random.
     Random(u64),
 }
 
-/// Who chooses a record's partition.
+/// What chooses a record's partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Partitioning {
-    /// The client's partitioner, as its settings say.
+    /// The client's partitioner, by its settings.
     #[default]
     Client,
     /// Record by record, as before sticky partitioners.
     RoundRobin,
-    /// Every sending thread has partitions of its own.
+    /// Every sending thread has its own partitions.
     OwnPerThread,
 }
 
@@ -125,22 +127,23 @@ pub struct TopicLoad {
     pub partitions: u32,
 }
 
-/// A group of equal producers.
+/// A group of identical producers.
 #[derive(Clone, Debug)]
 pub struct ProduceLoad {
     pub name: String,
-    /// Kafka's keys, `bootstrap.servers` among them.
+    /// Kafka's keys, including `bootstrap.servers`.
     pub settings: BTreeMap<String, String>,
     pub topics: Vec<TopicLoad>,
-    /// Producer instances, each with a connection and a sender thread of its own.
+    /// Producer instances, each with its own connections and sender thread.
     pub clients: u32,
     /// Sending threads of each instance.
     pub threads: u32,
-    /// Of the whole group, a second. `None`: as fast as `send` allows, and no latency is given without the word "saturated".
+    /// Records per second of the whole group. `None`: as fast as `send` allows, and every latency
+    /// is marked "saturated".
     pub rate: Option<f64>,
-    /// Ends early after so many; 0: by time only.
+    /// Ends early after this many records; 0: limited by time only.
     pub records: u64,
-    /// Of the value, the stamp included; at least `stamp::BYTES`.
+    /// The size of the value, including the stamp; at least `stamp::BYTES`.
     pub record_bytes: u32,
     pub contents: Contents,
     pub keys: Keys,
@@ -149,22 +152,24 @@ pub struct ProduceLoad {
     pub is_synchronous: bool,
     /// How long each callback keeps the callback thread: an application's work.
     pub callback: Duration,
-    /// That work is handed to so many threads; 0: the callback does it itself.
+    /// The number of threads that callbacks hand their work to; 0: the callback does it itself.
     pub callback_threads: u32,
 }
 
-/// A group of equal consumers.
+/// A group of identical consumers.
 #[derive(Clone, Debug)]
 pub struct ConsumeLoad {
     pub name: String,
-    /// Kafka's keys, `bootstrap.servers` among them; with `group.id` they subscribe, else partitions are dealt out.
+    /// Kafka's keys, including `bootstrap.servers`; with `group.id` they subscribe, otherwise
+    /// partitions are assigned in turn.
     pub settings: BTreeMap<String, String>,
     pub topics: Vec<TopicLoad>,
     pub clients: u32,
-    /// Of the whole group, a second, if the application is to be slower than the broker.
+    /// Records per second of the whole group, if the application is to be slower than the broker.
     pub rate: Option<f64>,
-    /// From the beginning of the topic, or only what comes.
+    /// From the beginning of the topic, or only new records.
     pub from_beginning: bool,
-    /// Its threads are not to take the processor from those whose latency is measured: it stands for another machine.
+    /// Its threads must not take the processor from those whose latency is measured: the group
+    /// stands for another machine.
     pub gives_way: bool,
 }

@@ -1,4 +1,5 @@
-//! A Kafka endpoint that answers producers and stores nothing: what a generator reaches against it is its own limit.
+//! A Kafka endpoint that answers producers and stores nothing: a generator's rate against it is the
+//! generator's own limit.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -24,12 +25,13 @@ use super::lock;
 
 const HOST: &str = "127.0.0.1";
 const PARTITIONS: i32 = 1;
-/// From version 13 topics go by their id, and this endpoint gives them none.
+/// From version 13 topics are named by id, and this endpoint gives them none.
 const PRODUCE_MAX_VERSION: i16 = 12;
-/// A client that announces more does not speak Kafka.
+/// A client that announces more than this does not speak Kafka.
 const FRAME_BYTES_MAX: usize = 256 << 20;
-/// Of a record batch: base offset 8, length 4, leader epoch 4, magic 1, checksum 4, attributes 2, last offset delta 4, first and
-/// last timestamp 16, producer id 8, producer epoch 2, first sequence 4; then the number of records.
+/// The fields of a record batch before the number of records: base offset 8, length 4, leader epoch
+/// 4, magic 1, checksum 4, attributes 2, last offset delta 4, first and last timestamp 16, producer
+/// id 8, producer epoch 2, first sequence 4.
 const RECORD_COUNT_AT: usize = 8 + 4 + 4 + 1 + 4 + 2 + 4 + 16 + 8 + 2 + 4;
 
 /// Listens until it is dropped. Every topic exists, with one partition.
@@ -46,7 +48,7 @@ struct Shared {
     is_closing: AtomicBool,
     next_offset: AtomicI64,
     next_producer_id: AtomicI64,
-    /// Of connections' threads, as of their last request.
+    /// Processor time of the connections' threads, as of their last request.
     cpu_nanos: AtomicU64,
     connections: Mutex<Vec<(TcpStream, JoinHandle<()>)>>,
 }
@@ -78,7 +80,7 @@ impl NullSink {
         self.address
     }
 
-    /// Records that were answered.
+    /// The number of records that were answered.
     pub fn record_count(&self) -> u64 {
         self.shared.next_offset.load(Ordering::Relaxed).cast_unsigned()
     }
@@ -92,7 +94,8 @@ impl NullSink {
 impl Drop for NullSink {
     fn drop(&mut self) {
         self.shared.is_closing.store(true, Ordering::Relaxed);
-        // Wakes the acceptor; where it cannot, the process is out of sockets and the thread is left behind.
+        // Wakes the acceptor; if that fails, the process is out of sockets and the thread is left
+        // behind.
         if TcpStream::connect(self.address).is_ok()
             && let Some(acceptor) = self.acceptor.take()
         {
@@ -116,7 +119,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             thread::Builder::new()
                 .name(String::from("null-sink"))
                 .spawn(move || {
-                    // A client that goes away, or speaks something else, has no more answers coming.
+                    // A client that disconnects, or speaks another protocol, gets no more answers.
                     let _ = serve(&own, &serving);
                     // The other handle of the socket is still open.
                     let _ = own.shutdown(Shutdown::Both);
@@ -159,7 +162,7 @@ fn serve(mut socket: &TcpStream, shared: &Shared) -> io::Result<()> {
 }
 
 impl Shared {
-    /// False when the client wants no answer.
+    /// Returns false if the client wants no answer.
     fn answer(&self, request: &[u8], answer: &mut Vec<u8>) -> Result<bool, DecodeError> {
         let mut reader = Reader::new(request);
         let header = RequestHeader::decode(&mut reader)?;
@@ -167,7 +170,7 @@ impl Shared {
         encode_response_header(answer, header.api_key, version, header.correlation_id);
         match header.api_key {
             ApiKey::ApiVersions => {
-                // KIP-511: who asks in a version that is not known is answered in version 0.
+                // KIP-511: a request of an unknown version is answered in version 0.
                 let known = ApiKey::ApiVersions.known_versions();
                 let version = if known.contains(version) { version } else { 0 };
                 api_versions().encode(answer, version);
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_no_answer_gets_none() {
+    fn a_client_that_wants_no_answer_gets_none() {
         let (_, offsets) = check("0");
         assert_eq!(offsets, [-1; 100]);
     }

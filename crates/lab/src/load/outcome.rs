@@ -1,24 +1,24 @@
-//! What groups of clients did in the measured part of a course. Bounded, however long it was.
+//! The results of groups of clients in the measured part of a course. Bounded, however long it was.
 
 use std::collections::BTreeMap;
 
 use crate::histogram::Latencies;
 
-/// What a group of producers did.
+/// The result of a group of producers.
 #[derive(Clone, Debug, Default)]
 pub struct ProduceOutcome {
     pub name: String,
     /// Handed to `send` in the measured part.
     pub sent: u64,
-    /// Of those, answered well.
+    /// Of those, acknowledged without error.
     pub acknowledged: u64,
     pub failed: u64,
-    /// Of acknowledged keys and values.
+    /// The size of acknowledged keys and values.
     pub bytes: u64,
     pub errors: BTreeMap<String, u64>,
-    /// Of the whole course, warm-up included: what a consumer must have received.
+    /// Over the whole course, including the warm-up: what a consumer must have received.
     pub acknowledged_in_all: u64,
-    /// From when a record was due to its answer. Empty without a rate.
+    /// From a record's due time to its answer. Empty without a rate.
     pub latency: Latencies,
     /// From the call of `send` to its answer.
     pub service: Latencies,
@@ -31,12 +31,13 @@ pub struct ProduceOutcome {
     /// From the first to the last answer of the measured part.
     pub seconds: f64,
     pub timeline: Vec<LoadSecond>,
-    /// Kafka's metric names; sums for totals, means over the clients for the rest. Measured part only where totals allow.
+    /// By Kafka's metric names; sums for totals, means over the clients for the rest. Of the
+    /// measured part only, where totals allow it.
     pub metrics: BTreeMap<String, f64>,
     pub samples: Vec<SentRecord>,
 }
 
-/// What a group of consumers saw.
+/// The result of a group of consumers.
 #[derive(Clone, Debug, Default)]
 pub struct ConsumeOutcome {
     pub name: String,
@@ -44,7 +45,7 @@ pub struct ConsumeOutcome {
     pub records: u64,
     pub bytes: u64,
     pub seconds: f64,
-    /// Of the whole course.
+    /// Over the whole course.
     pub records_in_all: u64,
     /// Acknowledged to the course's producers in the topics that this group reads.
     pub acknowledged_in_its_topics: u64,
@@ -53,31 +54,31 @@ pub struct ConsumeOutcome {
     /// Records without a stamp, or with a damaged one.
     pub foreign: u64,
     pub errors: BTreeMap<String, u64>,
-    /// From when a record was due to its arrival in the application.
+    /// From a record's due time to its arrival in the application.
     pub end_to_end: Latencies,
     pub timeline: Vec<LoadSecond>,
     pub metrics: BTreeMap<String, f64>,
     pub samples: Vec<ReceivedRecord>,
 }
 
-/// What a group of bare requests got.
+/// The result of a group of bare requests.
 #[derive(Clone, Debug, Default)]
 pub struct RequestOutcome {
     pub name: String,
-    /// In the measured part, as are the others.
+    /// In the measured part, like the other counts.
     pub answered: u64,
-    /// Of answers.
+    /// The size of answers.
     pub bytes: u64,
     /// Connections opened.
     pub opened: u64,
     /// Due or sent before the end, and not answered by then.
     pub unanswered: u64,
-    /// Requests that were refused, and those that a connection took with it.
+    /// Requests that were refused, and those that were lost with their connection.
     pub failed: u64,
     pub errors: BTreeMap<String, u64>,
-    /// From when a request was due to its answer. Empty without a rate.
+    /// From a request's due time to its answer. Empty without a rate.
     pub latency: Latencies,
-    /// From its sending; with a connection of its own, from the beginning of that.
+    /// From its sending; if each request has its own connection, from the start of connecting.
     pub service: Latencies,
     pub seconds: f64,
 }
@@ -91,7 +92,7 @@ pub struct LoadSecond {
     pub latency: Latencies,
 }
 
-/// Where a sampled record is.
+/// The partition and offset of a sampled record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     pub topic: String,
@@ -99,7 +100,7 @@ pub struct Place {
     pub offset: i64,
 }
 
-/// Nanoseconds of the clock that stamps use.
+/// Times in nanoseconds of the clock that stamps use.
 #[derive(Clone, Debug)]
 pub struct SentRecord {
     pub place: Place,
@@ -114,6 +115,7 @@ pub struct ReceivedRecord {
     pub due_nanos: u64,
     pub sent_nanos: u64,
     pub received_nanos: u64,
-    /// When the broker took it, by its wall clock; only with `message.timestamp.type=LogAppendTime`.
+    /// When the broker appended it, by its wall clock; only with
+    /// `message.timestamp.type=LogAppendTime`.
     pub log_append_ms: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! A group of producers under a schedule.
+//! A group of producers on a schedule.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,26 +20,27 @@ use super::timeline::Current;
 use super::{Course, Live, Partitioning, ProduceLoad};
 use crate::histogram::Latencies;
 
-/// Records that were due before the end are sent until then: the last ones wake up a little late. Whoever is later still could
-/// not hold the schedule.
+/// Records that were due before the end are still sent until then, because the last threads wake up
+/// a little late. A thread that is later still could not hold the schedule.
 const GRACE_NANOS: u64 = 200_000_000;
 
-/// After the end, or a stop, what is under way is awaited so long; it fails then.
+/// After the end, or a stop, requests under way are awaited for this long; then they fail.
 const DRAIN: Duration = Duration::from_secs(30);
 const DRAIN_WHEN_STOPPED: Duration = Duration::from_secs(3);
 
-/// How often the progress is told.
+/// The interval of progress reports.
 const TICK: Duration = Duration::from_millis(20);
 
-/// A thread without a schedule that is refused a record does not try the next at once.
+/// A thread without a schedule waits this long after a refused record.
 const REFUSED_NANOS: u64 = 5_000_000;
 
 /// A sending thread keeps little on its stack, and there may be a thousand.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Runs a group of producers through a course; ends when all that was sent is acknowledged or given up.
+/// Runs a group of producers through a course; ends when everything that was sent is acknowledged
+/// or given up.
 ///
-/// - Errors: settings that are wrong, a topic that cannot be reached; afterwards errors are counted instead.
+/// - Errors: invalid settings, a topic that cannot be reached; later errors are counted instead.
 pub fn run(load: &ProduceLoad, course: &Course, live: &Live) -> Result<ProduceOutcome, Error> {
     check(load)?;
     let span = Span::of(course);
@@ -87,7 +88,7 @@ pub fn run(load: &ProduceLoad, course: &Course, live: &Live) -> Result<ProduceOu
     if let Some(error) = group.failure.into_inner() {
         return Err(error);
     }
-    // Without a warm-up the requests of the last records belong to those that are counted.
+    // Without a warm-up, the requests of the last records belong to those that are counted.
     let after = match course.warmup.is_zero() {
         true => snapshots(&producers),
         false => at_end,
@@ -134,22 +135,22 @@ fn add_threads(outcome: &mut ProduceOutcome, threads: &[ThreadOutcome]) {
     }
 }
 
-/// What the threads of a group share.
+/// State that the threads of a group share.
 struct Group<'a> {
     load: &'a ProduceLoad,
     stop: &'a AtomicBool,
     source: Source,
     answers: Arc<Answers>,
     work: CallbackWork,
-    /// Of the whole course.
+    /// Over the whole course.
     sent: AtomicU64,
     /// Producers were closed because their time was over.
     is_cut_off: AtomicBool,
-    /// The first thread that could not begin.
+    /// The error of the first thread that could not start.
     failure: OnceLock<Error>,
 }
 
-/// What the threads did, and the producers' metrics around the measured part.
+/// The threads' results, and the producers' metrics before and after the measured part.
 struct Conducted {
     threads: Vec<ThreadOutcome>,
     before: Vec<Snapshot>,
@@ -205,7 +206,7 @@ impl Group<'_> {
                     && now_nanos() >= self.answers.span.end_nanos;
                 if is_time_up && at_end.is_empty() {
                     at_end = snapshots(producers);
-                    // A thread may wait in `send` for room that comes in an hour.
+                    // A thread may wait in `send` for room that would take an hour to come free.
                     self.give_up(producers);
                 } else if deadline.is_over(course, self.failure.get().is_some()) {
                     self.cut_off(producers);
@@ -232,7 +233,7 @@ impl Group<'_> {
                 .collect::<Vec<ThreadOutcome>>()
         });
         for producer in producers {
-            // Everything has been answered, or is given up with this; its callbacks say so.
+            // Everything has been answered, or is given up by this close; its callbacks report it.
             let _ = producer.close(Duration::from_millis(100));
         }
         progress.tell();
@@ -290,7 +291,7 @@ impl Deadline {
     }
 }
 
-/// Adds what a group has done since the last time to the course's counts.
+/// Adds a group's progress since the last call to the course's counts.
 struct Progress<'a> {
     group: &'a Group<'a>,
     live: &'a Live,
@@ -321,10 +322,10 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// What one thread measured of itself.
+/// One thread's measurements.
 #[derive(Default)]
 struct ThreadOutcome {
-    /// Of the measured part, as are the others.
+    /// Of the measured part, like the other fields.
     sent: u64,
     send_nanos: u64,
     schedule_error: Latencies,
@@ -403,7 +404,7 @@ impl<'a> Sender<'a> {
             if now >= span.measured_nanos {
                 busy.begin(now);
             }
-            // Without a schedule a record is due when its turn comes, and that is known only now.
+            // Without a schedule a record is due when its turn comes, which is known only now.
             let due = if self.schedule.is_some() { due } else { now };
             now = self.send(sequence, due, now);
         }
@@ -429,7 +430,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Gives the time after it.
+    /// Sends a record; returns the time afterwards.
     fn send(&mut self, sequence: u64, due_nanos: u64, now: u64) -> u64 {
         let group = self.group;
         let key = self.keys.next_key();
@@ -510,7 +511,7 @@ fn on_answer(
     }
 }
 
-/// Where a thread's records go, in turn.
+/// The targets of a thread's records, in turn.
 #[derive(Debug)]
 struct Places {
     /// Topic and, unless the client's partitioner chooses, partition.
@@ -529,7 +530,7 @@ impl Places {
             Partitioning::RoundRobin => pairs().collect(),
             Partitioning::OwnPerThread => {
                 let count = pairs().count();
-                // With more threads than partitions several threads share one.
+                // With more threads than partitions, several threads share one.
                 let first = thread % threads.min(count);
                 pairs().skip(first).step_by(threads.min(count)).collect()
             }
@@ -551,10 +552,10 @@ impl Places {
     }
 }
 
-/// How much of a processor the thread takes in the measured part.
+/// The share of a processor that the thread uses in the measured part.
 #[derive(Debug, Default)]
 struct Busy {
-    /// Time and processor time.
+    /// Start time and processor time.
     began: Option<(u64, u64)>,
 }
 
@@ -571,7 +572,7 @@ impl Busy {
             return 0.0;
         };
         let used = thread_cpu_nanos().saturating_sub(cpu);
-        // The clocks have a grain of their own.
+        // The two clocks have different granularity.
         (used as f64 / now.saturating_sub(began).max(1) as f64).min(1.0)
     }
 }
@@ -607,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_with_partitions_of_their_own_share_none() {
+    fn threads_with_their_own_partitions_share_none() {
         let load = load(Partitioning::OwnPerThread, &[("a", 5)]);
         let mut of_one = first(&load, 0, 2, 3);
         let of_other = first(&load, 1, 2, 3);
@@ -625,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_that_cannot_be_are_refused() {
+    fn impossible_loads_are_refused() {
         let good = load(Partitioning::Client, &[("a", 1)]);
         let bad = [
             ProduceLoad {

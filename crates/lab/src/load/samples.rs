@@ -1,10 +1,11 @@
-//! A bounded choice of records that producers and consumers make alike without speaking to each other.
+//! A bounded sample of records that producers and consumers choose identically without
+//! communicating.
 
-/// Records of a group at most; about 100 bytes each.
+/// The most records of a group; about 100 bytes each.
 const LIMIT: usize = 1 << 14;
 
-/// Records that are chosen by their offset. When it is full, every second is dropped, on whichever side: what both sides have in
-/// the end is the smaller choice.
+/// Records chosen by their offset. When full, every second one is dropped, independently on each
+/// side: what both sides have in the end is the smaller sample.
 #[derive(Clone, Debug)]
 pub struct Samples<T> {
     stride: u64,
@@ -19,7 +20,8 @@ impl<T> Samples<T> {
         Samples {
             stride: 1,
             limit,
-            // At once: growing takes milliseconds, in the first second of the measurement.
+            // Allocated at once: growing takes milliseconds, in the first second of the
+            // measurement.
             chosen: Vec::with_capacity(limit),
         }
     }
@@ -46,7 +48,7 @@ impl<T> Samples<T> {
         self.chosen.retain(|(lot, _)| lot.is_multiple_of(stride));
     }
 
-    /// All parts with the widest stride of them.
+    /// Merges all parts, at the widest of their strides.
     pub fn merge(parts: impl IntoIterator<Item = Samples<T>>) -> Vec<T> {
         let parts: Vec<Samples<T>> = parts.into_iter().collect();
         let widest = parts.iter().map(|part| part.stride).max().unwrap_or(1);
@@ -57,10 +59,11 @@ impl<T> Samples<T> {
     }
 }
 
-/// Every stride is a power of two, so a wider one chooses among what a narrower one chose.
+/// Every stride is a power of two, so a wider one samples a subset of what a narrower one samples.
 const STRIDE_MAX: u64 = 1 << 40;
 
-/// By place, well mixed: where batches have 128 records, every 128th offset would be a first one, which waits longest.
+/// A well-mixed hash of partition and offset: where batches have 128 records, every 128th offset
+/// would be the first of a batch, which waits longest.
 fn lot(partition: i32, offset: i64) -> u64 {
     let place = offset.cast_unsigned() ^ (u64::from(partition.cast_unsigned()) + 1).rotate_right(16);
     let mixed = place.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -78,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_come_few_are_kept_from_beginning_to_end() {
+    fn of_any_number_of_records_few_are_kept_from_beginning_to_end() {
         let kept = Samples::merge([filled(1, 0..1_000_000)]);
         assert!((LIMIT / 4..=LIMIT).contains(&kept.len()), "{}", kept.len());
         let in_last_tenth = kept.iter().filter(|offset| **offset >= 900_000).count();
@@ -86,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn two_sides_choose_alike() {
-        // One counts all of them, the other has them in four parts.
+    fn two_sides_choose_the_same_records() {
+        // One side counts all of them, the other has them in four parts.
         let sent = Samples::merge([filled(1, 0..500_000)]);
         let mut received = Samples::merge((0..4).map(|part| filled(4, (0..500_000).skip(part).step_by(4))));
         received.sort_unstable();

@@ -1,4 +1,4 @@
-//! When records are due: an open loop, which no answer and no stall can move.
+//! When records are due: an open loop, independent of answers and stalls.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,19 +8,20 @@ use rustix::time::Timespec;
 
 use super::clock::now_nanos;
 
-/// The shortest sleep. At 200,000 records/s a dozen records become due in it: a thread that spun instead would use a whole
-/// processor, one that slept for each record would be late with most of them.
+/// The shortest sleep. At 200,000 records/s a dozen records become due within it: a thread that
+/// spun instead would use a whole processor, one that slept for each record would be late with most
+/// of them.
 const NAP_NANOS: u64 = 60_000;
 
-/// A sleeping thread looks so often whether it is to stop.
+/// The interval at which a sleeping thread checks whether it should stop.
 const LOOK_NANOS: u64 = 50_000_000;
 
-/// The due times of one of several threads that share a rate: record `index` of the thread is record `first + index * step`
-/// of all.
+/// The due times of one of several threads that share a rate: record `index` of the thread is
+/// record `first + index * step` of all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schedule {
     begin_nanos: u64,
-    /// Between records of all threads together.
+    /// The interval between records of all threads together.
     interval_nanos: f64,
     first: u64,
     step: u64,
@@ -38,7 +39,8 @@ impl Schedule {
         }
     }
 
-    /// Counted from the beginning, not from the record before: nothing adds up over a long run.
+    /// Counted from the beginning, not from the previous record: no error accumulates over a long
+    /// run.
     pub fn due_nanos(&self, index: u64) -> u64 {
         let place = self.first + index * self.step;
         self.begin_nanos
@@ -46,14 +48,15 @@ impl Schedule {
     }
 }
 
-/// Lets timers of this thread end when they are due, not up to 50 µs later, where the system allows it.
+/// Makes timers of this thread expire when they are due, not up to 50 µs later, where the system
+/// allows it.
 pub fn be_punctual() {
-    // Where it is refused, the schedule error shows it.
+    // Where it is refused, the schedule error shows the effect.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Sleeps until `due_nanos`, or a nap longer when that is near, and gives the time; at once when it has passed. Ends early when
-/// `stop` is set.
+/// Sleeps until `due_nanos`, at least for the shortest sleep, and returns the time; returns at once
+/// if that time has passed. Ends early when `stop` is set.
 pub fn wait_until(due_nanos: u64, mut now: u64, stop: &AtomicBool) -> u64 {
     if due_nanos <= now {
         return now;
@@ -71,7 +74,7 @@ fn sleep_until(nanos: u64) {
         tv_sec: (nanos / 1_000_000_000).cast_signed(),
         tv_nsec: (nanos % 1_000_000_000).cast_signed(),
     };
-    // Interrupted by a signal it returns early, and the caller looks at the clock.
+    // Interrupted by a signal it returns early, and the caller checks the clock.
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &request);
 }
 
@@ -97,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_long_run_does_not_drift() {
-        // A third of a second has no exact number of nanoseconds.
+        // A third of a second is not a whole number of nanoseconds.
         let schedule = Schedule::new(0, 3.0, 0, 1);
         assert_eq!(schedule.due_nanos(3 * 1_000_000), 1_000_000 * 1_000_000_000);
     }
@@ -112,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overdue_is_not_waited_for() {
+    fn overdue_records_are_not_waited_for() {
         assert_eq!(wait_until(5, 9, &AtomicBool::new(false)), 9);
     }
 

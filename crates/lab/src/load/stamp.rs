@@ -1,4 +1,5 @@
-//! What every value begins with: who sent it, as which one, when it was due and when it was sent.
+//! The stamp that every value begins with: its producer and sequence number, when it was due and
+//! when it was sent.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,17 +11,17 @@ const MAGIC: u16 = 0x077A;
 /// Times are nanoseconds of `clock::now_nanos`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// A sending thread of some group, see `new_producer`.
+    /// A sending thread of some group; see `new_producer`.
     pub producer: u32,
-    /// Ascending from 0 in the order of its sends.
+    /// Ascending from 0 in the order of sending.
     pub sequence: u64,
-    /// The actual time where there was no schedule.
+    /// The actual time if there was no schedule.
     pub due_nanos: u64,
     pub sent_nanos: u64,
 }
 
 impl Stamp {
-    /// Over the beginning of a value.
+    /// Writes the stamp over the beginning of a value.
     ///
     /// - Panics: when `value` is shorter than `BYTES`.
     pub fn write(&self, value: &mut [u8]) {
@@ -32,7 +33,7 @@ impl Stamp {
         value[24..BYTES].copy_from_slice(&self.sent_nanos.to_be_bytes());
     }
 
-    /// `None` for what is no stamp, or not the one that was written.
+    /// Returns `None` for bytes that are not a stamp, or a damaged one.
     pub fn read(value: &[u8]) -> Option<Stamp> {
         let bytes: &[u8; BYTES] = value.first_chunk()?;
         let long = |at: usize| {
@@ -50,7 +51,8 @@ impl Stamp {
         (magic == MAGIC && check == stamp.check()).then_some(stamp)
     }
 
-    /// Enough to tell damage and foreign bytes from a stamp; the record's batch has a real checksum.
+    /// Enough to tell damage and foreign bytes from a stamp; the record's batch has a real
+    /// checksum.
     fn check(&self) -> u16 {
         let mut mixed = u64::from(self.producer);
         for field in [self.sequence, self.due_nanos, self.sent_nanos] {
@@ -58,13 +60,14 @@ impl Stamp {
                 .wrapping_mul(0x9E37_79B9_7F4A_7C15)
                 .rotate_left(29);
         }
-        // The last field's high bits have met nothing above them yet.
+        // The last field's high bits have not been mixed yet.
         mixed ^= mixed >> 32;
         (mixed.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 48) as u16
     }
 }
 
-/// A number that no other sending thread of this machine has at the time: the process in the upper half.
+/// Returns a number that no other live sending thread of this machine has: the process id is in the
+/// upper half.
 pub fn new_producer() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed) & 0xFFFF;
@@ -105,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_threads_have_one_number() {
+    fn no_two_threads_share_a_number() {
         assert_ne!(new_producer(), new_producer());
     }
 }

@@ -1,4 +1,5 @@
-//! A group second by second, put together from threads that each keep only the second they are in.
+//! A group's results second by second, combined from threads that each keep only their current
+//! second.
 
 use std::sync::Mutex;
 
@@ -25,7 +26,7 @@ impl Timeline {
         }
     }
 
-    /// Which second of the measured part; `None` before and after it.
+    /// The index of the second within the measured part; `None` before and after it.
     fn second_of(&self, nanos: u64) -> Option<u64> {
         let second = nanos.checked_sub(self.span.measured_nanos)? / 1_000_000_000;
         (nanos < self.span.end_nanos && second < SECONDS_MAX).then_some(second)
@@ -55,7 +56,7 @@ fn empty() -> LoadSecond {
     }
 }
 
-/// What one thread has counted in the second that it is in.
+/// What one thread has counted in its current second.
 #[derive(Debug)]
 pub struct Current {
     second: Option<u64>,
@@ -79,7 +80,7 @@ impl Current {
         }
     }
 
-    /// - `latency_micros`: `None` where nothing was due.
+    /// - `latency_micros`: `None` if there was no due time.
     #[inline]
     pub fn done(&mut self, timeline: &Timeline, nanos: u64, latency_micros: Option<u64>) {
         if self.enter(timeline, nanos) {

@@ -1,10 +1,11 @@
-//! Which file system a directory lies on, from `/proc/self/mountinfo`.
+//! Finds the file system of a directory, from `/proc/self/mountinfo`.
 
 use std::path::{Path, PathBuf};
 
-/// For people: `ext4 on /dev/vda at /, rw,relatime,discard`. Empty if the table names no mount above the directory.
+/// Describes it for people: `ext4 on /dev/vda at /, rw,relatime,discard`. Empty if the table has no
+/// mount above the directory.
 pub(super) fn filesystem_of(directory: &Path, mountinfo: &str) -> String {
-    // A directory that does not exist yet will lie where its parent lies.
+    // A directory that does not exist yet will be created on its parent's file system.
     let directory = directory
         .ancestors()
         .find_map(|ancestor| ancestor.canonicalize().ok())
@@ -94,7 +95,7 @@ mod tests {
 ";
 
     #[test]
-    fn the_deepest_and_latest_mount_is_it() {
+    fn the_deepest_and_latest_mount_is_found() {
         assert_eq!(
             filesystem_of(Path::new("/usr"), TABLE),
             "ext4 on /dev/vda at /, rw,relatime,discard,resv_strict"
@@ -106,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn damaged_lines_are_passed_over() {
+    fn damaged_lines_are_skipped() {
         let table = format!("- - -\n1 2 3\n\\\n{TABLE}");
         assert!(filesystem_of(Path::new("/usr"), &table).starts_with("ext4"));
         assert_eq!(filesystem_of(Path::new("/usr"), ""), "");
     }
 
     #[test]
-    fn octal_is_text_again() {
+    fn octal_escapes_become_text() {
         assert_eq!(unescape("a\\040b\\134c"), "a b\\c");
         assert_eq!(unescape("\\04"), "\\04");
         assert_eq!(unescape("\\ö40\\"), "\\ö40\\");

@@ -1,4 +1,4 @@
-//! How long a sync and a round trip take here.
+//! Measures how long a sync and a round trip take here.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,21 +10,22 @@ use std::time::{Duration, Instant};
 use crate::bench::result::Percentiles;
 use crate::histogram::Latencies;
 
-/// Enough for a p99, and with 10 ms a sync (a spinning disk) still one second.
+/// Enough for a p99, and at 10 ms per sync (a spinning disk) still only one second.
 const SYNCS: usize = 100;
-/// A small batch.
+/// The size of a small batch.
 const APPEND: [u8; 512] = [0x5a; 512];
 const BYTES_THERE_AND_BACK: usize = 500;
-/// Of a broker that may be far away; each costs it a connection.
+/// For a broker that may be remote; each one costs it a connection.
 const CONNECTS: usize = 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const ECHO_WITHIN: Duration = Duration::from_secs(5);
 
-/// Small appends, each followed by `fdatasync`, as a log that acknowledges one batch at a time would do.
+/// Measures small appends, each followed by `fdatasync`, as in a log that acknowledges one batch at
+/// a time.
 pub(super) fn sync_micros(directory: &Path) -> Percentiles {
     let mut latencies = Latencies::default();
     let path = directory.join(format!(".ottla-sync-probe-{}", std::process::id()));
-    // What was measured before an error counts: the number of samples is in the result.
+    // What was measured before an error counts: the result holds the number of samples.
     let _ = append_and_sync(&path, &mut latencies);
     let _ = fs::remove_file(&path);
     latencies.percentiles(1.0)
@@ -54,7 +55,7 @@ pub(super) fn round_trip_micros(broker: Option<SocketAddr>) -> Percentiles {
     latencies.percentiles(1.0)
 }
 
-/// `connect` returns when the answer to its first packet is here.
+/// Measures `connect`, which returns when the answer to its first packet has arrived.
 fn connects(address: SocketAddr, latencies: &mut Latencies) -> io::Result<()> {
     for _ in 0..CONNECTS {
         let begin = Instant::now();
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_file_is_gone() {
+    fn the_probe_file_is_removed() {
         let directory = std::env::temp_dir().join(format!("ottla-probe-test-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         assert_eq!(sync_micros(&directory).count, SYNCS as u64);

@@ -1,4 +1,4 @@
-//! One consumer of a group: what Kafka's consumer performance tool measures.
+//! One consumer of a group: measures what Kafka's consumer performance tool measures.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,11 +17,11 @@ const CLOSE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct ConsumePerf {
-    /// With `group.id`.
+    /// Includes `group.id`.
     pub config: Config,
     pub topics: Topics,
     pub records: u64,
-    /// Ends when nothing arrives for so long.
+    /// Ends when nothing has arrived for this long.
     pub timeout: Duration,
     pub reporting_interval: Duration,
 }
@@ -29,21 +29,21 @@ pub struct ConsumePerf {
 #[derive(Clone, Debug)]
 pub enum Topics {
     Named(String),
-    /// A regular expression for whole names.
+    /// A regular expression that matches whole names.
     Matching(String),
 }
 
-/// An interval of the run, reported at its end.
+/// One reporting interval of the run, reported at its end.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsumeInterval {
     pub end: SystemTime,
     pub seconds: f64,
-    /// Since the beginning.
+    /// Since the start of the run.
     pub records_in_all: u64,
     pub bytes_in_all: u64,
     pub records: u64,
     pub bytes: u64,
-    /// Time in it without any partition.
+    /// Time in the interval without any partition.
     pub rebalance: Duration,
 }
 
@@ -56,15 +56,15 @@ pub struct ConsumePerfOutcome {
     pub bytes: u64,
     /// Time without any partition.
     pub rebalance: Duration,
-    /// Fewer records came than were asked for.
+    /// Fewer records arrived than were asked for.
     pub has_timed_out: bool,
     pub was_interrupted: bool,
     pub metrics: Vec<MetricLine>,
 }
 
-/// Reads until there are enough records, or none for `timeout`. `stop` ends it too.
+/// Reads until there are enough records, or none have arrived for `timeout`. `stop` ends it too.
 ///
-/// - Errors: settings that are wrong; what `poll` gives.
+/// - Errors: invalid settings; the errors of `poll`.
 pub fn run(
     perf: &ConsumePerf,
     stop: &AtomicBool,
@@ -131,7 +131,7 @@ struct Counts {
     bytes: u64,
 }
 
-/// The time from the loss of the last partition, or the start, to the first one.
+/// The time from the loss of the last partition, or the start, to the first assigned one.
 struct Joining {
     since: Instant,
     assigned: BTreeSet<TopicPartition>,
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_time_without_partitions_is_a_rebalances() {
+    fn only_time_without_partitions_counts_as_rebalance() {
         let begin = Instant::now();
         let at = |ms| begin + Duration::from_millis(ms);
         let some = |number| BTreeSet::from([TopicPartition::new("t", number)]);

@@ -1,4 +1,5 @@
-//! One record at a time, sent, acknowledged and read: what Kafka's end-to-end latency tool measures.
+//! One record at a time, sent, acknowledged and read: measures what Kafka's end-to-end latency tool
+//! measures.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,10 +13,10 @@ use ottla_client::producer::{Producer, Record};
 use crate::histogram::Latencies;
 use crate::load::contents::Noise;
 
-/// A record that has not come by then will not come.
+/// A record that has not arrived within this time counts as lost.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
 const CLOSE: Duration = Duration::from_secs(30);
-/// Of records whose time is told while it runs: the first of so many.
+/// While it runs, the time of the first of every this many records is reported.
 const TOLD_EVERY: u64 = 1_000;
 
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ pub struct EndToEndPerf {
     /// `1` or `all`.
     pub acks: String,
     pub value_bytes: usize,
-    /// 0: as Kafka's tool, an empty key.
+    /// 0: an empty key, as in Kafka's tool.
     pub key_bytes: usize,
     pub headers: HeaderShape,
 }
@@ -42,7 +43,7 @@ pub struct HeaderShape {
 
 #[derive(Clone, Debug)]
 pub enum EndToEndEvent {
-    /// The topic was not there and is created with one partition.
+    /// The topic did not exist and is created with one partition.
     CreatesTopic,
     /// A record's number and time.
     Record { number: u64, nanos: u64 },
@@ -57,7 +58,7 @@ pub struct EndToEndOutcome {
 }
 
 impl EndToEndOutcome {
-    /// Not a number when there were no records.
+    /// NaN when there were no records.
     pub fn mean_ms(&self) -> f64 {
         self.nanos_in_all as f64 / self.records as f64 / 1e6
     }
@@ -65,7 +66,8 @@ impl EndToEndOutcome {
 
 /// Sends the records one by one. `stop` ends it after the current one.
 ///
-/// - Errors: settings that are wrong; a record that is not acknowledged, does not arrive within 60 s, arrives changed or not alone.
+/// - Errors: invalid settings; a record that is not acknowledged, does not arrive within 60 s, or
+///   arrives changed or with others.
 pub fn run(
     perf: &EndToEndPerf,
     stop: &AtomicBool,
@@ -77,7 +79,7 @@ pub fn run(
         .set("group.id", format!("test-group-{:016x}", Noise::fresh().draw()))
         .set("enable.auto.commit", "false")
         .set("auto.offset.reset", "latest")
-        // The broker answers with what there is.
+        // The broker answers at once with what it has.
         .set("fetch.max.wait.ms", 0);
     let producer_config = perf
         .config
@@ -134,13 +136,13 @@ fn stand_at_the_end(consumer: &mut Consumer, topic: &str) -> Result<(), Error> {
     consumer.assign(partitions.iter().cloned())?;
     consumer.seek_to_end(&partitions)?;
     for partition in &partitions {
-        // Looked up now: later it would lie behind the first record.
+        // Determined now: later the position would be after the first record.
         consumer.position(partition)?;
     }
     Ok(())
 }
 
-/// Sends one record and reads it; gives the nanoseconds that took.
+/// Sends one record and reads it; returns the nanoseconds taken.
 fn one(
     perf: &EndToEndPerf,
     producer: &Producer,
@@ -171,7 +173,7 @@ fn one(
     Ok(nanos)
 }
 
-/// As many times the same letter.
+/// Returns the same letter, repeated.
 fn letters(noise: &mut Noise, bytes: usize) -> Vec<u8> {
     vec![b'A' + noise.below(26) as u8; bytes]
 }
@@ -180,7 +182,7 @@ fn check(sent: &Record<'_>, received: &ConsumerRecords) -> Result<(), Error> {
     let problem = match received.iter().next() {
         None => format!("the record did not arrive within {} s", ARRIVES_WITHIN.as_secs()),
         Some(record) if !is_same(sent, &record) => String::from(
-            "the record that arrived is not the one that was sent; does somebody else write to the topic?",
+            "the record that arrived is not the one that was sent; does another producer write to the topic?",
         ),
         Some(_) if received.len() != 1 => format!("{} records arrived, one was sent", received.len()),
         Some(_) => return Ok(()),

@@ -1,4 +1,5 @@
-//! What Kafka's own performance tools measure, as values: one producer, one consumer, one record there and back.
+//! The measurements of Kafka's own performance tools, as values: one producer, one consumer, one
+//! record there and back.
 
 pub mod stats;
 pub mod produce;
@@ -11,7 +12,7 @@ use ottla_client::metrics::sensor::{Metric, Value};
 /// One line of `--print-metrics`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricLine {
-    /// Group, name and tags, as Kafka's tools write them.
+    /// Group, name and tags, in the format of Kafka's tools.
     pub name: String,
     pub value: Value,
 }

@@ -1,4 +1,5 @@
-//! One producer, one thread: what Kafka's producer performance tool does, with latencies from when records were due.
+//! One producer, one thread: does what Kafka's producer performance tool does, with latencies
+//! measured from when records were due.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,18 +21,18 @@ pub struct ProducePerf {
     pub config: Config,
     pub topic: String,
     pub records: u64,
-    /// Records per second; `None`: as fast as they are taken.
+    /// Records per second; `None`: without a limit.
     pub rate: Option<f64>,
     pub payload: Payload,
-    /// The first ones count only into the total.
+    /// This many records at the start count only into the total.
     pub warmup_records: u64,
     pub reporting_interval: Duration,
 }
 
-/// What records are made of.
+/// The content of records.
 #[derive(Clone, Debug)]
 pub enum Payload {
-    /// So many letters.
+    /// This many random letters.
     Size(usize),
     /// One of these, at random; not empty.
     Given(Vec<Vec<u8>>),
@@ -39,10 +40,10 @@ pub enum Payload {
     Monotonic,
 }
 
-/// Told while records are answered.
+/// Events reported while records are answered.
 #[derive(Clone, Debug)]
 pub enum ProduceEvent {
-    /// Before the first interval after the warm-up.
+    /// Comes before the first interval after the warm-up.
     SteadyState,
     Interval(Interval),
     /// A record was not acknowledged.
@@ -56,20 +57,20 @@ pub type Observer = Arc<dyn Fn(ProduceEvent) + Send + Sync>;
 pub struct ProducePerfOutcome {
     /// Acknowledged records.
     pub total: Total,
-    /// Those after the warm-up, if there was one.
+    /// Excludes the warm-up; `None` if there was none.
     pub steady: Option<Total>,
     pub failed: u64,
-    /// Ended by a signal before all records were sent.
+    /// A signal ended it before all records were sent.
     pub was_interrupted: bool,
     pub metrics: Vec<MetricLine>,
 }
 
 /// Sends the records and waits for their answers. `stop` ends the sending.
 ///
-/// - Errors: settings that are wrong, a topic that is not there; what becomes of records is counted instead.
+/// - Errors: invalid settings, a missing topic; failed records are counted instead.
 pub fn run(perf: &ProducePerf, stop: &AtomicBool, observer: &Observer) -> Result<ProducePerfOutcome, Error> {
     let producer = Producer::new(&perf.config)?;
-    // The wait for metadata is no latency of the first record.
+    // The wait for metadata must not count as latency of the first record.
     producer.partitions_for(&perf.topic)?;
     let answers = Arc::new(Answers {
         counts: Mutex::new(Counts {
@@ -94,7 +95,7 @@ pub fn run(perf: &ProducePerf, stop: &AtomicBool, observer: &Observer) -> Result
     })
 }
 
-/// Gives how many were handed over.
+/// Returns how many records were handed over.
 fn send_all(perf: &ProducePerf, producer: &Producer, answers: &Arc<Answers>, stop: &AtomicBool) -> u64 {
     be_punctual();
     let begin = now_nanos();
@@ -158,7 +159,7 @@ impl Answers {
             .filter(|_| is_steady)
             .and_then(|steady| steady.record(now, bytes, micros));
         drop(counts);
-        // As in Kafka's tool: once the warm-up is over, only what came after it is reported.
+        // As in Kafka's tool: after the warm-up, only records sent after it are reported.
         if let Some((window, _)) = window
             && !is_warm
         {
@@ -184,7 +185,7 @@ impl fmt::Debug for Answers {
     }
 }
 
-/// One value after the other, in one buffer.
+/// Generates one value after the other, in one buffer.
 struct Payloads<'a> {
     payload: &'a Payload,
     noise: Noise,
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_ends_the_sending_and_what_was_sent_counts() {
+    fn a_stop_ends_the_sending_and_sent_records_count() {
         let sink = NullSink::start().unwrap();
         let (observer, _) = observer();
         let outcome = run(&perf(&sink, None), &AtomicBool::new(true), &observer).unwrap();
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_are_what_was_asked_for() {
+    fn payloads_are_as_requested() {
         let given = Payload::Given(vec![b"a".to_vec(), b"b".to_vec()]);
         let mut payloads = Payloads::new(&given);
         let drawn: Vec<Vec<u8>> = (0..50).map(|number| payloads.next(number).to_vec()).collect();

@@ -1,14 +1,14 @@
-//! Counts of a run and of the interval that is reported next.
+//! Counts of a run and of the current reporting interval.
 
 use std::time::{Duration, Instant};
 
 use crate::histogram::Latencies;
 
-/// The sums over some time.
+/// Sums over some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
     pub records: u64,
-    /// Of keys and values.
+    /// Bytes of keys and values.
     pub bytes: u64,
     pub seconds: f64,
     pub latency_sum_micros: u64,
@@ -33,7 +33,7 @@ impl Interval {
         self.bytes as f64 / MIB / self.seconds
     }
 
-    /// Not a number when there were no records.
+    /// NaN when there were no records.
     pub fn latency_mean_ms(&self) -> f64 {
         self.latency_sum_micros as f64 / self.records as f64 / 1_000.0
     }
@@ -43,7 +43,7 @@ impl Interval {
     }
 }
 
-/// Everything, and the interval since the last report.
+/// Totals, and the interval since the last report.
 #[derive(Debug)]
 pub struct Stats {
     begin: Instant,
@@ -54,7 +54,7 @@ pub struct Stats {
     reporting_interval: Duration,
 }
 
-/// What a run adds up to.
+/// The totals of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Total {
     pub interval: Interval,
@@ -74,7 +74,7 @@ impl Stats {
         }
     }
 
-    /// Counts a record; gives the interval when it is over, and whether it was the first one.
+    /// Counts a record; returns the interval when it is over, and whether it was the first one.
     pub fn record(&mut self, now: Instant, bytes: u64, latency_micros: u64) -> Option<(Interval, bool)> {
         self.total.add(bytes, latency_micros);
         self.window.add(bytes, latency_micros);

@@ -1,19 +1,20 @@
-//! The numbers in the files of `/proc`: pure functions from text; damaged text gives `None` or is passed over.
+//! Parses the files of `/proc`: pure functions from text; damaged text gives `None` or is skipped.
 
-/// Linux reports times in 1/100 s to user space on every architecture that Rust's standard library runs on (`USER_HZ`).
+/// Linux reports times in 1/100 s to user space on every architecture that Rust's standard library
+/// supports (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
-/// `/proc/diskstats` counts in these, whatever the disk's sectors are.
+/// The unit of `/proc/diskstats`, whatever the disk's sector size is.
 const SECTOR_BYTES: u64 = 512;
 
-/// Of all processors since the start, in ticks.
+/// Totals of all processors since boot, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessorTimes {
     pub(crate) busy: u64,
-    /// Waiting for a disk included.
+    /// Includes waiting for a disk.
     pub(crate) idle: u64,
 }
 
-/// `/proc/stat`. Steal counts as busy: the processor was not there for us.
+/// Parses `/proc/stat`. Steal counts as busy: the processor was not available.
 pub(crate) fn processor_times(stat: &str) -> Option<ProcessorTimes> {
     let line = stat.lines().find(|line| line.starts_with("cpu "))?;
     let ticks: Option<Vec<u64>> = line
@@ -34,17 +35,17 @@ pub(crate) fn processor_times(stat: &str) -> Option<ProcessorTimes> {
     })
 }
 
-/// `/proc/PID/stat` or `/proc/PID/task/TID/stat`.
+/// Fields of `/proc/PID/stat` or `/proc/PID/task/TID/stat`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProcessStat {
     pub(crate) name: String,
     pub(crate) cpu_seconds: f64,
-    /// Ticks since boot: two processes with one number differ in it.
+    /// Ticks since boot; distinguishes processes with the same id.
     pub(crate) started: u64,
 }
 
 pub(crate) fn process_stat(stat: &str) -> Option<ProcessStat> {
-    // The name may hold blanks and parentheses; what follows it does not.
+    // The name may contain blanks and parentheses; what follows it does not.
     let (before, after) = stat.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
     let fields: Vec<&str> = after.split_whitespace().collect();
@@ -57,12 +58,12 @@ pub(crate) fn process_stat(stat: &str) -> Option<ProcessStat> {
     })
 }
 
-/// A line `key: 123 kB` of `/proc/PID/status`.
+/// Reads a line `key: 123 kB` of `/proc/PID/status`.
 pub(crate) fn status_bytes(status: &str, key: &str) -> Option<u64> {
     number_of(status, key)?.checked_mul(1_024)
 }
 
-/// What reached or left the storage layer, from `/proc/PID/io`.
+/// Bytes that reached or left the storage layer, from `/proc/PID/io`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DiskBytes {
     pub(crate) read: u64,
@@ -84,9 +85,10 @@ fn number_of(text: &str, key: &str) -> Option<u64> {
     value.split_whitespace().next()?.parse().ok()
 }
 
-/// `/proc/diskstats`: bytes written to whole disks since boot.
+/// Parses `/proc/diskstats`: bytes written to whole disks since boot.
 ///
-/// - `is_disk`: whether the name is one, and neither a partition of one nor made of others, which would count twice.
+/// - `is_disk`: whether the name is a whole disk, not a partition or a device made of others, which
+///   would count twice.
 pub(crate) fn disks_written_bytes(diskstats: &str, is_disk: impl Fn(&str) -> bool) -> u64 {
     let sectors = diskstats.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(2);
@@ -99,7 +101,7 @@ pub(crate) fn disks_written_bytes(diskstats: &str, is_disk: impl Fn(&str) -> boo
         .saturating_mul(SECTOR_BYTES)
 }
 
-/// `/proc/net/dev`: bytes in and out since boot; what passes the loopback counts once.
+/// Parses `/proc/net/dev`: bytes in and out since boot; loopback traffic counts once.
 pub(crate) fn network_bytes(dev: &str) -> u64 {
     let bytes = dev.lines().filter_map(|line| {
         let (name, counters) = line.split_once(':')?;
@@ -129,7 +131,7 @@ mod tests {
          lo: 500 1 0 0 0 0 0 0 500 1 0 0 0 0 0 0\n  eth0: 70 3 0 0 0 0 0 0 8 2 0 0 0 0 0 0\n";
 
     #[test]
-    fn the_files_are_understood() {
+    fn the_files_are_parsed() {
         let times = processor_times(STAT).unwrap();
         assert_eq!(times.idle, 1_603_850 + 53_009);
         assert_eq!(times.busy, 2_526_213 + 312_323 + 652_239 + 25_374 + 5_494);
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_text_is_no_number_and_no_panic() {
+    fn damaged_text_gives_no_number_and_does_not_panic() {
         let huge = u64::MAX.to_string();
         for text in [
             "",

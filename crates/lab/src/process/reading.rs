@@ -9,7 +9,7 @@ use super::proc_files::{self, DiskBytes};
 /// Totals since the start of a process, thread or machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
-    /// As `Watched`; `None`: not there, or not ours to look at.
+    /// In the order of `Watched`; `None`: it does not exist, or may not be read.
     pub(super) watched: Vec<Option<Totals>>,
     pub(super) disk_written_bytes: u64,
     pub(super) network_bytes: u64,
@@ -19,19 +19,19 @@ pub(super) struct Reading {
 pub(super) struct Totals {
     pub(super) cpu_seconds: f64,
     pub(super) disk: Option<DiskBytes>,
-    /// Threads have none of their own.
+    /// `None` for threads, which have no memory of their own.
     pub(super) memory: Option<Memory>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) resident_bytes: u64,
-    /// Since the first reading if the kernel allowed a new beginning (`is_peak_ours`).
+    /// Since the first reading if the kernel allowed to reset it (`is_peak_ours`).
     pub(super) peak_bytes: u64,
     pub(super) is_peak_ours: bool,
 }
 
-/// What must be remembered between two readings.
+/// State that is kept between two readings.
 pub(super) struct Reader {
     watched: Vec<Followed>,
     disks: BTreeSet<String>,
@@ -45,7 +45,7 @@ enum Followed {
     },
     Threads {
         matches: Matches,
-        /// A thread that ends keeps what it had used at the last reading.
+        /// A thread that has ended keeps its usage at the last reading.
         seen: BTreeMap<String, (f64, DiskBytes)>,
     },
 }
@@ -65,11 +65,11 @@ impl Matches {
     }
 }
 
-/// Linux cuts thread names after so many bytes.
+/// Linux cuts thread names to this many bytes.
 const THREAD_NAME_BYTES: usize = 15;
 
 impl Reader {
-    /// Peaks of memory begin anew here where the kernel allows it.
+    /// Resets the memory peaks where the kernel allows it.
     pub(super) fn new(watched: &[Watched]) -> Reader {
         let cut = |prefix: &String| {
             let end = prefix.floor_char_boundary(THREAD_NAME_BYTES);
@@ -113,7 +113,7 @@ impl Reader {
     }
 }
 
-/// Memory pretending to be a disk, and disks made of other disks.
+/// Memory used as a disk, and disks made of other disks.
 const NO_DISKS: [&str; 6] = ["loop", "ram", "zram", "dm-", "md", "sr"];
 
 fn whole_disks() -> BTreeSet<String> {
@@ -167,7 +167,7 @@ impl Followed {
 fn read_process(process: u32, started: &mut Option<u64>) -> Option<Totals> {
     let file = |name: &str| text(&format!("/proc/{process}/{name}"));
     let stat = proc_files::process_stat(&file("stat"))?;
-    // Its number was given to another process.
+    // Its id was given to another process.
     if *started.get_or_insert(stat.started) != stat.started {
         return None;
     }
@@ -196,7 +196,7 @@ fn read_threads(matches: &Matches, seen: &mut BTreeMap<String, (f64, DiskBytes)>
         };
         if matches.is_match(&stat.name) {
             let disk = proc_files::disk_bytes(&file("io")).unwrap_or_default();
-            // A thread's number may be given again; its start tells the two apart.
+            // A thread's id may be reused; its start time tells the two apart.
             let key = format!("{} {}", entry.file_name().display(), stat.started);
             seen.insert(key, (stat.cpu_seconds, disk));
         }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_cut_as_linux_cuts_names() {
+    fn prefixes_are_cut_like_thread_names() {
         let watched = Watched::ThreadsOf {
             name: String::new(),
             prefixes: vec![
@@ -243,7 +243,7 @@ mod tests {
         };
         let reader = Reader::new(&[watched]);
         let Followed::Threads { matches, .. } = &reader.watched[0] else {
-            panic!("threads were asked for");
+            panic!("threads are watched");
         };
         assert!(matches.is_match("a-name-longer-t"));
         assert!(matches.is_match("ööööööö"));

@@ -1,4 +1,4 @@
-//! What the readings say together: totals and seconds.
+//! Combines readings into totals and seconds.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +25,8 @@ pub struct ProcessSeries {
     pub cpu_seconds: f64,
     /// `None` for threads, which share their process's memory.
     pub peak_memory_bytes: Option<u64>,
-    /// Of the storage layer: what the page cache answered is no read. `None`: not ours to know.
+    /// Bytes read from the storage layer; reads answered by the page cache do not count. `None`: it
+    /// may not be read.
     pub read_bytes: Option<u64>,
     pub written_bytes: Option<u64>,
     pub seconds: Vec<ProcessSecond>,
@@ -35,12 +36,12 @@ pub struct ProcessSeries {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessSecond {
-    /// Of all processors of the machine, 0 to 1.
+    /// Share of all processors of the machine, 0 to 1.
     pub cpu_share: f64,
     pub memory_bytes: Option<u64>,
 }
 
-/// Of the whole machine, whoever caused it.
+/// Numbers of the whole machine, including other programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MachineSecond {
     /// Per second.
@@ -79,7 +80,7 @@ impl Samples {
             self.last.disk_written_bytes = reading.disk_written_bytes;
             self.last.network_bytes = reading.network_bytes;
         }
-        // What ended keeps what it had at its last reading.
+        // What has ended keeps its totals of the last reading.
         for (last, now) in self.last.watched.iter_mut().zip(reading.watched) {
             *last = now.or(*last);
         }
@@ -106,7 +107,7 @@ impl Samples {
     fn follow_peaks(&mut self, reading: &Reading) {
         for (peak, totals) in self.peaks.iter_mut().zip(&reading.watched) {
             let memory = totals.and_then(|totals: Totals| totals.memory);
-            // A peak that the kernel did not let us begin anew may be from before the run.
+            // A peak that the kernel did not allow to reset may be from before the run.
             let bytes = memory.map(|memory| {
                 if memory.is_peak_ours {
                     memory.peak_bytes
@@ -160,7 +161,8 @@ impl ProcessSeries {
         }
     }
 
-    /// Adds processor and memory of this process, and disk and network of the machine, to the seconds of the same time.
+    /// Adds processor and memory of this process, and disk and network of the machine, to the
+    /// seconds of the same time.
     pub fn fill(&self, timeline: &mut [Second]) {
         for (index, second) in timeline.iter_mut().enumerate() {
             if let Some(machine) = self.machine.get(index) {
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(timeline[0].disk_written_bytes, 2_000);
         assert_eq!(timeline[0].network_bytes, 20_000);
         assert_eq!(timeline[1].memory_bytes["broker"], 200);
-        // More seconds than samples: nothing is made up.
+        // More seconds than samples: no numbers are invented.
         assert!(timeline[2].cpu.is_empty());
     }
 
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_no_second() {
+    fn a_short_interval_does_not_count_as_a_second() {
         let (mut samples, begin) = begin();
         samples.add(reading(6.0, 100, 1_000), begin + Duration::from_millis(20));
         let series = &samples.finish()[0];
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn without_records_there_is_no_cost_of_one() {
+    fn without_records_there_is_no_cost_per_record() {
         let (mut samples, begin) = begin();
         samples.add(reading(6.0, 100, 1_000), begin + Duration::from_secs(1));
         let series = &samples.finish()[0];

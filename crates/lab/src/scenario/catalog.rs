@@ -1,4 +1,4 @@
-//! The scenarios that come with Ottla; each file's first line is its question.
+//! The scenarios that come with Ottla; the first line of each file is its question.
 
 use super::error::{ScenarioError, hint};
 use super::model::Scenario;
@@ -41,7 +41,7 @@ pub fn all() -> Vec<(&'static str, &'static str)> {
     SCENARIOS.to_vec()
 }
 
-/// - Errors: no scenario has this name; with the nearest one.
+/// - Errors: no scenario has this name; names the nearest one.
 pub fn find(name: &str) -> Result<Scenario, ScenarioError> {
     match SCENARIOS.iter().find(|(known, _)| *known == name) {
         Some((name, text)) => parse(text, &format!("{name}.yaml")),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_scenario_is_told_with_the_nearest_one() {
+    fn a_misspelt_scenario_is_reported_with_the_nearest_one() {
         let told = find("kontour").unwrap_err().to_string();
         assert!(
             told.starts_with("kontour: there is no scenario") && told.contains("kontur may be meant"),

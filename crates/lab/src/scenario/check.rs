@@ -1,4 +1,4 @@
-//! What can be known about a scenario before it is run: names, ranges, settings that contradict each other.
+//! What can be checked about a scenario before it is run: names, ranges, contradictory settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ use super::model::{ConsumerSpec, ProducerSpec, RequestSpec, Scalar, Scenario, To
 use super::{expect, path, sweep, words};
 use crate::load::stamp;
 
-/// A value's stamp: without it a consumer cannot check what it reads.
+/// The size of a value's stamp, without which a consumer cannot check what it reads.
 pub const RECORD_BYTES_MIN: u32 = stamp::BYTES as u32;
-/// Kafka's own limit of a record without changing the broker's.
+/// The largest record that Kafka takes without changing the broker's settings.
 const RECORD_BYTES_MAX: u32 = 100 << 20;
-/// Each is a connection and a thread or two.
+/// Each client is a connection and a thread or two.
 const CLIENTS_MAX: u32 = 2_000;
 const THREADS_MAX: u32 = 256;
 /// Sockets of this process, all served by one thread.
@@ -26,7 +26,7 @@ const BURST_MS_MAX: u64 = 60_000;
 const PARTITIONS_MAX: u32 = 20_000;
 const SECONDS_MAX: f64 = 24.0 * 3_600.0;
 
-/// Something wrong, and the path of the value.
+/// An error, and the path of the value.
 #[derive(Debug)]
 pub struct Problem {
     pub path: Vec<String>,
@@ -44,7 +44,7 @@ impl Problem {
 
 type Checked = Result<(), Problem>;
 
-/// The whole scenario, every point of it included.
+/// Checks the whole scenario, including every point.
 pub fn check(scenario: &Scenario) -> Checked {
     check_head(scenario)?;
     check_run(scenario)?;
@@ -196,7 +196,7 @@ fn check_run(scenario: &Scenario) -> Checked {
     check_readers_have_records(scenario)
 }
 
-/// Topics are new: somebody must write what is read.
+/// Topics are new: another group must write what is read.
 fn check_readers_have_records(scenario: &Scenario) -> Checked {
     let is_read = !scenario.consumers.is_empty();
     if !is_read
@@ -206,7 +206,7 @@ fn check_readers_have_records(scenario: &Scenario) -> Checked {
         return Ok(());
     }
     let message =
-        "nobody writes what the consumers are to read: add producers, or prefilled_records to a topic";
+        "no producer writes what the consumers are to read: add producers, or prefilled_records to a topic";
     Err(Problem::new(&["consumers"], message))
 }
 
@@ -219,7 +219,7 @@ fn check_topics(topics: &[TopicSpec]) -> Checked {
         let wrong =
             |field: &str, message: String| Err(Problem::new(&["topics", &topic.name, field], message));
         let is_letter = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        // The name on the cluster is longer by a prefix; Kafka takes 249 letters.
+        // The name on the cluster is longer by a prefix; Kafka allows 249 letters.
         if topic.name.is_empty() || topic.name.len() > 100 || !topic.name.chars().all(is_letter) {
             let message = format!(
                 "{:?} is not a topic's name: 1 to 100 letters, digits, dots, dashes and underscores",
@@ -389,7 +389,8 @@ fn check_burst(group: &RequestSpec) -> Result<(), String> {
     }
 }
 
-/// As the client itself will judge them, and stricter: a key that has no effect would make a number mean something else.
+/// Checks settings as the client itself will, and more strictly: a key that has no effect would
+/// change the meaning of a number.
 fn check_settings(
     client: ClientKind,
     kind: &str,
@@ -416,7 +417,7 @@ fn check_settings(
             Config::new().set("bootstrap.servers", "localhost:9092"),
             |config, (key, value)| config.set(key, value),
         )
-        // Asking must not take one of the numbers that clients without a name get.
+        // The check must not use up one of the numbers that clients without a name get.
         .set("client.id", "checked");
     let checked = match client {
         ClientKind::Producer => ProducerConfig::from_config(&config).map(drop),

@@ -2,20 +2,21 @@
 
 use std::fmt;
 
-/// Told before anything is run: `linger.yaml:12: producers.load.rat: unknown key; rate may be meant`.
+/// Reported before anything is run: `linger.yaml:12: producers.load.rat: unknown key; rate may be
+/// meant`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
     /// The file, or the name of a scenario that comes with Ottla.
     pub origin: String,
     /// Counts from 1.
     pub line: Option<u64>,
-    /// Where in the document: `producers.load.rate`.
+    /// The path in the document: `producers.load.rate`.
     pub key: Option<String>,
     pub message: String,
 }
 
 impl ScenarioError {
-    /// About the document as a whole.
+    /// Creates an error about the document as a whole.
     pub fn new(origin: &str, message: impl Into<String>) -> ScenarioError {
         ScenarioError {
             origin: origin.to_owned(),
@@ -51,7 +52,7 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-/// `; rate may be meant`, or nothing.
+/// Returns `; rate may be meant`, or an empty string.
 pub(crate) fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     match ottla_wire::config_keys::nearest(name, known) {
         Some(near) => format!("; {near} may be meant"),

@@ -1,4 +1,5 @@
-//! What must hold: sentences such as `latency_p99_ms < 20`, read before a run and judged after it.
+//! What must hold: sentences such as `latency_p99_ms < 20`, parsed before a run and judged after
+//! it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +7,7 @@ use std::fmt;
 use super::error::hint;
 use crate::bench::result::Expectation;
 
-/// Every number that a measurement may have, and what it is.
+/// All numbers that a measurement may have, with descriptions.
 pub const FIGURES: &[(&str, &str)] = &[
     ("records_per_second", "acknowledged; without producers: received"),
     ("mib_per_second", "keys and values of those records"),
@@ -78,7 +79,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("errors", "records and fetches that failed"),
 ];
 
-/// A figure, a comparison and a number; or a number times the same figure at another point.
+/// A figure, a comparison and a number; or a number times the same figure of another point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sentence {
     pub figure: String,
@@ -108,9 +109,9 @@ const SIGNS: [(&str, Comparison); 6] = [
     (">", Comparison::Above),
 ];
 
-/// Reads a sentence.
+/// Parses a sentence.
 ///
-/// - Errors: what is wrong, in words; for a misspelt figure with the nearest one.
+/// - Errors: what is wrong, in words; for a misspelled figure with the nearest one.
 pub fn parse(text: &str) -> Result<Sentence, String> {
     let found = SIGNS
         .iter()
@@ -150,7 +151,7 @@ pub fn check_figure(name: &str) -> Result<(), String> {
 impl Sentence {
     /// Whether the sentence holds.
     ///
-    /// - `elsewhere`: the same figure at the point that the sentence names, if it names one.
+    /// - `elsewhere`: the same figure of the point that the sentence names, if it names one.
     /// - Errors: the figure was not measured: a latency without a rate, a loss without a reader.
     pub fn judge(
         &self,
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_is_held_against_another() {
+    fn a_point_is_compared_with_another() {
         let sentence = parse("latency_p99_ms <= 1.2 * alone").unwrap();
         assert_eq!(sentence.of_point.as_deref(), Some("alone"));
         let figures = BTreeMap::from([(String::from("latency_p99_ms"), 11.9)]);
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_was_not_measured_is_no_zero() {
+    fn a_figure_that_was_not_measured_is_not_zero() {
         let sentence = parse("lost == 0").unwrap();
         assert_eq!(
             sentence.judge(&BTreeMap::new(), None).unwrap_err(),
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sentence_is_refused() {
+    fn text_that_is_no_sentence_is_refused() {
         let why = |text| parse(text).unwrap_err();
         assert!(
             why("latency_p99 < 20").ends_with("not a figure of a measurement; latency_p99_ms may be meant")

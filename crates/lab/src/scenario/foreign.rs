@@ -1,4 +1,5 @@
-//! Files of other tools as scenarios: which kind a file is, and what of it has no effect here.
+//! Reads other tools' files as scenarios: which kind a file is, and which of its fields have no
+//! effect here.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use super::{openmessaging, trogdor};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Converted {
     pub scenario: Scenario,
-    /// Fields that were read and change nothing, with the reason: for people.
+    /// Fields that were read and have no effect, with the reason: for people.
     pub without_effect: Vec<String>,
 }
 
@@ -24,11 +25,11 @@ pub struct Source<'a> {
 
 /// Reads a scenario, a Trogdor specification, or an OpenMessaging workload with or without its Kafka driver, in any order.
 ///
-/// - Errors: as `parse`; a driver without a workload; more files than belong together.
+/// - Errors: those of `parse`; a driver without a workload; more files than belong together.
 pub fn read(files: &[Source<'_>]) -> Result<Converted, ScenarioError> {
     let converted = match files {
         [only] if is_driver(only) => {
-            let message = "a driver of the OpenMessaging Benchmark says how, not what: name a workload too";
+            let message = "a driver of the OpenMessaging Benchmark has no load: name a workload too";
             return Err(ScenarioError::new(only.origin, message));
         }
         [only] if is_trogdor(only) => trogdor::convert(only.text, only.origin)?,
@@ -49,7 +50,7 @@ pub fn read(files: &[Source<'_>]) -> Result<Converted, ScenarioError> {
             return Err(ScenarioError::new(first.origin, message));
         }
     };
-    // Whatever a file asks for must be possible, and in words that the file knows.
+    // What a file asks for must be possible; errors use the file's own words.
     let origin = files[0].origin;
     Ok(Converted {
         scenario: checked(converted.scenario, origin)?,
@@ -81,7 +82,7 @@ fn is_trogdor(file: &Source<'_>) -> bool {
     first.is_some_and(|line| line.starts_with('{')) && file.text.contains("\"class\"")
 }
 
-/// A name that topics can be called after.
+/// Makes a name that topics can be called after.
 pub(super) fn name(text: &str) -> String {
     let letters: String = text
         .chars()
@@ -97,7 +98,7 @@ pub(super) fn name(text: &str) -> String {
     parts.join("-")
 }
 
-/// Settings without the cluster's address, which is named on the command line.
+/// Settings without the cluster's address, which is given on the command line.
 pub(super) fn settings(
     of: &[&BTreeMap<String, String>],
     field: &str,
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_file_is_known() {
+    fn every_kind_of_file_is_recognised() {
         let (workload, driver) = (file(WORKLOAD, "w.yaml"), file(DRIVER, "d.yaml"));
         assert_eq!(
             read(&[workload, driver]).unwrap(),

@@ -1,7 +1,8 @@
-//! What is to be run: topics, clients, links, sweeps and what must hold, in a small YAML file.
+//! What to run: topics, clients, links, sweeps and expectations, in a small YAML file.
 //!
-//! `parse` reads a file and refuses what cannot be run; `sweep` makes the points of it; `catalog` has the scenarios that come
-//! with Ottla. Workloads of other tools become scenarios in `openmessaging` and `trogdor`.
+//! `parse` reads a file and refuses what cannot be run; `sweep` turns it into points; `catalog` has
+//! the scenarios that come with Ottla. Workloads of other tools are converted in `openmessaging`
+//! and `trogdor`.
 
 pub mod model;
 pub mod error;

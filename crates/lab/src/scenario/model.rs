@@ -15,13 +15,14 @@ pub struct Scenario {
     pub topics: Vec<TopicSpec>,
     pub producers: Vec<ProducerSpec>,
     pub consumers: Vec<ConsumerSpec>,
-    /// Connections that send bare requests, without a client: floods, storms, bursts.
+    /// Connections that send bare requests, without a client library: floods, storms, bursts.
     pub requests: Vec<RequestSpec>,
-    /// Between all clients and the broker; `None`: none.
+    /// Between all clients and the broker; `None`: no link.
     pub link: Option<LinkSpec>,
-    /// Of the broker, where it runs on this machine; `None`: as it is.
+    /// The broker's disk, if the broker runs on this machine; `None`: unchanged.
     pub disk: Option<DiskSpec>,
-    /// Settings of the embedded broker; with `--bootstrap-server` they are named in the report as not applied.
+    /// Settings of the embedded broker; with `--bootstrap-server` the report names them as not
+    /// applied.
     pub broker: BTreeMap<String, String>,
     pub warmup_seconds: f64,
     pub duration_seconds: f64,
@@ -30,19 +31,19 @@ pub struct Scenario {
     pub scale: Option<Scale>,
     /// Every combination of these values is a point.
     pub sweep: BTreeMap<String, Vec<Scalar>>,
-    /// Points by name, with what the source reported; instead of `sweep` or in addition.
+    /// Named points, with what the source reported; instead of `sweep` or in addition.
     pub points: Vec<PointSpec>,
     /// Sentences such as `latency_p99_ms < 20` or `lost == 0`.
     pub expect: Vec<String>,
 }
 
-/// The numbers of the file are the source's; here is what a small machine makes of them.
+/// The numbers of the file are those of the source; this scales them to a small machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
-    /// Without `--scale`; 1 is the source's size.
+    /// The factor without `--scale`; 1 is the source's size.
     pub default: f64,
-    /// Paths that are multiplied: `producers.load.rate`.
+    /// Paths whose values are multiplied: `producers.load.rate`.
     pub of: Vec<String>,
 }
 
@@ -54,10 +55,11 @@ pub struct TopicSpec {
     /// −1: the broker's default.
     pub replication_factor: i16,
     pub settings: BTreeMap<String, Scalar>,
-    /// Written before anything is measured, for scenarios that only read.
+    /// Records written before anything is measured, for scenarios that only read.
     pub prefilled_records: u64,
     pub prefilled_record_bytes: u32,
-    /// Its files leave the page cache before the clients begin; only where the broker runs on this machine.
+    /// Its files are dropped from the page cache before the clients begin; only where the broker
+    /// runs on this machine.
     pub cold: bool,
 }
 
@@ -69,10 +71,10 @@ pub struct ProducerSpec {
     pub topics: Vec<String>,
     pub clients: u32,
     pub threads: u32,
-    /// Records a second of the whole group; without it as fast as possible.
+    /// Records per second of the whole group; if absent, as fast as possible.
     pub rate: Option<f64>,
-    /// That the rate is more than can be held is what the scenario shows: a schedule that falls behind is then no reason to doubt
-    /// the measurement.
+    /// The scenario is meant to show a rate that cannot be sustained: falling behind the schedule
+    /// then does not make the measurement invalid.
     pub may_fall_behind: bool,
     pub records: u64,
     pub record_bytes: u32,
@@ -84,7 +86,7 @@ pub struct ProducerSpec {
     pub partitioning: String,
     pub synchronous: bool,
     pub callback_micros: u64,
-    /// Threads that a callback hands its work to; 0: it does it itself.
+    /// The number of threads that callbacks hand their work to; 0: the callback does it itself.
     pub callback_threads: u32,
     pub settings: BTreeMap<String, Scalar>,
 }
@@ -97,7 +99,7 @@ pub struct ConsumerSpec {
     pub clients: u32,
     pub rate: Option<f64>,
     pub from_beginning: bool,
-    /// A neighbour, whose threads run when no other client's thread wants to.
+    /// A neighbour, whose threads run only when no other client's thread wants to.
     pub gives_way: bool,
     pub settings: BTreeMap<String, Scalar>,
 }
@@ -106,47 +108,47 @@ pub struct ConsumerSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestSpec {
-    /// Client ids begin with it.
+    /// The prefix of the client ids.
     pub name: String,
     /// Names of `topics`; empty: all.
     pub topics: Vec<String>,
     /// `produce`, `metadata` or `api-versions`.
     pub api: String,
-    /// Of the value of the one record in a produce request, which is sent with acks=1.
+    /// The size of the value of the one record in a produce request, which is sent with acks=1.
     pub record_bytes: u32,
     pub connections: u32,
-    /// Requests of each connection that wait for their answers.
+    /// The maximum number of unanswered requests on each connection.
     pub in_flight: u32,
-    /// Different client ids, in turn, connection by connection.
+    /// The number of different client ids, used in turn, connection by connection.
     pub client_ids: u32,
-    /// Requests a second of the whole group; without it as fast as they are answered.
+    /// Requests per second of the whole group; if absent, as fast as they are answered.
     pub rate: Option<f64>,
-    /// All requests of so long are due in its first moment; 0: evenly.
+    /// All requests of an interval of this length are due at its start; 0: evenly.
     pub burst_every_ms: u64,
-    /// Every request has a connection of its own, which is closed after the answer.
+    /// Every request has its own connection, which is closed after the answer.
     pub reconnect: bool,
 }
 
-/// What lies between clients and broker; 0 and absent: no limit.
+/// The link between clients and broker; 0 and absent: no limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSpec {
     pub round_trip_ms: f64,
-    /// Of all connections together, each way.
+    /// Bandwidth of all connections together, in each direction.
     pub bytes_per_second: u64,
-    /// Of each connection: bytes under way that were not taken in at the other end.
+    /// For each connection: the most bytes under way that were not taken in at the other end.
     pub window_bytes: u64,
-    /// So often nothing passes...
+    /// At this interval nothing passes...
     pub stall_every_ms: u64,
-    /// ...for so long.
+    /// ...for this long.
     pub stall_ms: u64,
 }
 
-/// What the broker's disk does; 0 and absent: no limit.
+/// Limits on the broker's disk; 0 and absent: no limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiskSpec {
-    /// What misses the page cache; by a control group, where the system allows it.
+    /// For reads that miss the page cache; by a control group, where the system allows it.
     pub read_bytes_per_second: u64,
 }
 
@@ -156,17 +158,18 @@ pub struct PointSpec {
     pub name: String,
     /// Groups that do not take part.
     pub without: Vec<String>,
-    /// By path: `producers.load.settings.batch.size`, `topics.t.partitions`, `link.round_trip_ms`. `none` takes a rate away.
+    /// By path: `producers.load.settings.batch.size`, `topics.t.partitions`, `link.round_trip_ms`.
+    /// `none` removes a rate.
     pub set: BTreeMap<String, Scalar>,
     /// What the source reported, by the names of `Measurement::figures`.
     pub reported: BTreeMap<String, f64>,
-    /// Which verdict the rules give it, for the report.
+    /// The verdict that the rules give, for the report.
     pub diagnosis: Option<String>,
     /// In addition to those of the scenario.
     pub expect: Vec<String>,
 }
 
-/// A number, a text or a truth value, as YAML has them.
+/// A YAML scalar: a number, a text or a boolean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Scalar {
@@ -177,7 +180,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// A value as it stands behind `=` on a command line, read as YAML would.
+    /// Parses a value from behind `=` on a command line, as YAML would.
     pub fn from_text(text: &str) -> Scalar {
         match (text.parse(), text.parse(), text.parse::<f64>()) {
             (Ok(truth), _, _) => Scalar::Truth(truth),

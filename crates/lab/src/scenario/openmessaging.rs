@@ -10,9 +10,9 @@ use super::error::{ScenarioError, hint};
 use super::foreign::{Converted, Source, name, settings};
 use super::model::{ConsumerSpec, ProducerSpec, Scalar, Scenario, TopicSpec};
 
-/// What its key distributors take turns through.
+/// The number of keys that its key distributors cycle through.
 const KEYS: u32 = 10_000;
-/// Its own default.
+/// The tool's own default.
 const WARMUP_MINUTES: f64 = 1.0;
 
 #[derive(Debug, Default, Deserialize)]
@@ -47,7 +47,7 @@ struct Driver {
     others: BTreeMap<String, Value>,
 }
 
-/// Fields of workloads and drivers that are known and change nothing.
+/// Fields of workloads and drivers that are known and have no effect.
 const NO_EFFECT: &[(&str, &str)] = &[
     (
         "payloadFile",
@@ -73,7 +73,7 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ("zoneAware", "producers have no zones"),
 ];
 
-/// - Errors: no YAML, a driver that is not Kafka's, settings that cannot be read.
+/// - Errors: invalid YAML, a driver that is not Kafka's, settings that cannot be read.
 pub fn convert(workload: Source<'_>, driver: Option<Source<'_>>) -> Result<Converted, ScenarioError> {
     let mut without_effect = Vec::new();
     let from: Workload = read(workload)?;
@@ -312,7 +312,7 @@ consumerConfig: |
     }
 
     #[test]
-    fn what_a_driver_cannot_ask_for_is_refused() {
+    fn impossible_requests_of_a_driver_are_refused() {
         let why = |from: &str, to: &str| read(WORKLOAD, &DRIVER.replace(from, to)).unwrap_err().to_string();
         assert!(
             why("kafka.KafkaBenchmarkDriver", "pulsar.PulsarBenchmarkDriver")

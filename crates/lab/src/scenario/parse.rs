@@ -5,13 +5,13 @@ use super::error::{ScenarioError, hint};
 use super::model::Scenario;
 use super::yaml::Tree;
 
-/// A scenario is a page; what is much longer is another kind of file.
+/// A scenario is about a page long; a much longer text is another kind of file.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Reads and checks a scenario.
 ///
 /// - `origin`: the file's name, for messages; a scenario without `name` is called after it.
-/// - Errors: name file, line and key; for a misspelt key the nearest known one.
+/// - Errors: name file, line and key; for a misspelled key also the nearest known one.
 pub fn parse(text: &str, origin: &str) -> Result<Scenario, ScenarioError> {
     if text.len() > TEXT_BYTES_MAX {
         let message = format!("{} bytes; a scenario has at most {TEXT_BYTES_MAX}", text.len());
@@ -27,7 +27,7 @@ pub fn parse(text: &str, origin: &str) -> Result<Scenario, ScenarioError> {
     Ok(scenario)
 }
 
-/// A scenario that was made otherwise, if it can be run.
+/// Returns a scenario that was not read from YAML, if it can be run.
 pub fn checked(scenario: Scenario, origin: &str) -> Result<Scenario, ScenarioError> {
     match check(&scenario) {
         Ok(()) => Ok(scenario),
@@ -35,7 +35,7 @@ pub fn checked(scenario: Scenario, origin: &str) -> Result<Scenario, ScenarioErr
     }
 }
 
-/// The scenario as YAML that `parse` reads.
+/// Renders the scenario as YAML that `parse` reads.
 pub fn render(scenario: &Scenario) -> String {
     serde_saphyr::to_string(scenario).expect("a scenario has only texts and finite numbers")
 }
@@ -119,13 +119,13 @@ expect:
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn what_is_rendered_can_be_read() {
         let scenario = parse(EXAMPLE, "example.yaml").unwrap();
         assert_eq!(parse(&render(&scenario), "again").unwrap(), scenario);
     }
 
     #[test]
-    fn a_file_lends_its_name() {
+    fn a_scenario_without_a_name_has_the_file_s() {
         let text = EXAMPLE.replace("name: example\n", "");
         assert_eq!(
             parse(&text, "/somewhere/linger-ms.yaml").unwrap().name,
@@ -134,7 +134,7 @@ expect:
     }
 
     #[test]
-    fn a_misspelt_key_is_told_with_file_line_path_and_the_nearest_one() {
+    fn a_misspelt_key_is_reported_with_file_line_path_and_the_nearest_one() {
         let told = why("    rate:", "    rat:");
         assert!(
             told.starts_with(
@@ -252,7 +252,7 @@ expect:
     }
 
     #[test]
-    fn a_point_that_is_held_against_one_that_is_not_there_is_refused() {
+    fn a_comparison_with_a_missing_point_is_refused() {
         let told = why(
             "expect:",
             "points:\n  - name: alone\n  - name: beside\n    expect: [latency_p99_ms <= 1.2 * alon]\nexpect:",
@@ -299,10 +299,10 @@ expect:
     }
 
     #[test]
-    fn readers_need_somebody_who_writes() {
+    fn readers_need_a_producer() {
         let text = "topics: [{name: t}]\nconsumers: [{name: readers}]\n";
         let told = parse(text, "x.yaml").unwrap_err().to_string();
-        assert!(told.starts_with("x.yaml:2: consumers: nobody writes"), "{told}");
+        assert!(told.starts_with("x.yaml:2: consumers: no producer writes"), "{told}");
         let text = text.replace("{name: t}", "{name: t, prefilled_records: 1000}");
         assert_eq!(parse(&text, "x.yaml").unwrap().topics[0].prefilled_records, 1_000);
     }

@@ -1,4 +1,5 @@
-//! Places in a scenario by name: `producers.load.settings.linger.ms`, `topics.t.partitions`, `link.round_trip_ms`.
+//! Paths in a scenario by name: `producers.load.settings.linger.ms`, `topics.t.partitions`,
+//! `link.round_trip_ms`.
 
 use serde_json::Value;
 
@@ -9,10 +10,10 @@ use super::model::{DiskSpec, LinkSpec, Scalar, Scenario};
 const OF_SCENARIO: [&str; 3] = ["duration_seconds", "warmup_seconds", "rounds"];
 const GROUPS: [&str; 4] = ["topics", "producers", "consumers", "requests"];
 
-/// The same scenario with another value at `path`.
+/// Returns the same scenario with another value at `path`.
 ///
-/// - Shape: `none` takes a limit away (`producers.load.rate`).
-/// - Errors: no such place (with the nearest one), or a value that does not belong there.
+/// - Shape: `none` removes a limit (`producers.load.rate`).
+/// - Errors: no such path (names the nearest one), or a value of the wrong kind.
 pub fn with(scenario: &Scenario, path: &str, value: &Scalar) -> Result<Scenario, String> {
     change(scenario, path, |place| {
         *place = match value {
@@ -23,9 +24,10 @@ pub fn with(scenario: &Scenario, path: &str, value: &Scalar) -> Result<Scenario,
     })
 }
 
-/// The same scenario with the number at `path` multiplied; whole numbers stay whole and do not fall below 1.
+/// Returns the same scenario with the number at `path` multiplied; whole numbers stay whole and do
+/// not fall below 1.
 ///
-/// - Errors: no such place, or no number there. What is not set stays so.
+/// - Errors: no such path, or its value is not a number. A value that is not set stays unset.
 pub fn with_scaled(scenario: &Scenario, path: &str, factor: f64) -> Result<Scenario, String> {
     change(scenario, path, |place| {
         if place.is_null() {
@@ -38,7 +40,7 @@ pub fn with_scaled(scenario: &Scenario, path: &str, factor: f64) -> Result<Scena
     })
 }
 
-/// `None` for what is no number.
+/// Returns `None` for values that are not numbers.
 pub fn times(scalar: &Scalar, factor: f64) -> Option<Scalar> {
     match scalar {
         Scalar::Whole(number) => {
@@ -52,7 +54,7 @@ pub fn times(scalar: &Scalar, factor: f64) -> Option<Scalar> {
     }
 }
 
-/// What a reader needs of a path beside its neighbours: a setting's key, or `load.rate`.
+/// The part of a path that a reader needs to tell it from others: a setting's key, or `load.rate`.
 pub fn short(path: &str) -> &str {
     if let Some((_, key)) = path.split_once(".settings.") {
         return key;
@@ -121,7 +123,8 @@ fn place<'a>(document: &'a mut Value, path: &str) -> Result<&'a mut Value, Strin
     Ok(place)
 }
 
-/// The group of that name, and what follows it in the path. Names may have dots: the longest that fits.
+/// The group of that name, and the rest of the path. Names may contain dots: the longest match
+/// wins.
 fn member<'a, 'p>(
     groups: &'a mut Value,
     path: &str,
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_with_what_is_near() {
+    fn a_wrong_path_is_reported_with_the_nearest_one() {
         let check = |path: &str, words: &str| {
             let why = set(path, Scalar::Whole(1)).unwrap_err();
             assert!(why.contains(words), "{why}");
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn short_names_leave_out_what_neighbours_share() {
+    fn short_names_leave_out_what_paths_share() {
         assert_eq!(short("producers.load.settings.linger.ms"), "linger.ms");
         assert_eq!(short("topics.t.partitions"), "t.partitions");
         assert_eq!(short("link.round_trip_ms"), "link.round_trip_ms");

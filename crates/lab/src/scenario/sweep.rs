@@ -1,4 +1,5 @@
-//! From a scenario to what is measured one after the other: its points, each a scenario of its own.
+//! From a scenario to its points, each a scenario of its own, which are measured one after the
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,19 +7,19 @@ use super::error::{ScenarioError, hint};
 use super::model::{PointSpec, Scalar, Scenario};
 use super::path;
 
-/// More would run for hours and fill a report that nobody reads.
+/// More points would run for hours and fill an unreadable report.
 const POINTS_MAX: usize = 200;
-/// A table has two sides.
+/// A table has two dimensions.
 const SWEPT_MAX: usize = 2;
 
 /// One combination of settings, ready to be run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConcretePoint {
-    /// Unlike that of every other point of the scenario.
+    /// Unique among the points of the scenario.
     pub name: String,
-    /// With the point's values in their places, without points and sweep.
+    /// With the point's values set, without points and sweep.
     pub scenario: Scenario,
-    /// What tells it from its neighbours, by path.
+    /// What distinguishes it from other points, by path.
     pub settings: BTreeMap<String, String>,
     /// What the source reported, at the source's size.
     pub reported: BTreeMap<String, f64>,
@@ -26,9 +27,10 @@ pub struct ConcretePoint {
     pub diagnosis: Option<String>,
 }
 
-/// Every combination of `sweep`, then every one of `points`; the scenario itself where there is neither.
+/// Returns every combination of `sweep`, then all of `points`; the scenario itself if there is
+/// neither.
 ///
-/// - Errors: a path that leads nowhere, a value that does not belong there, two points of one name, too many of them.
+/// - Errors: an unknown path, a value of the wrong kind, two points of one name, too many points.
 pub fn points(scenario: &Scenario) -> Result<Vec<ConcretePoint>, ScenarioError> {
     let mut specs = combinations(scenario)?;
     specs.extend(scenario.points.iter().cloned());
@@ -88,9 +90,10 @@ fn concrete(scenario: &Scenario, spec: PointSpec) -> Result<ConcretePoint, Scena
     })
 }
 
-/// The same scenario without one of its groups; the topics stay, so that every point is prepared alike.
+/// Removes one of the scenario's groups; the topics stay, so that every point is prepared in the
+/// same way.
 ///
-/// - Errors: no group has this name; with the nearest one.
+/// - Errors: no group has this name; names the nearest one.
 fn take_out(scenario: &mut Scenario, group: &str) -> Result<(), String> {
     let names = |scenario: &Scenario| -> Vec<String> {
         let producers = scenario.producers.iter().map(|group| &group.name);
@@ -164,10 +167,12 @@ fn name(set: &BTreeMap<String, Scalar>) -> String {
     parts.join(" ")
 }
 
-/// The scenario at another size: everything that `scale.of` names, multiplied, in points and sweep as well.
+/// The scenario at another size: everything named in `scale.of` is multiplied, in points and sweep
+/// as well.
 ///
 /// - `factor`: of the source's size; `None`: `scale.default`, which suits a small machine.
-/// - Shape: the result has no `scale`, so that its text can be run again as it is. Reported figures stay the source's.
+/// - Shape: the result has no `scale`, so that its text can be run again unchanged. Reported
+///   figures stay the source's.
 pub fn scaled(scenario: &Scenario, factor: Option<f64>) -> Scenario {
     let Some(scale) = scenario.scale.clone() else {
         return scenario.clone();
@@ -178,7 +183,7 @@ pub fn scaled(scenario: &Scenario, factor: Option<f64>) -> Scenario {
         ..scenario.clone()
     };
     for place in &scale.of {
-        // The check of a scenario has made sure that there is a number at every path.
+        // The check of the scenario has ensured that there is a number at every path.
         if let Ok(changed) = path::with_scaled(&sized, place, factor) {
             sized = changed;
         }
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn points_keep_what_the_source_said() {
+    fn points_keep_what_the_source_reported() {
         let mut scenario = scenario();
         scenario.points = vec![PointSpec {
             name: String::from("I"),

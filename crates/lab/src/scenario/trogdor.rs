@@ -11,13 +11,13 @@ use super::model::{ConsumerSpec, ProducerSpec, Scalar, Scenario, TopicSpec};
 use crate::load::stamp;
 
 const CLASSES: [&str; 3] = ["ProduceBenchSpec", "ConsumeBenchSpec", "RoundTripWorkloadSpec"];
-/// A range such as `foo[1-100000]` is a mistake before it is a benchmark.
+/// A range such as `foo[1-100000]` is more likely a mistake than a benchmark.
 const NAMES_MAX: usize = 10_000;
 /// Trogdor's default value: 512 bytes.
 const VALUE_BYTES: u32 = 512;
 /// RoundTrip's default value: 32 random bytes.
 const ROUND_TRIP_BYTES: u32 = 32;
-/// Sequential and random keys have no end in Trogdor.
+/// Sequential and random keys are unbounded in Trogdor.
 const KEYS: u32 = 1_000_000;
 
 #[derive(Debug, Default, Deserialize)]
@@ -59,7 +59,7 @@ struct Partitions {
     configs: BTreeMap<String, String>,
 }
 
-/// Fields that are known and change nothing.
+/// Fields that are known and have no effect.
 const NO_EFFECT: &[(&str, &str)] = &[
     ("startMs", "it starts at once"),
     ("producerNode", "everything runs in this process"),
@@ -75,9 +75,9 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ("recordProcessor", "every record's stamp is checked instead"),
 ];
 
-/// - Errors: no JSON, another class, names that cannot be expanded.
+/// - Errors: invalid JSON, another class, names that cannot be expanded.
 pub fn convert(text: &str, origin: &str) -> Result<Converted, ScenarioError> {
-    // Trogdor allows comments; a line stays a line, so that messages name the right one.
+    // Trogdor allows comments; lines are kept, so that messages name the right one.
     let lines: Vec<&str> = text
         .lines()
         .map(|line| {
@@ -373,7 +373,7 @@ impl Conversion<'_> {
         Ok(specs)
     }
 
-    /// `foo[1-3]` is `foo1`, `foo2`, `foo3`, as often as there are ranges.
+    /// Expands `foo[1-3]` to `foo1`, `foo2`, `foo3`, for every range in the name.
     fn expand_all<'p>(
         &self,
         patterns: impl Iterator<Item = &'p String>,
@@ -397,7 +397,7 @@ impl Conversion<'_> {
     }
 }
 
-/// The first `[a-b]` of a text, with what stands around it.
+/// The first `[a-b]` of a text, with the text before and after it.
 fn range(pattern: &str) -> Option<(&str, (u64, u64), &str)> {
     let (before, rest) = pattern.split_once('[')?;
     let (range, after) = rest.split_once(']')?;
@@ -545,7 +545,7 @@ mod tests {
         assert!(why("10000,", "0,").contains("targetMessagesPerSec: 0 is not above 0"));
         assert!(why("foo[1-3]", "foo[1-99999]").contains("does not stand for 1 to 10000 names"));
         assert!(why("\"linger.ms\"", "\"lingr.ms\"").contains("linger.ms may be meant"));
-        // The line of the file, its comments counted.
+        // The line in the file, including comments.
         assert!(why("50000,", "many,").starts_with("spec.json:9: "));
     }
 }

@@ -1,4 +1,4 @@
-//! The words of a scenario that stand for kinds of load: contents, keys, partitioning.
+//! The words of a scenario for kinds of load: contents, keys, partitioning.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use super::error::hint;
 use crate::load::requests::Api;
 use crate::load::{Contents, Keys, Partitioning};
 
-/// A file with example values may be so large: all of it is kept in memory.
+/// The largest file with example values: all of it is kept in memory.
 const CONTENTS_FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// `random`, `json`, `letters`, or `file:PATH` with one value per line.
+/// Parses `random`, `json`, `letters`, or `file:PATH` with one value per line.
 ///
-/// - Errors: what is wrong, in words; an unreadable or empty file too.
+/// - Errors: what is wrong, in words, including an unreadable or empty file.
 pub fn contents(text: &str) -> Result<Contents, String> {
     match text {
         "random" => Ok(Contents::Random),
@@ -45,7 +45,7 @@ fn lines_of(path: &str) -> Result<Arc<[Vec<u8>]>, String> {
     Ok(lines.into())
 }
 
-/// `none`, `sequential:N` or `random:N`.
+/// Parses `none`, `sequential:N` or `random:N`.
 pub fn keys(text: &str) -> Result<Keys, String> {
     if text == "none" {
         return Ok(Keys::None);
@@ -64,7 +64,7 @@ pub fn keys(text: &str) -> Result<Keys, String> {
     }
 }
 
-/// `client`, `round-robin` or `own`.
+/// Parses `client`, `round-robin` or `own`.
 pub fn partitioning(text: &str) -> Result<Partitioning, String> {
     match text {
         "client" => Ok(Partitioning::Client),
@@ -74,7 +74,7 @@ pub fn partitioning(text: &str) -> Result<Partitioning, String> {
     }
 }
 
-/// `produce`, `metadata` or `api-versions`.
+/// Parses `produce`, `metadata` or `api-versions`.
 pub fn api(text: &str) -> Result<Api, String> {
     match text {
         "produce" => Ok(Api::Produce),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_word_is_told_with_the_nearest_one() {
+    fn a_misspelt_word_is_reported_with_the_nearest_one() {
         assert!(
             partitioning("round_robin")
                 .unwrap_err()

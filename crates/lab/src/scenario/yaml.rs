@@ -1,11 +1,12 @@
-//! Where in a YAML file something stands: what a message about a value needs and the typed scenario does not keep.
+//! Lines of keys in a YAML file, which messages about a value need and the typed scenario does not
+//! keep.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-/// A document as it is written, with the lines of its keys.
+/// A document as written, with the lines of its keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tree {
     node: Node,
@@ -21,12 +22,12 @@ enum Node {
 }
 
 impl Tree {
-    /// - Shape: `Nothing` for what is no YAML; who reads the typed value tells why.
+    /// - Shape: `Nothing` for invalid YAML; reading the typed value reports why.
     pub fn read(text: &str) -> Tree {
         serde_saphyr::from_str(text).unwrap_or_default()
     }
 
-    /// The line of the deepest part of `path` that is written; members of lists go by their `name`.
+    /// The line of the deepest existing part of `path`; members of lists are found by their `name`.
     pub fn line(&self, path: &[&str]) -> Option<u64> {
         let (first, rest) = path.split_first()?;
         let (line, next) = match &self.node {
@@ -44,7 +45,7 @@ impl Tree {
         next.line(rest).or(Some(line))
     }
 
-    /// The path of the key `key` that stands on `line`.
+    /// The path of the key `key` on line `line`.
     pub fn path_of(&self, key: &str, line: u64) -> Option<String> {
         match &self.node {
             Node::Map(entries) => entries.iter().find_map(|(at, name, value)| {
@@ -156,7 +157,7 @@ producers:
 ";
 
     #[test]
-    fn lines_are_those_of_the_keys() {
+    fn lines_of_keys_are_found() {
         let tree = Tree::read(TEXT);
         assert_eq!(tree.line(&["name"]), Some(1));
         assert_eq!(tree.line(&["producers", "load", "settings"]), Some(4));
@@ -185,7 +186,7 @@ producers:
     }
 
     #[test]
-    fn what_is_no_yaml_has_no_lines() {
+    fn invalid_yaml_has_no_lines() {
         assert_eq!(Tree::read("a: [").line(&["a"]), None);
     }
 }

@@ -1,13 +1,13 @@
-//! Axes: from values to places on a chart, with round ticks.
+//! Axes: from values to positions on a chart, with round ticks.
 
 use crate::bench::label;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scale {
-    /// Begins at 0.
+    /// Starts at 0.
     Linear,
     Log,
-    /// Percentiles, each further nine as wide as the one before.
+    /// Percentiles; each further nine takes the same width.
     Nines,
 }
 
@@ -16,7 +16,7 @@ pub(super) struct Axis {
     /// With the unit.
     pub(super) title: String,
     scale: Scale,
-    /// On the scale: logarithms on a logarithmic axis.
+    /// In units of the scale: logarithms on a logarithmic axis.
     low: f64,
     high: f64,
     pub(super) ticks: Vec<Tick>,
@@ -24,20 +24,21 @@ pub(super) struct Axis {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// 0 to 1 along the axis.
+    /// Position along the axis, 0 to 1.
     pub(super) at: f64,
     pub(super) text: String,
 }
 
-/// Ticks on a linear axis, about.
+/// Approximate number of ticks on a linear axis.
 const TICKS: f64 = 5.0;
-/// A logarithmic axis shows at most so many decades: what lies below is clipped to its beginning.
+/// A logarithmic axis shows at most this many decades: smaller values are clipped to its start.
 const DECADES: f64 = 9.0;
 /// Beyond six nines there are too few records for a percentile.
 const NINES: f64 = 6.0;
 
 impl Axis {
-    /// An axis that holds all of `values`; what is not finite, or not positive on a logarithmic one, has no place on it.
+    /// An axis that covers all of `values`; values that are not finite, or not positive on a
+    /// logarithmic axis, have no position.
     pub(super) fn fit(title: impl Into<String>, scale: Scale, values: impl Iterator<Item = f64>) -> Axis {
         let values = values.filter(|value| value.is_finite());
         let title = title.into();
@@ -129,7 +130,7 @@ impl Axis {
         }
     }
 
-    /// One place for each name: the first is at 0, the second at 1 and so on.
+    /// An axis with one position for each name: the first is at 0, the second at 1 and so on.
     ///
     /// - `letters`: longer names are cut.
     pub(super) fn of_names(title: &str, names: &[&str], letters: usize) -> Axis {
@@ -147,7 +148,7 @@ impl Axis {
         }
     }
 
-    /// 0 to 1; `None` for what has no place here.
+    /// The position, 0 to 1; `None` for values that have none.
     pub(super) fn at(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear => value,
@@ -176,7 +177,7 @@ fn nines_of(percentile: f64) -> f64 {
     (-rest.log10()).max(0.0)
 }
 
-/// For a tick: `0.5`, `20`, `1.5k`, `2M`.
+/// Formats a tick: `0.5`, `20`, `1.5k`, `2M`.
 fn short(value: f64) -> String {
     let size = value.abs();
     let (divisor, suffix) = match size {
@@ -187,7 +188,7 @@ fn short(value: f64) -> String {
         _ if size > 0.0 && size < 1e-3 => return label::number(value),
         _ => (1.0, ""),
     };
-    // Ticks are round, so that what follows the third digit is the error of the arithmetic.
+    // Ticks are round, so anything beyond the third digit is rounding error.
     let text = format!("{:.3}", value / divisor);
     let text = text.trim_end_matches('0').trim_end_matches('.');
     format!("{text}{suffix}")
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn values_find_their_places() {
+    fn values_have_their_positions() {
         let linear = axis(Scale::Linear, &[100.0]);
         assert_eq!(linear.at(50.0), Some(0.5));
         let log = axis(Scale::Log, &[1.0, 100.0]);
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_side_by_side() {
+    fn names_have_consecutive_positions() {
         let axis = Axis::of_names("point", &["linger.ms=5", "b"], 6);
         assert_eq!(texts(&axis), ["linge…", "b"]);
         assert_eq!((axis.at(0.0), axis.at(1.0)), (Some(0.25), Some(0.75)));
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_nonsense_have_axes_too() {
+    fn no_values_and_invalid_values_still_give_an_axis() {
         for scale in [Scale::Linear, Scale::Log, Scale::Nines] {
             for values in [
                 &[][..],

@@ -4,14 +4,14 @@ use super::axis::{Axis, cut};
 use super::markup::Markup;
 use crate::bench::label;
 
-/// Lines over one pair of axes.
+/// Several lines over one pair of axes.
 #[derive(Clone, Debug)]
 pub(super) struct Chart {
     pub(super) title: String,
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) lines: Vec<Line>,
-    /// Under the chart: how to read it, what was left out.
+    /// Below the chart: how to read it, what was left out.
     pub(super) note: Option<String>,
 }
 
@@ -19,13 +19,14 @@ pub(super) struct Chart {
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) points: Vec<(f64, f64)>,
-    /// Which of the colours.
+    /// The index of the colour.
     pub(super) colour: usize,
-    /// Which of the dash patterns, so that a line is known without its colour.
+    /// The index of the dash pattern, so that a line can be told apart without its colour.
     pub(super) dash: usize,
-    /// A mark with a tooltip at each point; without, the tooltips are columns over all lines.
+    /// Whether each point has a mark with a tooltip; without marks, the tooltips are columns over
+    /// all lines.
     pub(super) has_marks: bool,
-    /// Stairs: each value holds up to its x.
+    /// Draws steps: each value holds up to its x.
     pub(super) is_stepped: bool,
 }
 
@@ -33,21 +34,22 @@ pub(super) struct Line {
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 280.0;
 const LEFT: f64 = 52.0;
-/// Room for the names at the ends of the lines.
+/// The width of the names at the ends of the lines.
 const RIGHT: f64 = 94.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
 const PLOT_WIDTH: f64 = WIDTH - LEFT - RIGHT;
 const PLOT_HEIGHT: f64 = HEIGHT - TOP - BOTTOM;
-/// Between two names, one above the other.
+/// The distance between two names, one above the other.
 const NAME_HEIGHT: f64 = 13.0;
-/// Letters that fit to the right of the lines.
+/// The number of letters that fit to the right of the lines.
 const NAME_LETTERS: usize = 12;
 pub(super) const COLOURS: usize = 7;
 pub(super) const DASHES: usize = 4;
 
 impl Chart {
-    /// A `figure` with the drawing, its legend and its note; nothing at all where there is nothing to draw.
+    /// Draws a `figure` with the drawing, its legend and its note; nothing if there is nothing to
+    /// draw.
     pub(super) fn draw(&self, page: &mut Markup) {
         if self.lines.iter().all(|line| self.places(line).is_empty()) {
             return;
@@ -171,7 +173,7 @@ impl Chart {
         }
     }
 
-    /// At the right end of each line, pushed apart where they would cover each other.
+    /// Draws the names at the right ends of the lines, pushed apart where they would overlap.
     fn draw_names(&self, svg: &mut Markup) {
         let mut names: Vec<(f64, &Line)> = self
             .lines
@@ -197,7 +199,7 @@ impl Chart {
         }
     }
 
-    /// Columns over the plot, each with the values of all lines at its x.
+    /// Draws columns over the plot, each with the values of all lines at its x.
     fn draw_tooltips(&self, svg: &mut Markup) {
         let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.has_marks).collect();
         let Some(longest) = lines.iter().max_by_key(|line| line.points.len()) else {
@@ -246,7 +248,7 @@ impl Line {
     }
 }
 
-/// Ticks, their texts and the title under a plot.
+/// Draws ticks, their texts and the title under a plot.
 ///
 /// - `across`: left edge and width; `down`: top and bottom.
 pub(super) fn draw_x_axis(axis: &Axis, across: (f64, f64), down: (f64, f64), svg: &mut Markup) {
@@ -279,7 +281,7 @@ pub(super) fn draw_x_axis(axis: &Axis, across: (f64, f64), down: (f64, f64), svg
     );
 }
 
-/// A colour, and how a line is dashed; `None` for an area.
+/// A colour, and a line's dash pattern; `None` for an area.
 pub(super) struct LegendItem<'a> {
     pub(super) name: &'a str,
     pub(super) colour: usize,
@@ -322,7 +324,7 @@ fn dash(index: usize) -> &'static str {
     ["d0", "d1", "d2", "d3"][index % DASHES]
 }
 
-/// A tenth of a unit is finer than any screen; shorter numbers make smaller files.
+/// Rounds to a tenth of a unit, which is finer than any screen; shorter numbers make smaller files.
 pub(super) fn round(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

@@ -1,4 +1,5 @@
-//! Latency against load, over the points of a report; or point by point where the load was the same.
+//! Latency against load, over the points of a report; or point by point where the load was the
+//! same.
 
 use super::axis::{Axis, Scale};
 use super::chart::{Chart, Line};
@@ -12,12 +13,12 @@ const PERCENTILES: [(&str, &str); 4] = [
     ("p99.9", "latency_p99_9_ms"),
     ("max", "latency_max_ms"),
 ];
-/// Loads closer together than this are one: the points differ in something else.
+/// Loads whose ratio is below this count as one: the points differ in another setting.
 const SAME_LOAD: f64 = 1.1;
-/// Letters of point names that fit side by side under a chart.
+/// The number of letters of point names that fit side by side under a chart.
 const LETTERS: usize = 54;
 
-/// One chart for each target; none where fewer than two points had a schedule.
+/// Draws one chart for each target; none where fewer than two points had a schedule.
 pub(super) fn draw(report: &Report, page: &mut Markup) {
     let charts: Vec<Chart> = (0..report.manifest.targets.len())
         .filter_map(|target| of_target(report, target))

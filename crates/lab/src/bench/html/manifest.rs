@@ -1,4 +1,4 @@
-//! What one must know to run it again: the command, the machine, the calibration, the scenario.
+//! What is needed to reproduce the run: the command, the machine, the calibration, the scenario.
 
 use super::markup::Markup;
 use super::table::{Table, facts};
@@ -101,10 +101,11 @@ fn draw_calibration(report: &Report, page: &mut Markup) {
     table.draw(page);
 }
 
-/// `2026-03-01 12:30:59`
+/// Formats `2026-03-01 12:30:59`.
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years are counted from March, so that a leap day is the last of its year: 719,468 days from 0000-03-01 to the epoch.
+    // Years are counted from March, so that a leap day is the last of its year: 719,468 days from
+    // 0000-03-01 to the epoch.
     let days = days.min(3_000_000) + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -1,8 +1,9 @@
-//! HTML and SVG as they are written: tags come from the code, everything else is escaped.
+//! Writing HTML and SVG: tags come from the code, everything else is escaped.
 
 use std::fmt::{Display, Write};
 
-/// A piece of a page. Only names known at compile time become tags and attributes, so no text of a report can.
+/// A part of a page. Only names known at compile time become tags and attributes, so no text of a
+/// report can.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Markup {
     out: String,
@@ -22,14 +23,14 @@ impl Markup {
         self.out.push_str(">\n");
     }
 
-    /// An element with a text.
+    /// Writes an element with a text.
     pub(super) fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>, text: impl Display) {
         self.open(tag, attributes);
         self.text(text);
         self.close(tag);
     }
 
-    /// An element with other elements.
+    /// Writes an element with other elements.
     pub(super) fn nest(
         &mut self,
         tag: &'static str,
@@ -41,7 +42,7 @@ impl Markup {
         self.close(tag);
     }
 
-    /// An element of SVG without content.
+    /// Writes an SVG element without content.
     pub(super) fn shape(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.tag(tag, attributes);
         self.out.push_str("/>\n");
@@ -51,12 +52,12 @@ impl Markup {
         escape(&text.to_string(), &mut self.out);
     }
 
-    /// Of the code, not of a report.
+    /// Writes unescaped text that is part of the code, never of a report.
     pub(super) fn literal(&mut self, text: &'static str) {
         self.out.push_str(text);
     }
 
-    /// JSON inside a `script`: there, only `<` could end the element or begin a comment.
+    /// Writes JSON inside a `script`: there, only `<` could end the element or begin a comment.
     pub(super) fn json(&mut self, json: &str) {
         self.out.push_str(&json.replace('<', "\\u003c"));
     }
@@ -84,7 +85,7 @@ fn escape(text: &str, out: &mut String) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // HTML has no way to write these; a terminal's escape sequences among them.
+            // HTML cannot represent these; terminal escape sequences are among them.
             control if control.is_control() && !matches!(control, '\n' | '\t') => out.push('\u{fffd}'),
             other => out.push(other),
         }
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hostile_text_stays_text() {
+    fn hostile_text_is_escaped() {
         let mut markup = Markup::default();
         let hostile = "\"><script>alert('1')</script>&\u{1b}[31m\0";
         markup.leaf("p", &[("title", &hostile)], hostile);

@@ -1,4 +1,5 @@
-//! The report as one HTML file: no script, no request, readable in light and dark, on a phone and on paper.
+//! The report as one HTML file: no script, no requests, readable in light and dark mode, on a phone
+//! and on paper.
 //!
 //! Reading order: `markup` (how text becomes HTML), `axis`, `chart`, then the sections in the order of the page.
 
@@ -16,12 +17,13 @@ use self::markup::Markup;
 use crate::bench::result::Report;
 
 const STYLE: &str = include_str!("style.css");
-/// Nothing may be loaded from anywhere, whatever a report's texts say.
+/// Nothing may be loaded from anywhere, whatever a report's texts contain.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// The whole page.
+/// Renders the whole page.
 ///
-/// - Shape: the report's JSON is in the element `script#report`, so that the one file is enough to read and compare it.
+/// - Shape: the report's JSON is in the element `script#report`, so that one file is enough to read
+///   and compare it.
 pub fn render(report: &Report) -> String {
     let mut page = Markup::default();
     page.literal("<!DOCTYPE html>\n");
@@ -64,12 +66,12 @@ fn body(report: &Report, page: &mut Markup) {
         manifest::draw(report, page);
     });
     page.open("script", &[("type", &"application/json"), ("id", &"report")]);
-    // A value of maps and numbers always has a JSON; without one the page is still worth reading.
+    // A value of maps and numbers always has a JSON form; without it the page is still useful.
     page.json(&serde_json::to_string(report).unwrap_or_default());
     page.close("script");
 }
 
-/// The target's name; reports of one target are not told it on every line.
+/// The target's name. Reports of a single target do not repeat it on every line.
 fn target_name(report: &Report, index: usize) -> String {
     let target = report.manifest.targets.get(index);
     target.map_or_else(|| format!("target {}", index + 1), |target| target.name.clone())

@@ -1,4 +1,4 @@
-//! One point: how its middle round went with each target, in charts and tables.
+//! One point: the results of its middle round on each target, in charts and tables.
 
 use super::axis::{Axis, Scale};
 use super::chart::{Chart, Line};
@@ -9,9 +9,9 @@ use crate::bench::label;
 use crate::bench::result::{GroupResult, LatencyResult, Measurement, OnTarget, Point, Report, Second};
 use crate::histogram::Latencies;
 
-/// Points of a line over time; a longer run is drawn in steps of several seconds.
+/// The number of points of a line over time; a longer run is drawn in steps of several seconds.
 const STEPS: usize = 120;
-/// Bars of the histogram in each decade.
+/// Bars of the histogram per decade.
 const BARS_PER_DECADE: f64 = 12.0;
 const MIB: f64 = 1_048_576.0;
 
@@ -95,7 +95,7 @@ fn draw_measurement(measurement: &Measurement, page: &mut Markup) {
     page.leaf(
         "p",
         &[("class", &"quiet")],
-        format!("{seconds} s measured, after {warmup} s of warm-up that count for nothing."),
+        format!("{seconds} s measured, after {warmup} s of warm-up that are not counted."),
     );
     page.nest("div", &[("class", &"charts")], |page| {
         let steps = steps(&measurement.timeline);
@@ -116,7 +116,7 @@ fn draw_measurement(measurement: &Measurement, page: &mut Markup) {
     draw_checks(measurement, page);
 }
 
-/// A second, or several of a long run.
+/// One second, or several of a long run.
 struct Step<'a> {
     at: f64,
     seconds: &'a [Second],
@@ -273,7 +273,7 @@ fn disk_and_network(steps: &[Step<'_>]) -> Chart {
     )
 }
 
-/// What latency is counted from, with all groups together.
+/// The starting points of latency, each with the latencies of all groups together.
 fn latencies(measurement: &Measurement) -> Vec<(&'static str, Latencies)> {
     let merged = |of: fn(&crate::bench::result::GroupResult) -> Option<&LatencyResult>| {
         let mut all = Latencies::default();
@@ -321,7 +321,7 @@ fn histogram(series: &[(&str, Latencies)]) -> Chart {
     }
 }
 
-/// Upper ends in milliseconds and counts; the recorded buckets are finer than a screen.
+/// Upper bounds in milliseconds and counts; the recorded buckets are finer than a screen.
 fn bars(latencies: &Latencies) -> Vec<(f64, f64)> {
     let mut bars: Vec<(i64, u64)> = Vec::new();
     for (micros, count) in latencies.buckets() {
@@ -360,7 +360,7 @@ fn percentiles(series: &[(&str, Latencies)]) -> Chart {
     }
 }
 
-/// Eight to a nine, as far as so many records have percentiles.
+/// Percentiles: eight per nine, as far as this number of records has percentiles.
 fn curve(count: u64) -> Vec<f64> {
     let nines = (count.max(1) as f64).log10().min(6.0);
     let steps = (nines * 8.0).floor() as i32;
@@ -438,7 +438,7 @@ fn draw_groups(measurement: &Measurement, page: &mut Markup) {
     errors.draw(page);
 }
 
-/// All of them: what disturbs a run belongs to it.
+/// All groups: load that disturbs a run is part of it.
 fn groups(measurement: &Measurement) -> impl Iterator<Item = &GroupResult> {
     let clients = measurement.producers.iter().chain(&measurement.consumers);
     clients.chain(&measurement.requests)
@@ -457,7 +457,7 @@ fn draw_checks(measurement: &Measurement, page: &mut Markup) {
     ]);
     let received = integrity
         .received
-        .map_or_else(|| String::from("nobody read"), |count| count.to_string());
+        .map_or_else(|| String::from("no readers"), |count| count.to_string());
     table.row(vec![
         integrity.sent.to_string(),
         integrity.acknowledged.to_string(),
@@ -497,7 +497,7 @@ fn draw_checks(measurement: &Measurement, page: &mut Markup) {
     table.draw(page);
 }
 
-/// The histograms of every round, for other tools and for merging.
+/// Writes the histograms of every round, for other tools and for merging.
 fn draw_raw(on: &OnTarget, page: &mut Markup) {
     page.nest("details", &[], |page| {
         page.leaf(

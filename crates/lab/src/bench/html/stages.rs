@@ -1,4 +1,4 @@
-//! The waterfall: where the time of the slowest records went.
+//! The waterfall: where the time of the slowest records was spent.
 
 use super::axis::{Axis, Scale};
 use super::chart::{COLOURS, LegendItem, colour, draw_legend, draw_x_axis, round};
@@ -15,10 +15,10 @@ const TOP: f64 = 8.0;
 const ROW: f64 = 34.0;
 const BAR: f64 = 22.0;
 const BOTTOM: f64 = 44.0;
-/// A stage's number is written into its bar where it has room.
+/// A stage's number is written into its bar if the bar is at least this wide.
 const NUMBER_WIDTH: f64 = 30.0;
 
-/// Bars of stage means, their table and what was merged.
+/// Draws bars of stage means, their table and a note on what was merged.
 pub(super) fn draw(stages: &Stages, page: &mut Markup) {
     let rows: Vec<&StageMeans> = stages
         .slowest

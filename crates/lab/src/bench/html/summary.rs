@@ -1,4 +1,5 @@
-//! Above everything else: the verdict, the question, and the table of source, prediction and measurement.
+//! The top of the page: the verdict, the question, and the table of source, prediction and
+//! measurement.
 
 use super::markup::Markup;
 use super::table::{Table, facts};
@@ -31,7 +32,7 @@ pub(super) fn draw(report: &Report, page: &mut Markup) {
     );
 }
 
-/// With the reasons and the caveats, as a list each.
+/// Draws the verdict with the reasons and the caveats, each as a list.
 pub(super) fn draw_verdict(verdict: &Verdict, page: &mut Markup) {
     let class = format!("verdict {}", word_class(verdict));
     page.nest("div", &[("class", &class), ("role", &"status")], |page| {
@@ -165,7 +166,7 @@ fn draw_on_target(on: Option<&OnTarget>, figure: &str, page: &mut Markup) {
     page.leaf("td", &[], error.map_or_else(String::new, label::percent));
 }
 
-/// Every figure of every round.
+/// Draws every figure of every round.
 pub(super) fn draw_rounds(on: &OnTarget, page: &mut Markup) {
     let mut names: Vec<&String> = on.measurements.iter().flat_map(|m| m.figures.keys()).collect();
     names.sort_by_key(|name| (label::order(name), *name));

@@ -2,7 +2,7 @@
 
 use super::markup::Markup;
 
-/// Head and rows of text; numbers are set to the right by the style of all cells but the first.
+/// Head and rows of text; the style aligns all cells but the first to the right, for numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     heads: Vec<String>,
@@ -25,7 +25,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Nothing where there are no rows.
+    /// Draws nothing if there are no rows.
     pub(super) fn draw(&self, page: &mut Markup) {
         if self.rows.is_empty() {
             return;
@@ -47,7 +47,7 @@ fn draw_row(tag: &'static str, cells: &[String], page: &mut Markup) {
     });
 }
 
-/// Names and values, one under the other.
+/// A table of names and values, one pair per row.
 pub(super) fn facts(pairs: &[(&str, String)], page: &mut Markup) {
     page.nest("dl", &[], |page| {
         for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {

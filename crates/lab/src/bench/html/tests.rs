@@ -1,4 +1,4 @@
-//! What a page holds, and what no text of a report can do to it.
+//! The content of a page, and that no text of a report can inject anything.
 
 use super::*;
 use crate::bench::result::{Measurement, OnTarget, Point, Second};
@@ -20,12 +20,12 @@ fn every_chart_is_there() {
     ] {
         assert!(page.contains(&format!("<h4>{title}")), "{title}");
     }
-    // Two of latency over load; eight each of three points on two targets.
+    // Two charts of latency over load; eight for each of three points on two targets.
     assert_eq!(page.matches("role=\"img\"").count(), 2 + 3 * 2 * 8);
 }
 
 #[test]
-fn points_of_one_load_stand_side_by_side() {
+fn points_of_one_load_are_shown_side_by_side() {
     let mut report = sample::report();
     for measurement in report
         .points
@@ -43,12 +43,12 @@ fn points_of_one_load_stand_side_by_side() {
 }
 
 #[test]
-fn hostile_texts_stay_texts() {
+fn hostile_texts_are_escaped() {
     let page = render(&sample::report());
     assert_eq!(page.matches("<script").count(), 1, "the report's own JSON");
     assert!(!page.contains("<img"));
     assert!(page.contains("&lt;script&gt;"));
-    // No attribute loads anything: there is none that could.
+    // No attribute loads anything, because none that could is present.
     for attribute in [" src=\"", " href=\"", "url(", "@import"] {
         assert!(!page.contains(attribute), "{attribute}");
     }
@@ -61,7 +61,8 @@ fn the_page_holds_its_report() {
     let (_, rest) = page.split_once("id=\"report\">").unwrap();
     let (json, _) = rest.split_once("</script>").unwrap();
     let back: Report = serde_json::from_str(json).unwrap();
-    // The same text, once from the page and once not: reading a number may cost its last digit.
+    // The same text, once through the page and once directly: parsing a number may change its last
+    // digit.
     let direct: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
     assert!(serde_json::to_value(back).unwrap() == serde_json::to_value(direct).unwrap());
 }
@@ -91,7 +92,7 @@ fn latencies_without_a_schedule_are_called_saturated() {
 }
 
 #[test]
-fn an_empty_report_is_a_page_too() {
+fn an_empty_report_still_gives_a_page() {
     let mut report = sample::report();
     report.points.clear();
     assert!(render(&report).ends_with("</html>\n"));
@@ -101,7 +102,7 @@ fn an_empty_report_is_a_page_too() {
         measurements: vec![Measurement::default()],
         ..OnTarget::default()
     }];
-    assert!(render(&report).contains("nobody read"));
+    assert!(render(&report).contains("no readers"));
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn a_run_of_a_day_is_a_small_page() {
 }
 
 #[test]
-fn numbers_that_are_none_do_not_break_the_page() {
+fn nan_and_infinity_do_not_break_the_page() {
     let mut report = sample::report();
     let measurement = &mut report.points[0].on[0].measurements[0];
     for value in measurement.figures.values_mut() {

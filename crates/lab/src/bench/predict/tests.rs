@@ -1,4 +1,4 @@
-//! The predictions against what the sources measured.
+//! The predictions against the sources' measurements.
 
 use super::*;
 use crate::formulas::tables::{BETWEEN, Between, KONTUR, within};
@@ -48,7 +48,8 @@ fn the_article_s_tables_between_data_centres() {
     for row in BETWEEN {
         let prediction = predict(&between(row), &far()).unwrap();
         let error = records(&prediction).error_percent(row.records_per_second);
-        // Exact to 5 to 15 %, with the range of the doubled buffer and of requests that are not filled.
+        // Accurate to 5 to 15 %, including the range of the doubled buffer and of requests that are
+        // not filled.
         assert!(error.abs() <= 15.0, "{row:?}: {prediction:?}: {error:.1} %");
     }
 }
@@ -70,7 +71,7 @@ fn without_answers_the_window_decides_and_not_the_round_trip() {
 }
 
 #[test]
-fn nearby_without_answers_the_broker_decides_and_no_latency_of_others() {
+fn nearby_without_answers_the_broker_decides_and_not_an_earlier_latency() {
     let scenario = catalog::find("same_datacentre").unwrap();
     let points = sweep::points(&sweep::scaled(&scenario, None)).unwrap();
     let point = points
@@ -79,7 +80,7 @@ fn nearby_without_answers_the_broker_decides_and_no_latency_of_others() {
         .unwrap();
     let near = Observed {
         round_trip_ms: 0.02,
-        // What a client that waits for no answer says of its latency.
+        // The latency as measured by a client that waits for no answer.
         earlier: vec![Earlier {
             scenario: point.scenario.clone(),
             figures: [(String::from("request_latency_ms"), 0.001)].into(),
@@ -96,7 +97,7 @@ fn nearby_without_answers_the_broker_decides_and_no_latency_of_others() {
 }
 
 #[test]
-fn an_earlier_latency_is_that_of_requests_of_its_own_size() {
+fn an_earlier_latency_is_scaled_to_the_request_size() {
     let row = |record| Between {
         record,
         in_flight: 1.0,
@@ -104,7 +105,7 @@ fn an_earlier_latency_is_that_of_requests_of_its_own_size() {
         send_buffer: 1_024_000.0,
         records_per_second: 0.0,
     };
-    // The broker under load needed twice what it needs when idle, for requests of 600 kB.
+    // The broker under load needed twice its idle time, for requests of 600 kB.
     let latency = 2.0 * article_broker_ms(600_000.0);
     let observed = Observed {
         round_trip_ms: 0.0,
@@ -123,7 +124,7 @@ fn an_earlier_latency_is_that_of_requests_of_its_own_size() {
 }
 
 #[test]
-fn a_range_of_the_article_says_something() {
+fn the_predicted_ranges_are_narrow() {
     // Where one request in flight decides, the range is no wider than the formula's own 15 %.
     for row in BETWEEN
         .iter()
@@ -188,7 +189,7 @@ fn four_brokers_carry_four_times_as_much() {
     assert!(error.abs() <= 5.0, "{error}");
 }
 
-/// The talk's experiment with the request latency that it reports, and one thread's speed from its `W`.
+/// The talk's experiment with the reported request latency, and one thread's speed from its `W`.
 fn kontur(name: &str, request_ms: f64) -> (Prediction, f64) {
     let row = KONTUR.iter().find(|row| row.name == name).unwrap();
     let scenario = sweep::scaled(&catalog::find("kontur").unwrap(), Some(1.0));
@@ -216,7 +217,7 @@ fn the_talk_s_first_experiments_from_their_own_latencies() {
         ("IV", 11.0, "WORKER"),
         ("V", 11.8, "WORKER"),
     ] {
-        // Of W only the part that is work: in I the thread waits for memory.
+        // Only the part of W that is work: in experiment I the thread waits for memory.
         let (mut prediction, measured) = kontur(name, request_ms);
         if name == "I" {
             prediction.arithmetic.retain(|line| !line.contains("threads"));
@@ -300,7 +301,7 @@ fn a_linger_is_half_of_the_latency_it_costs() {
     // 55.9 ms by the application's clock.
     let error = prediction.figures["sender_latency_ms"].error_percent(55.9);
     assert!(error.abs() <= 5.0, "{prediction:?}");
-    // A record that is alone in its batch waits the whole linger.
+    // A record that is alone in its batch waits for the whole linger.
     let point = scenario("topics: [{name: t}]\nproducers: [{rate: 2, settings: {linger.ms: 100}}]\n");
     let alone = predict(&point, &near(3.0, 0.1)).unwrap().figures["sender_latency_ms"];
     within(alone.low, 0.94 * 103.1, 0.1);
@@ -316,12 +317,12 @@ fn a_slow_link_is_named() {
     assert_eq!(prediction.limit.as_deref(), Some("NETWORK_BANDWIDTH"));
     assert_eq!(records(&prediction).error_percent(9_555.0), 0.0, "{prediction:?}");
     let queue = prediction.figures["queue_ms"];
-    // 32 MiB at 5 MB/s, or half of the run where it is shorter.
+    // 32 MiB at 5 MB/s, or half of the run where that is shorter.
     assert!(queue.high <= 7_300.0 && queue.low > 6_000.0, "{queue:?}");
 }
 
 #[test]
-fn what_nobody_knows_is_not_predicted() {
+fn unknown_numbers_are_not_predicted() {
     let unknown = Observed {
         brokers: 1,
         round_trip_ms: 0.05,
@@ -334,7 +335,7 @@ fn what_nobody_knows_is_not_predicted() {
 }
 
 #[test]
-fn an_earlier_point_knows_the_latency_under_load() {
+fn an_earlier_point_gives_the_latency_under_load() {
     let point = scenario(
         "topics: [{name: t}]\nproducers: [{record_bytes: 256, contents: random, settings: {batch.size: 16384}}]\n",
     );
@@ -384,7 +385,7 @@ fn latency_explodes_towards_capacity() {
     assert_eq!(
         latency("rate: 110000, "),
         None,
-        "nobody predicts the latency of a queue without end"
+        "no formula predicts the latency of an endless queue"
     );
 }
 

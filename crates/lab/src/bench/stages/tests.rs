@@ -69,7 +69,7 @@ fn five_stages_are_told_apart_and_add_up() {
 }
 
 #[test]
-fn the_slowest_records_have_their_own_means_which_no_percentiles_of_stages_would_give() {
+fn the_slowest_records_have_means_that_percentiles_of_stages_would_not_give() {
     // Most wait for the network; one in a hundred waits 900 ms for the commit.
     let is_slow = |offset: i64| offset % 100 == 7;
     let records: Vec<_> = (0..2_000)
@@ -124,7 +124,7 @@ fn percentiles_that_no_record_lies_above_are_left_out() {
 #[test]
 fn times_that_are_a_little_out_of_order_still_add_up() {
     let records = vec![received(0, 5), received(1, 5)];
-    // A consumer that waited was woken before the append's end was noted.
+    // A consumer that waited was woken before the end of the append was noted.
     let log = log([(0, [2, 4, 4, 3])].into_iter(), 2);
     let stages = of_ottla(&[], &records, &log);
     assert_eq!(stages.slowest[0].means_ms, [2.0, 2.0, 0.0, 0.0, 1.0]);
@@ -157,7 +157,7 @@ fn records_whose_batch_was_not_kept_are_counted_and_left_out() {
 }
 
 #[test]
-fn clients_alone_tell_two_stages_apart_and_say_which_are_merged() {
+fn client_times_alone_give_two_stages_and_note_what_is_merged() {
     let records: Vec<_> = (0..40).map(|offset| received(offset, 10)).collect();
     // The last is acknowledged after it was received.
     let acknowledged: Vec<_> = (0..40)
@@ -198,7 +198,7 @@ fn with_log_append_times_publish_and_commit_are_told_apart() {
     assert_eq!(stages.names, ["produce + publish", "commit", "catch-up + fetch"]);
     assert_eq!(stages.slowest[0].means_ms, [4.5, 5.5, 20.0]);
     check_sums(&stages);
-    // Another machine's wall clock, and a topic that had CreateTime before.
+    // Another machine's wall clock, and a topic that previously had CreateTime.
     let far: Vec<_> = (0..40).map(|offset| appended(offset, 5_000)).collect();
     assert_eq!(
         of_clients_at(&acknowledged, &far, wall_ahead_nanos).names.len(),

@@ -1,13 +1,14 @@
 //! franz-go.
 //!
-//! - Before 1.21.4 its averages are sums over the interval, the mean number of requests in flight, and no latencies; maxima are
-//!   right. A version that is not known counts as old.
-//! - Values of zero are left out by the client; with the subscription `*`, a literal prefix to it, everything is.
+//! - Before 1.21.4 its averages are sums over the interval, that is the mean number of requests in
+//!   flight, not latencies; maxima are right. An unknown version counts as old.
+//! - The client omits values of zero; with the subscription `*`, which it takes as a literal
+//!   prefix, it omits everything.
 //! - Averages are over the time since the last push, and there is none over all nodes.
 
 use super::{Fold, Taken, Value, Version};
 
-/// The first version whose averages are averages.
+/// The first version whose averages are correct.
 const AVERAGES_SINCE: Version = Version(1, 21, 4);
 
 pub fn take(value: &Value<'_>, version: Option<Version>) -> Taken {

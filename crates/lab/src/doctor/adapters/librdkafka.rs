@@ -1,9 +1,10 @@
 //! librdkafka and its bindings.
 //!
-//! - An average or maximum of 0 says "zero or no sample": no evidence (reading rule 3).
-//! - `record.queue.time` is how long a request waits in the transmit queue. Kafka's name for the time a batch waits from creation to
-//!   drain means something else, so it is left out: this client's batching cannot be seen.
-//! - `poll.idle.ratio.avg` is a share from 0 to 1 already.
+//! - An average or maximum of 0 means "zero or no sample": no evidence (reading rule 3).
+//! - `record.queue.time` is how long a request waits in the transmit queue. Kafka uses the name for
+//!   the time from a batch's creation to its drain, so it is left out: this client's batching
+//!   cannot be observed.
+//! - `poll.idle.ratio.avg` is already a share from 0 to 1.
 //! - Averages are over the time since the last push.
 
 use super::{Measure, Taken, Value};

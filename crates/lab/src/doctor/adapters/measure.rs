@@ -1,9 +1,10 @@
-//! The metrics that are read: one table of names, levels and how values of several pushes become one.
+//! The metrics that are read: one table of names, levels and how values of several pushes are
+//! combined.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What a value must be labelled with: equal names stand at several levels.
+/// The label that a value must carry: the same name exists at several levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     Client,
@@ -12,25 +13,25 @@ pub enum Level {
     Partition,
 }
 
-/// How values of several pushes become one.
+/// How values of several pushes are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
-    /// Counts add up, and so do the seconds that they were counted over.
+    /// Counts are summed, and so are the seconds over which they were counted.
     Sum,
     Mean(Weight),
-    /// Of values that are themselves maxima of the client's sample windows.
+    /// The maximum of values that are themselves maxima over the client's sample windows.
     Max,
-    /// Of values that the client reads when it pushes.
+    /// The maximum of values that the client reads when it pushes.
     Peak,
     Last,
 }
 
-/// What means are weighted by.
+/// The weight of a mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// That measure of the same push and subject.
+    /// That measure, of the same push and subject.
     Of(Measure),
-    /// Bytes sent over bytes per batch.
+    /// The number of batches: bytes sent over bytes per batch.
     Batches,
     Time,
 }
@@ -53,7 +54,7 @@ macro_rules! measures {
                 }
             }
 
-            /// As it is pushed, without `org.apache.kafka.`; empty for what follows from others.
+            /// The pushed name without `org.apache.kafka.`; empty for derived measures.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Measure::$measure => $name,)+
@@ -90,7 +91,7 @@ measures! {
     RequestLatency: Client "producer.request.latency.avg" OF_REQUESTS;
     RequestLatencyMax: Client "producer.request.latency.max" Fold::Max;
     InFlight: Client "producer.requests.in.flight" Fold::Last;
-    /// The most of `InFlight`.
+    /// The maximum of `InFlight`.
     InFlightPeak: Client "" Fold::Peak;
     BufferWaitNanos: Client "producer.bufferpool.wait.time.ns.total" Fold::Sum;
     BufferBytes: Client "producer.buffer.total.bytes" Fold::Last;
@@ -113,7 +114,7 @@ measures! {
     TopicRecords: Topic "producer.topic.record.send.total" Fold::Sum;
     TopicBytes: Topic "producer.topic.byte.total" Fold::Sum;
     TopicCompression: Topic "producer.topic.compression.rate" Fold::Mean(Weight::Of(Measure::TopicBytes));
-    // Ottla's own client knows what no other sends.
+    // Sent only by Ottla's own client.
     SendTime: Client "ottla.producer.send.time.avg" Fold::Mean(Weight::Of(Measure::Sends));
     Sends: Client "ottla.producer.send.total" Fold::Sum;
     SendingThreads: Client "ottla.producer.sending.threads" Fold::Last;
@@ -136,7 +137,7 @@ measures! {
     FailedRebalances: Client "consumer.coordinator.failed.rebalance.total" Fold::Sum;
     RebalanceTime: Client "consumer.coordinator.rebalance.latency.avg" OF_TIME;
     RebalanceTimeMax: Client "consumer.coordinator.rebalance.latency.max" Fold::Max;
-    /// Milliseconds; what librdkafka sends instead of a number of rebalances.
+    /// Milliseconds; librdkafka sends it instead of the number of rebalances.
     RebalanceTimeTotal: Client "consumer.coordinator.rebalance.latency.total" Fold::Sum;
     LastRebalance: Client "consumer.coordinator.last.rebalance.seconds.ago" Fold::Last;
     LastHeartbeat: Client "consumer.coordinator.last.heartbeat.seconds.ago" Fold::Last;
@@ -149,7 +150,7 @@ measures! {
 }
 
 impl Measure {
-    /// By its name without `org.apache.kafka.`.
+    /// Finds a measure by its name without `org.apache.kafka.`.
     pub fn named(name: &str) -> Option<Measure> {
         static NAMES: LazyLock<HashMap<&'static str, Measure>> = LazyLock::new(|| {
             let all = Measure::ALL.iter().copied();
@@ -160,12 +161,13 @@ impl Measure {
         NAMES.get(name).copied()
     }
 
-    /// A mean or a maximum: when nothing happened there is none of it.
+    /// Whether it is a mean or a maximum, which has no value when nothing happened.
     pub fn needs_samples(self) -> bool {
         matches!(self.fold(), Fold::Mean(_) | Fold::Max)
     }
 
-    /// Serves only where a single reading is all there is: pushes say the same by their differences.
+    /// Whether it is used only in a single reading: pushes give the same number by their
+    /// differences.
     pub fn is_of_one_reading(self) -> bool {
         matches!(
             self,

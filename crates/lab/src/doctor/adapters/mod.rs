@@ -1,7 +1,8 @@
-//! From data points to readings: equal names mean different things in different libraries.
+//! From data points to readings: the same names mean different things in different libraries.
 //!
-//! What every library shares is here: which names are read (`measure.rs`), how a library is recognised (`software.rs`), how a push
-//! becomes a [`Reading`]. What a number of a library really says stands in that library's file.
+//! This file holds what all libraries share: which names are read (`measure.rs`), how a library is
+//! recognised (`software.rs`), how a push becomes a [`Reading`]. What a library's numbers really
+//! mean is in that library's file.
 
 mod measure;
 mod software;
@@ -16,17 +17,18 @@ pub use software::{Hints, Software, Version};
 use super::otlp::{self, DataPoint, Kind, Labels, Malformed, NodeLabel, Source};
 use super::snapshot::{Library, Role};
 
-/// Kafka's names begin with it.
+/// The prefix of Kafka's metric names.
 const DOMAIN: &str = "org.apache.kafka.";
 
-/// No count, size or time of a client is larger (nanoseconds of thirty years), and none is negative: "never" is -1, and a sum that
-/// shrank began again.
+/// No count, size or time of a client is larger (nanoseconds of thirty years), and none is
+/// negative: "never" is -1, and a sum that shrank was restarted.
 const VALUE_MAX: f64 = 1e18;
 
-/// Ids of a Java consumer's own connection to its coordinator: `i32::MAX` less the broker's id. Brokers have small ids.
+/// From this id on, a connection is a Java consumer's own one to its coordinator: `i32::MAX` minus
+/// the broker's id. Brokers have small ids.
 const COORDINATOR_IDS_FROM: i32 = i32::MAX - 100_000_000;
 
-/// What a value is about.
+/// The subject of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject<'a> {
     Client,
@@ -41,45 +43,49 @@ pub struct Value<'a> {
     pub measure: Measure,
     pub subject: Subject<'a>,
     pub value: f64,
-    /// Of a sum: the seconds over which it was counted; 0: not said. Of a mean: what it is weighted by. Else 1.
+    /// For a sum, the seconds over which it was counted; 0 if unknown. For a mean, its weight.
+    /// Otherwise 1.
     pub weight: f64,
     pub kind: Kind,
 }
 
-/// One push, or one look at a client's metrics.
+/// One push, or one reading of a client's metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading<'a> {
     pub role: Option<Role>,
     pub software: Software,
     pub group_id: Option<&'a str>,
     pub member_id: Option<&'a str>,
-    /// When the client began, by its own clock, milliseconds since 1970.
+    /// When the client started, by its own clock, in milliseconds since 1970.
     pub client_started_ms: Option<i64>,
-    /// The interval that the sums were counted over, by the client's clock: start, end in nanoseconds since 1970.
+    /// The interval over which the sums were counted, by the client's clock: start and end in
+    /// nanoseconds since 1970.
     pub span_nanos: Option<(u64, u64)>,
-    /// Data points of any kind and name.
+    /// The number of data points of any kind and name.
     pub points: usize,
-    /// Sorted by measure and subject, none twice.
+    /// Sorted by measure and subject, without duplicates.
     pub values: Vec<Value<'a>>,
-    /// Measures that were there without a sample.
+    /// Measures that were present without a sample.
     pub without_sample: Unsampled,
 }
 
-/// What an adapter makes of a number.
+/// An adapter's interpretation of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Taken {
     Value(f64),
-    /// "No evidence", however the library writes it.
+    /// "No sample", in whatever way the library writes it.
     NoSample,
-    /// The name is Kafka's, the meaning is not.
+    /// The name is Kafka's, but the meaning is not.
     Ignored,
 }
 
 impl<'a> Reading<'a> {
     /// Reads a push.
     ///
-    /// - `software`: the name and version that the client gave to its broker (ApiVersions), where they are known.
-    /// - `is_meant`: which of the payload's sources count; exporters other than brokers join several clients in one payload.
+    /// - `software`: the name and version that the client gave to its broker (ApiVersions), where
+    ///   known.
+    /// - `is_meant`: selects the payload's sources that count; exporters other than brokers join
+    ///   several clients in one payload.
     pub fn of_push(
         payload: &'a [u8],
         software: (Option<&str>, Option<&str>),
@@ -94,7 +100,7 @@ impl<'a> Reading<'a> {
         Ok(gathered.finish(software))
     }
 
-    /// Reads points that lie elsewhere than in a payload.
+    /// Reads points from elsewhere than a payload.
     pub fn of_points(
         points: impl IntoIterator<Item = (Source<'a>, DataPoint<'a>)>,
         software: (Option<&str>, Option<&str>),
@@ -118,7 +124,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Points of one push, not yet corrected: the library may show only in the last of them.
+/// Points of one push, not yet corrected: the library may be recognised only at the last of them.
 #[derive(Debug, Default)]
 struct Gathered<'a> {
     reading: Reading<'a>,
@@ -175,7 +181,7 @@ impl<'a> Gathered<'a> {
                 Library::Librdkafka => librdkafka::take(value),
                 Library::FranzGo => franz_go::take(value, software.version),
                 Library::Ottla => ottla::take(value),
-                // A client that cannot be told apart sends Kafka's names as Kafka means them.
+                // A client that is not recognised sends Kafka's names with Kafka's meanings.
                 Library::Java | Library::Unknown => java::take(value),
             };
             let taken = match taken {
@@ -196,7 +202,7 @@ impl<'a> Gathered<'a> {
 }
 
 impl Reading<'_> {
-    /// Sorts, drops what is there twice, adds what follows from others, and weighs the means.
+    /// Sorts, removes duplicates, adds derived values, and sets the weights of means.
     fn settle(&mut self) {
         if let Some(in_flight) = self
             .values
@@ -230,7 +236,8 @@ impl Reading<'_> {
     }
 }
 
-/// `None`: the labels are those of another level, or of a connection that is none of a broker's.
+/// Returns `None` if the labels are those of another level, or of a connection that is not to a
+/// broker.
 fn subject<'a>(level: Level, labels: &Labels<'a>) -> Option<Subject<'a>> {
     match (level, labels.node, labels.topic, labels.partition) {
         (Level::Client, None, None, None) => Some(Subject::Client),
@@ -241,7 +248,8 @@ fn subject<'a>(level: Level, labels: &Labels<'a>) -> Option<Subject<'a>> {
     }
 }
 
-/// `None` for connections that are not to a broker by its id: `node--1` and its like lead to bootstrap addresses.
+/// Returns `None` for connections that are not to a broker by its id: `node--1` and the like lead
+/// to bootstrap addresses.
 fn node_id(label: NodeLabel<'_>) -> Option<i32> {
     let id = match label {
         NodeLabel::Text(text) => text.strip_prefix("node-").unwrap_or(text).parse().ok()?,

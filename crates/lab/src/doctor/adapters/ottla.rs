@@ -1,10 +1,12 @@
-//! Ottla's own client: Kafka's names with Kafka's meanings, and its own for what Kafka does not measure.
+//! Ottla's own client: Kafka's names with Kafka's meanings, and its own names for what Kafka does
+//! not measure.
 //!
-//! Without a sample it sends nothing. The ratio of idle polls is computed as Kafka's is, an idle consumer's 0.5 included.
+//! It sends nothing without a sample. The idle ratio of polls is computed as Kafka computes it,
+//! including the 0.5 of an idle consumer.
 
 use super::{Taken, Value, java};
 
-/// Its own names begin with it.
+/// The prefix of its own names.
 pub const PREFIX: &str = "ottla.";
 
 pub fn take(value: &Value<'_>) -> Taken {

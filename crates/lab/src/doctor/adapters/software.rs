@@ -1,4 +1,5 @@
-//! Which library a client is made with: by the name that it gives to brokers, else by how it writes its metrics.
+//! Recognises a client's library: by the name that it gives to brokers, otherwise by how it writes
+//! its metrics.
 
 use super::super::otlp::{DataPoint, NodeLabel, Source};
 use super::super::snapshot::Library;
@@ -9,7 +10,7 @@ use super::ottla;
 pub struct Version(pub u32, pub u32, pub u32);
 
 impl Version {
-    /// The first `1.2.3` or `1.2` in the text.
+    /// Finds the first `1.2.3` or `1.2` in the text.
     pub fn find(text: &str) -> Option<Version> {
         text.split(|c: char| !c.is_ascii_digit() && c != '.')
             .find_map(|word| {
@@ -22,14 +23,14 @@ impl Version {
     }
 }
 
-/// A client's library and the version of it.
+/// A client's library and its version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Software {
     pub library: Library,
     pub version: Option<Version>,
 }
 
-/// What a payload gives away.
+/// What a payload reveals about its library.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hints<'a> {
     is_ottla: bool,
@@ -47,7 +48,7 @@ impl<'a> Hints<'a> {
     }
 
     fn library(&self) -> Library {
-        // librdkafka's scope is the client's own name of itself: `client#producer-1`.
+        // librdkafka puts its own name into the scope: `client#producer-1`.
         let is_librdkafka = ["#producer-", "#consumer-"]
             .iter()
             .any(|part| self.scope_name.contains(part));
@@ -64,18 +65,19 @@ impl<'a> Hints<'a> {
 }
 
 impl Software {
-    /// - `name`, `version`: as ApiVersions has them, such as `confluent-kafka-python`, `2.16.1-librdkafka-2.16.0`.
+    /// - `name`, `version`: as ApiVersions has them, such as `confluent-kafka-python`,
+    ///   `2.16.1-librdkafka-2.16.0`.
     pub fn recognise(name: Option<&str>, version: Option<&str>, hints: &Hints<'_>) -> Software {
         let named = library_of(name.unwrap_or_default(), version.unwrap_or_default());
         let library = match named {
             Library::Unknown => hints.library(),
             known => known,
         };
-        // A binding names its own version first and librdkafka's after it.
+        // A binding gives its own version first and librdkafka's after it.
         let own = version.unwrap_or_default();
         let own = own.split_once("librdkafka-").map_or(own, |(_, library)| library);
         let version = match library {
-            // The scope has librdkafka's own version, whatever a binding calls itself.
+            // The scope has librdkafka's own version, whatever name a binding gives.
             Library::Librdkafka => Version::find(hints.scope_version).or(Version::find(own)),
             _ => Version::find(own).or(Version::find(hints.scope_version)),
         };
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_known_by_the_names_that_they_and_their_bindings_give() {
+    fn libraries_are_recognised_by_their_own_and_their_bindings_names() {
         let cases = [
             ("apache-kafka-java", "4.3.0", Library::Java, Version(4, 3, 0)),
             ("librdkafka", "2.6.1", Library::Librdkafka, Version(2, 6, 1)),
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unnamed_library_is_known_by_how_it_writes_nodes() {
+    fn an_unnamed_library_is_recognised_by_how_it_writes_nodes() {
         let with = |node, scope_name| Hints {
             node,
             scope_name,

@@ -1,4 +1,4 @@
-//! The reading rules, each with the number that showed it.
+//! The reading rules, each with the number that showed the need for it.
 
 use super::super::otlp::NodeLabel;
 use super::super::sample_push::{Sample, delta, gauge, payload};
@@ -7,7 +7,7 @@ use super::*;
 const JAVA: (Option<&str>, Option<&str>) = (Some("apache-kafka-java"), Some("4.3.0"));
 const LIBRDKAFKA: (Option<&str>, Option<&str>) = (Some("librdkafka"), Some("2.16.0"));
 
-/// What a push of five seconds says of the client as a whole.
+/// Reads the client-level values of a push of five seconds.
 fn read(software: (Option<&str>, Option<&str>), samples: &[Sample]) -> Reading<'static> {
     let payload = payload(1_000_000.0, 1_005_000.0, &[], samples).leak();
     Reading::of_push(payload, software, |_| true).unwrap()
@@ -124,7 +124,7 @@ fn librdkafkas_queue_time_is_not_kafkas() {
 }
 
 #[test]
-fn averages_of_an_old_franz_go_are_none() {
+fn averages_of_an_old_franz_go_are_ignored() {
     let samples = [
         gauge("producer.node.request.latency.avg", 0.4).with("node_id", "1"),
         gauge("producer.node.request.latency.max", 9.0).with("node_id", "1"),
@@ -143,7 +143,7 @@ fn averages_of_an_old_franz_go_are_none() {
 
 #[test]
 fn an_idle_java_consumer_is_idle_all_the_time() {
-    // Rule 12; 0.0267 was reported by a consumer that worked nearly all the time.
+    // Rule 12; 0.0267 was reported by a consumer that was busy nearly all the time.
     let idle = |software, ratio| {
         of_client(
             &read(software, &[gauge("consumer.poll.idle.ratio.avg", ratio)]),
@@ -190,7 +190,7 @@ fn names_count_at_their_own_level_only() {
 }
 
 #[test]
-fn means_are_weighed_by_what_they_are_means_of() {
+fn means_are_weighted_by_what_they_are_means_of() {
     let reading = read(
         JAVA,
         &[

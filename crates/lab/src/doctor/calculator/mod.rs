@@ -1,4 +1,5 @@
-//! The doctor's arithmetic for whoever wants to ask "what if": formulas with units, and what a change of settings brings.
+//! The doctor's arithmetic for "what if" questions: formulas with units, and the effect of a change
+//! of settings.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -8,10 +9,12 @@ pub mod predict;
 
 use std::fmt;
 
-/// Version of the JSON of [`formula::Calculation`] and [`predict::Prediction`]; it changes when a field changes its meaning or goes.
+/// Version of the JSON of [`formula::Calculation`] and [`predict::Prediction`]; it changes when a
+/// field is removed or changes its meaning.
 pub const VERSION: u32 = 1;
 
-/// What is wrong with a question, told before anything is worked out: names the thing and, for a misspelt name, the nearest one.
+/// What is wrong with a question, reported before any calculation: names the item and, for a
+/// misspelled name, the nearest one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid(pub String);
 
@@ -23,7 +26,7 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// `; batch.size may be meant`, or nothing.
+/// Returns `; batch.size may be meant`, or an empty string.
 fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     match ottla_wire::config_keys::nearest(name, known) {
         Some(near) => format!("; {near} may be meant"),
@@ -31,7 +34,7 @@ fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Cuts `name=value`.
+/// Splits `name=value`.
 fn assignment(text: &str) -> Result<(&str, &str), Invalid> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() && !value.trim().is_empty() => {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::hint;
 
-/// What a number counts; it decides which units may follow it.
+/// What a number measures; it decides which units may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     Bytes,
@@ -17,7 +17,7 @@ pub enum Dimension {
     Share,
 }
 
-/// Unit, and how much of the base unit it is. The first one is the base: a bare number is in it.
+/// A unit and its factor to the base unit. The first one is the base, which a bare number is in.
 type Units = &'static [(&'static str, f64)];
 
 const BYTES: Units = &[
@@ -85,9 +85,11 @@ impl Dimension {
         self.units()[0].0
     }
 
-    /// Reads a number and its unit, with or without a space between them; the result is in the base unit.
+    /// Reads a number and its unit, with or without a space between them; the result is in the base
+    /// unit.
     ///
-    /// - Errors: no number, no such unit (with the nearest one), or a number that cannot be meant: negative, endless.
+    /// - Errors: no number, no such unit (names the nearest one), or a number that makes no sense:
+    ///   negative or infinite.
     pub fn parse(self, text: &str) -> Result<f64, String> {
         let text = text.trim();
         let end = text
@@ -95,7 +97,7 @@ impl Dimension {
                 !(character.is_ascii_digit() || matches!(character, '.' | '_' | '-' | '+'))
             })
             .unwrap_or(text.len());
-        // `1e6` is a number, `1e` none; no unit begins with e.
+        // `1e6` is a number, `1e` is not; no unit begins with e.
         let end = exponent_end(text, end);
         let (number, unit) = (text[..end].replace('_', ""), text[end..].trim());
         let value: f64 = number
@@ -137,7 +139,7 @@ impl Dimension {
     }
 }
 
-/// Where `1e6` ends, if that is what stands there.
+/// The end of `1e6`, if there is one.
 fn exponent_end(text: &str, end: usize) -> usize {
     let rest = &text[end..];
     let Some(power) = rest.strip_prefix(['e', 'E']) else {

@@ -1,4 +1,4 @@
-//! One client instance: its last pushes, as few numbers as the window needs.
+//! One client instance: its last pushes, in as few numbers as the window needs.
 
 use std::collections::VecDeque;
 
@@ -9,35 +9,37 @@ use super::PushedFrom;
 use super::point::{Point, Subjects, merged};
 use super::window::Window;
 
-/// The window of a verdict: "the last complete 60 s, or the last 3 pushes if longer".
+/// The window of a verdict: the last complete 60 s, or the last 3 pushes if they span more.
 pub(super) const WINDOW_SECONDS: f64 = 60.0;
 pub(super) const WINDOW_PUSHES: u32 = 3;
 
-/// Intervals are jittered and clocks drift: a sixth push of ten seconds still belongs to the minute.
+/// Intervals are jittered and clocks drift: a sixth push at an interval of ten seconds still
+/// belongs to the minute.
 const WINDOW_SLACK: f64 = 1.1;
 
-/// Pushes that together took no longer are joined: the window has twelve slots at most.
+/// Pushes that together span at most this long are joined: the window has at most twelve slots.
 const SLOT_SECONDS: f64 = 11.0;
 
-/// Nothing of one client takes more; what is oldest goes first.
+/// The most that is kept for one client; the oldest slots are dropped first.
 pub const BYTES_MAX: usize = 64 << 10;
 
-/// Per push. Of more, those with the most requests, bytes, lag.
+/// Kept per push. Of more, those with the most requests, bytes or lag.
 const NODES_MAX: usize = 48;
 const TOPICS_MAX: usize = 32;
 const PARTITIONS_MAX: usize = 160;
 const POINTS_MAX: usize = 600;
 
-/// Sums since the beginning that are followed; no Kafka client sends such.
+/// Cumulative sums that are tracked; no Kafka client sends such sums.
 const COUNTERS_MAX: usize = 256;
 
-/// Longest client id, principal and so on that is kept.
+/// The longest client id, principal and so on that is kept.
 const TEXT_BYTES_MAX: usize = 255;
 
-/// q_max of so many pushes is remembered.
+/// q_max is remembered for this many pushes.
 const COURSE_MAX: usize = 6;
 
-/// A client's first join shows as a rebalance until its counts begin later than its start by so much.
+/// A client's first join shows as a rebalance until its counts begin this much later than its
+/// start.
 const BIRTH_MS: i64 = 10_000;
 
 /// One push, or several short ones.
@@ -48,13 +50,13 @@ pub(super) struct Slot {
     pub seconds: f64,
     pub pushes: u32,
     pub empty_pushes: u32,
-    /// Pushes that found threads waiting for buffer memory.
+    /// The number of pushes that found threads waiting for buffer memory.
     pub waiting_pushes: u32,
     /// Sorted by key.
     pub points: Vec<Point>,
 }
 
-/// A sum that only grows, as it was pushed last.
+/// A cumulative sum, as last pushed.
 #[derive(Clone, Copy, Debug)]
 struct Counter {
     key: (Measure, u16),
@@ -62,14 +64,14 @@ struct Counter {
     received_ms: i64,
 }
 
-/// Everything that is kept of one client instance.
+/// Everything that is kept for one client instance.
 #[derive(Clone, Debug, Default)]
 pub struct Instance {
     pub client: Client,
     pub software: Software,
     pub push_interval_ms: Option<f64>,
     pub is_star_subscription: bool,
-    /// When the last push came, by the receiver's clock.
+    /// When the last push arrived, by the receiver's clock.
     pub heard_ms: Option<i64>,
     pub terminated_ms: Option<i64>,
     pub(super) slots: VecDeque<Slot>,
@@ -77,7 +79,7 @@ pub struct Instance {
     pub(super) without_sample: Unsampled,
     /// q_max of the last pushes, oldest first.
     pub(super) queue_max_course: VecDeque<f32>,
-    /// The client began again, and so did the counting of its pushes.
+    /// The client restarted, and so did the count of its pushes.
     is_restarted: bool,
     client_started_ms: Option<i64>,
     counters: Vec<Counter>,
@@ -91,7 +93,7 @@ impl Instance {
         }
     }
 
-    /// Takes a push that came at `at_ms`, milliseconds since 1970 by the receiver's clock.
+    /// Takes a push that arrived at `at_ms`, in milliseconds since 1970 by the receiver's clock.
     pub fn push(&mut self, from: &PushedFrom<'_>, reading: &Reading<'_>, at_ms: i64) {
         self.introduce(from, reading);
         self.begin_again_if_restarted(reading);
@@ -123,7 +125,7 @@ impl Instance {
         self.terminated_ms = from.is_terminating.then_some(at_ms);
     }
 
-    /// Keeps a single reading that is all there is, weights as they are.
+    /// Keeps a complete single reading, with its weights unchanged.
     pub fn keep_only(&mut self, reading: &Reading<'_>, seconds: f64) {
         let mut slot = Slot {
             seconds,
@@ -151,7 +153,7 @@ impl Instance {
         keep_text(&mut client.group_id, reading.group_id);
         keep_text(&mut client.member_id, reading.member_id);
         client.role = reading.role.unwrap_or(client.role);
-        // A push without a node's metrics may hide what an earlier one showed.
+        // A push without a node's metrics may hide the library that an earlier push showed.
         if reading.software.library != Library::Unknown || self.heard_ms.is_none() {
             self.software = reading.software;
             client.library = reading.software.library;
@@ -176,10 +178,11 @@ impl Instance {
         self.client_started_ms = Some(started_ms);
     }
 
-    /// Over how many seconds this push counts, and whether its sums can be used.
+    /// Returns the seconds over which this push counts, and whether its sums can be used.
     ///
-    /// The client's own interval (reading rule 2), unless its clock was set in between: then the receiver's. The first push after a
-    /// long silence counts since the client began, for hours maybe, which says nothing about now.
+    /// They are the client's own interval (reading rule 2), unless its clock was set in between:
+    /// then the receiver's. The first push after a long silence counts since the client's start,
+    /// possibly for hours, and says nothing about the present.
     fn seconds(&self, reading: &Reading<'_>, at_ms: i64) -> (f64, bool) {
         let own = reading.span_seconds().filter(|seconds| *seconds > 0.0);
         let expected = self.push_interval_ms.map(|ms| ms / 1000.0);
@@ -241,7 +244,8 @@ impl Instance {
         }
     }
 
-    /// Turns a sum since the beginning into one since the last push; false for the first, and when it began again.
+    /// Turns a cumulative sum into one since the last push; returns false for the first, and after
+    /// a restart.
     fn delta(&mut self, point: &mut Point, at_ms: i64) -> bool {
         let now = Counter {
             key: point.key(),
@@ -290,7 +294,7 @@ impl Instance {
         }
     }
 
-    /// How many of the newest slots make the window.
+    /// The number of newest slots that make up the window.
     fn window_slots(&self) -> usize {
         let Some(newest) = self.slots.back() else { return 0 };
         let (mut seconds, mut pushes, mut count) = (0.0, 0, 0);
@@ -307,24 +311,24 @@ impl Instance {
         count
     }
 
-    /// The numbers of the window.
+    /// Returns the numbers of the window.
     pub fn window(&self) -> Window<'_> {
         Window::of(self)
     }
 
-    /// It began again, and two pushes since then have not come yet.
+    /// The client restarted and has not sent two pushes since.
     pub fn is_restarted(&self) -> bool {
         self.is_restarted && self.slots.iter().map(|slot| slot.pushes).sum::<u32>() < 2
     }
 
-    /// When nobody will hear from it any more: after 60 s, or three intervals if longer.
+    /// When the client is considered gone: after 60 s, or three intervals if longer.
     pub fn expires_ms(&self) -> Option<i64> {
         const EXPIRY_MS: f64 = 60_000.0;
         let longest = (3.0 * self.push_interval_ms.unwrap_or(0.0)).max(EXPIRY_MS);
         self.heard_ms.map(|heard| heard.saturating_add(longest as i64))
     }
 
-    /// A name's place. Where there is no room for it, what is new counts more than what is old.
+    /// The index of a name. Where there is no room, new names displace old ones.
     fn place(&mut self, subject: Subject<'_>, newest: &mut Slot) -> Option<u16> {
         if let Some(place) = self.subjects.place(subject) {
             return Some(place);
@@ -337,7 +341,8 @@ impl Instance {
         self.subjects.place(subject)
     }
 
-    /// Drops names that neither `newest` nor any slot mentions: a client may name new topics all the time.
+    /// Drops names that neither `newest` nor any slot mentions: a client may keep naming new
+    /// topics.
     fn forget_old_subjects(&mut self, newest: &mut Slot) {
         let old = std::mem::take(&mut self.subjects);
         for slot in std::iter::once(newest).chain(self.slots.iter_mut().rev()) {
@@ -363,7 +368,7 @@ impl Instance {
         self.counters.sort_by_key(|counter| counter.key);
     }
 
-    /// Bytes that it takes, on the heap and itself.
+    /// Bytes that it takes, on the heap and inline.
     pub fn bytes(&self) -> usize {
         let client = &self.client;
         let texts = [
@@ -403,7 +408,7 @@ pub(super) fn find(points: &[Point], measure: Measure) -> Option<f64> {
     Some(points[place].value)
 }
 
-/// Its counts begin where the client began. Where neither says so, a first push does.
+/// Whether its counts begin at the client's start; assumed of a first push that does not say.
 fn is_from_birth(reading: &Reading<'_>) -> bool {
     match (reading.client_started_ms, reading.span_nanos) {
         (Some(started_ms), Some((start_nanos, _))) => {
@@ -413,7 +418,8 @@ fn is_from_birth(reading: &Reading<'_>) -> bool {
     }
 }
 
-/// A consumer's first join, with the attempts that only fetched its member id, is no rebalance of the window.
+/// A consumer's first join, including the attempts that only fetched its member id, is no rebalance
+/// of the window.
 fn forget_first_join(points: &mut [Point]) {
     for point in points {
         match point.measure {
@@ -424,7 +430,7 @@ fn forget_first_join(points: &mut [Point]) {
     }
 }
 
-/// Replaces the text where there is one, cut to what is kept.
+/// Replaces the text if a new one is given, cut to `TEXT_BYTES_MAX`.
 fn keep_text(kept: &mut Option<String>, text: Option<&str>) {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return;

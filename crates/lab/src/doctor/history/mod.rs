@@ -1,8 +1,10 @@
-//! All clients of some brokers: what they pushed and what brokers saw of them, bounded in every direction.
+//! All clients of some brokers: what they pushed and what brokers saw of them, with every dimension
+//! bounded.
 //!
-//! A push is read into a few dozen numbers at once and its payload is not kept. Per client instance at most 64 KiB stay
-//! ([`instance::BYTES_MAX`]; a Java producer takes about 10), of as many instances as the collector was made for. Reading order:
-//! `point.rs`, `instance.rs`, `window.rs`, `summary.rs`.
+//! A push is reduced to a few dozen numbers at once; its payload is not kept. At most 64 KiB are
+//! kept per client instance ([`instance::BYTES_MAX`]; a Java producer takes about 10), for as many
+//! instances as the collector was created for. Reading order: `point.rs`, `instance.rs`,
+//! `window.rs`, `summary.rs`.
 
 mod point;
 pub mod instance;
@@ -25,13 +27,13 @@ use super::snapshot::{
 };
 use super::{otlp, rules};
 
-/// As many as one Apache Kafka broker keeps.
+/// The same number as one Apache Kafka broker keeps.
 pub const INSTANCES_MAX: usize = 16_384;
 
-/// The most that one of them takes.
+/// The most that one instance takes.
 pub const INSTANCE_BYTES_MAX: u64 = 64 * 1024;
 
-/// How many fit into a sixteenth of the memory that there is.
+/// How many instances fit into a sixteenth of the available memory.
 pub fn instances_within(memory_bytes: u64) -> usize {
     let fitting = memory_bytes / 16 / INSTANCE_BYTES_MAX;
     usize::try_from(fitting)
@@ -39,24 +41,27 @@ pub fn instances_within(memory_bytes: u64) -> usize {
         .clamp(1, INSTANCES_MAX)
 }
 
-/// A verdict for all holds one of them at a time, so that pushes hardly wait.
+/// Judging all clients locks one shard at a time, so that pushes hardly wait.
 const SHARDS: usize = 16;
 
-/// What brokers say of a client is about the last minute; older words are forgotten.
+/// A broker's observation of a client covers the last minute; older observations are dropped.
 const OBSERVATION_MS: i64 = 60_000;
 
-/// A broker tells of all its clients one after the other, every few seconds.
+/// A broker reports on all its clients one after the other, every few seconds; reports within this
+/// time belong together.
 const TOLD_TOGETHER_MS: i64 = 2_000;
 
-/// Brokers whose words about one client are kept, and the clients that one payload of another exporter may name.
+/// At most this many brokers' observations are kept per client; `SOURCES_MAX` bounds the clients
+/// that one payload of another exporter may name.
 const BROKERS_MAX: usize = 32;
 const SOURCES_MAX: usize = 64;
 
-/// Who a payload is from, as the receiver knows it: clients leave most of it out.
+/// The origin of a payload, as the receiver knows it: clients leave most of it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PushedFrom<'a> {
     pub client_id: &'a str,
-    /// KIP-714's id of the instance, as Kafka prints ids. Empty: the payload's resources may say.
+    /// KIP-714's id of the instance, in Kafka's notation. Empty: the payload's resources may name
+    /// it.
     pub instance_id: &'a str,
     pub principal: Option<&'a str>,
     pub address: Option<&'a str>,
@@ -73,26 +78,27 @@ pub struct PushedFrom<'a> {
 
 /// What one broker saw of one client over its last minute or less.
 ///
-/// Whose it is: the instance's where `client.instance_id` is known, else that of the only instance with this client id (and address,
-/// where both are known). What fits no instance makes a client of its own, one that pushes nothing.
+/// It belongs to the instance with `client.instance_id` where that is known, otherwise to the only
+/// instance with this client id (and address, where both are known). An observation that matches no
+/// instance makes a client of its own, one that pushes nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     pub client: Client,
-    /// How long the broker looked.
+    /// The length of the broker's observation.
     pub seconds: f64,
     pub broker: BrokerSide,
-    /// What the broker reads in requests: acks, codec.
+    /// Settings that the broker reads in requests: acks, codec.
     pub settings: Settings,
     /// The client fetched a subscription, or could have.
     pub has_subscription: bool,
     pub push_interval_ms: Option<f64>,
     /// Other clients that took the broker's time, heaviest first.
     pub neighbours: Vec<Neighbour>,
-    /// Of a consumer: members and partitions of its group, and who was expelled for not polling.
+    /// For a consumer: members and partitions of its group, and members expelled for not polling.
     pub group_members: Option<f64>,
     pub group_partitions: Option<f64>,
     pub expelled: Vec<String>,
-    /// Of a consumer whose own metrics have no lag: from committed offsets.
+    /// For a consumer whose own metrics have no lag: derived from committed offsets.
     pub partitions: Vec<ConsumedPartition>,
 }
 
@@ -114,7 +120,7 @@ impl Default for Collector {
 }
 
 impl Collector {
-    /// - `instances_max`: when one more comes, the one that has been silent longest goes.
+    /// - `instances_max`: beyond it, a new instance replaces the one that has been silent longest.
     pub fn new(instances_max: usize) -> Collector {
         Collector {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -124,7 +130,8 @@ impl Collector {
         }
     }
 
-    /// Takes a payload, decompressed OTLP `MetricsData`, that came at `at_ms` (milliseconds since 1970 by this machine's clock).
+    /// Takes a payload, decompressed OTLP `MetricsData`, that arrived at `at_ms` (milliseconds
+    /// since 1970 by this machine's clock).
     ///
     /// - Errors: nothing of the payload is kept.
     pub fn push(&self, from: PushedFrom<'_>, payload: &[u8], at_ms: i64) -> Result<(), Malformed> {
@@ -181,8 +188,8 @@ impl Collector {
         shard.insert(key.to_owned(), instance);
     }
 
-    /// Takes what a broker saw of a client; it replaces what the same broker said of it before. A broker that observes tells of all
-    /// its clients together.
+    /// Takes what a broker saw of a client; it replaces the same broker's previous observation of
+    /// it. An observing broker reports on all its clients together.
     pub fn observe(&self, observed: Observed, at_ms: i64) {
         let key = ObservedKey::of(&observed.client);
         let node_id = observed.broker.node_id;
@@ -203,14 +210,15 @@ impl Collector {
         }
     }
 
-    /// One for every client that has pushed or was seen by a broker and is not expired, by client id.
+    /// Returns one snapshot for every client that has pushed or was seen by a broker and has not
+    /// expired, by client id.
     pub fn snapshots(&self, at_ms: i64) -> Vec<Snapshot> {
         let mut snapshots = self.each(at_ms, |snapshot| snapshot);
         snapshots.sort_by_cached_key(order_key);
         snapshots
     }
 
-    /// The verdict on every client, the worst first.
+    /// Diagnoses every client, the worst first.
     pub fn examine(&self, at_ms: i64) -> Examination {
         let mut examination = Examination {
             version: diagnosis::VERSION,
@@ -221,8 +229,8 @@ impl Collector {
         examination
     }
 
-    /// What `make` makes of every client's snapshot, in any order. Shard by shard, so that a snapshot is judged while it is in the cache, and on
-    /// all processors where there are many.
+    /// Applies `make` to every client's snapshot, in any order: shard by shard, so that a snapshot
+    /// is judged while it is in the cache, and on all processors where there are many clients.
     fn each<T: Send>(&self, at_ms: i64, make: impl Fn(Snapshot) -> T + Sync) -> Vec<T> {
         const FEW: usize = 500;
         let observations = Mutex::new(self.observations(at_ms));
@@ -277,7 +285,8 @@ impl Collector {
         }
         let live = all.iter().map(|(key, client)| {
             let fresh = client.by_node.iter().filter(|(node_id, (heard_ms, _))| {
-                // A broker that left a client out of its last words has nothing to say of it any more.
+                // A broker that left a client out of its latest report no longer has anything to
+                // say about it.
                 *heard_ms > at_ms - OBSERVATION_MS && *heard_ms > last_ms[*node_id] - TOLD_TOGETHER_MS
             });
             let sides: Vec<Observed> = fresh.map(|(_, (_, observed))| observed.clone()).collect();
@@ -355,7 +364,7 @@ fn is_expired(instance: &Instance, at_ms: i64) -> bool {
     instance.expires_ms().is_none_or(|expires_ms| expires_ms <= at_ms)
 }
 
-/// Drops what is expired; if that is not enough, what has been silent longest.
+/// Drops expired instances; if that is not enough, those that have been silent longest.
 fn make_room(shard: &mut Shard, count_max: usize, at_ms: i64) {
     if shard.len() < count_max {
         return;
@@ -382,7 +391,7 @@ fn seconds_until_next_push(instance: &Instance, at_ms: i64) -> Option<f64> {
 struct ObservedKey {
     instance_id: Option<String>,
     client_id: String,
-    /// A process may give one client id to its producer and its consumer.
+    /// A process may give the same client id to its producer and its consumer.
     role: Option<Role>,
     address: Option<String>,
 }
@@ -404,15 +413,16 @@ struct ObservedClient {
     by_node: BTreeMap<Option<i32>, (i64, Observed)>,
 }
 
-/// What brokers said, until it has found its client.
+/// Brokers' observations, until they are matched with clients.
 struct Observations {
     sides: BTreeMap<ObservedKey, Vec<Observed>>,
-    /// How many instances have a name that brokers saw without an instance's id.
+    /// How many instances share a name that brokers saw without an instance id.
     instances: HashMap<(String, Option<Role>), u32>,
 }
 
 impl Observations {
-    /// What was said of the instance; what was said of its name only where no other instance has it.
+    /// Takes the observations of the instance; those of its name only if no other instance has the
+    /// name.
     fn take(&mut self, client: &Client) -> Vec<Observed> {
         if self.sides.is_empty() {
             return Vec::new();
@@ -543,7 +553,7 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
     }
 }
 
-/// A client that only brokers speak of.
+/// A client known only from brokers.
 fn silent(sides: Vec<Observed>) -> Snapshot {
     let mut snapshot = Snapshot {
         client: sides[0].client.clone(),

@@ -1,12 +1,12 @@
-//! What is kept of a push: sixteen bytes for a number, and the names that the numbers are about.
+//! What is kept of a push: sixteen bytes per number, and the names that the numbers are about.
 
 use super::super::adapters::{Fold, Measure, Subject};
 
-/// One number. `subject` is its place in `Subjects`.
+/// One number. `subject` is an index into `Subjects`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub value: f64,
-    /// Of a sum its seconds, of a mean its weight.
+    /// For a sum its seconds, for a mean its weight.
     pub weight: f32,
     pub subject: u16,
     pub measure: Measure,
@@ -17,7 +17,7 @@ impl Point {
         (self.measure, self.subject)
     }
 
-    /// By `Measure::fold`; which of the two is newer matters only for `Fold::Last`.
+    /// Combines both by `Measure::fold`; which of the two is newer matters only for `Fold::Last`.
     pub(super) fn fold(&mut self, newer: &Point) {
         match self.measure.fold() {
             Fold::Sum => {
@@ -38,7 +38,7 @@ impl Point {
     }
 }
 
-/// Both in one, by `Measure::fold`; both sorted by key.
+/// Combines both by `Measure::fold`; both are sorted by key.
 pub fn merged(older: &[Point], newer: &[Point]) -> Vec<Point> {
     let mut all = Vec::with_capacity(older.len().max(newer.len()));
     let (mut older, mut newer) = (older.iter().peekable(), newer.iter().peekable());
@@ -60,7 +60,7 @@ pub fn merged(older: &[Point], newer: &[Point]) -> Vec<Point> {
     all
 }
 
-/// The place of `Subject::Client`.
+/// The index of `Subject::Client`.
 pub const CLIENT: u16 = 0;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ enum Name {
     Client,
     Node(i32),
     Topic(Box<str>),
-    /// The place of its topic.
+    /// The index of its topic, and the partition.
     Partition(u16, i32),
 }
 
@@ -77,7 +77,7 @@ enum Name {
 pub struct Subjects {
     names: Vec<Name>,
     text_bytes: usize,
-    /// Pushes name the same subjects in the same order: the next one is most often the next.
+    /// The expected next index: pushes name the same subjects in the same order.
     next: u16,
 }
 
@@ -92,7 +92,7 @@ impl Default for Subjects {
 }
 
 impl Subjects {
-    /// More are not kept. A consumer's partitions need their topics as well.
+    /// At most this many are kept. A consumer's partitions need their topics as well.
     pub const COUNT_MAX: usize = 384;
     const TEXT_BYTES_MAX: usize = 32 << 10;
 
@@ -112,7 +112,7 @@ impl Subjects {
         }
     }
 
-    /// Its place; a new one while there is room.
+    /// Returns the index of a subject; a new one while there is room.
     pub fn place(&mut self, subject: Subject<'_>) -> Option<u16> {
         if subject == Subject::Client {
             return Some(CLIENT);

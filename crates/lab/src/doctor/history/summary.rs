@@ -1,4 +1,4 @@
-//! From a window's numbers to what the rules read.
+//! From a window's numbers to the snapshot that the rules read.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::window::Window;
 const SECONDS_PER_NANO: f64 = 1e-9;
 const MICROS_PER_MS: f64 = 1000.0;
 
-/// What the client itself says; brokers and owners are added by others.
+/// What the client itself reports; brokers' and owners' numbers are added elsewhere.
 pub fn snapshot(window: &Window<'_>) -> Snapshot {
     let instance = window.instance();
     let mut client = instance.client.clone();
@@ -48,7 +48,7 @@ fn telemetry(window: &Window<'_>) -> Telemetry {
     }
 }
 
-/// What no other library sends and Ottla's client does.
+/// What only Ottla's client sends.
 fn application(window: &Window<'_>) -> Application {
     Application {
         threads: window
@@ -114,8 +114,8 @@ fn producer(window: &Window<'_>) -> Producer {
     }
 }
 
-/// Seconds per second. A wait ends when metadata comes, so none is younger than the metadata: where they are older than half the
-/// window, the waiting was that of the start.
+/// Returns seconds per second. A wait ends when metadata arrives, so no wait is younger than the
+/// metadata: if they are older than half the window, the waiting was that of the start.
 fn metadata_wait(window: &Window<'_>) -> Option<f64> {
     let wait = window.rate(Measure::MetadataWaitNanos)? * SECONDS_PER_NANO;
     let is_over = window
@@ -210,7 +210,7 @@ fn consumer(window: &Window<'_>) -> Consumer {
     }
 }
 
-/// librdkafka does not count them, but sends how long they took together.
+/// librdkafka does not count rebalances, but sends their total time.
 fn rebalances(window: &Window<'_>) -> Option<f64> {
     let took = || window.get(Measure::RebalanceTimeTotal);
     window
@@ -224,7 +224,7 @@ fn partitions(window: &Window<'_>) -> Vec<ConsumedPartition> {
             return None;
         };
         let lead = window.beside(lag, Measure::Lead);
-        // A single reading has no earlier one to be compared with, but its own mean.
+        // A single reading has no earlier one to compare with, only its own mean.
         let drift = |now: f64, mean: Measure| {
             let mean = window.beside(lag, mean)?;
             Some(2.0 * (now - mean.value) / f64::from(mean.weight))
@@ -235,7 +235,7 @@ fn partitions(window: &Window<'_>) -> Vec<ConsumedPartition> {
                 .slope(lead)
                 .or_else(|| drift(lead.value, Measure::LeadMean))
         });
-        // The lead also shrinks when the log's start moves: then it does not tell what was consumed.
+        // The lead also shrinks when the log start moves: then it does not tell what was consumed.
         let consumed = lead_slope.filter(|slope| *slope >= 0.0);
         Some(ConsumedPartition {
             topic: topic.to_owned(),

@@ -8,7 +8,7 @@ use super::super::snapshot::{Library, Origin, Setting};
 use super::instance::BYTES_MAX;
 use super::*;
 
-/// Milliseconds since 1970 of the first push's begin.
+/// The start of the first push, in milliseconds since 1970.
 const BEGIN_MS: i64 = 1_800_000_000_000;
 
 fn java(instance_id: &str) -> PushedFrom<'_> {
@@ -82,7 +82,7 @@ fn sums_of_jittered_pushes_add_up_to_the_true_rate() {
     assert!((producer.requests_per_second.unwrap() - 365.0).abs() < 0.1);
     assert!((producer.records_per_second.unwrap() - 62_000.0).abs() < 10.0);
     assert!((producer.requests.unwrap() / snapshot.seconds - 365.0).abs() < 0.1);
-    // Rule 11: thread-seconds per second, no ratio.
+    // Rule 11: thread-seconds per second, not a ratio.
     assert!((producer.buffer_wait.unwrap() - 3.4).abs() < 0.001);
     assert_eq!(producer.request_ms, Some(13.5));
 }
@@ -115,7 +115,7 @@ fn the_window_is_a_minute_or_three_pushes() {
 
 #[test]
 fn averages_are_of_the_same_minute_as_the_counts() {
-    // Rule 10: a Java average of 45 s ago tells of the minute before.
+    // Rule 10: a Java average of 45 s ago is about the minute before.
     let latencies = |library: &'static str, latencies: &[(f64, f64)]| {
         let collector = Collector::default();
         let from = PushedFrom {
@@ -144,14 +144,14 @@ fn averages_are_of_the_same_minute_as_the_counts() {
         (40.0, 100.0),
     ];
     assert_eq!(latencies("apache-kafka-java", &course), 20.0);
-    // Averages since the last push are all of them of the window.
+    // Averages since the last push all belong to the window.
     assert_eq!(latencies("librdkafka", &course), 55.0);
     // Weighted by the requests that they are means of.
     assert_eq!(latencies("librdkafka", &[(10.0, 300.0), (50.0, 100.0)]), 20.0);
 }
 
 #[test]
-fn a_clock_that_is_set_does_not_change_the_rate() {
+fn setting_the_client_s_clock_does_not_change_the_rate() {
     let collector = Collector::default();
     let mut at_ms = BEGIN_MS;
     let mut clock_ms = BEGIN_MS as f64;
@@ -218,7 +218,7 @@ fn a_sum_since_the_beginning_is_read_by_its_growth() {
     assert_eq!(
         pushes.producer().requests,
         Some(300.0),
-        "it began again: nothing is known of this interval"
+        "it restarted: nothing is known about this interval"
     );
 }
 
@@ -294,7 +294,7 @@ fn nodes_and_topics_have_their_own_numbers() {
         (Some(7.0), Some(90.0))
     );
     assert!((topic.compression_rate.unwrap() - 0.6).abs() < 1e-9);
-    // Without an average over all nodes, theirs.
+    // Without an average over all nodes, the nodes' averages are used.
     assert_eq!(producer.request_ms, Some(5.0));
 }
 
@@ -317,7 +317,7 @@ fn waiting_for_the_first_metadata_is_not_waiting_now() {
 }
 
 #[test]
-fn a_client_that_begins_again_is_counted_anew() {
+fn a_client_that_restarts_is_counted_from_zero() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
     let push = |pushes: &mut Pushes<'_>, started_ms: f64, requests: f64| {
@@ -345,7 +345,7 @@ fn a_client_that_begins_again_is_counted_anew() {
 }
 
 #[test]
-fn the_last_push_counts_and_none_is_awaited_after_it() {
+fn the_terminating_push_counts_and_no_further_push_is_awaited() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
     pushes.push(10_000, &steady(10_000));
@@ -365,7 +365,7 @@ fn the_last_push_counts_and_none_is_awaited_after_it() {
 }
 
 #[test]
-fn the_silent_expire_after_a_minute_or_three_intervals() {
+fn silent_clients_expire_after_a_minute_or_three_intervals() {
     let collector = Collector::default();
     for (instance_id, interval_ms) in [("short", 10_000.0), ("long", 30_000.0)] {
         let from = PushedFrom {
@@ -409,7 +409,7 @@ fn an_empty_push_is_one_without_metrics() {
 }
 
 #[test]
-fn ottlas_own_client_tells_what_no_other_does() {
+fn ottlas_own_client_reports_what_no_other_does() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
     pushes.from.software_name = Some("ottla-client");
@@ -460,7 +460,7 @@ fn lag_has_a_slope_over_the_window() {
 }
 
 #[test]
-fn joining_at_the_start_is_no_rebalance() {
+fn the_first_join_is_not_a_rebalance() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
     pushes.push(12_000, &consumer(0.0, 0.0, 1.0));
@@ -507,7 +507,7 @@ fn no_client_takes_more_than_its_bytes() {
         );
     }
     let producer = pushes.producer();
-    // The newest ones with the most bytes are there.
+    // The newest ones, those with the most bytes, are kept.
     assert!(
         producer
             .topics
@@ -546,7 +546,7 @@ fn a_wide_consumer_keeps_its_worst_partitions() {
 }
 
 #[test]
-fn the_one_that_is_silent_longest_makes_room() {
+fn the_instance_that_is_silent_longest_makes_room() {
     let collector = Collector::new(160);
     let ids: Vec<String> = (0..5_000).map(|number| format!("changing-{number}")).collect();
     for (number, id) in ids.iter().enumerate() {
@@ -567,7 +567,7 @@ fn the_one_that_is_silent_longest_makes_room() {
 }
 
 #[test]
-fn what_is_malformed_leaves_no_trace() {
+fn malformed_payloads_leave_no_trace() {
     let collector = Collector::default();
     assert_eq!(
         collector.push(java("i"), b"\xff\xff", BEGIN_MS),
@@ -592,7 +592,7 @@ fn a_payload_of_an_exporter_is_split_by_client() {
             &[delta("producer.request.total", requests)],
         )
     };
-    // Messages of protobuf are joined by joining their bytes.
+    // Protobuf messages are merged by concatenating their bytes.
     let both = [one("a", 10.0), one("b", 20.0)].concat();
     collector.push(from, &both, BEGIN_MS).unwrap();
     let requests: Vec<_> = collector
@@ -634,7 +634,7 @@ fn observed(client_id: &str, instance_id: Option<&str>, node_id: i32, requests: 
 }
 
 #[test]
-fn whom_a_broker_leaves_out_of_its_last_words_is_gone() {
+fn a_client_missing_from_a_broker_s_last_report_is_gone() {
     let collector = Collector::default();
     let names = |at_ms| -> Vec<String> {
         let snapshots = collector.snapshots(at_ms).into_iter();
@@ -642,7 +642,8 @@ fn whom_a_broker_leaves_out_of_its_last_words_is_gone() {
     };
     collector.observe(observed("p", None, 1, 5.0), BEGIN_MS);
     collector.observe(observed("q", None, 2, 5.0), BEGIN_MS);
-    // The same connections, once they have told their instance; another broker has not spoken since.
+    // The same connections after they have named their instance; another broker has not reported
+    // since.
     collector.observe(observed("r", Some("i"), 1, 5.0), BEGIN_MS + 5_000);
     assert_eq!(names(BEGIN_MS + 5_001), ["q", "r"]);
     collector.observe(observed("p", None, 1, 5.0), BEGIN_MS + 5_100);
@@ -773,7 +774,8 @@ proptest! {
         let examination = collector.examine(at_ms);
         prop_assert_eq!(examination.clients.len(), 1);
         for snapshot in collector.snapshots(at_ms) {
-            // JSON has no word for what is not finite and writes null, which would be left out by nothing but an option.
+            // JSON cannot represent non-finite numbers and writes null, which only an option reads
+            // back.
             let text = serde_json::to_string(&snapshot).unwrap();
             let back: Snapshot = serde_json::from_str(&text).unwrap();
             let numbers = |snapshot: &Snapshot| format!("{snapshot:?}").matches("Some(").count();
@@ -783,7 +785,7 @@ proptest! {
 }
 
 #[test]
-fn many_clients_are_all_judged_and_found_by_their_names() {
+fn many_clients_are_all_diagnosed_and_found_by_name() {
     let collector = Collector::default();
     let names: Vec<String> = (0..1_200).map(|number| format!("client-{number:04}")).collect();
     for name in names.iter().rev() {

@@ -1,15 +1,16 @@
-//! The numbers of one client over its window: pushes folded into one, by reading rule 10.
+//! The numbers of one client over its window: pushes combined by reading rule 10.
 
 use super::super::adapters::{Fold, Measure, Subject};
 use super::super::snapshot::Library;
 use super::instance::{Instance, Slot, find};
 use super::point::{CLIENT, Point, merged};
 
-/// A Java client's averages reach back over its own sample windows, 30 to 60 s. Those of the newer half of the window are about the
-/// same minute as the window's counts; older ones tell of the minute before.
+/// A Java client's averages reach back over its own sample windows, 30 to 60 s. Averages of the
+/// newer half of the window are about the same minute as the window's counts; older ones are about
+/// the minute before.
 const AVERAGES_SECONDS: f64 = 30.0;
 
-/// A view of an instance's slots as one.
+/// A combined view of an instance's slots.
 #[derive(Clone, Debug)]
 pub struct Window<'a> {
     instance: &'a Instance,
@@ -45,12 +46,13 @@ impl<'a> Window<'a> {
         window
     }
 
-    /// No number at all: the client pushed nothing that is read, or nothing.
+    /// Whether there is no number at all: the client pushed nothing, or nothing that is read.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// Counts and peaks of an older slot, and its averages where they are of the window. Both are sorted, and mostly alike.
+    /// Adds the counts and peaks of an older slot, and its averages where they belong to the
+    /// window. Both are sorted, and mostly hold the same keys.
     fn add_older(&mut self, slot: &Slot, has_averages: bool) {
         let mut absent = Vec::new();
         let mut place = 0;
@@ -80,7 +82,7 @@ impl<'a> Window<'a> {
         self.instance
     }
 
-    /// The mean, the last or the largest of them, or of a sum what it counted.
+    /// Returns the mean, the last or the maximum of a measure; for a sum, the total.
     pub fn get(&self, measure: Measure) -> Option<f64> {
         find(&self.points, measure)
     }
@@ -93,7 +95,7 @@ impl<'a> Window<'a> {
             .and_then(Point::rate)
     }
 
-    /// All of a measure's numbers with what they are about.
+    /// All numbers of a measure with their subjects.
     pub fn each(&self, measure: Measure) -> impl Iterator<Item = (Subject<'a>, &Point)> {
         let subjects = &self.instance.subjects;
         self.of_measure(measure)
@@ -101,14 +103,14 @@ impl<'a> Window<'a> {
             .map(move |point| (subjects.get(point.subject), point))
     }
 
-    /// The number of that measure about the same.
+    /// The number of that measure for the same subject.
     pub fn beside(&self, point: &Point, measure: Measure) -> Option<&Point> {
         let key = (measure, point.subject);
         let place = self.points.binary_search_by_key(&key, Point::key).ok()?;
         Some(&self.points[place])
     }
 
-    /// By how much it grows per second, from the window's first push that has it to its last.
+    /// Growth per second, from the window's first push that has the number to its last.
     pub fn slope(&self, point: &Point) -> Option<f64> {
         let slots = &self.instance.slots;
         let newest = slots.back()?;
@@ -129,7 +131,7 @@ impl<'a> Window<'a> {
 }
 
 impl Point {
-    /// Of a sum: its growth per second.
+    /// For a sum: its growth per second.
     pub fn rate(&self) -> Option<f64> {
         (self.weight > 0.0).then(|| self.value / f64::from(self.weight))
     }

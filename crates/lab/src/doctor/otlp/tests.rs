@@ -1,4 +1,4 @@
-//! Against the client's own encoder, and against bytes that mean harm.
+//! The reader against the client's own encoder, and against hostile bytes.
 
 use ottla_client::metrics::otlp::{
     Any, AnyValue, Data, Gauge, KeyValue, MetricsData, Number, NumberDataPoint, OtlpMetric, Resource,
@@ -103,7 +103,7 @@ fn bytes_field(number: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn fields_may_stand_in_any_order_and_unknown_ones_are_skipped() {
+fn fields_may_be_in_any_order_and_unknown_ones_are_skipped() {
     let point = [&[0x21][..], &4.0f64.to_le_bytes(), &bytes_field(11, b"exemplar")].concat();
     let sum = [bytes_field(1, &point), vec![0x10, 1]].concat();
     let metric = [
@@ -142,7 +142,7 @@ fn a_point_that_says_it_has_no_value_is_not_a_number() {
 }
 
 #[test]
-fn what_is_no_metrics_data_is_refused_with_its_reason() {
+fn bytes_that_are_not_metrics_data_are_refused_with_the_reason() {
     assert_eq!(
         points(b"{\"metrics\": []}"),
         Err(Malformed::WrongKind { field: 15 })

@@ -1,6 +1,8 @@
-//! The broker's side of a fixture: request times of Apache Kafka's own metrics over a stated window.
+//! The broker's side of a fixture: request times from Apache Kafka's own metrics over a stated
+//! window.
 //!
-//! They are of all clients and rounded to whole milliseconds (reading rule 8); only a client's throttling and bytes are its own.
+//! They cover all clients and are rounded to whole milliseconds (reading rule 8); only a client's
+//! throttling and bytes are its own.
 
 use serde_json::{Map, Value};
 
@@ -10,10 +12,11 @@ use super::field;
 
 const MICROS_PER_MS: f64 = 1000.0;
 
-/// One for each broker: under `broker`, or any key that begins so (`brokers`, `broker_2`), stands one broker's object, a list of
-/// such, or an object of such by broker.
+/// Returns one side for each broker: under `broker`, or any key with that prefix (`brokers`,
+/// `broker_2`), is one broker's object, a list of them, or an object of them by broker.
 ///
-/// - `listener`: where the client is connected, if it is known: its network threads are counted.
+/// - `listener`: the listener that the client is connected to, if known: that listener's network
+///   threads are counted.
 pub fn sides(case: &Value, role: Role, listener: Option<&str>) -> Result<Vec<BrokerSide>, ReplayError> {
     let mut sides = Vec::new();
     let fields = case.as_object().into_iter().flatten();
@@ -39,14 +42,14 @@ pub fn sides(case: &Value, role: Role, listener: Option<&str>) -> Result<Vec<Bro
                     format!("an object is expected, not {found}"),
                 ));
             }
-            // The number of brokers, their version.
+            // Other keys, such as the number of brokers or their version.
             _ => {}
         }
     }
     Ok(sides)
 }
 
-/// `2` of `broker-2`.
+/// Returns 2 for `broker-2`.
 fn id_in(key: &str) -> Option<i32> {
     key.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
@@ -136,7 +139,7 @@ fn one(
     }))
 }
 
-/// A gauge, or of a meter the rate of its last minute.
+/// A gauge, or a meter's rate over the last minute.
 fn share(metrics: &Map<String, Value>, path: &str, name: &str) -> Result<Option<f64>, ReplayError> {
     let share = match metrics.get(name) {
         None => None,

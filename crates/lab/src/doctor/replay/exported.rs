@@ -1,4 +1,4 @@
-//! Cases that the doctor exported: a JSON array of snapshots, as `/doctor/snapshots` answers.
+//! Cases that the doctor exported: a JSON array of snapshots, as `/doctor/snapshots` returns.
 
 use serde_json::Value;
 
@@ -10,9 +10,9 @@ pub(super) fn is_snapshot(value: &Value) -> bool {
     value.get("client").is_some_and(Value::is_object)
 }
 
-/// An array of snapshots, one alone, or `{"snapshots": […]}`.
+/// Reads an array of snapshots, a single one, or `{"snapshots": […]}`.
 ///
-/// - Errors: a field of the wrong kind, with its line.
+/// - Errors: a field of the wrong type, with its line.
 pub fn read(text: &str) -> Result<Vec<Snapshot>, ReplayError> {
     #[derive(serde::Deserialize)]
     struct Wrapped {

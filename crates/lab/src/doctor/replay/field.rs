@@ -1,4 +1,4 @@
-//! Reading JSON generously: what is missing may be missing, what is there must be what it should be.
+//! Lenient JSON reading: anything may be missing, but what is present must have the right type.
 
 use serde_json::{Map, Value};
 
@@ -16,7 +16,7 @@ pub fn object<'a>(parent: &'a Value, name: &str) -> Result<Option<&'a Map<String
     }
 }
 
-/// A number, as JSON or as text; `None` for null and for what is not a number by name.
+/// Reads a number, as JSON or as text; `None` for null and for the text `NaN`.
 pub fn number(value: &Value, field: &str) -> Result<Option<f64>, ReplayError> {
     match value {
         Value::Null => Ok(None),
@@ -26,7 +26,7 @@ pub fn number(value: &Value, field: &str) -> Result<Option<f64>, ReplayError> {
             "" | "null" | "none" | "-" => Ok(None),
             "true" => Ok(Some(1.0)),
             "false" => Ok(Some(0.0)),
-            // NaN and infinity are texts to Rust, and say nothing here.
+            // Rust also parses NaN and infinity; they count as absent here.
             text => match text.parse::<f64>() {
                 Ok(number) => Ok(Some(number).filter(|number| number.is_finite())),
                 Err(_) => Err(ReplayError::at(
@@ -42,7 +42,7 @@ pub fn number(value: &Value, field: &str) -> Result<Option<f64>, ReplayError> {
     }
 }
 
-/// The number under that name in an object that stands at `path`.
+/// The number under that name in an object whose own path is `path`.
 pub fn number_in(object: &Map<String, Value>, path: &str, name: &str) -> Result<Option<f64>, ReplayError> {
     match object.get(name) {
         Some(value) => number(value, &format!("{path}.{name}")),
@@ -50,7 +50,7 @@ pub fn number_in(object: &Map<String, Value>, path: &str, name: &str) -> Result<
     }
 }
 
-/// The text under that name; other things are none.
+/// The text under that name; `None` for other types.
 pub fn text<'a>(parent: &'a Value, name: &str) -> Option<&'a str> {
     parent.get(name)?.as_str().filter(|text| !text.is_empty())
 }

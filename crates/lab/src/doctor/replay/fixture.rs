@@ -1,8 +1,9 @@
-//! Fixtures: one regime each, with settings, what the application measured, all client metrics, broker times and pushes.
+//! Fixtures: one case each, with settings, what the application measured, all client metrics,
+//! broker times and pushes.
 //!
 //! Keys: `name`, `kind` (`perf`: Kafka's producer tool, `bench`: a load generator, `cons`: a consumer), `settings`, `network`
 //! (`rtt_ms`, `window`, `bw`), `note`, `app`, `summary`, `errors`, `metrics` (`group:name:{tags}`), `broker`, `pushes_received`,
-//! `last_push`, `pushes`. All may be missing. The verdict that a fixture expects is not read by anything here.
+//! `last_push`, `pushes`. All may be missing. The fixture's expected verdict is not read here.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +16,8 @@ use super::{broker, print_metrics, pushes, settings};
 
 /// The clients of a fixture.
 ///
-/// - Errors: what is no JSON object, holds neither metrics nor pushes nor a broker's view, or has a thing of the wrong kind.
+/// - Errors: the text is not a JSON object, holds neither metrics nor pushes nor a broker's view,
+///   or has a value of the wrong type.
 pub fn read(text: &str) -> Result<Vec<Snapshot>, ReplayError> {
     of_value(&super::parse(text)?)
 }
@@ -81,7 +83,7 @@ fn clients(case: &Value, stated: &Map<String, Value>) -> Result<Vec<Snapshot>, R
     }
 }
 
-/// A client of which only brokers speak.
+/// A client known only from brokers.
 fn unseen(case: &Value) -> Result<Snapshot, ReplayError> {
     let mut snapshot = Snapshot::default();
     let is_producer = !broker::sides(case, Role::Producer, None)?.is_empty();
@@ -147,7 +149,8 @@ fn add_group(client: &mut Client, stated: &Map<String, Value>, last_push: Option
     client.member_id = member_id.or(client.member_id.take());
 }
 
-/// How long the client had lived: its tool says so, or its metadata (fetched at the start, again after five minutes), or the load.
+/// The client's age: stated by its tool, or derived from its metadata (fetched at the start, again
+/// after five minutes), or from the load.
 fn age_seconds(case: &Value, stated: &Map<String, Value>) -> Result<Option<f64>, ReplayError> {
     let summary = summary(case);
     let own = summary
@@ -197,7 +200,7 @@ fn application(case: &Value, stated: &Map<String, Value>) -> Result<Application,
         |name: &str| Ok::<_, ReplayError>(number_in(app, "app", name)?.filter(|value| *value > 0.0));
     facts.threads = positive("threads")?.or(facts.threads);
     facts.send_micros = positive("send_call_avg_us")?;
-    // Nothing was acknowledged: the zeros beside it are no times.
+    // Nothing was acknowledged: the zeros beside it are not measured times.
     let has_answers = number_in(app, "app", "acked")?.is_none_or(|acked| acked > 0.0);
     facts.callback_micros = positive("callback_avg_us")?.filter(|_| has_answers);
     facts.acknowledged_ms = positive("ack_latency_avg_ms")?.filter(|_| has_answers);
@@ -222,7 +225,7 @@ fn application(case: &Value, stated: &Map<String, Value>) -> Result<Application,
     Ok(facts)
 }
 
-/// What is stated, else what the client's metrics say.
+/// Stated values, completed by the client's metrics.
 fn merge(stated: Application, own: Application) -> Application {
     Application {
         threads: stated.threads.or(own.threads),
@@ -232,7 +235,8 @@ fn merge(stated: Application, own: Application) -> Application {
     }
 }
 
-/// A relay stands before the broker: what it was set to is what is on the way.
+/// The case ran through a relay in front of the broker: the relay's settings are those of the
+/// network.
 fn network(case: &Value) -> Result<Network, ReplayError> {
     let Some(network) = object(case, "network")? else {
         return Ok(Network::default());
@@ -246,7 +250,7 @@ fn network(case: &Value) -> Result<Network, ReplayError> {
     })
 }
 
-/// `topic compression.type=gzip` in the note: the producer's settings have no place for it.
+/// Finds `topic compression.type=gzip` in the note: the producer's settings have no field for it.
 fn noted_topic_codec(note: &str) -> Option<Setting<Codec>> {
     let after = note.split("topic compression.type=").nth(1)?;
     let word = after.split(|c: char| !c.is_ascii_alphanumeric()).next()?;
@@ -257,7 +261,8 @@ fn noted_topic_codec(note: &str) -> Option<Setting<Codec>> {
     })
 }
 
-/// The library that a case's name or note speaks of, where pushes do not say: `librdkafka 2.16.0`, `franz_go_1_21_5`.
+/// The library that a case's name or note mentions, where pushes do not name one: `librdkafka
+/// 2.16.0`, `franz_go_1_21_5`.
 fn named_software(text: &str) -> Option<(&'static str, String)> {
     let text = text.to_ascii_lowercase().replace(['_', '-'], " ");
     for (words, name) in [("librdkafka", "librdkafka"), ("franz go", "kgo"), ("kgo", "kgo")] {

@@ -1,4 +1,5 @@
-//! One look at a Java client's metrics: totals since its start, and averages over its sample windows.
+//! One reading of a Java client's metrics: totals since its start, and averages over its sample
+//! windows.
 
 use std::collections::HashMap;
 
@@ -8,29 +9,30 @@ use super::super::otlp::{DataPoint, Kind, NAME_BYTES_MAX, NodeLabel, Source};
 use super::super::snapshot::{Client, Snapshot, Telemetry};
 use super::metric_key::MetricKey;
 
-/// `metrics.sample.window.ms` × `metrics.num.samples` of a client that says nothing else.
+/// `metrics.sample.window.ms` × `metrics.num.samples` of a client with default settings.
 pub const SAMPLES_SECONDS: f64 = 60.0;
 
-/// The oldest of the samples is kept until it is wholly out of the time: averages reach back between once and one and a half times
-/// as far.
+/// The oldest sample is kept until all of it is outside the time: averages reach back between once
+/// and one and a half times as far. This is the mean of both.
 const SAMPLES_REACH: f64 = 1.25;
 
-/// What a client's metrics were at one moment.
+/// A client's metrics at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     pub client: Client,
     /// NaN where there was no sample.
     pub metrics: Vec<(MetricKey, f64)>,
-    /// How long the client had lived, as far as it is known.
+    /// The client's age, as far as it is known.
     pub age_seconds: Option<f64>,
     /// How far its averages reach back; `None`: the default.
     pub samples_seconds: Option<f64>,
 }
 
 impl Look {
-    /// The snapshot of it. Rates must be about the time of the averages (reading rule 10): a client that is younger than its sample
-    /// windows averages over its whole life, so its rates are totals over its age, and the `.rate` gauges are far too low (rule 1).
-    /// An older one averages over the windows, and so do its `.rate` gauges, which then are right.
+    /// Makes the snapshot. Rates must be about the same time as the averages (reading rule 10). A
+    /// client that is younger than its sample windows averages over its whole life, so its rates
+    /// are totals over its age, and the `.rate` gauges are far too low (rule 1). An older client
+    /// averages over the windows, and so do its `.rate` gauges, which are then right.
     pub fn snapshot(&self) -> Snapshot {
         let age_seconds = self.age_seconds.unwrap_or_else(|| self.guessed_age());
         let samples_seconds = self.samples_seconds.unwrap_or(SAMPLES_SECONDS);
@@ -61,7 +63,7 @@ impl Look {
         snapshot
     }
 
-    /// Growth per second by the client's own `.rate` and `.ratio` gauges.
+    /// Growth per second, from the client's own `.rate` and `.ratio` gauges.
     fn rates(&self) -> HashMap<(Measure, String), f64> {
         let gauges: HashMap<&MetricKey, f64> =
             self.metrics.iter().map(|(key, value)| (key, *value)).collect();
@@ -79,7 +81,8 @@ impl Look {
         rates.collect()
     }
 
-    /// The metadata are as old as the client until they are fetched again after five minutes.
+    /// The metadata are as old as the client until they are first fetched again, after five
+    /// minutes.
     fn guessed_age(&self) -> f64 {
         let find = |name: &str| {
             let found = self.metrics.iter().find(|(key, _)| key.name == name);
@@ -106,7 +109,7 @@ fn about(subject: Subject<'_>) -> String {
     }
 }
 
-/// The gauge that says how fast a total grows, and what makes its unit the total's.
+/// The gauge with a total's rate, and the factor from the gauge's unit to the total's.
 fn rate_gauge(total: &str) -> Option<(String, f64)> {
     const NANOS_PER_SECOND: f64 = 1e9;
     if let Some(time) = total.strip_suffix(".time.ns.total") {
@@ -115,7 +118,7 @@ fn rate_gauge(total: &str) -> Option<(String, f64)> {
     Some((format!("{}.rate", total.strip_suffix(".total")?), 1.0))
 }
 
-/// The seconds that make the total's rate the right one.
+/// The seconds over which the total gives that rate.
 fn seconds_of(total: &Value<'_>, rate: f64, age_seconds: f64) -> f64 {
     if rate > 0.0 && rate.is_finite() && total.value > 0.0 {
         total.value / rate
@@ -127,7 +130,8 @@ fn seconds_of(total: &Value<'_>, rate: f64, age_seconds: f64) -> f64 {
     }
 }
 
-/// A group's joining at the client's start is no rebalance of the time that the averages are about.
+/// Drops the group's joining at the client's start, which is no rebalance within the time of the
+/// averages.
 fn forget_what_was_before(reading: &mut Reading<'_>, age_seconds: f64) {
     let last_seconds = reading.get(Measure::LastRebalance, Subject::Client);
     let was_before = last_seconds.is_some_and(|seconds| seconds > age_seconds / 2.0);

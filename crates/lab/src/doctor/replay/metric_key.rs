@@ -1,16 +1,17 @@
-//! Names of metrics as Java's tools print them: `producer-node-metrics:request-rate:{client-id=p, node-id=node-1}`.
+//! Metric names as Java's tools print them: `producer-node-metrics:request-rate:{client-id=p,
+//! node-id=node-1}`.
 
 use ottla_client::metrics::otlp::pushed_name;
 use serde_json::Value;
 
 use super::super::otlp::{Labels, NodeLabel};
 
-/// A printed name, as it would have been pushed.
+/// A printed name, in the form in which it would have been pushed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MetricKey {
     /// `org.apache.kafka.producer.node.request.rate`.
     pub name: String,
-    /// Of all tags.
+    /// Present on all metrics.
     pub client_id: Option<String>,
     node: Option<String>,
     topic: Option<String>,
@@ -18,7 +19,7 @@ pub struct MetricKey {
 }
 
 impl MetricKey {
-    /// `None`: it is no metric's name.
+    /// Returns `None` if it is not a metric's name.
     pub fn parse(key: &str) -> Option<MetricKey> {
         let mut key_parts = key.trim().splitn(3, ':');
         let group = key_parts.next()?.trim();
@@ -68,7 +69,7 @@ impl MetricKey {
     }
 }
 
-/// `{a=b, c=d}`, or the same as JSON; nothing when there are none.
+/// Reads `{a=b, c=d}`, or the same as JSON; empty when there are none.
 fn tags_of(text: &str) -> Option<Vec<(String, String)>> {
     let text = text.trim();
     if text.is_empty() {
@@ -93,7 +94,7 @@ fn tags_of(text: &str) -> Option<Vec<(String, String)>> {
     for part in inner.split(", ").filter(|part| !part.is_empty()) {
         match (part.split_once('='), tags.last_mut()) {
             (Some((tag, value)), _) => tags.push((tag.to_owned(), value.to_owned())),
-            // A client id may hold a comma.
+            // A client id may contain a comma.
             (None, Some((_, value))) => *value = format!("{value}, {part}"),
             (None, None) => return None,
         }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_may_be_written_in_either_way_or_not_at_all() {
+    fn tags_may_be_in_either_form_or_missing() {
         let java = "producer-node-metrics:request-rate:{client-id=a, b, node-id=node-1}";
         let json = "producer-node-metrics:request-rate:{\"node-id\": \"node-1\", \"client-id\": \"a, b\"}";
         let key = MetricKey::parse(java).unwrap();
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_none() {
+    fn other_texts_are_not_metric_names() {
         for text in [
             "",
             "Metric Name",

@@ -1,7 +1,8 @@
-//! Cases from files: what was measured elsewhere or earlier, as snapshots.
+//! Cases from files: earlier measurements, or those from elsewhere, as snapshots.
 //!
-//! Three forms are recognised: a fixture (JSON, `fixture.rs`), what performance tools print with `--print-metrics`
-//! (`print_metrics.rs`), and snapshots that the doctor exported (`exported.rs`). What a fixture says about its verdict is not read.
+//! Three forms are recognised: a fixture (JSON, `fixture.rs`), what performance tools print with
+//! `--print-metrics` (`print_metrics.rs`), and snapshots that the doctor exported (`exported.rs`).
+//! A fixture's expected verdict is not read.
 
 mod field;
 mod metric_key;
@@ -19,12 +20,12 @@ use serde_json::Value;
 
 use super::snapshot::Snapshot;
 
-/// Why a text holds no case.
+/// Why a text could not be read as a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayError {
     /// Counts from 1.
     pub line: Option<usize>,
-    /// Where in the document: `settings.batch.size`.
+    /// The path in the document: `settings.batch.size`.
     pub field: Option<String>,
     pub message: String,
 }
@@ -46,7 +47,7 @@ impl ReplayError {
 
     fn of_json(error: &serde_json::Error) -> ReplayError {
         let text = error.to_string();
-        // serde_json says the place again at the end.
+        // serde_json repeats the position at the end.
         let message = text.split(" at line ").next().unwrap_or(&text);
         ReplayError {
             line: Some(error.line()).filter(|line| *line > 0),
@@ -69,9 +70,9 @@ impl fmt::Display for ReplayError {
 
 impl std::error::Error for ReplayError {}
 
-/// The clients of a case of any form.
+/// Reads the clients of a case of any form.
 ///
-/// - Errors: a text of no known form; JSON that is broken or has the wrong things in the right places.
+/// - Errors: a text of no known form; JSON that is malformed or has values of the wrong type.
 pub fn read(text: &str) -> Result<Vec<Snapshot>, ReplayError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
@@ -98,7 +99,7 @@ pub fn read(text: &str) -> Result<Vec<Snapshot>, ReplayError> {
     }
 }
 
-/// JSON, and what Python writes for numbers that JSON has no word for.
+/// Reads JSON, including Python's notation for numbers that JSON cannot represent.
 fn parse(text: &str) -> Result<Value, ReplayError> {
     serde_json::from_str(text).or_else(|error| match without_bare_nan(text) {
         Some(text) => serde_json::from_str(&text).map_err(|error| ReplayError::of_json(&error)),
@@ -106,7 +107,7 @@ fn parse(text: &str) -> Result<Value, ReplayError> {
     })
 }
 
-/// With `NaN` and `Infinity` outside of strings made `null`; `None` when there are none.
+/// Replaces `NaN` and `Infinity` outside of strings by `null`; returns `None` when there are none.
 fn without_bare_nan(text: &str) -> Option<String> {
     const WORDS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
     if !WORDS.iter().any(|word| text.contains(word)) {

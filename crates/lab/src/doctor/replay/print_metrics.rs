@@ -1,12 +1,13 @@
-//! What performance tools print: Kafka's `kafka-producer-perf-test --print-metrics` and `ottla perf produce --print-metrics`, their
-//! consumers' sisters as well. The summary line tells how long the run was, and with that totals become rates.
+//! The output of performance tools: Kafka's `kafka-producer-perf-test --print-metrics` and `ottla
+//! perf produce --print-metrics`, and of their consumer counterparts. The summary line gives the
+//! length of the run, which turns totals into rates.
 
 use super::super::snapshot::{Application, Client, Snapshot};
 use super::ReplayError;
 use super::look::Look;
 use super::metric_key::MetricKey;
 
-/// The line that sums up a run.
+/// A run's summary line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
     pub seconds: Option<f64>,
@@ -16,7 +17,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// `1500000 records sent, 22912.656952 records/sec (2.19 MB/sec), 7331.50 ms avg latency, …`, or the consumer's line of ten columns.
+    /// Reads `1500000 records sent, 22912.656952 records/sec (2.19 MB/sec), 7331.50 ms avg latency,
+    /// …`, or the consumer's line of ten columns.
     pub fn parse(line: &str) -> Option<Summary> {
         Summary::of_producer(line).or_else(|| Summary::of_consumer(line))
     }
@@ -51,15 +53,16 @@ impl Summary {
     }
 }
 
-/// The clients whose metrics are printed in the text.
+/// Reads the clients whose metrics are printed in the text.
 ///
-/// - Errors: no line of it is a metric.
+/// - Errors: no line of the text is a metric.
 pub fn read(text: &str) -> Result<Vec<Snapshot>, ReplayError> {
     let mut looks: Vec<Look> = Vec::new();
     let mut summary = None;
     for (index, line) in text.lines().enumerate() {
         if let Some(found) = Summary::parse(line) {
-            // Lines of intervals come before the total; that of the steady state comes after it and is shorter than the client's life.
+            // Interval lines come before the total; the steady-state line comes after it and covers
+            // less than the client's life.
             if !line.contains("steady state") {
                 summary = Some(found);
             }
@@ -95,7 +98,7 @@ pub fn read(text: &str) -> Result<Vec<Snapshot>, ReplayError> {
         })?;
         look.metrics.push((key, number));
     }
-    // The number of all metrics has no client of its own.
+    // The count of all metrics does not belong to a client.
     looks.retain(|look| look.metrics.iter().any(|(key, _)| is_of_client(&key.name)));
     if looks.is_empty() {
         return Err(ReplayError::new(
@@ -129,7 +132,7 @@ fn is_of_client(name: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// `group:name:{tags} : value`; the columns are as wide as the longest name.
+/// Splits `group:name:{tags} : value`; the columns are as wide as the longest name.
 fn metric_line(line: &str) -> Option<(MetricKey, &str)> {
     let (key, value) = line.rsplit_once(" : ")?;
     Some((MetricKey::parse(key)?, value.trim()))

@@ -1,4 +1,4 @@
-//! The pushes of a fixture: what a receiver wrote down of each payload.
+//! The pushes of a fixture: a receiver's record of each payload.
 
 use serde_json::{Map, Value};
 
@@ -12,9 +12,10 @@ use super::field::{number, text};
 const NANOS_PER_SECOND: f64 = 1e9;
 const NANOS_PER_MS: f64 = 1e6;
 
-/// One snapshot for each client instance among the pushes, as a collector would have seen it after the last of them.
+/// Returns one snapshot for each client instance among the pushes, as a collector would have seen
+/// it after the last of them.
 ///
-/// - `software`: name and version where the pushes do not say.
+/// - `software`: name and version where the pushes do not give them.
 pub fn snapshots(
     pushes: &[Value],
     software: (Option<&str>, Option<&str>),
@@ -58,7 +59,7 @@ pub fn snapshots(
         .collect())
 }
 
-/// Who pushed.
+/// The client that pushed.
 pub fn client(push: &Value) -> Client {
     let owned = |name: &str| text(push, name).map(str::to_owned);
     Client {
@@ -155,7 +156,7 @@ fn field_number(parent: &Value, path: &str, name: &str) -> Result<Option<f64>, R
     }
 }
 
-/// `gauge`, `sum/AGGREGATION_TEMPORALITY_DELTA/mono`.
+/// Reads `gauge`, `sum/AGGREGATION_TEMPORALITY_DELTA/mono`.
 fn kind(written: &str) -> Kind {
     match written {
         sum if sum.starts_with("sum") && sum.contains("CUMULATIVE") => Kind::Cumulative,
@@ -167,7 +168,7 @@ fn kind(written: &str) -> Kind {
 fn labels(attributes: &Map<String, Value>) -> Labels<'_> {
     let mut labels = Labels::default();
     for (key, value) in attributes {
-        // What is no string was written down with its kind.
+        // Values other than strings were recorded with their type.
         let number = match value {
             Value::Number(number) => number.as_i64(),
             Value::String(text) => text

@@ -1,4 +1,4 @@
-//! What a case's owner states: settings of the client and of its load.
+//! The settings that a case's owner states, of the client and of its load.
 
 use serde_json::{Map, Value};
 
@@ -6,12 +6,12 @@ use super::super::snapshot::{Application, Codec, Origin, Partitioner, Setting, S
 use super::ReplayError;
 use super::field::number_in;
 
-/// Where it stands in the document.
+/// Their path in the document.
 const PATH: &str = "settings";
 
 type Stated = Map<String, Value>;
 
-/// Under their names in Kafka; keys that mean nothing to the doctor are left alone.
+/// Reads settings by their Kafka names; keys that the doctor does not use are ignored.
 pub fn settings(stated: &Stated) -> Result<Settings, ReplayError> {
     let first = |names: &[&str]| -> Result<Option<Setting<f64>>, ReplayError> {
         for name in names {
@@ -45,7 +45,7 @@ pub fn settings(stated: &Stated) -> Result<Settings, ReplayError> {
     })
 }
 
-/// What the load was asked for: threads, records per second.
+/// The requested load: threads, records per second.
 pub fn load(stated: &Stated) -> Result<Application, ReplayError> {
     let mut offered = None;
     for name in ["bench.rate", "throughput"] {
@@ -53,7 +53,7 @@ pub fn load(stated: &Stated) -> Result<Application, ReplayError> {
     }
     Ok(Application {
         threads: number_in(stated, PATH, "bench.threads")?.filter(|threads| *threads > 0.0),
-        // -1 is "as fast as it goes".
+        // -1 means "without a limit".
         offered_records_per_second: offered.filter(|rate| *rate > 0.0),
         ..Application::default()
     })
@@ -85,7 +85,7 @@ fn codec(stated: &Stated, name: &str) -> Option<Setting<Codec>> {
     codec_named(stated.get(name)?.as_str()?).map(stated_as)
 }
 
-/// `None` for `producer`, the topic's word for "as it comes", too.
+/// Also returns `None` for `producer`, the topic's setting for keeping the producer's codec.
 pub fn codec_named(name: &str) -> Option<Codec> {
     match name.to_ascii_lowercase().as_str() {
         "none" | "uncompressed" => Some(Codec::None),

@@ -1,4 +1,4 @@
-//! Every form of case, and every fixture: what is read must agree with what the fixture says of itself.
+//! Every form of case, and every fixture: what is read must agree with what the fixture states.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -109,7 +109,8 @@ fn what_the_client_counted_is_what_the_application_saw() {
                 .and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok()),
             _ => None,
         };
-        // Where sends outran the sender or the rate changed while measuring, the two counted different records.
+        // Where sends outran the sender, or the rate changed while measuring, the two counted
+        // different records.
         let is_steady =
             !["B11_quota", "B6_slow_callback_busy", "B9_contention_4thr_1part"].contains(&name.as_str());
         if let Some(measured) = measured.filter(|_| is_steady) {
@@ -127,7 +128,7 @@ fn client_and_broker_agree_on_requests() {
     for (name, case) in all() {
         let is_steady = case.get("metrics").is_some()
             && !name.starts_with('C')
-            // Requests differed between the run and the broker's shorter window.
+            // The request rate differed between the run and the broker's shorter window.
             && !["B11_quota", "B6_slow_callback_busy", "B9_contention_4thr_1part", "P2_defaults", "B16_broker_recompress"]
                 .contains(&name.as_str());
         if is_steady {
@@ -153,7 +154,7 @@ fn the_kontur_analogue_has_its_numbers() {
     assert!((use_of_pipe - 0.98).abs() < 0.02, "{use_of_pipe}");
     assert!((producer.buffer_wait.unwrap() - 0.85).abs() < 0.01);
     assert!((producer.io_wait.unwrap() - 0.768).abs() < 0.01);
-    assert_eq!(producer.metadata_wait, Some(0.0), "the wait of the start is over");
+    assert_eq!(producer.metadata_wait, Some(0.0), "the initial wait is over");
     assert_eq!(
         (producer.in_flight, producer.buffer_bytes),
         (Some(5.0), Some(33_554_432.0))
@@ -193,7 +194,7 @@ fn the_kontur_analogue_has_its_numbers() {
 
 #[test]
 fn a_young_clients_rates_are_totals_over_its_life() {
-    // Its own gauge says 161 741 records/s: the divisor is a whole window and more.
+    // Its own gauge says 161 741 records/s: the divisor is more than a whole window.
     let snapshot = one("P2_defaults");
     assert!((snapshot.seconds - 13.6).abs() < 0.1);
     assert!(is_near(
@@ -201,7 +202,7 @@ fn a_young_clients_rates_are_totals_over_its_life() {
         515_578.0,
         0.01
     ));
-    // Older than its windows: the gauge is right, and about the same time as the averages.
+    // Older than its windows: the gauge is right, and covers the same time as the averages.
     assert_eq!(
         producer("P6_buffer_exhaustion")
             .requests_per_second
@@ -229,7 +230,7 @@ fn a_client_that_did_not_push_is_silent_and_still_read() {
     assert_eq!(failing.producer.as_ref().unwrap().exhausted, Some(3_190.0));
     assert_eq!(failing.settings.buffer_bytes.unwrap().value, 262_144.0);
     assert!((failing.application.acknowledged_ms.unwrap() - 347.48).abs() < 0.01);
-    // Nothing was acknowledged within the measured time: its zeros are no latencies.
+    // Nothing was acknowledged within the measured time: its zeros are not latencies.
     let slow = one("B13_interdc_window100k");
     assert_eq!(
         (slow.application.acknowledged_ms, slow.application.callback_micros),
@@ -252,7 +253,8 @@ fn brokers_times_are_those_of_the_client_s_requests() {
     let throttled = one("B11_quota");
     assert!((throttled.brokers[0].throttle_ms.unwrap() - 191.8).abs() < 0.1);
     assert!((throttled.producer.unwrap().throttle_ms.unwrap() - 21.1).abs() < 0.1);
-    // Percentiles that decay over minutes and maxima since the broker's start are not of this window: they are not read (rule 9).
+    // Percentiles that decay over minutes and maxima since the broker's start are not about this
+    // window and are not read (rule 9).
     let idle = one("C3_idle");
     assert!((idle.brokers[0].total_micros.unwrap() - 501_958.0).abs() < 1.0);
 }
@@ -271,7 +273,7 @@ fn a_consumers_lag_has_a_slope_from_one_look() {
             .map(|partition| part(partition).unwrap())
             .sum::<f64>()
     };
-    // The application consumed 1 863 records/s and nobody produced.
+    // The application consumed 1 863 records/s and nothing was produced.
     assert!(is_near(
         sum(|partition| partition.consumed_per_second),
         1_863.0,
@@ -347,7 +349,7 @@ fn the_expected_verdict_is_not_read() {
     }
 }
 
-/// The payload that was written down as this push.
+/// The payload that was recorded as this push.
 fn payload_of(push: &Value) -> Vec<u8> {
     let samples: Vec<Sample> = push["metrics"]
         .as_array()
@@ -384,7 +386,7 @@ fn payload_of(push: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn a_push_is_read_alike_from_its_bytes_and_from_what_was_written_down_of_it() {
+fn a_push_reads_the_same_from_its_bytes_and_from_its_record() {
     let mut count = 0;
     for (name, case) in all() {
         let push = &case["last_push"];
@@ -413,7 +415,7 @@ fn a_push_is_read_alike_from_its_bytes_and_from_what_was_written_down_of_it() {
     assert!(count >= 12, "{count}");
 }
 
-/// As JSON, with six digits of each number: nanoseconds since 1970 are too many for a double.
+/// As JSON, with six digits of each number: nanoseconds since 1970 exceed a double's precision.
 fn rounded(snapshots: &[Snapshot]) -> Value {
     fn round(value: &mut Value) {
         match value {
@@ -515,7 +517,7 @@ fn each_broker_may_have_a_key_of_its_own() {
 }
 
 #[test]
-fn a_case_of_a_broker_alone_is_a_client_that_is_silent() {
+fn a_case_of_a_broker_alone_is_a_silent_client() {
     let case = json!({"name": "n", "pushes_received": 0, "broker": {"window_s": 30.0, "TotalTimeMs:request.Produce": {"n": 60, "avg": 1.0}}});
     let snapshot = &read(&case.to_string()).unwrap()[0];
     assert_eq!(
@@ -572,7 +574,7 @@ fn printed_metrics_become_rates_by_the_summary() {
 }
 
 #[test]
-fn ottlas_own_tool_is_read_as_ottlas() {
+fn the_output_of_ottlas_own_tool_is_recognised() {
     let text = format!(
         "{PRINTED}{}",
         "ottla-producer-metrics:send-time-avg:{client-id=perf-producer-client} : 0.012\n\
@@ -600,7 +602,7 @@ fn ottlas_own_tool_is_read_as_ottlas() {
 }
 
 #[test]
-fn several_printed_clients_are_several() {
+fn several_printed_clients_are_told_apart() {
     let text = "producer-metrics:request-latency-avg:{client-id=a} : 1.0\nconsumer-metrics:request-total:{client-id=b} : 7.0\n\
                 consumer-fetch-manager-metrics:fetch-latency-avg:{client-id=b} : 5.0\n";
     let snapshots = read(text).unwrap();
@@ -612,7 +614,7 @@ fn several_printed_clients_are_several() {
 }
 
 #[test]
-fn the_consumers_summary_tells_the_time_as_well() {
+fn the_consumers_summary_gives_the_length_of_the_run_too() {
     let line = "2026-11-21 12:00:00:000, 2026-11-21 12:00:10:000, 95.36, 9.5, 100000, 10000.0, 300, 9700, 9.8, 10309.2";
     let summary = print_metrics::Summary::parse(line).unwrap();
     assert_eq!((summary.seconds, summary.latency_ms), (Some(10.0), None));
@@ -655,7 +657,7 @@ fn errors_name_the_line_or_the_field() {
 }
 
 #[test]
-fn python_s_word_for_no_number_is_understood() {
+fn python_s_nan_is_understood() {
     let text = "{\"name\": \"a NaN \\\" NaN\", \"metrics\": {\"producer-metrics:request-latency-avg\": NaN, \"producer-metrics:batch-size-avg\": -Infinity, \"producer-metrics:request-total\": 4}}";
     let snapshot = &read(text).unwrap()[0];
     assert_eq!(snapshot.client.client_id, "a NaN \" NaN");

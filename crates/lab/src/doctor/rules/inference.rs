@@ -1,13 +1,14 @@
-//! Settings that no client sends: stated by the owner, seen by the broker, inferred from metrics, or the library's default.
+//! Settings that no client sends: stated by the owner, seen by the broker, inferred, or a default.
 //!
 //! | setting | how it is inferred |
 //! |---|---|
-//! | batch.size | the largest batch seen, rounded up to the next power of two, never below the default; the batch itself where all batches have one size although records wait |
-//! | linger.ms | the lower edge of the queue time, where batches are not full and nothing is saturated |
-//! | max.in.flight | 1, where a backlog stands, the I/O thread is idle and just one request is under way all the time |
-//! | acks | 1 at most, where a replicated topic costs no remote time; what the broker reads in requests goes before |
+//! | batch.size | the largest batch seen, rounded up to the next power of two, never below the default; the batch's own size where all batches have one size although records wait |
+//! | linger.ms | the lower end of the queue time, where batches are not full and nothing is saturated |
+//! | max.in.flight | 1, where there is a backlog, the I/O thread is idle and exactly one request is under way all the time |
+//! | acks | 1 at most, where a replicated topic costs no remote time; the acks that the broker reads in requests take precedence |
 //!
-//! Threads are never inferred: no metric depends on them alone. Everything inferred or assumed is said in `missing`.
+//! The number of threads is never inferred: no metric depends on it alone. Everything inferred or
+//! assumed is listed in `missing`.
 
 use crate::doctor::snapshot::{Library, Origin, Producer, Setting, Snapshot};
 
@@ -15,11 +16,11 @@ use super::words;
 
 /// Kafka's default batch.size.
 pub(crate) const BATCH_BYTES: f64 = 16_384.0;
-/// Records kept for so long, or threads that wait for so many seconds per second, are a hard backlog (S3).
+/// Records queued for longer than this are a hard backlog (S3).
 const LONG_QUEUE_MS: f64 = 1_000.0;
 const BUFFER_WAIT: f64 = 0.05;
 
-/// Every setting that rules need, with how it is known.
+/// Every setting that rules need, with its origin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub batch_bytes: Setting<f64>,
@@ -34,7 +35,7 @@ pub(crate) struct Known {
     pub delivery_timeout_ms: Setting<f64>,
 }
 
-/// What a library does when nobody sets anything.
+/// A library's defaults.
 struct Defaults {
     batch_bytes: f64,
     linger_ms: f64,
@@ -87,7 +88,7 @@ pub(crate) fn settings(snapshot: &Snapshot) -> Known {
 }
 
 impl Known {
-    /// What of it is not stated, for people: `batch.size=16384 (default)`.
+    /// The settings that were not stated, formatted for people: `batch.size=16384 (default)`.
     pub(crate) fn guesses(&self) -> Vec<String> {
         [
             ("batch.size", self.batch_bytes),
@@ -107,7 +108,7 @@ impl Known {
     }
 }
 
-/// The most requests in flight that anybody saw.
+/// The most requests in flight that were observed.
 pub(crate) fn in_flight_seen(producer: &Producer) -> Option<f64> {
     let seen = [producer.in_flight_max, producer.in_flight];
     seen.into_iter()
@@ -174,7 +175,8 @@ fn defaults(snapshot: &Snapshot) -> Defaults {
     }
 }
 
-/// Major, minor and patch of the client's software version; a leading `v` and anything after the third number do not matter.
+/// Major, minor and patch of the client's software version; a leading `v` and anything after the
+/// third number are ignored.
 pub(crate) fn version(snapshot: &Snapshot) -> Option<(u32, u32, u32)> {
     let text = snapshot.client.software_version.as_deref()?;
     let mut parts = text
@@ -192,7 +194,8 @@ fn is_backlogged(producer: &Producer) -> bool {
         || producer.queue_ms.is_some_and(|queue| queue > LONG_QUEUE_MS)
 }
 
-/// Batches of one size although records wait are full, however small they are: the size is the setting (15 066 of 16 384).
+/// Batches of one size although records wait are full, however small they are: that size is the
+/// setting (15 066 of 16 384).
 fn batch_bytes(producer: &Producer, default: f64) -> Option<Setting<f64>> {
     let largest = producer
         .batch_bytes_max
@@ -221,7 +224,8 @@ fn linger_ms(producer: &Producer, batch_bytes: f64, default: f64) -> Option<Sett
     (is_filling && is_calm && queue_ms > default + 1.0).then(|| inferred(queue_ms.floor()))
 }
 
-/// A client that may have five under way and always has one, while records wait and its thread does not work, may have one.
+/// Whether a client is limited to one in flight: it may have five, always has one, records wait and
+/// its thread is idle.
 fn one_in_flight(producer: &Producer) -> Option<Setting<f64>> {
     let under_way = producer.requests_per_second? * producer.request_ms? / 1_000.0;
     let brokers = producer
@@ -321,7 +325,7 @@ mod tests {
             ..Producer::default()
         };
         assert_eq!(with(one.clone()).in_flight.value, 1.0);
-        // Callbacks that keep the thread busy look the same but for the idle thread.
+        // Callbacks that keep the thread busy look the same, except for the idle thread.
         let busy = Producer {
             io_wait: Some(0.003),
             ..one

@@ -1,7 +1,7 @@
-//! The producer's decision tree: S0 to S6, first match is the bottleneck, later ones contribute.
+//! The producer's decision tree, S0 to S6: the first match is the bottleneck, others contribute.
 //!
-//! Evaluated for each producer instance over one window, the last complete 60 s or the last three pushes if that is longer. Every step is
-//! one pure function that prints the numbers it used.
+//! Evaluated for each producer instance over one window: the last complete 60 s, or the last three
+//! pushes if they span more. Every step is one pure function that prints the numbers it used.
 //!
 //! S0 evidence → S1 failing → S2 throttled → S3 backlog → (yes) S4 pipe → S5 what of | (no) S6 limit.
 
@@ -42,7 +42,7 @@ use pipe::Fullness;
 use reading::Reading;
 use throttled::Throttle;
 
-/// The verdict with what led to it, before evidence, change and refusals are added.
+/// A verdict and what led to it, before evidence, recommendation and refusals are added.
 struct Found {
     verdict: Verdict,
     finding: Option<Finding>,
@@ -53,9 +53,9 @@ struct Found {
     spare: Option<f64>,
 }
 
-/// Judges one producer.
+/// Diagnoses one producer.
 ///
-/// - Shape: any snapshot; numbers that are not finite or below zero count as missing.
+/// - Shape: any snapshot; numbers that are negative or not finite count as missing.
 pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let reading = Reading::of(snapshot);
     let mut reasoning = Vec::new();
@@ -73,7 +73,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     write(&reading, found, &failing, throttle.as_ref(), reasoning)
 }
 
-/// S3 to S6.
+/// Runs S3 to S6.
 fn judge(
     reading: &Reading<'_>,
     failing: &Failing,
@@ -90,7 +90,7 @@ fn judge(
     };
     if let Some(throttle) = throttle {
         found = overruled(found, Verdict::Quota, throttle.finding.clone());
-        // The throttle explains what S4 could not.
+        // The throttle explains what S4 left unexplained.
         found.doubts.clear();
     }
     if !matches!(found.verdict, Verdict::SmallRequests | Verdict::Synchronous) {
@@ -105,7 +105,7 @@ fn judge(
     found
 }
 
-/// An earlier match of the tree: what was found after it contributes.
+/// Turns a later step's verdict into a contributing finding of an earlier match.
 fn overruled(mut found: Found, verdict: Verdict, finding: Finding) -> Found {
     found
         .contributing
@@ -173,7 +173,8 @@ fn from_cause(reading: &Reading<'_>, cause: Cause, backlog: Backlog) -> Found {
     }
 }
 
-/// The finding that names a cause: the broker's by the parts of D, the sender's by how full its batches are.
+/// The finding that names a cause: for the broker by the parts of D, for the sender by how full its
+/// batches are.
 fn finding_of(reading: &Reading<'_>, cause: &Cause) -> Option<Finding> {
     let of = |id: FindingId| {
         Some(Finding {
@@ -221,7 +222,8 @@ fn busy_thread(reading: &Reading<'_>, backlog: Backlog) -> Found {
     }
 }
 
-/// A hard backlog, a pipe with room, an idle thread: errors of brokers, or the sender for a reason that S4 names as far as it can.
+/// A hard backlog, a pipe with room and an idle thread: broker errors, or SENDER_RATE with the
+/// cause as far as S4 can name it.
 fn blocked(backlog: Backlog, failing: &Failing, words: &str) -> Found {
     let is_broker = failing.has_retries && !failing.errors.is_empty();
     let verdict = if is_broker {
@@ -266,7 +268,8 @@ fn without_backlog(reading: &Reading<'_>, backlog: Backlog, reasoning: &mut Vec<
     }
 }
 
-/// S0 failed: the broker's part only, as contributing findings. A quota is certain whoever is silent.
+/// S0 failed: only the broker's part is reported, as contributing findings. A quota is certain even
+/// without telemetry.
 fn too_little(reading: &Reading<'_>, words: String, throttle: Option<&Throttle>) -> Found {
     let found = Found {
         verdict: Verdict::NotEnoughData,
@@ -298,7 +301,7 @@ fn silent(reading: &Reading<'_>, throttle: Option<&Throttle>, reasoning: &mut Ve
     }
 }
 
-/// Puts everything that is said into the form that is printed.
+/// Assembles the diagnosis that is printed.
 fn write(
     reading: &Reading<'_>,
     found: Found,
@@ -324,7 +327,8 @@ fn write(
         .and_then(broker_levers::part);
     let mut recommendation = levers::recommend(reading, case);
     if let Some(tenant) = &tenant {
-        // Whoever takes the broker's time is the reason for it; beside another verdict it only adds.
+        // A tenant that takes the broker's time explains a BROKER verdict; with any other verdict
+        // it is only added.
         if recommendation.is_none() || found.verdict == Verdict::Broker {
             recommendation = Some(tenant.recommendation.clone());
         }
@@ -399,7 +403,7 @@ fn write(
     }
 }
 
-/// Everything that would not help, each setting once, and never the one that is recommended.
+/// Collects the changes that would not help: each setting once, and never the recommended one.
 fn refused(
     reading: &Reading<'_>,
     found: &Found,

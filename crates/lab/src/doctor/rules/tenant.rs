@@ -6,16 +6,17 @@ use super::super::snapshot::{Neighbour, Snapshot};
 use super::broker;
 use crate::formulas::queueing::{utilisation_without, wait_factor};
 
-/// A share of all threads' time that shares differ by from minute to minute.
+/// Shares of all threads' time vary by this much from minute to minute.
 pub const GROWTH_MIN: f64 = 0.05;
 
-/// The sufferer's D over its own median of the last hour.
+/// The affected client's D over its own median of the last hour.
 const VICTIM_GROWTH_MIN: f64 = 2.0;
 
-/// How much of a tenant's requests larger batches save: ten records in a request instead of one.
+/// The share of a tenant's requests that larger batches save: ten records in a request instead of
+/// one.
 const REMOVED_SHARE: f64 = 0.9;
 
-/// A tenant that is to blame, with what would be gained.
+/// A tenant that is to blame, with the gain from limiting it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     pub finding: Finding,
@@ -25,12 +26,13 @@ pub struct Judgement {
     pub missing: Vec<String>,
 }
 
-/// T1, if another client is to blame.
+/// Returns T1 if another client is to blame.
 pub fn blame(snapshot: &Snapshot) -> Option<Finding> {
     judge(snapshot).map(|judgement| judgement.finding)
 }
 
-/// The other clients by the time that they take of the brokers' threads, most first: time, not bytes, is what others lack.
+/// The other clients by the time that they take of the brokers' threads, most first: the scarce
+/// resource is time, not bytes.
 pub fn rank(neighbours: &[Neighbour]) -> Vec<&Neighbour> {
     let mut ranked: Vec<&Neighbour> = neighbours
         .iter()
@@ -47,16 +49,17 @@ pub fn rank(neighbours: &[Neighbour]) -> Vec<&Neighbour> {
 
 /// T1 Does another client take the brokers' time?
 ///
-/// A client costs handler and network thread time; its share is that cost over all threads' time. It is to blame when this client
-/// suffers, and when its own cost grew in the same window by more than half of what all costs grew together. Many small requests are
-/// the danger, not many bytes.
+/// A client costs handler and network thread time; its share is that cost over all threads' time.
+/// It is to blame when this client is affected, and when its own cost grew in the same window by
+/// more than half of the total growth. The danger is many small requests, not many bytes.
 ///
 /// - Numbers: this client's D over its own median of the last hour; every neighbour's share of time, now and before; idle shares of
 ///   the brokers' threads, and Kingman's factor on what would be freed (F24).
 /// - Thresholds: D doubled; more than half of the total growth, and at least 0.05 of all threads' time.
 /// - Says: "client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records each; before it took 6 %. Removing 90 %
 ///   of its requests lowers utilisation 0.92 -> 0.55, queueing factor 11.5 -> 1.2."
-/// - Source: LINE talk (more than 50 systems on one cluster; request quota as a default for everybody).
+/// - Source: LINE talk (more than 50 systems on one cluster; a default request quota for every
+///   client).
 pub fn judge(snapshot: &Snapshot) -> Option<Judgement> {
     let growth = |neighbour: &Neighbour| {
         neighbour
@@ -184,7 +187,7 @@ fn recommendation(culprit: &Neighbour, now: Option<f64>, after: f64) -> Recommen
             figure: String::from("queueing_factor"),
             now,
             low: after,
-            // Nothing is gained where its requests cannot be made fewer.
+            // Nothing is gained where it cannot send fewer requests.
             high: now.unwrap_or(after),
             unit: String::from("service times"),
             assumption: String::from("90 % of its requests go, the others' stay as they are"),
@@ -247,21 +250,21 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_blamed_who_did_not_change_or_hurt() {
-        // Heavy as ever.
+    fn no_client_is_blamed_that_did_not_change_or_hurt() {
+        // As heavy as before.
         assert_eq!(blame(&shared(vec![neighbour("X", 0.41, 0.40)])), None);
         // Two that grew alike: neither has more than half of the growth.
         assert_eq!(
             blame(&shared(vec![neighbour("X", 0.3, 0.1), neighbour("Y", 0.3, 0.1)])),
             None
         );
-        // Nobody suffers.
+        // No client is affected.
         let calm = Neighbour {
             victim_growth: Some(1.2),
             ..neighbour("X", 0.41, 0.06)
         };
         assert_eq!(blame(&shared(vec![calm])), None);
-        // Without what it took before no growth is known.
+        // Without its earlier share, no growth is known.
         let unknown = Neighbour {
             time_share_before: None,
             ..neighbour("X", 0.41, 0.0)

@@ -1,9 +1,9 @@
-//! How rules print: numbers with as many digits as they mean, lines of arithmetic, steps.
+//! Formatting for rules: numbers with their significant digits, lines of arithmetic, steps.
 
 use crate::doctor::diagnosis::{Evidence, Step, Symbol};
 use crate::doctor::snapshot::{Origin, Setting};
 
-/// Three digits where a number has them, thousands apart: `83 550`, `12.6`, `0.91`, `0.0042`.
+/// Three significant digits, with thousands separated: `83 550`, `12.6`, `0.91`, `0.0042`.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() { "unknown" } else { "unlimited" }.to_owned();
@@ -38,12 +38,12 @@ fn thousands(digits: &str) -> String {
     text
 }
 
-/// `0.973` as `97 %`.
+/// Formats `0.973` as `97 %`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{} %", number(100.0 * share))
 }
 
-/// Bytes as people say them: `16 KiB` where it is a whole number of them, else `45.5 kB`, `12.7 MB`.
+/// Formats bytes for people: `16 KiB` where it is a whole number of KiB, else `45.5 kB`, `12.7 MB`.
 pub(crate) fn bytes(value: f64) -> String {
     const KIB: f64 = 1_024.0;
     if value >= KIB && value % KIB == 0.0 && value < 1_024.0 * KIB {
@@ -59,12 +59,12 @@ pub(crate) fn bytes(value: f64) -> String {
     }
 }
 
-/// The value of a setting as a configuration file takes it: no digits apart, no unit.
+/// The value of a setting as a configuration file takes it: no thousands separators, no unit.
 pub(crate) fn plain(value: f64) -> String {
     format!("{:.0}", value)
 }
 
-/// How a setting is known, in one word.
+/// The origin of a setting, in one word.
 pub(crate) fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Stated => "stated",
@@ -90,7 +90,7 @@ pub(crate) fn of_setting(name: &str, setting: Setting<f64>, unit: &str) -> Symbo
     }
 }
 
-/// A line of arithmetic; none where a number in it is not finite.
+/// A line of arithmetic; none where one of its numbers is not finite.
 pub(crate) fn evidence(
     formula: &str,
     expression: &str,
@@ -117,7 +117,7 @@ pub(crate) fn step(rule: &str, question: &str, numbers: &[String], answer: impl 
     }
 }
 
-/// `name = 12.6 ms`, or that it is not known.
+/// Returns `name = 12.6 ms`, or that the value is not known.
 pub(crate) fn known(name: &str, value: Option<f64>, unit: &str) -> String {
     match value {
         Some(value) if unit.is_empty() => format!("{name} = {}", number(value)),

@@ -1,4 +1,4 @@
-//! Requests and answers as they pass, cut at every place.
+//! Requests and answers as they pass, cut at every position.
 
 use ottla_wire::frame::{RequestHeader, encode_response_header};
 use ottla_wire::messages::fetch::{FetchResponse, NodeEndpoint};
@@ -55,13 +55,13 @@ fn metadata(version: i16, correlation_id: i32, brokers: &[(&str, i32)]) -> Vec<u
     })
 }
 
-/// Plays `answers` in chunks of `chunk_bytes` to a conversation that heard `requests`.
+/// Feeds `answers` in chunks of `chunk_bytes` to a conversation that has seen `requests`.
 fn play(requests: &[u8], answers: &[u8], chunk_bytes: usize) -> Result<Vec<u8>, Broken> {
     let mut conversation = Conversation::default();
     for chunk in requests.chunks(chunk_bytes) {
         conversation.hear_requests(chunk)?;
     }
-    // The port tells the broker, so that a mix-up shows.
+    // The port identifies the broker, so that a mix-up shows.
     let mut port_of = |host: &str, port: u16| match host {
         "full" => Err(String::from("no socket left")),
         _ => Ok(port + 1_000),
@@ -99,7 +99,7 @@ fn addresses_in_metadata_become_the_relays() {
 }
 
 #[test]
-fn other_answers_pass_as_they_are_and_between_them_only_addresses_change() {
+fn other_answers_pass_unchanged_and_between_them_only_addresses_change() {
     let plain = |correlation_id: i32, bytes: usize| {
         frame(&[&correlation_id.to_be_bytes()[..], &vec![0xee; bytes]].concat())
     };
@@ -124,7 +124,7 @@ fn other_answers_pass_as_they_are_and_between_them_only_addresses_change() {
 }
 
 #[test]
-fn the_coordinator_is_found_behind_the_relay_and_no_coordinator_stays_none() {
+fn the_coordinator_is_found_behind_the_relay_and_a_missing_one_stays_missing() {
     let of = |host: &'static str, port: i32| {
         let known = Coordinator {
             key: "g",
@@ -151,7 +151,7 @@ fn the_coordinator_is_found_behind_the_relay_and_no_coordinator_stays_none() {
 }
 
 #[test]
-fn a_fetch_that_tells_of_a_moved_leader_leads_to_the_relay_and_others_are_not_touched() {
+fn a_fetch_answer_with_a_moved_leader_leads_to_the_relay_and_others_are_unchanged() {
     let of = |endpoints: Vec<NodeEndpoint<'static>>| {
         let message = FetchResponse {
             session_id: 3,
@@ -184,7 +184,7 @@ fn a_large_fetch_is_not_held_back() {
     let mut parts = Vec::new();
     conversation
         .hear_answers(&large, &mut parts, &mut |_, port| Ok(port))
-        .expect("a beginning is no error");
+        .expect("an incomplete answer is no error");
     assert_eq!(parts, [Part::Through(0..108)]);
 }
 

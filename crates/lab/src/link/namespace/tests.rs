@@ -1,4 +1,4 @@
-//! On a machine that permits it, real packets; elsewhere the sentence that says why not.
+//! Real packets on a machine that permits them; elsewhere the sentence that says why not.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A link, or `None` where the machine permits none, and then it must say so in one line.
+/// A link, or `None` if the machine does not permit one, in which case it must give the reason in
+/// one line.
 fn namespace(spec: &LinkSpec) -> Option<Namespace> {
     match Namespace::create(spec) {
         Ok(namespace) => Some(namespace),
@@ -14,7 +15,7 @@ fn namespace(spec: &LinkSpec) -> Option<Namespace> {
             let support = probe();
             assert_eq!(support.tun.clone().map_err(|_| ()), Err(()), "{error}");
             assert_eq!(support.to_string().lines().count(), 1);
-            // Past the test harness, which shows what a test prints only when it fails.
+            // Bypasses the test harness, which shows a test's output only when it fails.
             let test = std::thread::current();
             let line = format!("NOT RUN: {}: {support}\n", test.name().unwrap_or("a test"));
             std::io::stderr().write_all(line.as_bytes()).unwrap();
@@ -23,7 +24,7 @@ fn namespace(spec: &LinkSpec) -> Option<Namespace> {
     }
 }
 
-/// Answers each byte by a byte, on the namespace's side.
+/// Answers each byte with a byte, inside the namespace.
 fn echo(namespace: &Namespace) -> TcpStream {
     let listener = namespace
         .inside(|| TcpListener::bind((namespace.broker_address(), 0)).unwrap())
@@ -93,7 +94,7 @@ fn a_child_runs_at_the_far_end() {
 }
 
 #[test]
-fn a_window_is_refused_since_tcp_has_its_own() {
+fn a_window_is_refused_because_tcp_has_its_own() {
     let spec = LinkSpec {
         window_bytes: 1,
         ..LinkSpec::default()

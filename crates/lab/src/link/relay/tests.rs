@@ -1,4 +1,5 @@
-//! Real sockets on free ports, against servers that answer what the test says. No test says how fast the machine is.
+//! Real sockets on free ports, against servers whose answers the test determines. No test asserts
+//! how fast the machine is.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,8 +14,8 @@ use super::*;
 
 const METADATA_VERSION: i16 = 12;
 
-/// Answers Metadata with `brokers` and everything else with as many bytes as the request's last four say. Its threads end
-/// with their connections.
+/// Answers Metadata with `brokers`, and everything else with the number of bytes in the request's
+/// last four. Its threads end with their connections.
 struct Server {
     port: u16,
 }
@@ -277,7 +278,7 @@ fn a_window_costs_round_trips() {
 
 #[test]
 fn a_full_window_makes_the_client_wait() {
-    // Nobody reads at the other end.
+    // The other end does not read.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let spec = LinkSpec {
         round_trip_ms: 1.0,
@@ -292,7 +293,7 @@ fn a_full_window_makes_the_client_wait() {
     let mut head = 200_000_000i32.to_be_bytes().to_vec();
     head.extend([0, 12, 0, 3, 0, 0, 0, 1]);
     client.write_all(&head).unwrap();
-    // Far more than all sockets between here and there take.
+    // Far more than all sockets on the way can hold.
     assert!(client.write_all(&vec![0; 100 << 20]).is_err());
 }
 
@@ -309,7 +310,7 @@ fn the_end_of_either_side_reaches_the_other() {
     let mut client = Client::connect(&relay.bootstrap());
     client.send(ApiKey::Heartbeat, 3, 10, 1_000);
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
-    // What was asked before is answered, then the server closes.
+    // The earlier request is answered, then the server closes.
     assert!(read_frame(&mut client.socket).is_some());
     assert_eq!(client.socket.read(&mut [0; 10]).unwrap(), 0);
 }
@@ -328,7 +329,7 @@ fn a_broker_that_is_down_closes_connections_and_not_the_relay() {
 }
 
 #[test]
-fn what_is_no_frame_is_told_of_and_tls_is_too() {
+fn invalid_frames_and_tls_are_reported() {
     let server = Server::alone();
     let relay = relay(&server, LinkSpec::default());
     let mut client = TcpStream::connect(relay.bootstrap()).unwrap();
@@ -347,7 +348,7 @@ fn what_is_no_frame_is_told_of_and_tls_is_too() {
     let mut received = [0; 5];
     sink.accept().unwrap().0.read_exact(&mut received).unwrap();
     assert_eq!(received, [0x16, 3, 1, 0, 5]);
-    // Bytes go on before the caveat is written down.
+    // Bytes are forwarded before the caveat is recorded.
     while relay.problems().is_empty() {
         std::thread::yield_now();
     }
@@ -359,7 +360,7 @@ fn what_is_no_frame_is_told_of_and_tls_is_too() {
 }
 
 #[test]
-fn addresses_and_links_that_cannot_be_are_refused_by_name() {
+fn impossible_addresses_and_links_are_refused_by_name() {
     let refused = |bootstrap: &str, spec: LinkSpec| {
         let error = Relay::start(bootstrap, &spec).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);

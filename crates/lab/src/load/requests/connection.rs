@@ -1,4 +1,5 @@
-//! One connection of a crowd: it is opened, sends its request over and over, reads answers, and may be opened again.
+//! One connection of a crowd: opens, sends its request repeatedly, reads answers, and may be opened
+//! again.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto
 
 use super::payload;
 
-/// A broker that announces more has answered something else.
+/// A broker that announces more than this does not answer with Kafka.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// A request that waits for its answer.
@@ -22,7 +23,7 @@ pub(super) struct Sent {
     pub correlation_id: i32,
 }
 
-/// Open or not: requests are taken in both states.
+/// A connection, open or not: requests are accepted in both states.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     socket: Option<TcpStream>,
@@ -30,13 +31,13 @@ pub(super) struct Connection {
     frame: Vec<u8>,
     output: Vec<u8>,
     written: usize,
-    /// The beginning of an answer.
+    /// The beginning of an incomplete answer.
     input: Vec<u8>,
     pub waiting: VecDeque<Sent>,
     next_correlation_id: i32,
-    /// It stands in the queue of those that may send.
+    /// Whether it is in the queue of connections that may send.
     pub is_ready: bool,
-    /// It has something to write.
+    /// Whether it has something to write.
     pub is_touched: bool,
 }
 
@@ -56,10 +57,11 @@ impl Connection {
         self.socket.as_ref()
     }
 
-    /// Ends it at once and forgets what was under way.
+    /// Closes it at once and drops what was under way.
     pub fn close(&mut self) {
         if let Some(socket) = self.socket.take() {
-            // A reset leaves no port behind that is blocked for a minute: a storm would soon have no ports left.
+            // A reset leaves no port behind in TIME_WAIT for a minute: a storm would soon run out
+            // of ports.
             let _ = set_socket_linger(&socket, Some(Duration::ZERO));
         }
         self.output.clear();
@@ -80,7 +82,7 @@ impl Connection {
         });
     }
 
-    /// Writes what the socket takes; the rest waits until it can be written.
+    /// Writes what the socket accepts; the rest waits until the socket is writable.
     pub fn flush(&mut self) -> io::Result<()> {
         let Some(mut socket) = self.socket.as_ref() else {
             return Ok(());
@@ -100,9 +102,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads all that has come, and hands over each answer with the request that it belongs to.
+    /// Reads everything that has arrived, and passes on each answer with the request that it
+    /// belongs to.
     ///
-    /// - Errors: the connection has ended, or what came is no answer.
+    /// - Errors: the connection has ended, or the bytes are not an answer.
     pub fn read(&mut self, buffer: &mut [u8], mut take: impl FnMut(Sent, &[u8])) -> io::Result<()> {
         loop {
             let Some(mut socket) = self.socket.as_ref() else {
@@ -112,7 +115,7 @@ impl Connection {
                 Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the broker closed it")),
                 Ok(bytes) => {
                     self.take_in(&buffer[..bytes], &mut take)?;
-                    // Less than there is room for: more makes the socket readable anew.
+                    // Less than there is room for: further bytes make the socket readable again.
                     if bytes < buffer.len() {
                         return Ok(());
                     }
@@ -137,7 +140,7 @@ impl Connection {
     }
 }
 
-/// Gives how many bytes were whole answers.
+/// Returns the number of bytes in complete answers.
 fn take_answers(
     waiting: &mut VecDeque<Sent>,
     bytes: &[u8],
@@ -157,7 +160,7 @@ fn take_answers(
         let Some(sent) = waiting.pop_front() else {
             return Err(io::Error::new(
                 ErrorKind::InvalidData,
-                "an answer that nobody waits for",
+                "an answer without a waiting request",
             ));
         };
         take(sent, answer);
@@ -198,7 +201,7 @@ mod tests {
         (0..count).map(sent).collect()
     }
 
-    /// Two answers, cut after `cut` bytes.
+    /// Returns two answers that were cut after `cut` bytes.
     fn taken(cut: usize, count: i32) -> io::Result<Vec<(i32, Vec<u8>)>> {
         let bytes = [0, 0, 0, 2, b'a', b'b', 0, 0, 0, 1, b'c'];
         let mut connection = Connection {
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_waits_for_ends_the_connection() {
+    fn an_answer_without_a_waiting_request_ends_the_connection() {
         assert_eq!(taken(0, 1).unwrap_err().kind(), ErrorKind::InvalidData);
     }
 }

@@ -19,14 +19,15 @@ use crate::load::schedule::{be_punctual, wait_until};
 
 const EVENTS_PER_WAIT: usize = 256;
 const READ_BYTES: usize = 64 << 10;
-/// The thread looks so often whether it is to stop.
+/// The interval at which the thread checks whether it should stop.
 const LOOK_NANOS: u64 = 50_000_000;
-/// A connection that was refused or lost is not opened again at once.
+/// A connection that was refused or lost is reopened after this time.
 const AFTER_FAILURE_NANOS: u64 = 10_000_000;
-/// Requests that are begun before answers are looked at again: without a rate, connections with room are found without end.
+/// Requests that are begun before answers are read again: without a rate there would always be
+/// connections with room.
 const BEGUN_PER_TURN: usize = 4_096;
 
-/// A group at work.
+/// A running group.
 pub(super) struct Crowd<'a> {
     load: &'a RequestLoad,
     stop: &'a AtomicBool,
@@ -35,13 +36,13 @@ pub(super) struct Crowd<'a> {
     pace: Pace,
     epoll: OwnedFd,
     connections: Vec<Connection>,
-    /// Those with room for a request, each once, the longest idle first.
+    /// Connections with room for a request, each once, the longest idle first.
     ready: VecDeque<usize>,
-    /// Those with something to write.
+    /// Connections with something to write.
     touched: Vec<usize>,
-    /// When those that failed may try again; all wait equally long, so they are in order.
+    /// When failed connections may retry; all wait equally long, so they are in order.
     resting: VecDeque<(u64, usize)>,
-    /// Connections of the whole course: each has the next client id.
+    /// Connections opened over the whole course: each has the next client id.
     opened: u64,
     errors: Errors,
     outcome: RequestOutcome,
@@ -118,7 +119,8 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Hands what is due to connections with room; true if there is more to begin at once.
+    /// Assigns due requests to connections with room; returns true if there are more to begin at
+    /// once.
     fn begin_due(&mut self, now: u64) -> bool {
         for _ in 0..BEGUN_PER_TURN {
             let due = self.pace.due_nanos().unwrap_or(now);
@@ -244,7 +246,8 @@ impl<'a> Crowd<'a> {
         }
         self.errors.add(&error.to_string(), 1);
         connection.close();
-        // It may still stand in the queue of those with room: then it is opened when its turn comes.
+        // It may still be in the queue of connections with room: then it is opened when its turn
+        // comes.
         if !connection.is_ready {
             self.resting.push_back((now + AFTER_FAILURE_NANOS, number));
         }

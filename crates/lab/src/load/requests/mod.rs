@@ -1,7 +1,9 @@
-//! A group of connections that send the same small request again and again, without a client: floods, storms, bursts.
+//! A group of connections that send the same small request again and again, without a client
+//! library: floods, storms, bursts.
 //!
-//! What a client library would prevent is the point: no batching, no back-off, no shared connection. One thread serves all of
-//! them, so that thousands of connections cost the machine little beside what they cost the broker.
+//! The point is to do what a client library would prevent: no batching, no backoff, no shared
+//! connection. One thread serves all of them, so that thousands of connections cost the machine
+//! little compared with their cost on the broker.
 
 mod connection;
 mod crowd;
@@ -19,35 +21,38 @@ use super::{Course, TopicLoad};
 
 pub use self::payload::Api;
 
-/// A group of equal connections.
+/// A group of identical connections.
 #[derive(Clone, Debug)]
 pub struct RequestLoad {
-    /// Client ids are this with a number.
+    /// Client ids are this name with a number.
     pub name: String,
     pub address: SocketAddr,
-    /// Where connections come from, if not from where the system likes: neighbours have addresses of their own.
+    /// The source address of connections, if not the system's default: each neighbour has its own
+    /// address.
     pub source: Option<IpAddr>,
-    /// What produce requests write to, partition by partition, and metadata requests ask for.
+    /// What produce requests write to, partition by partition, and what metadata requests ask for.
     pub topics: Vec<TopicLoad>,
     pub api: Api,
-    /// Of the value of the one record of a produce request.
+    /// The size of the value of a produce request's one record.
     pub record_bytes: u32,
     pub connections: u32,
-    /// Requests of a connection that wait for their answers.
+    /// The maximum number of unanswered requests on a connection.
     pub in_flight: u32,
-    /// Different client ids, in turn, connection by connection.
+    /// The number of different client ids, used in turn, connection by connection.
     pub client_ids: u32,
-    /// Of the whole group, a second; `None`: as fast as they are answered.
+    /// Requests per second of the whole group; `None`: as fast as they are answered.
     pub rate: Option<f64>,
-    /// All requests of so long are due in its first moment; zero: evenly.
+    /// All requests of an interval of this length are due at its start; zero: evenly.
     pub burst_every: Duration,
-    /// Every request has a connection of its own.
+    /// Every request has its own connection.
     pub reconnects: bool,
 }
 
-/// Runs a group through a course; ends with it. Requests that are not answered by then are counted as such.
+/// Runs a group through a course and ends with it. Requests that are not answered by then are
+/// counted as such.
 ///
-/// - Errors: a group without connections or topics, or the machine has no epoll left; afterwards errors are counted instead.
+/// - Errors: a group without connections or topics, or no epoll instance available; later errors
+///   are counted instead.
 pub fn run(load: &RequestLoad, course: &Course) -> Result<RequestOutcome, Error> {
     check(load)?;
     let crowd = Crowd::new(load, course).map_err(|error| Error::IllegalState {

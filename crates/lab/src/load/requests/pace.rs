@@ -1,17 +1,17 @@
-//! When a group's requests are due: at once, evenly, or all of an interval in its first moment.
+//! When a group's requests are due: at once, evenly, or all requests of an interval at its start.
 
 use std::time::Duration;
 
 use crate::load::clock::as_nanos;
 use crate::load::schedule::Schedule;
 
-/// Only a position: a group that falls behind by any number of requests keeps nothing for them.
+/// Only a position: a group that falls behind by any number of requests stores nothing for them.
 #[derive(Debug)]
 pub(super) struct Pace {
     begin_nanos: u64,
     schedule: Option<Schedule>,
     burst_nanos: u64,
-    /// Of the next request.
+    /// The index of the next request.
     index: u64,
 }
 
@@ -25,7 +25,7 @@ impl Pace {
         }
     }
 
-    /// Of the next request; `None`: as soon as somebody can send it.
+    /// The due time of the next request; `None`: as soon as a connection can send it.
     pub fn due_nanos(&self) -> Option<u64> {
         let even = self.schedule?.due_nanos(self.index);
         let Some(bursts) = (even - self.begin_nanos).checked_div(self.burst_nanos) else {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_nothing_has_to_be_waited_for() {
+    fn without_a_rate_requests_are_due_at_once() {
         assert_eq!(first(None, 0, 2), [None, None]);
     }
 }

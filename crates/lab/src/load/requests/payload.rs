@@ -1,4 +1,4 @@
-//! The bytes of a group's requests, and what an answer says.
+//! The bytes of a group's requests, and the meaning of an answer.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 use super::RequestLoad;
 
-/// What is asked.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     /// One record, acks=1.
@@ -28,10 +28,10 @@ pub enum Api {
 /// After the length: API key 2, version 2.
 const CORRELATION_ID_AT: usize = LENGTH_BYTES + 2 + 2;
 
-/// Where no error has a name.
+/// For answers whose error code is not read.
 const NO_ERROR: i16 = 0;
 
-/// Makes the requests of a group and reads their answers.
+/// Builds the requests of a group and checks their answers.
 #[derive(Debug)]
 pub(super) struct Requests {
     api: Api,
@@ -109,9 +109,10 @@ impl Requests {
         }
     }
 
-    /// Reads an answer behind its length.
+    /// Checks an answer, without its length.
     ///
-    /// - Errors: what the broker refused, in Kafka's words; an answer to something else, or none that can be read.
+    /// - Errors: the broker's refusal, by Kafka's name of the error; an answer to another request,
+    ///   or an unreadable one.
     pub fn judge(&self, answer: &[u8], correlation_id: i32) -> Result<(), String> {
         let read = self.read(answer, correlation_id);
         match read.map_err(|error| format!("an answer that cannot be read: {error}"))? {
@@ -142,7 +143,8 @@ impl Requests {
                     .unwrap_or(NO_ERROR)
             }
             Api::ApiVersions => ApiVersionsResponse::decode(&mut reader, version)?.error_code,
-            // Reading thousands of partitions would cost the machine more than the answer cost the broker.
+            // Decoding thousands of partitions would cost the machine more than the answer cost the
+            // broker.
             Api::Metadata => NO_ERROR,
         }))
     }
@@ -153,7 +155,7 @@ enum Answer {
     OfAnother(i32),
 }
 
-/// Puts a correlation id into a frame of `Requests::frame`.
+/// Writes a correlation id into a frame of `Requests::frame`.
 pub(super) fn number(frame: &mut [u8], correlation_id: i32) {
     frame[CORRELATION_ID_AT..CORRELATION_ID_AT + 4].copy_from_slice(&correlation_id.to_be_bytes());
 }

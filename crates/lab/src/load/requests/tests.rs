@@ -50,7 +50,7 @@ fn every_kind_of_request_is_answered() {
         assert_eq!(outcome.errors, Default::default(), "{api:?}");
         assert!(outcome.answered > 0, "{api:?}");
         assert_eq!(outcome.service.count(), outcome.answered);
-        assert_eq!(outcome.latency.count(), 0, "nothing was due at a time");
+        assert_eq!(outcome.latency.count(), 0, "no request had a due time");
         assert_eq!(outcome.opened, 3);
         if api == Api::Produce {
             assert!(sink.record_count() >= outcome.answered);
@@ -90,7 +90,8 @@ fn a_burst_is_due_at_once_and_goes_out_as_answers_come() {
         duration: Duration::from_secs(5),
         stop: Default::default(),
     };
-    // All thousand of the first ten seconds are due when it begins; when they are answered nothing is left to be awaited.
+    // All thousand of the first ten seconds are due when it begins; when they are answered, nothing
+    // is left to wait for.
     let stop = course.stop.clone();
     let outcome = std::thread::scope(|scope| {
         let running = scope.spawn(|| run(&burst, &course).unwrap());
@@ -106,7 +107,7 @@ fn a_burst_is_due_at_once_and_goes_out_as_answers_come() {
 }
 
 #[test]
-fn a_broker_that_is_not_there_is_an_error_and_no_end() {
+fn a_missing_broker_is_counted_as_errors_and_does_not_end_the_run() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
@@ -121,7 +122,7 @@ fn a_broker_that_is_not_there_is_an_error_and_no_end() {
 }
 
 #[test]
-fn what_the_broker_refuses_is_told_in_its_words() {
+fn the_broker_s_refusals_are_reported_by_their_kafka_names() {
     let of = load("127.0.0.1:1".parse().unwrap());
     let requests = payload::Requests::new(&of);
     // Correlation id 7, one topic "t", partition 0, NOT_LEADER_OR_FOLLOWER (6), then offsets and times.
@@ -143,7 +144,7 @@ fn what_the_broker_refuses_is_told_in_its_words() {
 }
 
 #[test]
-fn loads_that_cannot_be_are_refused() {
+fn impossible_loads_are_refused() {
     let good = load("127.0.0.1:1".parse().unwrap());
     let bad = [
         RequestLoad {

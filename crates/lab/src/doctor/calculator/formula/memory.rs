@@ -1,4 +1,4 @@
-//! Calculator of a producer's buffer: how long it lasts, and who gets an error.
+//! Calculator for a producer's buffer: how long it lasts, and whether send() fails.
 
 use super::{Answer, Calculator, Inputs, optional, preset, required};
 use crate::doctor::arithmetic::{bytes, duration, figure};
@@ -77,7 +77,7 @@ fn buffer_time(inputs: &Inputs) -> Answer {
     }
 }
 
-/// Bytes per second below which a batch waits for longer than max.block.ms.
+/// The drain, in bytes per second, below which a batch waits for longer than max.block.ms.
 fn least_drain(inputs: &Inputs) -> f64 {
     1_000.0 * (inputs.value("waiting") + 1.0) * inputs.value("batch") / inputs.value("max-block")
 }

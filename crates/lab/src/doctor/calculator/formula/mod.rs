@@ -1,4 +1,4 @@
-//! Calculators: each answers one question by formulas with numbers that its user gives, units and all.
+//! Calculators: each answers one question by formulas, from numbers with units that its user gives.
 
 mod sending;
 mod memory;
@@ -13,10 +13,10 @@ use super::quantity::Dimension;
 use super::{Invalid, VERSION, assignment, hint};
 use crate::doctor::diagnosis::{Evidence, Symbol};
 
-/// A question that can be worked out.
+/// A question that a calculator answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Calculator {
-    /// `throughput`
+    /// For example `throughput`.
     pub name: &'static str,
     pub question: &'static str,
     /// The formulas that it uses.
@@ -38,26 +38,26 @@ pub struct Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     Required,
-    /// What depends on it is left out, or has no limit.
+    /// Results that depend on it are left out or unlimited.
     Optional,
-    /// Kafka's default, as it would be given.
+    /// Kafka's default, in the form of an argument.
     Default(&'static str),
 }
 
-/// A question worked out.
+/// A question with its answer and arithmetic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calculation {
     pub version: u32,
     pub name: String,
-    /// The numbers that were used, given ones and defaults.
+    /// The numbers that were used, given and defaults.
     pub inputs: Vec<Symbol>,
     pub lines: Vec<Evidence>,
-    /// The result in a sentence.
+    /// The result as a sentence.
     pub answer: String,
     pub notes: Vec<String>,
 }
 
-/// All calculators, in the order in which they are listed.
+/// Returns all calculators, in the order of the listing.
 pub fn calculators() -> &'static [Calculator] {
     &[
         sending::THROUGHPUT,
@@ -74,10 +74,10 @@ pub fn calculators() -> &'static [Calculator] {
     ]
 }
 
-/// Works out the question called `name` with arguments of the form `rtt=72ms`.
+/// Answers the question called `name` with arguments of the form `rtt=72ms`.
 ///
-/// - Errors: an unknown name or input (with the nearest one), a number that cannot be read, one that is required and missing, one
-///   given twice.
+/// - Errors: an unknown name or input (names the nearest one), a number that cannot be read, a
+///   required number that is missing, a number that is given twice.
 pub fn calculate<S: AsRef<str>>(name: &str, arguments: &[S]) -> Result<Calculation, Invalid> {
     let calculator = calculators()
         .iter()
@@ -87,13 +87,13 @@ pub fn calculate<S: AsRef<str>>(name: &str, arguments: &[S]) -> Result<Calculati
             let near = hint(name, names());
             let all: Vec<&str> = names().collect();
             Invalid(format!(
-                "{name:?} is no formula{near}; known are {}",
+                "{name:?} is not a formula{near}; known are {}",
                 all.join(", ")
             ))
         })?;
     let inputs = Inputs::read(calculator, arguments)?;
     let mut answer = (calculator.work_out)(&inputs);
-    // What is unbounded has no number in JSON; the answer says it in words.
+    // JSON has no number for "unbounded"; the answer says it in words.
     answer
         .lines
         .retain(|line| line.result.is_finite() && line.symbols.iter().all(|symbol| symbol.value.is_finite()));
@@ -114,7 +114,7 @@ struct Answer {
 }
 
 struct Inputs {
-    /// Value in the base unit, and where it is from.
+    /// The value in the base unit, and its origin.
     values: BTreeMap<&'static str, (f64, &'static str)>,
 }
 
@@ -139,7 +139,7 @@ impl Inputs {
         for input in calculator.inputs {
             match input.presence {
                 Presence::Default(text) => {
-                    let value = input.dimension.parse(text).expect("defaults are written by us");
+                    let value = input.dimension.parse(text).expect("the defaults in this file parse");
                     values.entry(input.name).or_insert((value, "default"));
                 }
                 Presence::Required if !values.contains_key(input.name) => {
@@ -171,7 +171,7 @@ impl Inputs {
         self.values.get(name).map(|value| value.0)
     }
 
-    /// Of a required input or one with a default.
+    /// The value of a required input or of one with a default.
     fn value(&self, name: &str) -> f64 {
         self.maybe(name).expect("required inputs and defaults are there")
     }

@@ -1,4 +1,4 @@
-//! Calculators of consumers: catching up, how many are needed, what they commit.
+//! Calculators for consumers: catching up, how many are needed, their commits.
 
 use super::{Answer, Calculator, Inputs, optional, preset, required};
 use crate::doctor::arithmetic::{duration, figure};

@@ -1,4 +1,4 @@
-//! Calculators of producers: throughput, request ceiling, window, synchronous sending.
+//! Calculators for producers: throughput, request ceiling, window, synchronous sending.
 
 use super::{Answer, Calculator, Inputs, optional, preset, required};
 use crate::doctor::arithmetic::{bytes, figure, percent};
@@ -144,7 +144,8 @@ fn throughput(inputs: &Inputs) -> Answer {
     ) * brokers;
     let refined = bytes_per_second_refined(&connection, request) * brokers;
     let lines = throughput_lines(inputs, &connection, [packet, request, plain, refined]);
-    // The article's rows are 0.5 to 1.9 times F12: it knows no doubled buffer and no request that is not filled.
+    // The article's rows are 0.5 to 1.9 times F12, which knows neither the kernel's doubling of the
+    // buffer nor requests that are not filled.
     let (low, high) = (plain.min(refined), plain.max(refined));
     let capped = high.min(connection.bandwidth_bytes_per_second * brokers);
     let (low, high) = (low.min(capped), capped);
@@ -245,7 +246,7 @@ fn throughput_lines(inputs: &Inputs, connection: &Connection, worked: [f64; 4]) 
     vec![packet_line, request_line, speed, time, refined]
 }
 
-/// What F13's minimum is.
+/// Which term of F13's minimum is the limit.
 fn limit_of(connection: &Connection, request: f64) -> &'static str {
     let by_requests = 1_000.0 * connection.in_flight * request / request_ms(connection, request);
     let by_window = 1_000.0 * connection.window_bytes / connection.round_trip_ms;
@@ -255,7 +256,7 @@ fn limit_of(connection: &Connection, request: f64) -> &'static str {
     } else if by_window <= by_requests || request > connection.window_bytes {
         "the window (send.buffer.bytes)"
     } else {
-        "the round trip with so many requests in flight"
+        "the round trip with this many requests in flight"
     }
 }
 
@@ -316,7 +317,7 @@ fn request_ceiling(inputs: &Inputs) -> Answer {
     Answer { lines, text, notes }
 }
 
-/// F14: what serving a connection's requests one after another leaves.
+/// F14: the ceiling from serving a connection's requests one after another.
 fn serial_service(inputs: &Inputs, lines: &mut Vec<Evidence>, notes: &mut Vec<String>) {
     let Some(broker) = inputs.maybe("broker-time") else {
         return;
@@ -411,7 +412,7 @@ fn synchronous(inputs: &Inputs) -> Answer {
     let with = line(linger, inputs.origin("linger"));
     let without = line(0.0, "assumed");
     let text = format!(
-        "{} records/s; {} without linger, which waits for records that nobody sends meanwhile",
+        "{} records/s; {} without linger, which waits for records that are not sent meanwhile",
         figure(with.result),
         figure(without.result)
     );

@@ -1,4 +1,4 @@
-//! Calculators of brokers: replication, queues, cold reads, what several clients share.
+//! Calculators for brokers: replication, queues, cold reads, the shared limit of several clients.
 
 use super::{Answer, Calculator, Inputs, optional, preset, required};
 use crate::doctor::arithmetic::{bytes, figure, percent};

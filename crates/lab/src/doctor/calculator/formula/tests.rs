@@ -1,4 +1,4 @@
-//! The calculators against what the sources measured.
+//! The calculators against the sources' measurements.
 
 use super::*;
 use crate::formulas::tables::{BETWEEN, MIB, within};
@@ -36,7 +36,7 @@ fn every_calculator_works_with_what_it_requires() {
         let calculation = calculate(calculator.name, &arguments).unwrap();
         assert_eq!(calculation.version, VERSION);
         assert_eq!(calculation.name, calculator.name);
-        // It survives JSON.
+        // It survives a round trip through JSON.
         let text = serde_json::to_string(&calculation).unwrap();
         let read: Calculation = serde_json::from_str(&text).unwrap();
         assert_eq!(
@@ -57,7 +57,7 @@ fn every_calculator_works_with_what_it_requires() {
 }
 
 #[test]
-fn zero_everywhere_is_no_panic() {
+fn zero_everywhere_does_not_panic() {
     for calculator in calculators() {
         let arguments: Vec<String> = calculator
             .inputs
@@ -73,7 +73,7 @@ fn zero_everywhere_is_no_panic() {
 }
 
 #[test]
-fn bad_questions_are_told() {
+fn bad_questions_are_refused_with_the_reason() {
     for (name, arguments, part) in [
         ("troughput", vec![], "throughput may be meant"),
         ("throughput", vec!["record=1KiB"], "throughput needs rtt"),
@@ -95,8 +95,9 @@ fn bad_questions_are_told() {
     }
 }
 
-// Producer formula article, between the data centres: 73 ms, a broker of 0.35 ms + S / 48 MB/s. Where one window or one request limits,
-// what was measured lies between F12 and F13, or within an eighth of them; with many small requests under way it was down to 0.7 of that.
+// Producer formula article, between the data centres: 73 ms, a broker of 0.35 ms + S / 48 MB/s.
+// Where one window or one request is the limit, the measurement lies between F12 and F13, or within
+// an eighth of them; with many small requests under way it was as low as 0.7 of that.
 #[test]
 fn the_article_s_rows_lie_in_the_range() {
     for row in BETWEEN.iter().filter(|row| row.partitions == 1.0) {
@@ -124,7 +125,7 @@ fn the_article_s_rows_lie_in_the_range() {
     }
 }
 
-// 7f: four brokers, 100 kB, in flight without limit.
+// 7f: four brokers, 100 kB, no limit on requests in flight.
 #[test]
 fn brokers_multiply_the_window() {
     let calculation = work_out(
@@ -154,10 +155,10 @@ fn the_talk_s_request_ceilings() {
         within(result(&calculation, "F8", "R_max"), ceiling, 0.1);
         within(result(&calculation, "F8", "U"), used, 1.0);
     }
-    // B10: 729 kB requests fill the socket.
+    // B10: requests of 729 kB fill the socket.
     let calculation = work_out("request-ceiling", "latency=20ms request-size=729kB");
     within(result(&calculation, "F8b", "M_eff"), 1.64, 1.0);
-    // B16: D 118 ms: eight requests a second, whatever is in flight.
+    // B16: D = 118 ms: eight requests per second, however many are in flight.
     let calculation = work_out("request-ceiling", "latency=298ms broker-time=118ms rtt=1ms");
     within(result(&calculation, "F14", "R_serial"), 8.47, 0.1);
     within(result(&calculation, "F14", "M_useful"), 1.0, 1.0);
@@ -185,7 +186,7 @@ fn the_test_report_s_buffer() {
     within(result(&calculation, "F17", "t_full"), 1.0, 3.0);
     within(result(&calculation, "F17", "t_wait"), 503.0, 0.2);
     within(result(&calculation, "F17", "drained_min"), 0.7e6, 1.0);
-    // P6: 16 KiB at 0.746 MB/s takes 22 ms, more than max.block.ms = 20: 3 190 errors.
+    // P6: 16 KiB at 0.746 MB/s take 22 ms, more than max.block.ms = 20: 3 190 errors.
     let calculation = work_out(
         "buffer-time",
         "offered=2.6MB/s drained=0.746MB/s buffer=256KiB max-block=20ms",
@@ -196,7 +197,7 @@ fn the_test_report_s_buffer() {
         "{}",
         calculation.answer
     );
-    // I: a queue of 14 s is impossible with 32 MiB.
+    // Experiment I: a queue of 14 s is impossible with 32 MiB.
     let calculation = work_out("buffer-time", "offered=25MB/s drained=20.97MB/s");
     within(result(&calculation, "F16", "q_max"), 1_600.0, 1.0);
     let calm = work_out("buffer-time", "offered=5MB/s drained=5MB/s");

@@ -1,4 +1,5 @@
-//! What a producer's changes come to together: rate, requests under way, latency, the next ceiling.
+//! The combined effect of a producer's changes: rate, requests under way, latency, the next
+//! ceiling.
 
 use super::pipe::Pipe;
 use super::producer::{USE_FULL, Work};
@@ -8,13 +9,14 @@ use crate::formulas::ceiling::synchronous_records_per_second;
 use crate::formulas::change::{in_flight_use_after, records_per_second_after};
 use crate::formulas::latency::{sender_ms_high, sender_ms_low};
 
-/// How the changes work together.
+/// How the changes combine.
 struct Together {
-    /// U before.
+    /// U before the change.
     used: f64,
-    /// Requests grow, more are under way, they are answered sooner: so much more goes through.
+    /// The factor on the pipe's throughput: requests grow, more are under way, they are answered
+    /// sooner.
     factor: f64,
-    /// Records in the same bytes, or by more threads.
+    /// The factor on records in the same bytes, or from more threads.
     denser: f64,
     /// The pipe is full, and records wait for it.
     is_full: bool,
@@ -22,7 +24,7 @@ struct Together {
 }
 
 impl Work<'_> {
-    /// F30 with every change together, below the next ceiling.
+    /// F30 with all changes combined, below the next ceiling.
     pub fn conclude(&mut self) {
         self.lines_before();
         if self.verdict == Verdict::Synchronous {
@@ -133,7 +135,7 @@ impl Work<'_> {
         String::from("there is no backlog: the application sends no more than now")
     }
 
-    /// F28: threads that wait for each answer have no pipe to fill, only time to lose.
+    /// F28: threads that wait for each answer do not fill a pipe; latency alone sets their rate.
     fn conclude_synchronous(&mut self) {
         let (before, after) = (self.before, self.after);
         let outstanding = before.records_per_second * (before.linger_ms.value + before.request_ms) / 1_000.0;
@@ -144,7 +146,7 @@ impl Work<'_> {
         };
         let rate =
             |pipe: &Pipe| synchronous_records_per_second(threads, pipe.linger_ms.value, pipe.request_ms);
-        // What is measured may differ a little from the formula; its ratio is what the change is promised by.
+        // Measurements may differ a little from the formula; the promise uses the formula's ratio.
         let then = before.records_per_second * rate(&after) / rate(&before) * more;
         let line = |name: &str, pipe: &Pipe, threads: f64| {
             let rate = synchronous_records_per_second(threads, pipe.linger_ms.value, pipe.request_ms);
@@ -178,12 +180,13 @@ impl Work<'_> {
     }
 
     fn ceilings_after(&self, denser: f64) -> Vec<(f64, String)> {
-        // A record's size on the wire stays what it was measured to be, but for compression.
+        // A record's size on the wire stays as measured, except for compression.
         let mut after = self.after;
         after.records_per_second = self.before.records_per_second * denser;
         after.requests_per_second = self.before.requests_per_second;
         after.request_bytes = self.before.request_bytes;
-        // What has been exceeded already, by more than readings differ by, is no ceiling: an assumed setting was wrong.
+        // A ceiling that the current rate already exceeds, by more than readings vary, is none: an
+        // assumed setting was wrong.
         let now = 0.9 * self.before.records_per_second;
         let before = self.before.ceilings();
         let exceeded: Vec<String> = before
@@ -196,7 +199,7 @@ impl Work<'_> {
         ceilings
     }
 
-    /// What is left when everything but the round trip grows with the request.
+    /// The gain that remains when everything except the round trip grows with the request.
     fn low(&self, high: f64, factor: f64) -> f64 {
         let before = &self.before;
         if factor <= 1.0 {

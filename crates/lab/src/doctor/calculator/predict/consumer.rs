@@ -1,4 +1,4 @@
-//! What a change would bring to a consumer: fetch sizes and waits, more consumers.
+//! The effect of changes on a consumer: fetch sizes and waits, more consumers.
 
 use super::setting::Wanted;
 use super::{Change, Prediction};
@@ -66,7 +66,7 @@ impl Work<'_> {
         });
     }
 
-    /// Records per second that the application can work on.
+    /// The records per second that the application can process.
     fn work_limit(&self) -> Option<f64> {
         let idle = self.reading.idle?;
         Some(1_000.0 / work_ms(idle, self.consumed)).filter(|rate| rate.is_finite() && *rate > 0.0)
@@ -77,7 +77,7 @@ impl Work<'_> {
     }
 
     fn promise_rate(&mut self, low: f64, high: f64, assumption: &str) {
-        // A consumer that keeps up gets what is produced, not more.
+        // A consumer that keeps up reads what is produced, not more.
         let high = if self.is_behind() {
             high
         } else {
@@ -131,7 +131,7 @@ impl Work<'_> {
         let wait = wanted.get("fetch.max.wait.ms").unwrap_or(self.reading.wait_ms.0);
         let min_bytes = wanted.get("fetch.min.bytes").unwrap_or(self.reading.min_bytes.0);
         let rate = sane(self.reading.consumer.bytes_per_second).filter(|rate| *rate > 0.0);
-        // So many bytes have come after this time.
+        // The time until this many bytes have arrived.
         let filled = rate.map_or(wait, |rate| 1_000.0 * min_bytes / rate);
         let after = filled.min(wait);
         self.prediction.lines.push(

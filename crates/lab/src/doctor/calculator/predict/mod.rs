@@ -1,4 +1,5 @@
-//! What a change of settings would bring to one client, by the formulas alone: what changes, what does not, and why.
+//! The effect of a change of settings on one client, from the formulas alone: what changes, what
+//! does not, and why.
 
 mod setting;
 mod pipe;
@@ -14,7 +15,7 @@ use crate::doctor::snapshot::{Role, Snapshot};
 use setting::Wanted;
 pub use setting::{KNOWN, Known};
 
-/// A change of settings worked out on a snapshot.
+/// The predicted effect of a change of settings on a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     pub version: u32,
@@ -22,29 +23,30 @@ pub struct Prediction {
     pub changes: Vec<Change>,
     /// The arithmetic, before and after.
     pub lines: Vec<Evidence>,
-    /// What changes: low and high, never beyond the next ceiling.
+    /// What changes: low and high, capped at the next ceiling.
     pub changed: Vec<Promise>,
-    /// What does not, by setting, and why.
+    /// What does not change, by setting, and why.
     pub unchanged: Vec<Refusal>,
-    /// What limits after the change, with its number.
+    /// The limit after the change, with its number.
     pub next_ceiling: String,
     pub missing: Vec<String>,
     pub notes: Vec<String>,
 }
 
-/// One setting.
+/// One changed setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     pub set: String,
-    /// What it is now, and how that is known: `16384 (default)`.
+    /// The current value and its origin: `16384 (default)`.
     pub from: Option<String>,
     pub to: String,
 }
 
-/// Works out what `batch.size=65536`, `linger.ms=20ms`, ... would change for the snapshot's client.
+/// Predicts what `batch.size=65536`, `linger.ms=20ms`, ... would change for the snapshot's client.
 ///
-/// - Errors: a setting that is unknown (with the nearest one) or of another kind of client, a value that cannot be read, one given
-///   twice, nothing to change, or a snapshot without the numbers that every prediction needs.
+/// - Errors: a setting that is unknown (names the nearest one) or belongs to another kind of
+///   client, a value that cannot be read, a setting given twice, nothing to change, or a snapshot
+///   without the numbers that every prediction needs.
 pub fn predict<S: AsRef<str>>(snapshot: &Snapshot, changes: &[S]) -> Result<Prediction, Invalid> {
     let role = snapshot.client.role;
     let wanted = Wanted::read(role, changes)?;
@@ -58,7 +60,7 @@ pub fn predict<S: AsRef<str>>(snapshot: &Snapshot, changes: &[S]) -> Result<Pred
     Ok(prediction)
 }
 
-/// Numbers that are not finite are no numbers.
+/// Drops numbers that are not finite.
 fn finish(prediction: &mut Prediction) {
     prediction
         .lines

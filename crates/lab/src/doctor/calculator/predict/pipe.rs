@@ -1,4 +1,4 @@
-//! A producer's way to its brokers in numbers: how full it is, and what limits it.
+//! A producer's pipe to its brokers in numbers: how full it is, and its limits.
 
 use super::super::Invalid;
 use crate::doctor::rules::inference;
@@ -10,17 +10,17 @@ use crate::formulas::ceiling::{
     requests_per_connection_max, requests_per_second_max,
 };
 
-/// Kafka's default, where the library leaves it to the kernel.
+/// Kafka's default, for libraries that leave the size to the kernel.
 const SEND_BUFFER_BYTES: f64 = 131_072.0;
 
-/// A value with how it is known.
+/// A value and its origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
     pub value: f64,
     pub origin: &'static str,
 }
 
-/// What a prediction starts from.
+/// The state that a prediction starts from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pipe {
     pub records_per_second: f64,
@@ -65,7 +65,7 @@ impl Pipe {
         let own = snapshot.producer.as_ref();
         let settings = &reading.settings;
         let partitions = match reading.library() {
-            // One partition in a request.
+            // librdkafka sends one partition per request.
             Library::Librdkafka => 1.0,
             _ => reading.partitions_per_broker,
         };
@@ -106,7 +106,8 @@ impl Pipe {
         })
     }
 
-    /// F8b: a client starts a request when the one before is written; never below what was seen.
+    /// F8b: a client starts a request when the previous one is written out; never below the
+    /// observed number.
     pub fn in_flight_effective(&self) -> f64 {
         let by_bytes = in_flight_effective(self.in_flight.value, DEFAULT_BUFFER_BYTES, self.request_bytes);
         by_bytes
@@ -118,12 +119,12 @@ impl Pipe {
         requests_per_second_max(self.request_ms, self.in_flight_effective(), self.brokers)
     }
 
-    /// U.
+    /// U (F8).
     pub fn in_flight_use(&self) -> f64 {
         in_flight_use(self.requests_per_second, self.requests_per_second_max())
     }
 
-    /// S_max of F9.
+    /// S_max (F9).
     pub fn request_bytes_max(&self) -> f64 {
         request_bytes_max(
             self.max_request_bytes.value,
@@ -133,12 +134,12 @@ impl Pipe {
         .max(self.request_bytes.min(self.max_request_bytes.value))
     }
 
-    /// Z.
+    /// Z (F9).
     pub fn load(&self) -> f64 {
         load(self.in_flight_use(), self.request_bytes, self.request_bytes_max())
     }
 
-    /// F18, by batches where they are known and by requests otherwise.
+    /// F18, from batches where they are known and from requests otherwise.
     pub fn fill_share(&self) -> f64 {
         match self.batch_bytes_mean {
             Some(mean) => mean / self.batch_bytes.value,
@@ -146,7 +147,7 @@ impl Pipe {
         }
     }
 
-    /// Batches wait for longer than linger.ms asks for, or senders for memory (S3).
+    /// Whether batches wait for longer than linger.ms asks for, or senders for memory (S3).
     pub fn has_backlog(&self) -> bool {
         let waits = self
             .queue_ms
@@ -162,7 +163,8 @@ impl Pipe {
         self.window_bytes.unwrap_or(2.0 * self.send_buffer_bytes.value)
     }
 
-    /// Records per second that the link, the window, the broker's serial service and the sending threads allow, and their names.
+    /// The records per second that the link, the window, the broker's serial service and the
+    /// sending threads allow, with their names.
     pub fn ceilings(&self) -> Vec<(f64, String)> {
         let record = self.record_bytes();
         let mut ceilings = vec![(
@@ -201,7 +203,7 @@ impl Pipe {
         ceilings
     }
 
-    /// W without waiting for memory (F6).
+    /// W without the wait for memory (F6).
     pub fn send_micros_own(&self) -> Option<f64> {
         let own = self.send_micros? - 1e6 * self.buffer_wait.unwrap_or(0.0) / self.records_per_second;
         Some(own).filter(|micros| *micros > 0.0)

@@ -1,4 +1,4 @@
-//! What a change would bring to a producer: larger requests, more of them under way, a larger window.
+//! The effect of a change on a producer: larger requests, more of them under way, a larger window.
 
 use super::pipe::{Known, Pipe};
 use super::setting::Wanted;
@@ -12,10 +12,10 @@ use crate::formulas::batching::{expected_batch_bytes, records_per_linger};
 use crate::formulas::buffer::{queue_ms_max, seconds_until_full, wait_ms};
 use crate::formulas::wire::{Connection, bytes_per_second_refined};
 
-/// Emptier batches are not closed by batch.size (F18).
+/// Batches emptier than this are not closed by batch.size (F18).
 const FILL_LOW: f64 = 0.5;
 
-/// From here on the pipe is full.
+/// From this U on the pipe is full.
 pub const USE_FULL: f64 = 0.85;
 
 pub fn predict(snapshot: &Snapshot, wanted: &Wanted) -> Result<Prediction, Invalid> {
@@ -67,14 +67,14 @@ fn known_of(pipe: &Pipe, name: &str) -> Option<Known> {
     }
 }
 
-/// A prediction under way.
+/// A prediction in progress.
 pub struct Work<'a> {
     pub snapshot: &'a Snapshot,
-    /// What the doctor says of the client as it is.
+    /// The doctor's verdict on the client as it is.
     pub verdict: Verdict,
     pub before: Pipe,
     pub after: Pipe,
-    /// g: how much larger requests get.
+    /// g: the factor by which requests grow.
     pub growth: f64,
     pub prediction: Prediction,
 }
@@ -100,7 +100,7 @@ impl Work<'_> {
         }
     }
 
-    /// batch.size, linger.ms, max.request.size, partitions: how large requests get.
+    /// The effect of batch.size, linger.ms, max.request.size and partitions: the size of requests.
     fn requests(&mut self, wanted: &Wanted) {
         let has_batch = self.set(wanted, "batch.size", |pipe| &mut pipe.batch_bytes);
         let has_linger = self.set(wanted, "linger.ms", |pipe| &mut pipe.linger_ms);
@@ -139,7 +139,7 @@ impl Work<'_> {
         }
     }
 
-    /// With a backlog batches fill as far as they may, and requests take one of every partition.
+    /// With a backlog batches fill completely, and requests take one batch of every partition.
     fn full_batches(&mut self, fill: f64, has: [bool; 4]) {
         let [has_batch, has_linger, has_limit, has_partitions] = has;
         if has_linger {
@@ -170,12 +170,12 @@ impl Work<'_> {
         self.growth = grown;
         if has_partitions {
             self.prediction.notes.push(String::from(
-                "partitions are for ever: they cost every broker and every follower, and keys move to other ones",
+                "partitions are permanent: they cost every broker and every follower, and keys move to other partitions",
             ));
         }
     }
 
-    /// Without one, batches hold what a linger collects.
+    /// Without a backlog, batches hold what a linger collects.
     fn lingering_batches(&mut self, has: [bool; 4]) {
         let [has_batch, has_linger, has_limit, has_partitions] = has;
         let expected = |pipe: &Pipe| {
@@ -198,7 +198,7 @@ impl Work<'_> {
         };
         self.prediction.lines.push(line(&self.before, old));
         self.prediction.lines.push(line(&self.after, new));
-        // As much larger as the expectation gets; what is measured stays the base.
+        // Scaled by the growth of the expected size; the measured size stays the base.
         self.growth = (new / old).max(1e-6);
         if has_batch && !has_linger && (self.growth - 1.0).abs() < 0.01 {
             self.unchanged(
@@ -308,7 +308,7 @@ impl Work<'_> {
             };
             bytes_per_second_refined(&connection, pipe.request_bytes * self.growth)
         };
-        // A window that was measured grows as the buffer does, up to what the kernel allows.
+        // A measured window grows with the buffer, up to what the kernel allows.
         let share = self.after.send_buffer_bytes.value / self.before.send_buffer_bytes.value;
         self.after.window_bytes = self.before.window_bytes.map(|window| window * share);
         let (old, new) = (speed(&self.before), speed(&self.after));
@@ -337,7 +337,7 @@ impl Work<'_> {
                 ),
             );
         } else {
-            // What fewer round trips per request save is saved of its latency.
+            // Fewer round trips per request shorten its latency by as much.
             self.after.request_ms = self.before.request_ms * (old / new).clamp(1e-3, 1e3);
         }
         self.prediction.notes.push(String::from(
@@ -353,7 +353,7 @@ impl Work<'_> {
                     .with("c'", rate, "", "wanted")
                     .measured("c", self.before.compression_rate, ""),
             );
-            // Requests of the same size hold as many more records.
+            // Requests of the same size hold proportionally more records.
             self.after.records_per_second = self.before.records_per_second / share.max(1e-6);
             self.after.compression_rate = rate;
         } else if wanted.get("compression.type").is_some() {

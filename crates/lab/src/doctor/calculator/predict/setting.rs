@@ -1,4 +1,4 @@
-//! The settings that a prediction knows, and how their values are written.
+//! The settings that a prediction knows, and the syntax of their values.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::super::quantity::Dimension;
 use super::super::{Invalid, assignment, hint};
 use crate::doctor::snapshot::Role;
 
-/// A setting whose effect can be worked out, or of which it can be said that it has none.
+/// A setting whose effect, or lack of one, is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub name: &'static str,
@@ -30,7 +30,8 @@ const fn number(name: &'static str, role: Role, dimension: Dimension) -> Known {
     }
 }
 
-/// Settings by Kafka's names, and by plain words what is none: `threads`, `partitions`, `consumers`.
+/// Settings by their Kafka names; plain words for what is not a setting: `threads`, `partitions`,
+/// `consumers`.
 pub const KNOWN: &[Known] = &[
     number("batch.size", Role::Producer, Dimension::Bytes),
     number("linger.ms", Role::Producer, Dimension::Milliseconds),
@@ -67,10 +68,10 @@ pub const KNOWN: &[Known] = &[
     number("partitions", Role::Consumer, Dimension::Count),
 ];
 
-/// What is to be changed, checked.
+/// The requested changes, checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    /// By name: the text as it was given, and the number that it is.
+    /// By name: the text as given, and its numeric value.
     values: BTreeMap<&'static str, (String, f64)>,
 }
 
@@ -97,7 +98,7 @@ impl Wanted {
         self.values.get(name).map(|value| value.1)
     }
 
-    /// Names with the texts that were given.
+    /// The names with the texts that were given.
     pub fn texts(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.values.iter().map(|(name, value)| (*name, value.0.as_str()))
     }

@@ -1,4 +1,4 @@
-//! Predictions against what was measured after the change.
+//! Predictions against measurements after the change.
 
 use proptest::prelude::*;
 
@@ -94,7 +94,7 @@ fn experiment_one() -> Snapshot {
 }
 
 #[test]
-fn twice_the_batch_takes_the_talk_s_producer_to_what_is_offered() {
+fn twice_the_batch_takes_the_talk_s_producer_to_the_offered_rate() {
     let prediction = change(&experiment_one(), &["batch.size=32KiB"]);
     let (low, high) = promised(&prediction, "records_per_second");
     within(high, 100_000.0, 0.1);
@@ -115,7 +115,7 @@ fn linger_does_nothing_to_full_batches() {
 }
 
 #[test]
-fn a_buffer_only_moves_the_wall() {
+fn a_larger_buffer_only_delays_the_failure() {
     let prediction = change(
         &experiment_one(),
         &["buffer.memory=320MB", "delivery.timeout.ms=5min"],
@@ -167,7 +167,7 @@ fn five_in_flight_bring_five_times_as_much() {
     within(high, 13_200.0, 4.0);
 }
 
-/// The article's M = 100, 10 kB between the data centres: 1 018 records/s, at the window.
+/// The article's M = 100, 10 kB between the data centres: 1 018 records/s, limited by the window.
 #[test]
 fn a_thousand_in_flight_do_no_more_than_a_hundred() {
     let producer = Producer {
@@ -236,7 +236,7 @@ fn a_larger_window_saves_round_trips_and_no_more() {
         &["send.buffer.bytes=1024000"],
     );
     let (_, high) = promised(&prediction, "records_per_second");
-    // x 2.5 to 2.7 promised, x 2.56 measured.
+    // 2.5 to 2.7 times was promised, 2.56 times was measured.
     assert!((2.4..2.8).contains(&(high / 4.3)), "{}", high / 4.3);
     for (record, rate, latency) in [(10_000.0, 13.7, 73.0), (200_000.0, 12.6, 79.0)] {
         let prediction = change(
@@ -314,7 +314,7 @@ fn a_larger_batch_does_nothing_where_linger_closes_it() {
 }
 
 #[test]
-fn acks_is_the_followers_time_and_a_decision() {
+fn acks_saves_the_followers_time_and_is_a_decision() {
     let mut snapshot = one_in_flight();
     snapshot.brokers[0].remote_micros = Some(11_000.0);
     snapshot.brokers[0].local_micros = Some(500.0);
@@ -358,7 +358,7 @@ fn threads_help_where_they_are_the_limit() {
         send_micros: Some(2.4),
         ..Application::default()
     };
-    // V to VI: 414 600 were measured; the promise is bounded by what one in ten loses.
+    // V to VI: 414 600 were measured; the promise is bounded by nine tenths of the ideal gain.
     let prediction = change(&snapshot, &["threads=2"]);
     let (_, high) = promised(&prediction, "records_per_second");
     assert!(
@@ -414,7 +414,7 @@ fn a_consumer_s_changes() {
         "{}",
         prediction.next_ceiling
     );
-    // Waiting for fetches across 70 ms: size is rate.
+    // Waiting for fetches across 70 ms: the fetch size sets the rate.
     snapshot.consumer = Some(Consumer {
         records_per_second: Some(14_000.0),
         fetch_bytes: Some(1_020_000.0),
@@ -429,7 +429,7 @@ fn a_consumer_s_changes() {
 }
 
 #[test]
-fn bad_questions_are_told() {
+fn bad_questions_are_refused_with_the_reason() {
     let producer = experiment_one();
     for (changes, part) in [
         (vec![], "nothing to change"),
@@ -455,7 +455,7 @@ fn fixture(name: &str) -> Snapshot {
     crate::doctor::replay::fixture::read(&text).unwrap().remove(0)
 }
 
-// What was measured here before a change, and after it.
+// Measured here before a change and after it.
 #[test]
 fn promises_against_what_was_measured() {
     for (case, set, least, most) in [
@@ -463,7 +463,7 @@ fn promises_against_what_was_measured() {
         ("B1_kontur_I_16k", "batch.size=32KiB", 97_000.0, 103_000.0),
         // P1 to P2: 515 600 lie within the promise; the sending thread is not known.
         ("P1_tiny_batches", "batch.size=16KiB", 515_600.0, f64::MAX),
-        // P4 to P5: 10 000 are wanted, 12 660 would go through.
+        // P4 to P5: 10 000 are offered, 12 660 would fit.
         (
             "P4_one_inflight_rtt20",
             "max.in.flight.requests.per.connection=5",
@@ -476,7 +476,8 @@ fn promises_against_what_was_measured() {
         ("P7_bandwidth_none", "compression.rate=0.61", 14_700.0, 16_000.0),
         // B8 to B8b: 79.3, promised as 82.
         ("B8_sync_send", "linger.ms=0", 76.0, 84.0),
-        // Nothing to gain: it keeps up, the linger is not what limits, the pipe is not what callbacks wait for.
+        // Nothing to gain: the client keeps up, linger is not the limit, callbacks do not wait for
+        // the pipe.
         ("B3_kontur_III_64k", "batch.size=256KiB", 99_000.0, 101_500.0),
         ("B5_healthy", "batch.size=64KiB", 2_000.0, 2_004.0),
         ("B6_slow_callback_busy", "batch.size=64KiB", 7_900.0, 9_300.0),
@@ -552,7 +553,7 @@ proptest! {
             let names = [KNOWN[setting].name, KNOWN[other].name];
             let changes: Vec<String> = names.iter().map(|name| format!("{name}={value}")).collect();
             for changes in [&changes[..1], &changes[..]] {
-                // Refused questions are fine; what is answered must be numbers.
+                // Refusing a question is fine; an answer must hold only finite numbers.
                 if let Ok(prediction) = predict(&snapshot, changes) {
                     for promise in &prediction.changed {
                         prop_assert!(promise.low.is_finite() && promise.high.is_finite(), "{promise:?}");

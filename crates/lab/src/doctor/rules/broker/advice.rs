@@ -1,4 +1,4 @@
-//! What to do about a slow broker, what it brings, and what would not help.
+//! Recommendations for a slow broker: what to change, the gain, and what would not help.
 
 use super::super::super::diagnosis::{Promise, Recommendation, Refusal};
 use super::parts::{Part, Parts};
@@ -23,10 +23,11 @@ fn refusal(set: &str, why: &str) -> Refusal {
     }
 }
 
-/// B3.
+/// The recommendation for B3: busy handlers or processor.
 pub fn fewer_requests(parts: &Parts, utilisation: Option<f64>, is_burst: bool) -> Recommendation {
     let (now, queue) = (parts.total_ms(), parts.ms(Part::Queue));
-    // Half of the requests are half of the utilisation; what is left of the wait follows Kingman.
+    // Half of the requests are half of the utilisation; the remaining wait follows Kingman's
+    // formula.
     let remaining = utilisation
         .filter(|rho| *rho > 0.0 && *rho < 1.0)
         .map_or(1.0, |rho| wait_factor(rho / 2.0) / wait_factor(rho));
@@ -68,7 +69,7 @@ pub fn refused_for_handlers() -> Vec<Refusal> {
     ]
 }
 
-/// B4.
+/// The recommendation for B4: a slow log.
 pub fn faster_log(parts: &Parts) -> Recommendation {
     let now = parts.total_ms();
     Recommendation {
@@ -97,7 +98,7 @@ pub fn refused_for_log() -> Vec<Refusal> {
     ]
 }
 
-/// B4, where requests wait for the flush.
+/// The recommendation for B4 where requests wait for the flush.
 pub fn faster_flush(parts: &Parts) -> Recommendation {
     let now = parts.total_ms();
     Recommendation {
@@ -127,7 +128,7 @@ pub fn refused_for_flush() -> Vec<Refusal> {
     ]
 }
 
-/// B5.
+/// The recommendation for B5: slow followers.
 pub fn faster_followers(parts: &Parts) -> Recommendation {
     let now = parts.total_ms();
     Recommendation {
@@ -165,7 +166,7 @@ pub fn refused_for_followers() -> Vec<Refusal> {
     ]
 }
 
-/// B6.
+/// The recommendation for B6: busy or blocked network threads.
 pub fn free_network_threads(parts: &Parts, utilisation: Option<f64>, is_cold: bool) -> Recommendation {
     let (now, response) = (parts.total_ms(), parts.ms(Part::Response));
     let (set, why) = if is_cold {
@@ -179,7 +180,7 @@ pub fn free_network_threads(parts: &Parts, utilisation: Option<f64>, is_cold: bo
             "answers wait to be sent",
         )
     };
-    // What waits in proportion to the threads' utilisation goes with it.
+    // The wait that is proportional to the threads' utilisation disappears with it.
     let best = now - response * utilisation.unwrap_or(1.0);
     Recommendation {
         set: set.to_owned(),

@@ -1,4 +1,4 @@
-//! Brokers: which part of a request's time is the largest, what that means, and what to do.
+//! Brokers: the largest part of a request's time, what it means, and what to do.
 
 pub mod parts;
 pub mod advice;
@@ -10,17 +10,18 @@ use super::super::snapshot::{BrokerSide, Role, Snapshot};
 use crate::formulas::queueing::{blocked_share, wait_factor};
 use parts::{Part, Parts};
 
-/// The network threads' or handlers' idle share below which they are the reason.
+/// The idle share of network threads or handlers below which they are the cause.
 pub const IDLE_SHARE_LOW: f64 = 0.3;
 
-/// A process that uses more of its processors than this has none to spare, whatever its threads' idle shares say.
+/// A process that uses more of its processors than this has no time to spare, whatever its threads'
+/// idle shares are.
 const CPU_USE_HIGH: f64 = 0.85;
 
 /// What a broker's own numbers say about why it is slow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     pub part: Part,
-    /// Of D.
+    /// Its share of D.
     pub share: f64,
     pub finding: Finding,
     pub evidence: Vec<Evidence>,
@@ -29,9 +30,11 @@ pub struct Judgement {
     pub missing: Vec<String>,
 }
 
-/// The finding that a broker's own numbers lead to: B3, B4, B5 or B6; contributing, until a rule makes it the bottleneck.
+/// The finding that follows from a broker's own numbers: B3, B4, B5 or B6; contributing, until a
+/// rule makes it the bottleneck.
 ///
-/// `None`: the parts are not known apart, mean nothing (whole milliseconds below 2 ms), or none of them stands out.
+/// `None`: the parts are not known separately, are meaningless (whole milliseconds below 2 ms), or
+/// none of them dominates.
 pub fn blame(side: &BrokerSide) -> Option<Finding> {
     judge(side, Role::Producer).map(|judgement| Finding {
         is_contributing: true,
@@ -41,14 +44,16 @@ pub fn blame(side: &BrokerSide) -> Option<Finding> {
 
 /// broker Which part of the broker's time is the largest?
 ///
-/// D, the time of a request in the broker, has parts (F23): it stands in the request queue, is served locally (the log), waits for
-/// followers (acks=all) or for records (a fetch), stands in the response queue and is sent. The part that is largest among those
-/// that stand out names the cause; a throttle is counted apart. For a fetch the wait for records is no cause and left out.
+/// D, the time of a request in the broker, has parts (F23): it waits in the request queue, is
+/// served locally (the log), waits for followers (acks=all) or for records (a fetch), waits in the
+/// response queue and is sent. The largest of the parts that exceed their threshold names the
+/// cause; a throttle is counted separately. A fetch's wait for records is no cause and is left out.
 ///
 /// - Numbers: queue, local, remote, response queue and send, in microseconds; idle shares of handlers and network threads; use of
 ///   the processor.
-/// - Thresholds: queue 0.3 of D, local 0.5, remote 0.5, response 0.3, and 0.1 ms each; threads are busy below 0.3 idle. Parts that
-///   were rounded to whole milliseconds say nothing below 2 ms.
+/// - Thresholds: queue 0.3 of D, local 0.5, remote 0.5, response 0.3, and at least 0.1 ms each;
+///   threads are busy below 0.3 idle. Parts that were rounded to whole milliseconds are meaningless
+///   below 2 ms.
 /// - Says: "61 % of the broker's 118 ms are local: ..."
 /// - Source: LINE talk, p99 article; the rounding was measured on Apache Kafka 4.3.
 pub fn judge(side: &BrokerSide, role: Role) -> Option<Judgement> {
@@ -68,7 +73,7 @@ pub fn judge(side: &BrokerSide, role: Role) -> Option<Judgement> {
     Some(judged)
 }
 
-/// The worst of several brokers, by the time that the outstanding part takes.
+/// The slowest of several brokers, by the time of its dominant part.
 pub fn judge_all(sides: &[BrokerSide], role: Role) -> Option<Judgement> {
     let judged = sides.iter().filter_map(|side| {
         let judgement = judge(side, role)?;
@@ -82,8 +87,9 @@ pub fn judge_all(sides: &[BrokerSide], role: Role) -> Option<Judgement> {
 
 /// B3 Are the broker's handlers or its processor busy?
 ///
-/// A request that stands in the queue waits for a handler. Where handlers are idle a third of the time and the processor is not
-/// used up, the mean is no explanation: requests come in bursts, and the queue of a burst is a tail, not a load.
+/// A request in the request queue waits for a handler. Where handlers are idle at least 0.3 of the
+/// time and the processor is not used up, the mean load does not explain the wait: requests come in
+/// bursts, and the queue of a burst shows in the tail, not in the load.
 ///
 /// - Numbers: queue part of D, idle share of handlers, use of the processor; Kingman's factor rho / (1 - rho) (F24).
 /// - Thresholds: queue at least 0.3 of D; handlers idle below 0.3, or the processor used above 0.85.
@@ -137,11 +143,12 @@ fn handlers(side: &BrokerSide, parts: &Parts) -> Judgement {
 
 /// B4 Is the broker's log slow?
 ///
-/// - Numbers: local part of D: reading, checking and appending batches, compressing them again where the topic's codec differs, and
-///   for fetches reading the log.
+/// - Numbers: local part of D: reading, checking and appending batches, re-compressing them where
+///   the topic's codec differs, and for fetches reading the log.
 /// - Thresholds: local at least 0.5 of D.
 /// - Says: "61 % of the broker's 118 ms are local: the log takes them (disk, page cache, locks), or batches are compressed again".
-/// - Source: 2.3.0 test report (a broker whose disk and memory others used), LINE talk.
+/// - Source: 2.3.0 test report (a broker that shared its disk and memory with other programs), LINE
+///   talk.
 fn log(side: &BrokerSide, parts: &Parts) -> Judgement {
     let mut why = String::from(
         "the log takes them (disk, page cache, a lock), unless batches are compressed again for the topic's codec",
@@ -170,10 +177,12 @@ fn is_flush(side: &BrokerSide) -> bool {
 
 /// B4, flush Does the broker's disk make it slow?
 ///
-/// A broker that answers acks=all from its own disk (Ottla) makes a request wait until the log is flushed. Requests that wait at the
-/// same time share one flush, so the wait is that of the disk whatever they hold: larger requests carry more through it.
+/// A broker that answers acks=all from its own disk (Ottla) makes a request wait until the log is
+/// flushed. Requests that wait at the same time share one flush (group commit), so the wait is the
+/// disk's, whatever the requests hold: larger requests carry more per flush.
 ///
-/// - Numbers: the wait for the flush, which such a broker tells apart from followers; remote part of D.
+/// - Numbers: the wait for the flush, which such a broker reports separately from followers; remote
+///   part of D.
 /// - Thresholds: remote at least 0.5 of D, and the flush at least 0.5 of that.
 /// - Says: "92 % of the broker's 2.3 ms are remote: they wait until the log is on the disk, and requests that wait together share a
 ///   flush".
@@ -193,8 +202,9 @@ fn flush(side: &BrokerSide, parts: &Parts) -> Judgement {
 
 /// B5 Do followers make it slow?
 ///
-/// With acks=all a request waits until every in-sync replica has fetched it. A follower's fetch walks all partitions that it
-/// follows from that broker, so the wait grows with the partitions of the broker, also for topics that have few.
+/// With acks=all a request waits until every in-sync replica has fetched it. A follower's fetch
+/// walks all partitions that it follows on that broker, so the wait grows with the broker's
+/// partitions, even for topics that have few.
 ///
 /// - Numbers: remote part of D; the slowest follower where it is known.
 /// - Thresholds: remote at least 0.5 of D.
@@ -224,13 +234,15 @@ fn followers(side: &BrokerSide, parts: &Parts) -> Judgement {
 
 /// B6 Are the network threads busy or blocked?
 ///
-/// A network thread that sends a fetch from pages that are not in memory waits for the disk, and all connections of that thread
-/// wait with it: producers see it as time in the response queue and of sending.
+/// A network thread that sends a fetch from pages that are not in memory waits for the disk, and
+/// all connections of that thread wait with it (head-of-line blocking): producers see it as time in
+/// the response queue and in sending.
 ///
-/// - Numbers: response part of D, idle share of network threads, cold reads per second and their time: blocked share = reads * t /
-///   threads (F26; 0.1 ms from the page cache, about 50 ms from a disk).
-/// - Thresholds: response queue and send at least 0.3 of D, network threads idle below 0.3. "Cold" is said only where it was
-///   measured, otherwise "suspected".
+/// - Numbers: response part of D, idle share of network threads, cold reads per second and their
+///   time: blocked share = reads * t / threads (F26; 0.1 ms from the page cache, about 50 ms from a
+///   disk).
+/// - Thresholds: response queue and send at least 0.3 of D, network threads idle below 0.3. "Cold"
+///   is claimed only where it was measured, otherwise it is "suspected".
 /// - Says: "60 cold reads/s of 50 ms on 3 threads block 100 % of them".
 /// - Source: LINE talk.
 fn network(side: &BrokerSide, parts: &Parts) -> Judgement {
@@ -299,7 +311,7 @@ fn finding(id: FindingId, side: &BrokerSide, parts: &Parts, part: Part, why: &st
     }
 }
 
-/// rho of the busiest pool of threads: handlers or network threads.
+/// Returns rho of the busiest thread pool: handlers or network threads.
 pub fn utilisation(side: &BrokerSide) -> Option<f64> {
     let idle = [side.handler_idle, side.network_idle]
         .into_iter()
@@ -314,7 +326,7 @@ pub fn cold_line(side: &BrokerSide) -> Option<Evidence> {
     if !(reads > 0.0 && time > 0.0) {
         return None;
     }
-    // Kafka's default, where nobody said how many there are.
+    // Kafka's default, where the number of threads is not known.
     let (threads, origin) = match side.network_threads {
         Some(threads) if threads >= 1.0 => (threads, "stated"),
         _ => (3.0, "default"),
@@ -334,7 +346,7 @@ pub fn cold_line(side: &BrokerSide) -> Option<Evidence> {
     })
 }
 
-/// `60 cold reads/s of 50 ms`, where they were measured.
+/// Returns `60 cold reads/s of 50 ms`, where they were measured.
 pub fn cold_sentence(side: &BrokerSide) -> Option<String> {
     let reads = side.cold_reads_per_second.filter(|reads| *reads > 0.0)?;
     Some(match side.cold_read_ms {
@@ -345,11 +357,13 @@ pub fn cold_sentence(side: &BrokerSide) -> Option<String> {
 
 /// L4 Did the whole broker pause?
 ///
-/// A collector's pause or a blocked process stretches every part of D, for all clients at once. So when D jumps and no part stands
-/// out, and no tenant took more time than before, it is the broker as a whole.
+/// A garbage collector's pause or a blocked process stretches every part of D, for all clients at
+/// once. So when D jumps, no part dominates and no tenant took more time than before, the cause is
+/// the broker as a whole.
 ///
-/// - Numbers: this client's D over its own median of the last hour; parts of D; other clients' shares of time, now and before.
-/// - Thresholds: D doubled, no part outstanding, no tenant's share grew by more than 0.05.
+/// - Numbers: this client's D over its own median of the last hour; parts of D; other clients'
+///   shares of time, now and before.
+/// - Thresholds: D doubled, no dominant part, no tenant's share grew by more than 0.05.
 /// - Says: "all parts of D grew together: the broker paused".
 /// - Source: LINE talk (pauses by unmapping index files).
 pub fn pause(snapshot: &Snapshot) -> Option<String> {

@@ -3,10 +3,12 @@
 use super::super::super::diagnosis::Evidence;
 use super::super::super::snapshot::BrokerSide;
 
-/// Below this mean, parts that were rounded to whole milliseconds say nothing: they were seen to add up to half of the total.
+/// Below this mean, parts that were rounded to whole milliseconds are meaningless: they were seen
+/// to add up to half of the total.
 const ROUNDED_TOTAL_MS_MIN: f64 = 2.0;
 
-/// A read from resident pages takes about so long (F26): a part that takes less is nobody's delay, however large its share.
+/// A read from resident pages takes about this long (F26): a shorter part delays no request,
+/// however large its share.
 const PART_MS_MIN: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub enum Part {
 impl Part {
     const ALL: [Part; 4] = [Part::Queue, Part::Local, Part::Remote, Part::Response];
 
-    /// The share of D from which on the part is the reason.
+    /// The share of D from which the part counts as the cause.
     fn share_min(self) -> f64 {
         match self {
             Part::Queue | Part::Response => 0.3,
@@ -49,7 +51,7 @@ impl Part {
     }
 }
 
-/// D by its parts, milliseconds.
+/// D by its parts, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
     queue: Option<f64>,
@@ -59,7 +61,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// `None` where fewer than two parts are known, or where they are rounded to nothing.
+    /// Returns `None` where fewer than two parts are known, or where they are rounded to nothing.
     pub fn of(side: &BrokerSide) -> Option<Parts> {
         let ms = |micros: Option<f64>| {
             micros
@@ -81,7 +83,8 @@ impl Parts {
         (parts.known() >= 2 && is_meaningful).then_some(parts)
     }
 
-    /// A fetch waits for records; that is nobody's fault.
+    /// The parts without the remote one: in a fetch that is the wait for records, which is no
+    /// delay.
     pub fn without_remote(self) -> Parts {
         Parts { remote: None, ..self }
     }
@@ -113,7 +116,7 @@ impl Parts {
             .count()
     }
 
-    /// The largest among the parts that stand out.
+    /// The largest of the parts that exceed their threshold.
     pub fn outstanding(&self) -> Option<Part> {
         Part::ALL
             .into_iter()
@@ -121,7 +124,7 @@ impl Parts {
             .max_by(|one, other| self.ms(*one).total_cmp(&self.ms(*other)))
     }
 
-    /// The part's share as a line of arithmetic, all parts named.
+    /// The part's share as a line of arithmetic that names all parts.
     pub fn line(&self, part: Part) -> Evidence {
         let expression = format!("{} / (queue + local + remote + response)", part.symbol());
         let line = Evidence::new("F23", "share", &expression, self.share(part), "of D");

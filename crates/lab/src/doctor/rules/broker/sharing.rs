@@ -1,19 +1,19 @@
-//! Who limits several clients that together get less than each alone.
+//! The shared limit of several clients that together get less than the sum of what each gets alone.
 
-/// What was measured with one client, and with several.
+/// What was measured with one client and with several.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sharing {
     pub alone_bytes_per_second: f64,
     pub clients: f64,
     pub together_bytes_per_second: f64,
-    /// Of each broker.
+    /// Bandwidth of each broker's link.
     pub link_bytes_per_second: Option<f64>,
     pub disk_bytes_per_second: Option<f64>,
     pub brokers: f64,
 }
 
 impl Sharing {
-    /// What the clients would get if nothing were common to them.
+    /// What the clients would get if they shared no limit.
     pub fn offered_bytes_per_second(&self) -> f64 {
         self.alone_bytes_per_second * self.clients
     }
@@ -27,17 +27,19 @@ pub enum Shortage {
     Broker,
 }
 
-/// Less than this share of what was offered is a shortage; the rest is what measurements differ by.
+/// Below this share of what was offered there is a shortage; smaller gaps are measurement noise.
 const TAKEN_SHARE_MIN: f64 = 0.9;
 
-/// A limit that is used so far is the limit (F15: a link carries 0.92 of its bits as bytes of requests).
+/// A limit that is used to this share is the bottleneck (F15: a link carries 0.92 of its bits as
+/// bytes of requests).
 const USE_HIGH: f64 = 0.85;
 
 /// sharing Who is the limit of clients that slow each other?
 ///
-/// Clients that alone reach a rate and together less than its multiple share a limit. It is the link or the disk where these are
-/// nearly used up, otherwise the broker itself: its processor, locks and threads. Then more brokers help in proportion, and more
-/// clients, threads or consumers do not.
+/// Clients that reach a rate alone, and together less than its multiple, share a limit. It is the
+/// link or the disk where these are nearly used up, otherwise the broker itself: its processor,
+/// locks and threads. In that case more brokers help in proportion; more clients, threads or
+/// consumers do not.
 ///
 /// - Numbers: bytes per second of one client alone and of all together; bandwidth of link and disks.
 /// - Thresholds: less than 0.9 of what was offered; a link or disk above 0.85 of what it carries.

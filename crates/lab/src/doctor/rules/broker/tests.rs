@@ -1,4 +1,4 @@
-//! What the sources report of brokers, as numbers in and findings out.
+//! What the sources report about brokers: numbers in, findings out.
 
 use super::*;
 use crate::doctor::snapshot::Neighbour;
@@ -29,7 +29,7 @@ fn check(side: &BrokerSide, expected: Option<FindingId>) -> Option<Judgement> {
 }
 
 #[test]
-fn a_wait_for_the_own_disk_is_not_one_for_followers() {
+fn a_wait_for_the_broker_s_own_disk_is_not_a_wait_for_followers() {
     let mut waits = side([0.01, 0.1, 2.1, 0.01, 0.03]);
     check(&waits, Some(FindingId::B5));
     waits.flush_micros = Some(2_100.0);
@@ -49,7 +49,7 @@ fn a_wait_for_the_own_disk_is_not_one_for_followers() {
 }
 
 #[test]
-fn the_largest_part_that_stands_out_names_the_cause() {
+fn the_largest_part_above_its_threshold_names_the_cause() {
     for (name, parts, expected) in [
         (
             "A6, handlers near 100 % busy",
@@ -92,7 +92,7 @@ fn unknown_and_rounded_parts_are_no_evidence() {
         ..BrokerSide::default()
     };
     check(&total, None);
-    // Apache Kafka: the five parts added up to 0.17 ms where the total said 0.41.
+    // Measured on Apache Kafka: the five parts added up to 0.17 ms of a total of 0.41.
     let rounded = BrokerSide {
         is_rounded_to_ms: true,
         ..side([0.0, 0.17, 0.0, 0.0, 0.0])
@@ -106,7 +106,7 @@ fn unknown_and_rounded_parts_are_no_evidence() {
 }
 
 #[test]
-fn a_fetch_that_waits_for_records_is_nobody_s_fault() {
+fn a_fetch_that_waits_for_records_is_no_fault() {
     let idle = side([0.2, 0.7, 500.7, 0.0, 0.0]);
     check(&idle, Some(FindingId::B5));
     let judged = judge(&idle, Role::Consumer);
@@ -124,7 +124,7 @@ fn latency_explodes_with_utilisation() {
     let judged = check(&busy, Some(FindingId::B3)).unwrap();
     let wait = judged.evidence.iter().find(|line| line.formula == "F24").unwrap();
     within(wait.result, 11.5, 0.5);
-    // Half of the requests: rho 0.46, the queue's 40 ms become 40 * 0.852 / 11.5.
+    // Half of the requests: rho 0.46, so the queue's 40 ms become 40 * 0.852 / 11.5.
     let promise = &judged.recommendation.promise;
     within(promise.high, 48.3 - 40.0 * (1.0 - 0.852 / 11.5), 1.0);
     assert!(promise.low <= promise.high && promise.high < 48.3);
@@ -157,9 +157,9 @@ fn a_slow_follower_is_named() {
     assert!(judged.missing.is_empty());
 }
 
-// A12: the broker that checks and compresses again.
+// A12: the broker that validates and re-compresses.
 #[test]
-fn a_slow_log_is_not_for_more_handlers() {
+fn more_handlers_do_not_help_a_slow_log() {
     let judged = check(&side([2.0, 115.0, 0.0, 0.5, 0.5]), Some(FindingId::B4)).unwrap();
     assert!(judged.finding.text.contains("compressed again"));
     assert!(
@@ -170,7 +170,7 @@ fn a_slow_log_is_not_for_more_handlers() {
     );
 }
 
-// A15: many idle clients that send at once: short spikes, the mean is low.
+// A15: many idle clients that send at the same time: short spikes, a low mean.
 #[test]
 fn bursts_are_told_from_load() {
     let bursts = BrokerSide {
@@ -181,7 +181,7 @@ fn bursts_are_told_from_load() {
     let judged = check(&bursts, Some(FindingId::B3)).unwrap();
     assert!(judged.finding.text.contains("bursts"), "{}", judged.finding.text);
     assert!(judged.recommendation.set.contains("linger.ms"));
-    // On a small machine handlers look idle while the processor is full.
+    // On a small machine handlers look idle while the processor is fully used.
     let full = BrokerSide {
         cpu_use: Some(0.97),
         ..bursts
@@ -210,7 +210,7 @@ fn cold_reads_block_network_threads() {
         judged.finding.text
     );
     assert!(judged.recommendation.set.contains("cold reads elsewhere"));
-    // Not measured: suspected only.
+    // Not measured: only suspected.
     let suspected = BrokerSide {
         cold_reads_per_second: None,
         ..cold.clone()
@@ -226,13 +226,13 @@ fn cold_reads_block_network_threads() {
     within(cold_line(&hot).unwrap().result, 0.002, 0.1);
 }
 
-// Ottla, idle: most of 13 microseconds are spent on sending, which is no reason for anything.
+// An idle Ottla: most of 13 microseconds are spent on sending, which explains nothing.
 #[test]
-fn most_of_nothing_is_no_cause() {
+fn the_largest_part_of_a_tiny_total_is_no_cause() {
     check(&side([0.001, 0.003, 0.0, 0.004, 0.005]), None);
 }
 
-// L4: every part of D jumps together, for all clients at once.
+// L4: all parts of D jump together, for all clients at once.
 #[test]
 fn a_pause_stretches_every_part() {
     let paused = |parts: [f64; 5], share: f64| Snapshot {
@@ -247,7 +247,7 @@ fn a_pause_stretches_every_part() {
     };
     let even = [25.0, 40.0, 40.0, 10.0, 10.0];
     assert!(pause(&paused(even, 0.1)).unwrap().contains("paused"));
-    // Another client grew: that is the reason. One part stands out: so is that.
+    // Another client grew, so that is the cause; likewise if one part dominates.
     assert_eq!(pause(&paused(even, 0.5)), None);
     assert_eq!(pause(&paused([1.0, 90.0, 1.0, 1.0, 1.0], 0.1)), None);
 }

@@ -10,16 +10,17 @@ use super::lag::IDLE_HIGH;
 use super::reading::{Reading, SIZE_AT_LIMIT, sane};
 use crate::formulas::consumer::fetch_bytes_per_second;
 
-/// Younger records are in every broker's page cache.
+/// Records younger than this are in every broker's page cache.
 const AGE_COLD_MS_MIN: f64 = 60_000.0;
 
-/// Of the time or the bytes of fetches.
+/// The share of fetch time or fetched bytes from which cold reads count.
 const COLD_SHARE_MIN: f64 = 0.3;
 
-/// F15: a link that carries so much of its bandwidth is full.
+/// F15: a link that carries this share of its bandwidth is full.
 const LINK_USE_HIGH: f64 = 0.85;
 
-/// Whether fetches wait for fetch.min.bytes while records come: between two answers there is a lag, though none is left after one.
+/// Whether fetches wait for fetch.min.bytes while records arrive: there is a lag between two
+/// answers, though none right after one.
 pub fn is_held_back(reading: &Reading<'_>) -> bool {
     reading.min_bytes.0 > 1.0
         && reading.is_fetch_waiting() == Some(true)
@@ -27,7 +28,8 @@ pub fn is_held_back(reading: &Reading<'_>) -> bool {
         && reading.consumed.is_some_and(|rate| rate > 0.0)
 }
 
-/// Whether polls wait for fetches: nearly always, or more often than not while it falls behind.
+/// Whether polls wait for fetches: nearly always, or at least half of the time while the consumer
+/// falls behind.
 pub fn waits_for_fetches(reading: &Reading<'_>) -> Option<Confidence> {
     let idle = reading.idle?;
     if idle > IDLE_HIGH {
@@ -39,9 +41,10 @@ pub fn waits_for_fetches(reading: &Reading<'_>) -> Option<Confidence> {
 
 /// consumer 6 Do fetches wait for fetch.min.bytes?
 ///
-/// A broker holds a fetch back until fetch.min.bytes have come or fetch.max.wait.ms are over. Where records come, polls wait and
-/// fetches take as long as they may, that setting is the reason why records arrive late. Between two such answers there is a lag,
-/// though a client that measures it just after an answer sees none.
+/// A broker holds a fetch back until fetch.min.bytes are there or fetch.max.wait.ms is over. Where
+/// records arrive, polls wait and fetches take as long as they are allowed to, that setting is why
+/// records arrive late. There is a lag between two such answers, though a client that measures it
+/// just after an answer sees none.
 ///
 /// - Numbers: idle share of polls, lag, fetch latency, fetch.max.wait.ms, fetch.min.bytes, the broker's wait (remote part).
 /// - Thresholds: idle above 0.8, lag above 0, latency at least 0.9 of fetch.max.wait.ms.
@@ -110,7 +113,7 @@ pub fn fetch_wait(reading: &Reading<'_>) -> Found {
 }
 
 fn wait_less(reading: &Reading<'_>, fetch_ms: f64) -> Recommendation {
-    // With fetch.min.bytes=1 the first record that comes ends the wait.
+    // With fetch.min.bytes=1 the first record that arrives ends the wait.
     let floor = sane(reading.snapshot.network.round_trip_ms).unwrap_or(0.0);
     let rate = reading.consumed.filter(|rate| *rate > 0.0);
     let between = rate.map_or(fetch_ms, |rate| 1_000.0 / rate + floor);
@@ -133,12 +136,14 @@ fn wait_less(reading: &Reading<'_>, fetch_ms: f64) -> Recommendation {
 
 /// consumer 7 Are fetches too small?
 ///
-/// Where polls wait, records are there and fetches come back before their wait is over, what a fetch may bring limits the rate: size
-/// / latency. That is max.partition.fetch.bytes for each partition, fetch.max.bytes for all. It is no use to raise them where the
-/// link is full, or where most of a fetch's time is the broker's own (test 8): such a fetch takes longer in proportion to its size.
+/// Where polls wait, records are available and fetches return before their maximum wait, the size
+/// of a fetch limits the rate: size / latency. The limits are max.partition.fetch.bytes for each
+/// partition and fetch.max.bytes for all. Raising them is useless where the link is full, or where
+/// most of a fetch's time is the broker's own (test 8): such a fetch takes longer in proportion to
+/// its size.
 ///
 /// - Numbers: idle share, lag, bytes per fetch against both limits, fetch latency, the link's bandwidth.
-/// - Thresholds: idle above 0.8; a mean of 0.85 of a limit, since fetches hold whole batches.
+/// - Thresholds: idle above 0.8; a mean of 0.85 of a limit, because fetches hold whole batches.
 /// - Says: "FETCH_SIZE: fetches bring 1.02 MB of at most 1.05 MB in 72 ms: 14.2 MB/s".
 /// - Source: p99 article (F29); findings, C2.
 pub fn fetch_size(reading: &Reading<'_>) -> Found {
@@ -173,7 +178,8 @@ pub fn fetch_size(reading: &Reading<'_>) -> Found {
         );
     }
     let is_full = reading.fetch_bytes.map(|size| size >= SIZE_AT_LIMIT * limit);
-    // Not full on the mean: answers of brokers that have nothing left count as well, so this is no proof.
+    // Not full on average: brokers with nothing left also answer, with small fetches, so this
+    // proves nothing.
     let confidence = match is_full {
         Some(true) if reading.fetch_ms.is_some() => confidence,
         _ if reading.is_growing() == Some(true) && reading.fetch_ms.is_some() => Confidence::Low,
@@ -182,7 +188,7 @@ pub fn fetch_size(reading: &Reading<'_>) -> Found {
     sized(reading, numbers, confidence, (limit, name))
 }
 
-/// The limit that a fetch meets first, and its name.
+/// The limit that a fetch reaches first, and its name.
 fn size_limit(reading: &Reading<'_>) -> (f64, &'static str) {
     let (all, each) = (reading.max_bytes.0, reading.partition_bytes.0);
     let is_at_all = reading
@@ -200,7 +206,8 @@ fn link_use(reading: &Reading<'_>) -> Option<f64> {
     Some(sane(reading.consumer.bytes_per_second)? / link)
 }
 
-/// No verdict of consumers names the network; the lag's course says whether it suffices (test 11).
+/// No consumer verdict names the network; the lag's trend shows whether its bandwidth suffices
+/// (test 11).
 fn link_full(numbers: String, share: f64) -> Found {
     let text = format!(
         "the link carries {} of its bandwidth: it is the limit, not the size of fetches",
@@ -239,7 +246,8 @@ fn sized(
         bytes(1_000.0 * size / fetch_ms)
     );
     let now = reading.consumed.unwrap_or(0.0);
-    // What of the latency does not grow with the size stays; the rest may double with it.
+    // The part of the latency that does not depend on size stays; the rest may double with the
+    // size.
     let fixed =
         sane(reading.snapshot.network.round_trip_ms).map_or(0.0, |round_trip| round_trip.min(fetch_ms));
     let low = now * 2.0 * fetch_ms / (2.0 * fetch_ms - fixed);
@@ -297,7 +305,8 @@ struct Cold {
     judgement: Option<Judgement>,
 }
 
-/// Whether the broker's own time, its log or its sending, is most of a fetch, and whether reads from the disk were measured.
+/// Whether most of a fetch is the broker's own time in the log or in sending, and whether reads
+/// from the disk were measured.
 fn cold(reading: &Reading<'_>) -> Option<Cold> {
     if reading.age_ms().is_some_and(|age| age < AGE_COLD_MS_MIN) {
         return None;
@@ -331,7 +340,8 @@ fn cold(reading: &Reading<'_>) -> Option<Cold> {
     }
 }
 
-/// A cold read now and then keeps nobody back: they must take a good part of its fetches' time or bytes.
+/// Whether cold reads take a substantial share of the fetches' time or bytes; an occasional one
+/// delays nothing noticeably.
 fn are_cold_reads_many(reading: &Reading<'_>, side: &BrokerSide) -> bool {
     let time = sane(side.cold_reads_per_second)
         .zip(sane(side.cold_read_ms))
@@ -347,16 +357,17 @@ fn are_cold_reads_many(reading: &Reading<'_>, side: &BrokerSide) -> bool {
 
 /// consumer 8 Does the broker read the disk for it?
 ///
-/// Records that were written long ago are no longer in the page cache. Reading them takes the handler's time (local) or, where the
-/// file is sent directly, the network thread's (response), and others wait with it. "Cold" is said where the broker measured reads
-/// from the disk, otherwise it is suspected: a slow network to the reader looks the same.
+/// Records that were written long ago are no longer in the page cache. Reading them takes the
+/// handler's time (local) or, where the file is sent directly, the network thread's (response), and
+/// other requests wait with it. "Cold" is claimed where the broker measured reads from the disk,
+/// otherwise it is suspected: a slow network to the reader looks the same.
 ///
 /// - Numbers: idle share, lag and its age, fetch latency, the broker's local and sending time, cold reads per second and their time
 ///   (F26).
 /// - Thresholds: idle above 0.8; the broker's own time at least 0.5 of the fetch, of which local 0.5 or response 0.3; records at
 ///   least a minute old where their age is known.
 /// - Says: "COLD_READ (suspected): 97 % of the broker's 118 ms are spent in the response queue and on sending".
-/// - Source: LINE talk; 2.3.0 test report (a broker whose page cache others had taken).
+/// - Source: LINE talk; 2.3.0 test report (a broker whose page cache was taken by other programs).
 pub fn cold_read(reading: &Reading<'_>) -> Found {
     let numbers = [
         number("idle", reading.idle, ""),
@@ -370,7 +381,7 @@ pub fn cold_read(reading: &Reading<'_>) -> Found {
         return Found::nothing(numbers, "no sign of it");
     };
     let waits = waits_for_fetches(reading);
-    // A client whose polls cannot be seen is believed only when the reads were measured.
+    // Where the client's polls cannot be observed, the verdict needs measured reads.
     let confidence = match (waits, cold.is_measured) {
         (Some(confidence), true) => confidence,
         (Some(Confidence::Low), false) => Confidence::Low,
@@ -441,7 +452,7 @@ fn warm(reading: &Reading<'_>, cold: &Cold) -> Recommendation {
     }
 }
 
-/// F29, the ceiling of fetches one after another, of which one connection has one under way.
+/// F29: the ceiling of sequential fetches, because a connection has one fetch under way at a time.
 pub fn ceiling(reading: &Reading<'_>) -> Option<Evidence> {
     let (size, fetch_ms) = (reading.fetch_bytes.filter(|size| *size > 0.0)?, reading.fetch_ms?);
     let result = fetch_bytes_per_second(size, 1_000.0 / fetch_ms);
@@ -458,7 +469,7 @@ pub fn ceiling(reading: &Reading<'_>) -> Option<Evidence> {
     })
 }
 
-/// The same in records.
+/// The same ceiling in records.
 pub fn records_per_second_max(reading: &Reading<'_>) -> Option<f64> {
     let rate = ceiling(reading)?.result / reading.record_bytes()?;
     Some(rate).filter(|rate| rate.is_finite() && *rate > 0.0)

@@ -1,13 +1,13 @@
-//! What one test of a consumer finds.
+//! The result of one consumer test.
 
 use super::super::super::diagnosis::{
     Confidence, Evidence, Finding, FindingId, Promise, Recommendation, Refusal, Verdict,
 };
 
-/// A test's answer with all that it adds to the diagnosis.
+/// A test's answer, with everything that it adds to the diagnosis.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The numbers that were used, put in.
+    /// The numbers that were used, filled in.
     pub numbers: String,
     pub answer: String,
     /// The test matches: this is what limits the consumer.
@@ -22,7 +22,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// The test does not match.
+    /// The result of a test that does not match.
     pub fn nothing(numbers: String, answer: impl Into<String>) -> Found {
         Found {
             numbers,
@@ -31,7 +31,7 @@ impl Found {
         }
     }
 
-    /// It does; the answer is the summary.
+    /// The result of a test that matches; the answer is the summary.
     pub fn verdict(numbers: String, verdict: Verdict, confidence: Confidence, summary: String) -> Found {
         Found {
             numbers,
@@ -86,7 +86,7 @@ impl Found {
     }
 }
 
-/// A promise whose bounds are in order.
+/// A promise with its bounds in order.
 pub fn promise(figure: &str, now: Option<f64>, bounds: (f64, f64), unit: &str, assumption: &str) -> Promise {
     Promise {
         figure: figure.to_owned(),
@@ -98,7 +98,7 @@ pub fn promise(figure: &str, now: Option<f64>, bounds: (f64, f64), unit: &str, a
     }
 }
 
-/// `name 12.6 unit`, or that it is not known.
+/// Returns `name 12.6 unit`, or that the value is not known.
 pub fn number(name: &str, value: Option<f64>, unit: &str) -> String {
     match value {
         Some(value) if unit.is_empty() => format!("{name} {}", super::figure(value)),

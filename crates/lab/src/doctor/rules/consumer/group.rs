@@ -6,23 +6,24 @@ use super::super::super::snapshot::{Consumer, Library, Snapshot};
 use super::found::{Found, number, promise};
 use super::reading::{Reading, sane};
 
-/// Five of the heartbeats that a member sends every 3 s, a third of the session's 45 s.
+/// Five missed heartbeats at one per 3 s; a third of the 45 s session timeout.
 const HEARTBEAT_GAP_MAX_S: f64 = 15.0;
 
-/// A rebalance that takes longer stops the group for as long.
+/// A rebalance that takes longer than this stops the group noticeably.
 const REBALANCE_MS_MAX: f64 = 1_000.0;
 
 /// consumer 0 Is there evidence?
 ///
-/// Two pushes at least, or a complete reading that was not pushed, and no restart in the window. Of a client that never pushes the
-/// group's lag and its fetches, as the brokers see them, are judged. A number of requests is not asked
-/// for, unlike of a producer: a consumer that waits for records or works on them fetches twice a second or less, and that is the
-/// evidence.
+/// At least two pushes, or a complete reading that was not pushed, and no restart in the window. A
+/// client that never pushes is judged by the group's lag and its fetches as the brokers see them.
+/// Unlike for a producer, no minimum number of requests is required: a consumer that waits for
+/// records or processes them fetches at most twice a second, and that is the evidence.
 ///
 /// - Numbers: pushes, the window's length, whether the instance restarted.
 /// - Thresholds: 2 pushes.
 /// - Says: "not enough data yet: 1 push; next push in 4 s"; for clients that send little, what is missing.
-/// - Source: decision tree, S0; measured here (0.17 fetches/s of a consumer that works, 2 of one that waits).
+/// - Source: decision tree, S0; measured here (0.17 fetches/s of a consumer that processes, 2 of
+///   one that waits).
 pub fn evidence(snapshot: &Snapshot) -> Option<String> {
     let telemetry = &snapshot.telemetry;
     if telemetry.restarted {
@@ -45,7 +46,7 @@ pub fn evidence(snapshot: &Snapshot) -> Option<String> {
     }
 }
 
-/// What cannot be seen of this client, in words.
+/// Describes what cannot be observed of this client.
 pub fn unseen(snapshot: &Snapshot) -> Vec<String> {
     let client = &snapshot.client;
     let called = match (&client.software_name, &client.software_version) {
@@ -80,15 +81,16 @@ pub fn unseen(snapshot: &Snapshot) -> Vec<String> {
 
 /// consumer 1 Is the group rebalancing?
 ///
-/// While a group rebalances its members do not read, and the rates of the window are of two assignments. The first join of an
-/// instance is none. A member that does not poll within max.poll.interval.ms leaves the group, its partitions go to others, they
-/// are slower in turn: the storm.
+/// While a group rebalances its members do not read, and the window's rates mix two assignments.
+/// The first join of an instance does not count as a rebalance. A member that does not poll within
+/// max.poll.interval.ms leaves the group; its partitions move to other members, which then become
+/// slower in turn: a rebalance storm.
 ///
 /// - Numbers: rebalances in the window and how long they took, seconds since the last heartbeat, time between polls against
 ///   max.poll.interval.ms, members that were expelled.
 /// - Thresholds: any rebalance, or one longer than 1 s; no heartbeat for 15 s.
 /// - Says: "REBALANCING: 3 rebalances in 60 s; worker-2 left because it did not poll within 300 s".
-/// - Source: complaints of users about rebalance storms; KIP-62.
+/// - Source: user reports of rebalance storms; KIP-62.
 pub fn rebalancing(reading: &Reading<'_>) -> Found {
     let signs = Signs::of(reading);
     let numbers = signs.in_words();
@@ -130,15 +132,15 @@ pub fn rebalancing(reading: &Reading<'_>) -> Found {
     found
 }
 
-/// What a group's restlessness shows in.
+/// The signs of a rebalancing group.
 struct Signs {
     count: f64,
     took_ms: Option<f64>,
     heartbeat_gap_s: Option<f64>,
     poll_ms: Option<f64>,
-    /// max.poll.interval.ms.
+    /// The value of max.poll.interval.ms.
     limit_ms: f64,
-    /// A member left, or is about to, because it did not poll.
+    /// A member left, or is about to leave, because it did not poll.
     has_polled_late: bool,
 }
 
@@ -257,7 +259,8 @@ fn calm(reading: &Reading<'_>, signs: &Signs, share: f64) -> Recommendation {
 
 /// consumer 2 Does the broker throttle its fetches?
 ///
-/// - Numbers: fetch throttle time by the client and, of this client alone, by the broker; its quota where it is known.
+/// - Numbers: fetch throttle time reported by the client and, for this client alone, by the broker;
+///   its quota where it is known.
 /// - Thresholds: above 0.
 /// - Says: "QUOTA: fetches are delayed by 210 ms each to keep 1 MB/s".
 /// - Source: KIP-13, KIP-124.
@@ -329,7 +332,8 @@ pub fn quota(reading: &Reading<'_>) -> Found {
 
 /// consumer 9 Are there more consumers than partitions?
 ///
-/// A partition is read by one member of a group: members beyond the number of partitions have nothing to read.
+/// Each partition is read by one member of a group: members beyond the number of partitions have
+/// nothing to read.
 ///
 /// - Numbers: members of the group, partitions of its topics, partitions of this member.
 /// - Thresholds: members above partitions; a member without partitions.
@@ -385,7 +389,7 @@ pub fn idle_members(reading: &Reading<'_>) -> Found {
     }
 }
 
-/// How a share of time is told.
+/// Formats a share of time.
 pub fn of_time(share: f64) -> String {
     format!("{} of the time", percent(share))
 }

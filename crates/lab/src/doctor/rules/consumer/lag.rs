@@ -9,27 +9,30 @@ use super::reading::{Reading, sane};
 use super::work::IDLE_LOW;
 use crate::formulas::consumer::{age_growth, catch_up_seconds, seconds_until_loss};
 
-/// A poll that waits for more than this share of time waits for records.
+/// Polls that wait for more than this share of time wait for records.
 pub const IDLE_HIGH: f64 = 0.8;
 
-/// A partition's lag over the mean of the others from which on it is the one that is behind: between partitions that are read in turn,
-/// one chunk after another, the lag moves by less.
+/// The ratio of a partition's lag to the mean of the others from which it counts as the one that
+/// falls behind: between partitions that are read in turn, one chunk after another, the lag varies
+/// by less.
 const LAG_APART: f64 = 3.0;
 
-/// A partition that is read so much slower than records come to it stands still.
+/// A partition read at less than this share of the rate at which records arrive is stuck.
 const STUCK_SHARE: f64 = 0.01;
 
 /// consumer 3 Does it keep up?
 ///
-/// Lag is the distance between the end of a partition and the position of its reader. It is small where it is less than a second of
-/// records, or two waits of a fetch. A consumer that has little time left and falls behind does not keep up, however small the lag
-/// still is; one that waits for fetch.min.bytes is told so.
+/// Lag is the distance between the end of a partition and the position of its reader. It is small
+/// where it is less than one second of records, or two waits of a fetch. A consumer that has little
+/// time left and falls behind does not keep up, however small the lag still is; for one that waits
+/// for fetch.min.bytes the answer says so.
 ///
-/// - Numbers: lag of all partitions, its slope, records per second consumed and produced, idle share of polls; where no lag is
-///   known, fetches that return after their full wait with nothing.
+/// - Numbers: lag of all partitions, its slope, records per second consumed and produced, idle
+///   share of polls; where no lag is known, fetches that return empty after their full wait.
 /// - Thresholds: lag of at most 1 s of records, or 2 * fetch.max.wait.ms.
 /// - Says: "KEEPS_UP: no lag, polls wait 100 % of the time".
-/// - Source: measured here (an idle consumer's fetches take 504 ms, fetch.max.wait.ms and its way).
+/// - Source: measured here (an idle consumer's fetches take 504 ms: fetch.max.wait.ms and the round
+///   trip).
 pub fn keeps_up(reading: &Reading<'_>) -> Found {
     let numbers = [
         number("lag", reading.lag, "records"),
@@ -58,7 +61,8 @@ fn is_falling_behind(reading: &Reading<'_>) -> bool {
     reading.is_growing() == Some(true) && reading.idle.is_some_and(|idle| idle < IDLE_LOW)
 }
 
-/// No lag is known: only fetches that wait in vain say that there is none.
+/// Judges without a known lag: only fetches that return empty after their full wait show that there
+/// is none.
 fn keeps_up_unseen(reading: &Reading<'_>, numbers: String) -> Found {
     let waits_in_vain = reading.is_fetch_waiting() == Some(true)
         && reading.idle.is_some_and(|idle| idle > IDLE_HIGH)
@@ -124,14 +128,15 @@ fn keeping_up(reading: &Reading<'_>, numbers: String, confidence: Confidence) ->
 
 /// consumer 4 Is it one partition?
 ///
-/// A partition that alone falls behind has more records than the others (a hot key), records that take longer, or one on which the
-/// application fails again and again: then its position does not move.
+/// A partition that falls behind alone has more records than the others (a hot key), slower
+/// records, or a record on which the application fails repeatedly: then its position does not move.
 ///
 /// - Numbers: lag of every partition, its slope, records per second consumed and produced.
-/// - Thresholds: the lag of one partition grows, or stands, the others' do not, and it is three times the mean of the others; stuck
-///   means read at less than 1 % of the rate at which records come, or not at all.
+/// - Thresholds: the lag of one partition grows or stays constant, the others' do not, and it is
+///   three times the mean of the others; stuck means read at less than 1 % of the rate at which
+///   records arrive, or not at all.
 /// - Says: "SKEW: only orders-7 falls behind: 1200 records/s come to it, 5 times the mean of the others".
-/// - Source: complaint "lag grows although consumers were added".
+/// - Source: user report "lag grows although consumers were added".
 pub fn skew(reading: &Reading<'_>) -> Found {
     let partitions = &reading.consumer.partitions;
     let numbers = partitions_in_words(partitions);
@@ -199,7 +204,7 @@ pub fn skew(reading: &Reading<'_>) -> Found {
     found
 }
 
-/// The partition that alone is behind, and whether its course was measured.
+/// The only partition that falls behind, and whether its lag was measured over time.
 fn only_one_behind<'a>(reading: &'a Reading<'_>) -> Option<(&'a ConsumedPartition, bool)> {
     let partitions = &reading.consumer.partitions;
     if partitions.len() < 2 {
@@ -242,7 +247,8 @@ fn only_one_behind<'a>(reading: &'a Reading<'_>) -> Option<(&'a ConsumedPartitio
             });
             (is_growing && are_flat).then_some((one, true))
         }
-        // Read once: the others are at their ends, and what is left here takes longer than the rest of a catch-up would.
+        // Read once: the others are at their ends, and what remains here takes longer than the rest
+        // of a catch-up would.
         None => {
             let are_done = others().all(|(other, partition)| reading.is_small(lags[other], rate(partition)));
             let seconds = largest
@@ -268,7 +274,7 @@ fn is_stuck(partition: &ConsumedPartition) -> bool {
 }
 
 fn partitions_in_words(partitions: &[ConsumedPartition]) -> String {
-    // More than a screen holds help nobody; the furthest behind first.
+    // The furthest behind first, at most one screenful.
     const SHOWN: usize = 6;
     if partitions.is_empty() {
         return String::from("no partition is known");
@@ -338,11 +344,12 @@ fn level(
 
 /// consumer 10 Will unread records be deleted?
 ///
-/// Retention deletes by age, read or not. The age of the record that is read next grows by 1 - consumed / produced seconds in a
-/// second; when it reaches retention.ms the reader loses records.
+/// Retention deletes by age, whether records were read or not. The age of the record that is read
+/// next grows by 1 - consumed / produced seconds per second; when it reaches retention.ms the
+/// reader loses records.
 ///
 /// - Numbers: age of the next record of each partition, retention.ms, records per second consumed and produced.
-/// - Thresholds: none; it is said whenever the age grows.
+/// - Thresholds: none; reported whenever the age grows.
 /// - Says: "will lose data in 3.2 h".
 /// - Source: how retention deletes segments.
 pub fn retention(reading: &Reading<'_>) -> Found {
@@ -410,11 +417,13 @@ pub fn retention(reading: &Reading<'_>) -> Found {
 
 /// consumer 11 Is it catching up?
 ///
-/// Asked last: it is behind, nothing keeps it back that a test names, and the lag shrinks, or records flow as fast as fetches bring
-/// them. Java sends NaN as its idle ratio when polls follow each other within a millisecond: no evidence that it idles.
+/// The last test: the consumer is behind, no test names a reason, and the lag shrinks, or records
+/// flow as fast as fetches deliver them. Java sends NaN as its idle ratio when polls follow each
+/// other within a millisecond; that is no evidence of idling.
 ///
 /// - Numbers: lag, its slope, records per second; time until the lag is gone: lag / (consumed - produced) (F29).
-/// - Thresholds: a lag that shrinks; where its course is not known, records that flow while fetches are under way a fifth of the time.
+/// - Thresholds: a lag that shrinks; where its trend is not known, records that flow while fetches
+///   are under way a fifth of the time.
 /// - Says: "CATCHING_UP: 4.1 million records behind, gone in 15 s at 276000 records/s".
 /// - Source: measured here (276 000 records/s, NaN, fetches of 2.9 MB in 28 ms).
 pub fn catching_up(reading: &Reading<'_>) -> Found {
@@ -432,7 +441,7 @@ pub fn catching_up(reading: &Reading<'_>) -> Found {
     let confidence = match (reading.is_shrinking(), flows) {
         (Some(true), true) if reading.produced.is_some() => Confidence::High,
         (Some(true), _) => Confidence::Medium,
-        // Its course is not known; that it works as fast as it is given records is.
+        // The lag's trend is not known, but the consumer processes records as fast as they arrive.
         (None, true) => Confidence::Low,
         (Some(false), _) | (None, false) => {
             return Found::nothing(numbers, "no: the lag does not shrink");

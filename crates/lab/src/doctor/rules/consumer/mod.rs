@@ -54,10 +54,11 @@ const TESTS: [Test; 11] = [
     test("consumer 11", "Is it catching up?", lag::catching_up),
 ];
 
-/// Of a client that has not pushed enough yet, only what the broker alone knows: quota and disk.
+/// For a client that has not pushed enough yet, only the tests that the broker's numbers alone can
+/// answer: quota and disk.
 const TESTS_BY_BROKER: [usize; 2] = [1, 7];
 
-/// What is wrong with a consumer, if anything.
+/// Diagnoses one consumer.
 pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let mut diagnosis = Diagnosis {
         client_id: snapshot.client.client_id.clone(),
@@ -125,7 +126,7 @@ fn run<'a>(diagnosis: &mut Diagnosis, reading: &Reading<'_>, tests: impl Iterato
     }
 }
 
-/// The first verdict stands with all that belongs to it; what later ones found contributes.
+/// Keeps the first verdict with everything that belongs to it; later findings contribute.
 fn take(diagnosis: &mut Diagnosis, found: Found) {
     let is_settled = diagnosis.verdict != Verdict::NotEnoughData;
     let is_first = found.verdict.is_some() && !is_settled;
@@ -135,7 +136,8 @@ fn take(diagnosis: &mut Diagnosis, found: Found) {
         diagnosis.summary = found.summary;
         diagnosis.recommendation = found.recommendation;
     }
-    // Tests after the verdict that match in their own right say more; those about the same verdict again do not.
+    // Tests after the verdict that match independently add information; those about the same
+    // verdict do not.
     let contributes =
         is_first || found.verdict.is_none() || is_worth_telling(diagnosis.verdict, found.verdict);
     if contributes {
@@ -147,7 +149,8 @@ fn take(diagnosis: &mut Diagnosis, found: Found) {
             }));
         diagnosis.evidence.extend(found.evidence);
     }
-    // What would not help beside one bottleneck may help against another: only the verdict's own refusals stand.
+    // A change that would not help against one bottleneck may help against another: only the
+    // verdict's own refusals are kept.
     if is_first || (found.verdict.is_none() && !found.notes.is_empty()) {
         diagnosis.refused.extend(found.refused);
     }
@@ -157,7 +160,7 @@ fn take(diagnosis: &mut Diagnosis, found: Found) {
     diagnosis.notes.extend(found.notes);
 }
 
-/// A consumer that keeps up is not also catching up, and the reverse.
+/// A consumer that keeps up is not also catching up, and vice versa.
 fn is_worth_telling(settled: Verdict, later: Option<(Verdict, Confidence)>) -> bool {
     match later {
         Some((Verdict::KeepsUp | Verdict::CatchingUp, _)) => false,
@@ -166,7 +169,7 @@ fn is_worth_telling(settled: Verdict, later: Option<(Verdict, Confidence)>) -> b
     }
 }
 
-/// No test matched: which numbers would decide.
+/// No test matched: names the numbers that would decide.
 fn undecided(reading: &Reading<'_>) -> String {
     let unknown = [
         ("the lag", reading.lag.is_none()),
@@ -191,7 +194,7 @@ fn undecided(reading: &Reading<'_>) -> String {
     }
 }
 
-/// Brokers and tenants: what makes its fetches slow though it is not the verdict.
+/// Adds findings about brokers and tenants: what slows its fetches without being the verdict.
 fn surroundings(diagnosis: &mut Diagnosis, snapshot: &Snapshot, reading: &Reading<'_>) {
     let is_behind = reading.is_lag_small() != Some(true);
     if let Some(judgement) = reading
@@ -221,7 +224,8 @@ fn is_broker_slow(reading: &Reading<'_>) -> bool {
     }
 }
 
-/// How sure any verdict can be: high only where the broker's numbers of this client agree with its own.
+/// The upper bound of any verdict's confidence: high only where the broker's numbers of this client
+/// agree with its own.
 fn agreement(snapshot: &Snapshot, reading: &Reading<'_>, verdict: Verdict) -> Confidence {
     if verdict == Verdict::NotEnoughData {
         return Confidence::Low;
@@ -249,7 +253,7 @@ fn agreement(snapshot: &Snapshot, reading: &Reading<'_>, verdict: Verdict) -> Co
             of_brokers(|side| side.requests_per_second),
         ),
     ];
-    // An idle consumer has no rate to compare: that both say nothing is agreement.
+    // An idle consumer has no rate to compare: if both report nothing, they agree.
     let agrees = pairs.iter().any(|pair| match pair {
         (Some(client), Some(broker)) => (client - broker).abs() <= 0.05 * client.max(*broker),
         _ => false,
@@ -261,7 +265,7 @@ fn agreement(snapshot: &Snapshot, reading: &Reading<'_>, verdict: Verdict) -> Co
     }
 }
 
-/// Numbers that are not finite are no numbers, and nothing is said twice.
+/// Drops numbers that are not finite, and duplicates.
 fn finish(diagnosis: &mut Diagnosis) {
     diagnosis.evidence.retain(is_finite);
     let mut seen: Vec<Evidence> = Vec::new();

@@ -1,4 +1,4 @@
-//! What the consumer's tests read of a snapshot, worked out once.
+//! The numbers that the consumer tests read from a snapshot, derived once.
 
 use super::super::super::arithmetic::setting;
 use super::super::super::snapshot::{
@@ -6,33 +6,34 @@ use super::super::super::snapshot::{
 };
 use super::super::broker::{self, parts::Parts};
 
-/// A lag of less than this many seconds of records is small: no clock of a group is finer.
+/// A lag of less than this many seconds of records is small: a group's clocks are no finer.
 const LAG_SMALL_S: f64 = 1.0;
 
-/// Two waits of a fetch: what arrives while one waits is only fetched by the next.
+/// Two waits of a fetch: what arrives while one fetch waits is fetched only by the next.
 const LAG_SMALL_WAITS: f64 = 2.0;
 
-/// The mean of fetches that are cut at a limit lies below it: a fetch holds whole batches.
+/// The mean size of fetches that are cut at a limit lies below it, because a fetch holds whole
+/// batches.
 pub const SIZE_AT_LIMIT: f64 = 0.85;
 
-/// Numbers that were measured, and those that follow from them. What is not finite is not there.
+/// Measured numbers and those derived from them. Values that are not finite are absent.
 pub struct Reading<'a> {
     pub snapshot: &'a Snapshot,
     pub consumer: &'a Consumer,
-    /// Share of time in which polls waited for records.
+    /// Share of time that polls waited for records.
     pub idle: Option<f64>,
-    /// Records per second.
+    /// Records consumed per second.
     pub consumed: Option<f64>,
     pub produced: Option<f64>,
-    /// Records behind the end, of all partitions of this member.
+    /// Records behind the end, over all partitions of this member.
     pub lag: Option<f64>,
-    /// Records per second by which it grows.
+    /// Growth of the lag, in records per second.
     pub lag_slope: Option<f64>,
     pub fetch_ms: Option<f64>,
     pub fetch_bytes: Option<f64>,
-    /// Share of time in which a fetch is under way; above 1 with several brokers.
+    /// Share of time that a fetch is under way; above 1 with several brokers.
     pub fetch_use: Option<f64>,
-    /// Partitions of this member.
+    /// Number of partitions of this member.
     pub partitions: Option<f64>,
     pub wait_ms: (f64, &'static str),
     pub min_bytes: (f64, &'static str),
@@ -64,7 +65,7 @@ impl<'a> Reading<'a> {
             consumer,
             idle: sane(consumer.poll_idle_share).map(|share| share.min(1.0)),
             consumed,
-            // What remains of two large rates is no rate.
+            // The difference of two large rates is not a meaningful rate.
             produced: produced.map(|rate| {
                 if rate < 0.001 * consumed.unwrap_or(0.0) {
                     0.0
@@ -89,7 +90,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Whether the lag is too small to be one. `None`: it is not known.
+    /// Whether the lag is too small to count as one. `None`: it is not known.
     pub fn is_lag_small(&self) -> Option<bool> {
         let lag = self.lag?;
         Some(self.is_small(
@@ -98,7 +99,7 @@ impl<'a> Reading<'a> {
         ))
     }
 
-    /// The same for a number of records at a rate.
+    /// Whether this number of records is a small lag at this rate.
     pub fn is_small(&self, lag: f64, records_per_second: f64) -> bool {
         lag <= 0.0 || lag <= records_per_second * self.lag_small_seconds()
     }
@@ -107,7 +108,7 @@ impl<'a> Reading<'a> {
         LAG_SMALL_S.max(LAG_SMALL_WAITS * self.wait_ms.0 / 1_000.0)
     }
 
-    /// Whether it falls behind further: more than what rates differ by from second to second.
+    /// Whether the lag grows by more than rates vary from second to second.
     pub fn is_growing(&self) -> Option<bool> {
         let flow = self.consumed.unwrap_or(0.0).max(self.produced.unwrap_or(0.0));
         self.lag_slope.map(|slope| slope > 0.02 * flow && slope > 0.0)
@@ -121,7 +122,7 @@ impl<'a> Reading<'a> {
     pub fn is_fetch_waiting(&self) -> Option<bool> {
         let fetch_ms = self.fetch_ms?;
         let wait = self.wait_ms.0;
-        // A fetch that brings as much as it may does not wait for more, however long it takes.
+        // A fetch that returns as much as it may does not wait for more, however long it takes.
         let limit = self.partition_bytes.0.min(self.max_bytes.0);
         if self
             .fetch_bytes
@@ -130,11 +131,12 @@ impl<'a> Reading<'a> {
             return Some(false);
         }
         let round_trip = self.snapshot.network.round_trip_ms.unwrap_or(0.0);
-        // Longer than the wait and its way there and back is another reason than waiting.
+        // Anything longer than the wait and the round trip has another cause than waiting for
+        // records.
         Some(fetch_ms >= 0.9 * wait && fetch_ms <= 1.5 * wait + 2.0 * round_trip + 5.0)
     }
 
-    /// Time of a fetch in the broker but for waiting for records, ms: the worst broker's.
+    /// The broker's time of a fetch without the wait for records, in ms, at the slowest broker.
     pub fn broker_ms(&self) -> Option<f64> {
         let parts = self.snapshot.brokers.iter().filter_map(Parts::of);
         parts
@@ -156,14 +158,14 @@ impl<'a> Reading<'a> {
         of_brokers.chain(sane(self.consumer.throttle_ms)).reduce(f64::max)
     }
 
-    /// Bytes per second that one record takes part in: mean size of a record on the wire.
+    /// The mean size of a record on the wire, in bytes.
     pub fn record_bytes(&self) -> Option<f64> {
         let bytes = sane(self.consumer.bytes_per_second)?;
         let records = self.consumed.filter(|records| *records > 0.0)?;
         Some(bytes / records).filter(|size| *size > 0.0)
     }
 
-    /// Age of the oldest record that is read next, ms.
+    /// The age of the oldest record to be read next, in ms.
     pub fn age_ms(&self) -> Option<f64> {
         let ages = self
             .consumer
@@ -173,7 +175,7 @@ impl<'a> Reading<'a> {
         ages.reduce(f64::max)
     }
 
-    /// How this member is called.
+    /// The name of this member.
     pub fn name(&self) -> &str {
         match &self.snapshot.client.member_id {
             Some(member) => member,
@@ -182,7 +184,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// What can be a measurement: finite, not negative.
+/// Keeps only plausible measurements: finite and not negative.
 pub fn sane(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value >= 0.0)
 }
@@ -191,7 +193,8 @@ fn usable(setting: Option<Setting<f64>>) -> Option<Setting<f64>> {
     setting.filter(|setting| setting.value.is_finite() && setting.value >= 0.0)
 }
 
-/// Of those partitions that have it, all of them or none: a part of a sum is no sum.
+/// The sum over the partitions; `None` unless all of them have the number, because a partial sum is
+/// misleading.
 fn sum(partitions: &[ConsumedPartition], of: impl Fn(&ConsumedPartition) -> Option<f64>) -> Option<f64> {
     if partitions.is_empty() {
         return None;
@@ -218,7 +221,7 @@ fn of_brokers(snapshot: &Snapshot, of: impl Fn(&BrokerSide) -> Option<f64>) -> O
     own.filter_map(of).reduce(|one, other| one + other)
 }
 
-/// The same by the brokers: fetches per second times the time of each.
+/// The same from the brokers' numbers: fetches per second times the time of each.
 fn fetch_use_at_brokers(snapshot: &Snapshot) -> Option<f64> {
     of_brokers(snapshot, |side| {
         let rate = sane(side.requests_per_second)?;

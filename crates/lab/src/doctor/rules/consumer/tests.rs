@@ -1,4 +1,5 @@
-//! What the sources report of consumers, what was measured here, and every test's yes and no.
+//! What the sources report about consumers, what was measured here, and the yes and no of every
+//! test.
 
 use proptest::prelude::*;
 
@@ -65,7 +66,8 @@ fn refuses(diagnosis: &Diagnosis, set: &str) {
     );
 }
 
-/// Measured here, C1: 0.5 ms of work on a record, a topic that nobody writes; Java's ratio of 0.0267.
+/// Measured here, C1: 0.5 ms of work on a record, a topic without producers; Java's ratio of
+/// 0.0267.
 fn slow_work() -> Consumer {
     Consumer {
         records_per_second: Some(1_863.0),
@@ -136,9 +138,9 @@ fn starved() -> Consumer {
 }
 
 #[test]
-fn slow_work_is_told() {
+fn slow_work_is_reported() {
     let mut snapshot = of(slow_work());
-    // Most of the broker's time is spent on sending: the consumer does not take what it asked for.
+    // Most of the broker's time is spent on sending: the consumer does not read what it requested.
     snapshot.brokers = vec![BrokerSide {
         requests_per_second: Some(0.165),
         local_micros: Some(3_333.0),
@@ -164,7 +166,8 @@ fn slow_work_is_told() {
         refuses(&diagnosis, set);
     }
     let promise = diagnosis.recommendation.unwrap().promise;
-    // 4.1 million records are gone in ten minutes with 3.8 times as much; there are three partitions.
+    // 4.1 million records are caught up in ten minutes at 3.8 times the rate; there are three
+    // partitions.
     within(promise.high, 3.0 * 1_863.0, 0.1);
     within(promise.low, 2.7 * 1_863.0, 0.1);
 }
@@ -252,11 +255,12 @@ fn partitions_that_do_not_matter_mean_the_consumer() {
     refuses(&diagnosis, "more partitions");
     let recommendation = diagnosis.recommendation.unwrap();
     assert!(recommendation.set.contains("consumers"), "{recommendation:?}");
-    // T11: three of them were promised 75 MB/s at most and got 47: the next ceiling was the broker.
+    // T11: three consumers were promised 75 MB/s at most and got 47: the next ceiling was the
+    // broker.
     assert!(recommendation.promise.high <= 3.0 * 250_000.0);
 }
 
-// A14: 10 MB/s read of 100 MB/s written: never caught up.
+// A14: 10 MB/s read of 100 MB/s written: it never catches up.
 #[test]
 fn consumers_slower_than_producers_never_catch_up() {
     let consumer = Consumer {
@@ -308,7 +312,7 @@ fn a_broker_that_reads_its_disk_is_suspected_or_known() {
     snapshot.brokers[0].requests_per_second = Some(13.5);
     let diagnosis = check(&snapshot, Verdict::ColdRead);
     assert!(!diagnosis.summary.contains("suspected"), "{}", diagnosis.summary);
-    // Records of this second lie in memory; what a fetch brings is the limit then.
+    // Records of the last second are in the page cache; the limit is then the size of a fetch.
     if let Some(consumer) = &mut snapshot.consumer {
         consumer.partitions[0].lag_ms = Some(5_000.0);
     }
@@ -316,17 +320,18 @@ fn a_broker_that_reads_its_disk_is_suspected_or_known() {
 }
 
 #[test]
-fn full_fetches_across_a_long_way_are_too_small() {
+fn full_fetches_across_a_long_round_trip_are_too_small() {
     let mut snapshot = of(starved());
     snapshot.network.round_trip_ms = Some(70.0);
     let diagnosis = check(&snapshot, Verdict::FetchSize);
     let recommendation = diagnosis.recommendation.clone().unwrap();
     assert_eq!(recommendation.set, "max.partition.fetch.bytes=2097152");
-    // Two milliseconds of 72 grow with the size, and the application has time for ten times as much.
+    // Two of the 72 ms grow with the size, and the application has time for ten times as many
+    // records.
     within(recommendation.promise.high, 28_000.0, 0.1);
     within(recommendation.promise.low, 28_000.0 * 72.0 / 74.0, 0.1);
     refuses(&diagnosis, "fetch.max.wait.ms");
-    // The link is full: no size helps, and the lag grows.
+    // The link is full: no fetch size helps, and the lag grows.
     snapshot.network.bandwidth_bytes_per_second = Some(15e6);
     let diagnosis = diagnose(&snapshot);
     assert_ne!(diagnosis.verdict, Verdict::FetchSize);
@@ -334,7 +339,7 @@ fn full_fetches_across_a_long_way_are_too_small() {
 }
 
 #[test]
-fn a_small_limit_of_all_partitions_is_the_one_named() {
+fn a_small_limit_over_all_partitions_is_named() {
     let mut snapshot = of(Consumer {
         fetch_bytes: Some(60_000.0),
         assigned_partitions: Some(8.0),
@@ -346,7 +351,7 @@ fn a_small_limit_of_all_partitions_is_the_one_named() {
 }
 
 #[test]
-fn fetches_that_wait_for_bytes_are_told() {
+fn fetches_that_wait_for_bytes_are_reported() {
     let consumer = Consumer {
         records_per_second: Some(1_000.0),
         bytes_per_second: Some(256_000.0),
@@ -359,7 +364,7 @@ fn fetches_that_wait_for_bytes_are_told() {
         ..Consumer::default()
     };
     let mut snapshot = of(consumer);
-    // Nobody asked for that many bytes: records come in bursts, and it keeps up.
+    // fetch.min.bytes is at its default: records come in bursts, and the consumer keeps up.
     check(&snapshot, Verdict::KeepsUp);
     snapshot.settings.fetch_min_bytes = stated(1_048_576.0);
     let diagnosis = check(&snapshot, Verdict::FetchWait);
@@ -369,7 +374,7 @@ fn fetches_that_wait_for_bytes_are_told() {
         "fetch.min.bytes=1"
     );
     refuses(&diagnosis, "fetch.max.bytes");
-    // A lag that is one, with the defaults: the same, less surely.
+    // A real lag with the default settings: the same verdict, with lower confidence.
     let mut behind = of(Consumer {
         fetch_ms: Some(498.0),
         fetch_bytes: Some(128_000.0),
@@ -388,14 +393,14 @@ fn a_throttled_consumer_has_a_quota() {
     };
     let diagnosis = check(&of(consumer), Verdict::Quota);
     assert!(has(&diagnosis, FindingId::Q1));
-    // Fetches that are too small besides contribute.
+    // Fetches that are also too small contribute.
     assert!(
         diagnosis
             .findings
             .iter()
             .any(|finding| finding.id == FindingId::C2 && finding.is_contributing)
     );
-    // Throttling of other clients is none.
+    // Throttling of other clients does not count.
     let mut snapshot = of(idle());
     snapshot.brokers = vec![BrokerSide {
         throttle_ms: Some(50.0),
@@ -488,7 +493,7 @@ fn one_partition_behind_is_skew() {
         diagnosis.summary
     );
     assert!(diagnosis.recommendation.unwrap().set.contains("set aside"));
-    // All of them behind: the application, not a partition.
+    // All partitions behind: the application, not a partition.
     check(&of(slow_work()), Verdict::Processing);
 }
 
@@ -523,7 +528,7 @@ fn the_end_of_a_catch_up_is_no_skew() {
         partition.produced_per_second = None;
     }
     check(&of(read_once.clone()), Verdict::CatchingUp);
-    // The same left where hardly anything is read: longer than the window.
+    // The same remainder while hardly anything is read: it takes longer than the window.
     read_once.records_per_second = Some(50.0);
     read_once.poll_idle_share = Some(0.9);
     check(&of(read_once), Verdict::Skew);
@@ -564,7 +569,7 @@ fn loss_is_foretold() {
     let mut snapshot = of(consumer);
     snapshot.settings.retention_ms = stated(6.0 * 3_600_000.0);
     let diagnosis = check(&snapshot, Verdict::Processing);
-    // The age grows by half a second in a second: one hour left takes two.
+    // The age grows by half a second per second: one hour left lasts two.
     assert!(
         diagnosis
             .notes
@@ -599,7 +604,7 @@ fn little_evidence_is_no_verdict() {
     check(&snapshot, Verdict::Processing);
     snapshot.telemetry.restarted = true;
     check(&snapshot, Verdict::NotEnoughData);
-    // What the broker knows by itself stands.
+    // What the broker knows by itself still counts.
     snapshot.brokers = vec![BrokerSide {
         throttle_ms: Some(80.0),
         ..BrokerSide::default()
@@ -608,7 +613,7 @@ fn little_evidence_is_no_verdict() {
 }
 
 #[test]
-fn clients_that_say_little_are_told_so() {
+fn the_gaps_of_clients_that_push_little_are_listed() {
     // librdkafka: polls and fetches, no lag.
     let librdkafka = |idle: f64, fetch_ms: f64| {
         let mut snapshot = of(Consumer {
@@ -654,7 +659,7 @@ fn clients_that_say_little_are_told_so() {
 }
 
 #[test]
-fn the_group_s_lag_by_the_broker_stands_in_for_the_client_s() {
+fn the_broker_s_group_lag_stands_in_for_the_client_s() {
     let mut snapshot = of(Consumer {
         fetch_ms: Some(20.0),
         fetches_per_second: Some(0.5),
@@ -663,12 +668,12 @@ fn the_group_s_lag_by_the_broker_stands_in_for_the_client_s() {
         ..Consumer::default()
     });
     snapshot.client.library = Library::Librdkafka;
-    // There are records, and it asks for them 1 % of the time.
+    // There are records, and the consumer requests them 1 % of the time.
     let diagnosis = check(&snapshot, Verdict::Processing);
     assert_eq!(diagnosis.confidence, Confidence::Low);
 }
 
-// A client that never pushes, of a group whose lag the brokers know.
+// A client that never pushes, in a group whose lag the brokers know.
 #[test]
 fn a_silent_consumer_is_judged_by_its_brokers() {
     let mut snapshot = of(Consumer {
@@ -719,7 +724,7 @@ fn a_noisy_neighbour_contributes() {
 }
 
 #[test]
-fn high_confidence_takes_both_sides() {
+fn high_confidence_needs_both_sides() {
     let mut snapshot = of(slow_work());
     assert_eq!(diagnose(&snapshot).confidence, Confidence::Medium);
     snapshot.brokers = vec![BrokerSide {
@@ -730,7 +735,7 @@ fn high_confidence_takes_both_sides() {
 }
 
 #[test]
-fn every_test_leaves_its_step() {
+fn every_test_leaves_a_step() {
     let diagnosis = diagnose(&of(slow_work()));
     let rules: Vec<&str> = diagnosis
         .reasoning
@@ -876,7 +881,7 @@ proptest! {
             prop_assert!(promise.low.is_finite() && promise.high.is_finite(), "{promise:?}");
             prop_assert!(promise.low <= promise.high, "{promise:?}");
         }
-        // What is not a number becomes null, which is none when it is read again.
+        // NaN and infinity become null, which is read back as absent.
         let text = serde_json::to_string(&diagnosis).unwrap();
         let read: Diagnosis = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read.verdict, diagnosis.verdict);
@@ -891,7 +896,7 @@ fn fixture(name: &str) -> Snapshot {
     snapshots.remove(0)
 }
 
-// C1 and C3 as they were measured, through the reader.
+// C1 and C3 as they were measured, through the file reader.
 #[test]
 fn fixtures_of_consumers() {
     let slow = check(&fixture("C1_slow_consumer"), Verdict::Processing);
@@ -903,9 +908,9 @@ fn fixtures_of_consumers() {
     assert!(idle.recommendation.is_none());
 }
 
-// The same as snapshots and back: what is exported is judged alike.
+// The same as snapshots and back: an exported case gets the same verdict.
 #[test]
-fn an_exported_case_is_judged_alike() {
+fn an_exported_case_gets_the_same_verdict() {
     let snapshot = fixture("C1_slow_consumer");
     let text = serde_json::to_string(&snapshot).unwrap();
     let read: Snapshot = serde_json::from_str(&text).unwrap();

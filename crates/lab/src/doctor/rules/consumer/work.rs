@@ -1,4 +1,4 @@
-//! Test 5 of consumers: is it the application's work on records?
+//! Test 5 of consumers: does processing the records limit the consumer?
 
 use super::super::super::arithmetic::{duration, figure, percent};
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
@@ -8,33 +8,37 @@ use super::group::of_time;
 use super::reading::{Reading, sane};
 use crate::formulas::consumer::{catch_up_seconds, consumers_needed, work_ms};
 
-/// A poll that waits for less than this share of time leaves no time: the application works.
+/// Polls that wait for less than this share of time: the application is busy.
 pub const IDLE_LOW: f64 = 0.2;
 
-/// Below this share of time with a fetch under way the consumer does not ask.
+/// With a fetch under way for less than this share of time, the consumer does not request records.
 const FETCH_USE_LOW: f64 = 0.2;
 
-/// Rates that differ by less are the same.
+/// Rates that differ by less than this count as equal.
 const SAME_RATE: f64 = 0.05;
 
-/// What more consumers bring of what they could: they share machines, brokers and the coordinator.
+/// The share of the ideal gain that more consumers achieve: they share machines, brokers and the
+/// coordinator.
 const SHARED_GAIN: f64 = 0.9;
 
-/// In so long a group should be level again; a longer lag is an incident of its own.
+/// Within this time a group should have caught up; a lag that lasts longer is an incident of its
+/// own.
 const CATCH_UP_SECONDS: f64 = 600.0;
 
 /// consumer 5 Does the application have time?
 ///
-/// Polls that hardly ever wait mean that the application is at work on the records all the time. Without an idle share other signs
-/// say the same: fetches are rarely under way though records are there (it does not ask), polls follow each other within a
-/// millisecond and it still falls behind, or a topic with another number of partitions was read at the same rate. More partitions
-/// then bring nothing unless more consumers read them.
+/// If polls hardly ever wait, the application is busy with records all the time. Without an idle
+/// share other signs say the same: fetches are rarely under way although records are available (the
+/// consumer does not request them), polls follow each other within a millisecond and the consumer
+/// still falls behind, or a topic with another number of partitions was read at the same rate. In
+/// that case more partitions gain nothing unless more consumers read them.
 ///
 /// - Numbers: idle share of polls (Java's corrected: r / (1 - r)), records per second, work per record = (1 - idle) / records per
 ///   second, needed consumers = produced * work, at most the partitions (F29).
 /// - Thresholds: idle below 0.2; below 0.5 where the lag grows; fetches under way below 0.2 of the time; rates within 5 %.
 /// - Says: "PROCESSING: polls wait 3 % of the time, the work on a record takes 0.521 ms: 1863 records/s".
-/// - Source: measured here (0.5 ms of work: ratio 0.027, 1 863 records/s); 2.3.0 test report (25 MB/s with one and three partitions).
+/// - Source: measured here (0.5 ms of work per record: ratio 0.027, 1 863 records/s); 2.3.0 test
+///   report (25 MB/s with one and three partitions).
 pub fn processing(reading: &Reading<'_>) -> Found {
     let numbers = [
         number("idle", reading.idle, ""),
@@ -69,7 +73,7 @@ pub fn processing(reading: &Reading<'_>) -> Found {
     matched(reading, numbers, &why, confidence)
 }
 
-/// What says that the application is the limit, most certain first.
+/// The signs that the application is the limit, most certain first.
 fn sign(reading: &Reading<'_>, is_small: Option<bool>, is_growing: bool) -> Option<(String, Confidence)> {
     if let Some(idle) = reading.idle {
         let confidence = if is_small.is_none() {
@@ -185,7 +189,7 @@ fn fetches_wait(reading: &Reading<'_>) -> String {
     }
 }
 
-/// A poll's records against max.poll.interval.ms.
+/// Compares the time for a poll's records with max.poll.interval.ms.
 fn poll_interval(reading: &Reading<'_>, found: Found) -> Found {
     let limit = reading
         .snapshot
@@ -205,7 +209,7 @@ fn poll_interval(reading: &Reading<'_>, found: Found) -> Found {
 
 fn work_of(reading: &Reading<'_>) -> Option<f64> {
     let consumed = reading.consumed.filter(|rate| *rate > 0.0)?;
-    // Without an idle share all of its time is the most that the work can take.
+    // Without an idle share, the total time is an upper bound on the work.
     let work = work_ms(reading.idle.unwrap_or(0.0), consumed);
     Some(work).filter(|work| work.is_finite() && *work > 0.0)
 }
@@ -247,7 +251,7 @@ fn catch_up_line(reading: &Reading<'_>) -> Option<Evidence> {
     })
 }
 
-/// More consumers as far as there are partitions; where there is one, a faster handler.
+/// More consumers where there are partitions for them; with only one, a faster handler.
 fn recommendation(reading: &Reading<'_>, work: Option<f64>) -> Recommendation {
     let wanted = consumers_wanted(reading, work);
     let shared = reading
@@ -260,7 +264,8 @@ fn recommendation(reading: &Reading<'_>, work: Option<f64>) -> Recommendation {
     }
 }
 
-/// How many keep up with what is produced and lose the lag in a while; one that only just keeps up never loses it.
+/// How many consumers keep up with production and catch up within `CATCH_UP_SECONDS`; one that only
+/// just keeps up never catches up.
 fn consumers_wanted(reading: &Reading<'_>, work: Option<f64>) -> f64 {
     let lag = reading
         .lag
@@ -275,7 +280,8 @@ fn consumers_wanted(reading: &Reading<'_>, work: Option<f64>) -> f64 {
     }
 }
 
-/// What fetches can bring to so many consumers bounds what their work allows.
+/// The rate that the consumers' work allows, bounded by what fetches can deliver to that number of
+/// consumers.
 fn bounded(reading: &Reading<'_>, rate: f64, consumers: f64) -> f64 {
     let now = reading.consumed.unwrap_or(0.0);
     fetches::records_per_second_max(reading).map_or(rate, |given| rate.min(given.max(now) * consumers))

@@ -1,7 +1,8 @@
 //! S3: does a backlog exist?
 //!
-//! **Asks** whether records wait in the client for something other than linger. **Numbers**: thread-seconds that `send()` waits for memory
-//! (`w_buf`), threads that wait (`T_wait`), free buffer, queue time q and its maxima over pushes.
+//! **Asks** whether records wait in the client for something other than linger. **Numbers**:
+//! thread-seconds that `send()` waits for memory (`w_buf`), threads that wait (`T_wait`), free
+//! buffer, queue time q and its maxima over pushes.
 //!
 //! | sign | threshold | kind |
 //! |---|---|---|
@@ -12,10 +13,11 @@
 //! | free buffer | below a tenth | hard |
 //! | q | above 3 × max(linger, 2 ms) | soft |
 //!
-//! **Why two kinds**: a soft backlog is latency near a ceiling, a hard one is a ceiling. Measured: 32 KiB batches at the offered 100 000
-//! records/s had q = 36 ms at linger 5 (soft, and it kept up); 16 KiB batches had q = 1 708 ms (hard, and it did not).
-//! librdkafka's queue time leaves batching out, so its threshold is 6 ms whatever linger is; a client that sends no queue time at all is
-//! judged by requests that follow each other without a pause.
+//! **Why two kinds**: a soft backlog is latency near a ceiling, a hard one is a ceiling. Measured
+//! with 100 000 records/s offered: 32 KiB batches had q = 36 ms at linger 5 (soft, and the producer
+//! kept up); 16 KiB batches had q = 1 708 ms (hard, and it did not). librdkafka's queue time
+//! excludes batching, so its threshold is 6 ms regardless of linger. A client that sends no queue
+//! time at all is judged by whether its requests follow each other without a pause.
 
 use crate::doctor::diagnosis::Step;
 
@@ -37,7 +39,7 @@ pub(crate) enum Backlog {
     Hard,
 }
 
-/// Queue time from which records wait for more than linger.
+/// The queue time above which records wait for more than linger.
 pub(crate) fn queue_threshold_ms(reading: &Reading<'_>) -> f64 {
     LINGERS * reading.settings.linger_ms.value.max(LINGER_MS_MIN)
 }
@@ -113,7 +115,7 @@ pub(crate) fn judge(reading: &Reading<'_>) -> (Backlog, Step) {
     (backlog, step("S3", "Does a backlog exist?", &numbers, answer))
 }
 
-/// Whether the maxima of the last four pushes grow from one to the next.
+/// Whether the maxima of the last four pushes rise from each to the next.
 pub(crate) fn is_rising(course: &[f64], threshold_ms: f64) -> bool {
     let Some(last) = course.len().checked_sub(4).map(|start| &course[start..]) else {
         return false;

@@ -1,7 +1,8 @@
-//! What changes when the broker is the bottleneck: by the largest part of D (B3 to B7).
+//! Recommendations when the broker is the bottleneck, by the largest part of D (B3 to B7).
 //!
-//! The promise is D without the part that goes, or for re-compression the rate until the next ceiling: "local falls to append cost".
-//! An acknowledgement level is never the first lever: it moves durability, not work.
+//! The promise is D without the part that is removed, or for re-compression the rate up to the next
+//! ceiling: local time falls to the cost of an append. acks is never the first lever: it changes
+//! durability, not the amount of work.
 
 use crate::doctor::diagnosis::{Finding, FindingId, Recommendation};
 use crate::doctor::snapshot::{Codec, Role};
@@ -13,12 +14,13 @@ use super::levers;
 use super::promise::{self, Kind};
 use super::reading::{Pipe, Reading, clean, positive};
 
-/// What appending costs a broker, milliseconds a byte: 48 MB/s, the article's fit of its slowest broker.
+/// The cost of an append on a broker, in milliseconds per byte: 48 MB/s, the article's fit of its
+/// slowest broker.
 const APPEND_MS_PER_BYTE: f64 = 1.0 / 48_000.0;
-/// Local time per byte above so many times the append's is not appending.
+/// Local time per byte beyond this multiple of the cost of an append is not appending.
 const MORE_THAN_APPENDING: f64 = 5.0;
 
-/// B7: the broker compresses again what the client has compressed.
+/// B7: the broker re-compresses what the client has compressed.
 pub(crate) fn recompresses(reading: &Reading<'_>, pipe: &Pipe) -> Option<Finding> {
     let settings = &reading.snapshot.settings;
     let topic = settings.topic_compression.map(|setting| setting.value);
@@ -71,7 +73,8 @@ pub(crate) fn recommend(reading: &Reading<'_>, finding: Option<&Finding>) -> Opt
         Some(FindingId::B7) => no_recompression(reading, pipe),
         Some(FindingId::B3 | FindingId::B4 | FindingId::B5 | FindingId::B6) => {
             let judgement = part(pipe)?;
-            // Requests that wait together share a flush: a larger one waits no longer, so the client has the cheaper lever.
+            // Requests that wait together share a flush: a larger request waits no longer, so the
+            // client has the cheaper lever.
             let is_flush = judgement.finding.id == FindingId::B4 && judgement.part == Part::Remote;
             let client = is_flush.then(|| levers::larger_requests(reading)).flatten();
             Some(client.unwrap_or(judgement.recommendation))
@@ -111,12 +114,12 @@ fn no_recompression(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation
     })
 }
 
-/// What the broker's rules say of the part of D that stands out.
+/// What the broker's rules say about the dominant part of D.
 pub(crate) fn part(pipe: &Pipe) -> Option<Judgement> {
     judge(&pipe.broker.as_ref()?.side, Role::Producer)
 }
 
-/// Where D is known and its parts are not, or none of them stands out.
+/// The recommendation where D is known, but its parts are not or none of them dominates.
 fn whole(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation> {
     let now = positive(reading.records_per_second)?;
     let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
@@ -160,7 +163,8 @@ mod tests {
 
     #[test]
     fn a_shared_flush_is_no_reason_for_more_fetchers_but_for_larger_requests() {
-        // Seen on Ottla: small full batches, a full pipe, and most of each request's time in the wait for the disk.
+        // Seen on Ottla: small full batches, a full pipe, and most of each request's time spent
+        // waiting for the disk.
         let case = include_str!("../../../../fixtures/doctor/P1_tiny_batches.json");
         let mut snapshot = replay::read(case).unwrap().remove(0);
         snapshot.brokers = vec![BrokerSide {

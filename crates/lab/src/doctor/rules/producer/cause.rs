@@ -1,6 +1,7 @@
 //! S5: what is the pipe full of?
 //!
-//! **Asks**, of the broker whose pipe is fullest, where the time L of a request goes. The first test that holds names the verdict.
+//! **Asks**, of the broker whose pipe is fullest, where the latency L of a request is spent. The
+//! first test that holds names the verdict.
 //!
 //! | test, in this order | verdict |
 //! |---|---|
@@ -12,21 +13,26 @@
 //! | i_oth 0.3 to 0.8 with i_wait 0.3 to 0.6 | SENDER_RATE, and the client's host may be short of CPU |
 //! | else | SENDER_RATE, cause of L unknown |
 //!
-//! **Which D counts**: not a mean below 2 ms from histograms of whole milliseconds.
+//! **Which D counts**: a mean below 2 ms from histograms of whole milliseconds does not.
 //!
-//! **Bytes that wait on the way**: L grows with S where a link is full. One window shows it too: a measured RTT and D leave most of L
-//! unexplained, five milliseconds at least, and the client's thread is idle. Measured: a 5 MB/s link of 2 ms, L = 48.9 ms, D = 0.3.
+//! **Bytes that wait on the way**: on a full link L grows with S. One window shows it too: a
+//! measured RTT and D leave most of L unexplained, by at least 5 ms, and the client's thread is
+//! idle. Measured: a 5 MB/s link of 2 ms, L = 48.9 ms, D = 0.3.
 //!
-//! **Which windows**: the one that somebody states, else twice send.buffer.bytes (the kernel doubles it), and where the owner states
-//! send.buffer.bytes also once (the article's rows lie between 0.9 and 1.9 times the setting). A window can only limit what wants to
-//! be on the way: with one request in flight a request larger than the window, which then takes several round trips (600 kB through
-//! 200 kB: three), else M × S of at least nine tenths of it. 200 kB requests lost nothing with a 100 kB buffer.
+//! **Which windows**: the stated one; otherwise twice send.buffer.bytes (the kernel doubles it)
+//! and, where the owner states send.buffer.bytes, also once (the article's rows lie between 0.9 and
+//! 1.9 times the setting). A window limits only if more than it holds wants to be on the way: with
+//! one request in flight, a request larger than the window, which then takes several round trips
+//! (600 kB through 200 kB: three); otherwise M × S of at least nine tenths of it. 200 kB requests
+//! lost nothing with a 100 kB buffer.
 //!
-//! **When RTT is the name**: only a measured RTT counts (`L - D` from above refutes, and proves nothing; with one small request in flight it
-//! is a measurement, F10). Half of L is enough where too little is in flight. Where batches are full and several are in flight, the
-//! same number of larger requests carries more, so it is the request rate that ends there: RTT is named only if it and D explain four
-//! fifths of L. The case that showed it: 16 KiB batches, five in flight, RTT 10 of L = 13.5 ms; twice the batch.size took 64 800 to the
-//! wanted 100 000 records/s over the same round trip.
+//! **When RTT is the verdict**: only a measured RTT counts (`L - D` is an upper bound: it can
+//! refute RTT but proves nothing, except with one small request in flight, where it is a
+//! measurement, F10). Half of L is enough where too little is in flight. Where batches are full and
+//! several requests are in flight, the same number of larger requests carries more, so the limit is
+//! the request rate: RTT is named only if it and D explain four fifths of L. The case that showed
+//! it: 16 KiB batches, five in flight, RTT 10 of L = 13.5 ms; doubling batch.size raised 64 800 to
+//! the wanted 100 000 records/s over the same round trip.
 
 use crate::doctor::diagnosis::{FindingId, Step, Verdict};
 
@@ -35,7 +41,7 @@ use super::pipe::{is_served_without_pause, served_share};
 use super::reading::{Pipe, Reading, ratio, reaches};
 
 const HALF: f64 = 0.5;
-/// Of a link's bytes, what requests can have (F15).
+/// The share of a link's bandwidth that requests can use (F15).
 pub(crate) const LINK_SHARE: f64 = 0.92;
 const LINK_FULL: f64 = 0.85;
 const WAIT_MS_MIN: f64 = 5.0;
@@ -43,15 +49,15 @@ const THREAD_IDLE: f64 = 0.7;
 const FULL_BATCHES: f64 = 0.85;
 const EXPLAINED: f64 = 0.8;
 
-/// What the pipe is full of.
+/// What fills the pipe.
 #[derive(Clone, Debug)]
 pub(crate) struct Cause {
     pub verdict: Verdict,
-    /// `None`: by the parts of D, or by how full batches are.
+    /// `None`: determined by the parts of D, or by how full batches are.
     pub finding: Option<FindingId>,
     /// A sentence with the deciding numbers.
     pub text: String,
-    /// A remark about how sure this is.
+    /// A remark about how certain this is.
     pub doubt: Option<String>,
 }
 
@@ -153,7 +159,8 @@ fn bandwidth(reading: &Reading<'_>) -> Option<Cause> {
     })
 }
 
-/// Most of L is neither the broker nor the round trip, and nobody else works: the request's own bytes stand on the way.
+/// Most of L is neither the broker nor the round trip, and the client's thread is idle: the
+/// request's own bytes wait on the way.
 fn bytes_wait(reading: &Reading<'_>, pipe: &Pipe) -> Option<Cause> {
     if reading.snapshot.network.bandwidth_bytes_per_second.is_some()
         || reading.snapshot.network.window_bytes.is_some()
@@ -192,7 +199,7 @@ fn bytes_wait(reading: &Reading<'_>, pipe: &Pipe) -> Option<Cause> {
     })
 }
 
-/// A window that is as full as it gets.
+/// A window that is as full as it can get.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub bytes: f64,
@@ -200,7 +207,8 @@ pub(crate) struct Window {
     pub round_trip_ms: f64,
 }
 
-/// Bytes under way on a connection, by throughput; with one request in flight by that request, which no rate over a window blurs.
+/// Bytes under way on a connection, from throughput; with one request in flight, from that
+/// request's size, which is not blurred by averaging a rate over a window.
 pub(crate) fn on_the_way(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64) -> Option<f64> {
     let by_rate = pipe
         .bytes_per_second
@@ -218,7 +226,7 @@ pub(crate) fn on_the_way(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64)
     Some(by_rate.max(by_request))
 }
 
-/// Sizes that the window may have, with what is known.
+/// The sizes that the window may have, given what is known.
 pub(crate) fn window_candidates(reading: &Reading<'_>) -> Vec<f64> {
     use crate::doctor::snapshot::Origin;
     if let Some(window) = super::reading::positive(reading.snapshot.network.window_bytes) {
@@ -231,7 +239,8 @@ pub(crate) fn window_candidates(reading: &Reading<'_>) -> Vec<f64> {
     }
 }
 
-/// Whether more than a window wants to be on the way at once, and what is seen agrees with it.
+/// Whether more than a window wants to be on the way at once, and the observed bytes agree with
+/// that.
 pub(crate) fn wants_more_than(reading: &Reading<'_>, pipe: &Pipe, window: f64, round_trip_ms: f64) -> bool {
     if reading.settings.acks.value == 0 {
         return true;
@@ -264,7 +273,7 @@ pub(crate) fn window(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
     })
 }
 
-/// Whether a known window or the link is full, whatever U is: M_eff is an estimate.
+/// Whether a known window or the link is full, regardless of U, because M_eff is an estimate.
 pub(crate) fn is_full_in_bytes(reading: &Reading<'_>) -> bool {
     let is_window = reading
         .hottest()
@@ -315,7 +324,8 @@ fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<Cause> {
     Some(cause(Verdict::NetworkRtt, FindingId::N4, text))
 }
 
-/// The I/O thread neither waits nor works on sockets, and callbacks are cheap: it may not get the processor.
+/// The I/O thread neither waits nor works on sockets, and callbacks are cheap: it may be starved of
+/// CPU.
 pub(crate) fn is_short_of_cpu(reading: &Reading<'_>) -> bool {
     let (Some(other), Some(wait)) = (reading.io_other, reading.io_wait) else {
         return false;

@@ -1,10 +1,13 @@
-//! Confidence, and the checks that numbers of one reading must pass.
+//! Confidence, and the consistency checks that the numbers of one reading must pass.
 //!
-//! **High**: client and broker agree (X_b = R × S within 5 %, F1; R_n of both within 5 %) and no inferred setting decides.
-//! **Medium**: one side only, an inferred or assumed setting, or a broker blamed by times that are those of all its clients. **Low**: fewer than 100 requests, a number that the verdict needs
-//! without a sample, two regimes in one window (a backlog whose longest wait is more than ten times its mean: without a backlog a single
-//! pause does that), or numbers that cannot be: F16, a queue longer than the memory that is to hold it (14 s where 32 MiB allow 1.6 s: other settings
-//! than stated), or F8, more requests in flight than may be.
+//! **High**: client and broker agree (X_b = R × S within 5 %, F1; R_n of both within 5 %) and the
+//! verdict depends on no inferred setting. **Medium**: one side only, an inferred or assumed
+//! setting, or a broker blamed by times averaged over all its clients. **Low**: fewer than 100
+//! requests; a number that the verdict needs is missing its sample; two regimes in one window (a
+//! backlog whose longest wait is more than ten times its mean: without a backlog a single pause
+//! does that); or impossible numbers. Those are a queue longer than buffer.memory can hold (F16: 14
+//! s where 32 MiB allow 1.6 s, so the settings are not the stated ones) and more requests in flight
+//! than allowed (F8).
 
 use crate::doctor::diagnosis::{Confidence, Verdict};
 use crate::doctor::snapshot::Library;
@@ -16,7 +19,8 @@ use super::backlog::Backlog;
 use super::reading::{Reading, positive, ratio};
 
 const AGREES: f64 = 0.05;
-/// A queue may be this much longer than F16 says, and as much more be in flight than F8 allows: means of different windows.
+/// The tolerance on F16 (queue length) and on F8 (requests in flight): their means are from
+/// different windows.
 const LONGER: f64 = 1.25;
 
 #[derive(Clone, Debug, Default)]
@@ -105,7 +109,7 @@ fn brokers_agree(reading: &Reading<'_>, checks: &mut Checks) {
     checks.is_agreed &= has_both && !checks.is_contradicted;
 }
 
-/// How sure the verdict is.
+/// How certain the verdict is.
 pub(crate) fn confidence(
     reading: &Reading<'_>,
     checks: &Checks,
@@ -138,7 +142,7 @@ pub(crate) fn confidence(
     }
 }
 
-/// A Java client that sent requests and no latency of them.
+/// Whether a Java client sent requests but no latency for them.
 fn lacks_sample(reading: &Reading<'_>) -> bool {
     let Some(own) = reading.snapshot.producer.as_ref() else {
         return false;

@@ -1,13 +1,19 @@
-//! W1, W2 and F22: threads that send, and locks between them.
+//! W1, W2 and F22: sending threads, and lock contention between them.
 //!
-//! **Asks**, where threads are the limit, whether more of them would help. **Numbers**: W and X_r with other numbers of threads or
-//! partitions (`earlier`). kappa = W(T) / W(T'), G = X_r / the best X_r with fewer threads.
-//! **Threshold**: kappa ≥ 0.8 × T / T' and G < 1.05: send() gets slower as fast as threads are added (W2). A kappa that grows while G
-//! still does is contention that begins.
-//! **Whose lock**: if W does not fall when partitions are added, it is not the partitions' (a sticky partitioner sends all threads to
-//! one batch); if every thread already writes partitions of its own, it is one of the producer itself.
-//! **The cases**: 1 → 2 → 3 threads gave 343 500 → 414 600 → 377 300 records/s; 6 → 9 → 18 partitions changed nothing; partitions of
-//! its own for every thread gave 500 000 (the cap), then 610 700; 6 and 9 threads gave less.
+//! **Asks**, where threads are the limit, whether more of them would help. **Numbers**: W and X_r
+//! with other numbers of threads or partitions (`earlier`). kappa = W(T) / W(T'), G = X_r / the
+//! best X_r with fewer threads.
+//!
+//! **Threshold**: kappa ≥ 0.8 × T / T' and G < 1.05: send() slows down as fast as threads are added
+//! (W2). A kappa that rises while G still rises is the onset of contention.
+//!
+//! **Whose lock**: if W does not fall when partitions are added, the lock is not a partition's (a
+//! sticky partitioner sends all threads to one batch); if every thread already writes to its own
+//! partitions, the lock is the producer's own.
+//!
+//! **The cases**: 1 → 2 → 3 threads gave 343 500 → 414 600 → 377 300 records/s; 6 → 9 → 18
+//! partitions changed nothing; a separate partition for every thread gave 500 000 (the cap), then
+//! 610 700; 6 and 9 threads gave less.
 
 use crate::doctor::diagnosis::{Finding, FindingId};
 use crate::doctor::snapshot::{Codec, Earlier, Partitioner};
@@ -18,16 +24,16 @@ use super::reading::{Reading, positive};
 
 const GROWS: f64 = 0.8;
 const GAIN: f64 = 1.05;
-/// W changed by less than this when partitions were added.
+/// W counts as unchanged below this change when partitions are added.
 const UNCHANGED: f64 = 0.15;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contention {
     pub kappa: f64,
     pub gain: f64,
-    /// T', the fewest threads that were tried.
+    /// T', the smallest number of threads that was tried.
     pub threads_before: f64,
-    /// The best rate with fewer threads, and how many they were.
+    /// The best rate with fewer threads, and with how many threads it was reached.
     pub best: (f64, f64),
     pub is_contended: bool,
 }
@@ -61,7 +67,7 @@ pub(crate) fn of(reading: &Reading<'_>) -> Option<Contention> {
     })
 }
 
-/// Whether partitions were added with the same number of threads and W stayed as it was.
+/// Whether partitions were added at the same number of threads and W stayed the same.
 pub(crate) fn is_not_of_partitions(reading: &Reading<'_>) -> bool {
     let (Some(threads), Some(micros)) = (reading.threads, reading.send_micros) else {
         return false;
@@ -88,7 +94,7 @@ pub(crate) fn has_own_partitions(reading: &Reading<'_>) -> bool {
         .is_some_and(|partitioner| partitioner.value == Partitioner::PerThread)
 }
 
-/// W1 or W2 in words, when threads are the limit.
+/// W1 or W2 in words, where threads are the limit.
 pub(crate) fn finding(reading: &Reading<'_>, limit: &str) -> Finding {
     let contention = of(reading);
     let (id, text) = match contention {
@@ -111,7 +117,8 @@ pub(crate) fn finding(reading: &Reading<'_>, limit: &str) -> Finding {
     }
 }
 
-/// W3, suspected: gzip is the codec that costs `send()` several times the others; W with another was not measured.
+/// W3, suspected: gzip makes `send()` several times as expensive as other codecs do; W with another
+/// codec was not measured.
 pub(crate) fn slow_codec(reading: &Reading<'_>) -> Option<Finding> {
     let codec = reading.snapshot.settings.compression?.value;
     (codec == Codec::Gzip).then(|| Finding {

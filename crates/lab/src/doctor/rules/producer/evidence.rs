@@ -1,15 +1,18 @@
 //! S0: is there evidence?
 //!
-//! **Asks** whether the window holds enough to judge by. **Numbers**: pushes, requests, seconds, the instance's start time.
-//! **Thresholds**: at least 2 pushes, at least 100 requests or 30 seconds, no restart within the window. Numbers that were read at
-//! once (printed by the client, a file, an exported case) are one complete reading: nobody counts pushes, and 20 requests do,
-//! with low confidence below 100: a client that sends 600 kB records one at a time across 72 ms sends 49 in 20 s, and its trouble
-//! shows in every one of them.
-//! **Why**: a gauge of Java is a mean over 30 to 60 s, and a rate of a client that has just started is too low by a factor of three
-//! (2 000 records/s showed as 572 after 12 s).
+//! **Asks** whether the window holds enough to judge by. **Numbers**: pushes, requests, seconds,
+//! the instance's start time. **Thresholds**: at least 2 pushes, at least 100 requests or 30
+//! seconds, and no restart within the window. Numbers that were read in one go (printed by the
+//! client, a file, an exported case) are one complete reading: pushes are not counted and 20
+//! requests suffice, with low confidence below 100. A client that sends 600 kB records one at a
+//! time across 72 ms sends only 49 in 20 s, and its problem shows in every one of them.
 //!
-//! A client that pushes nothing although its requests follow each other without a pause is not without evidence: a Java client with
-//! one request in flight needs that one for its push. The broker's view of it is judged alone (`silent.rs`).
+//! **Why**: a Java gauge is a mean over 30 to 60 s, and the rate of a client that has just started
+//! is too low by a factor of three (2 000 records/s showed as 572 after 12 s).
+//!
+//! A client that pushes nothing although its requests follow each other without a pause still gives
+//! evidence: a Java client with one request in flight needs that slot for its push. Such a client
+//! is judged by the broker's view alone (`silent.rs`).
 
 use crate::doctor::diagnosis::Step;
 
@@ -20,15 +23,15 @@ const PUSHES: u32 = 2;
 const REQUESTS: f64 = 100.0;
 const REQUESTS_OF_A_READING: f64 = 20.0;
 const SECONDS: f64 = 30.0;
-/// Share of requests that follow the response before them within 1.3 round trips and 1 ms.
+/// The share of requests that follow the previous response within 1.3 round trips and 1 ms.
 const BACK_TO_BACK: f64 = 0.85;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Evidence {
     Enough,
-    /// Only brokers speak, and they see requests back to back.
+    /// Only brokers report, and they see requests back to back.
     Silent,
-    /// In words, what there is.
+    /// Describes what there is.
     TooLittle(String),
 }
 
@@ -80,7 +83,7 @@ fn weigh(reading: &Reading<'_>) -> Evidence {
     Evidence::TooLittle(too_little(reading, has_rate))
 }
 
-/// Most requests follow the response before them at once, and never two of them wait.
+/// Whether most requests follow the previous response at once, and no two of them wait together.
 pub(crate) fn is_back_to_back(reading: &Reading<'_>) -> bool {
     reading.snapshot.brokers.iter().any(|side| {
         clean(side.back_to_back_share).is_some_and(|share| share > BACK_TO_BACK)

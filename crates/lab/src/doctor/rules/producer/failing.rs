@@ -1,17 +1,19 @@
 //! S1: is anything failing?
 //!
-//! **Asks** for errors before anything is tuned. **Numbers**: records dropped for want of buffer (`bx`), failed records (`e`) by the
-//! broker's error code, time in `send()` that waits for metadata (`md`), retried records (`rt`).
+//! **Asks** for errors before anything is tuned. **Numbers**: records dropped because the buffer
+//! was full (`bx`), failed records (`e`) by the broker's error code, time in `send()` spent waiting
+//! for metadata (`md`), retried records (`rt`).
 //!
 //! | finding | threshold | why |
 //! |---|---|---|
-//! | E1 buffer exhausted | any | the consequence of a ceiling that S5 names; a larger buffer is the same wall later |
-//! | E2 records expire | failed records without a broker's error, or a queue near delivery.timeout.ms | the queue time gauge leaves expired batches out, so it may look short |
-//! | E3 topic or leader unknown | `md` > 0.01, without the first fetch of a client that has just started (half a second here) | nothing else means anything before |
+//! | E1 buffer exhausted | any | the consequence of a ceiling that S5 names; a larger buffer only delays the same failure |
+//! | E2 records expire | failed records without a broker's error, or a queue near delivery.timeout.ms | the queue time gauge excludes expired batches, so it may look short |
+//! | E3 topic or leader unknown | `md` > 0.01, excluding the first fetch of a client that has just started (half a second here) | nothing else is meaningful before |
 //! | E4 retries or errors | more than 1 record in 1 000, or any error code of a broker | by code |
 //!
-//! The case that showed the order: 256 KiB of buffer and one request in flight across 20 ms lost 3 190 records to "Failed to allocate
-//! memory"; the cause was the round trip, and 25 of its errors were metadata that took longer than max.block.ms = 20.
+//! The case that showed the order: 256 KiB of buffer and one request in flight across 20 ms lost 3
+//! 190 records to "Failed to allocate memory". The cause was the round trip, and 25 of the errors
+//! were metadata that took longer than max.block.ms = 20.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +23,10 @@ use super::super::words::{known, number, step};
 use super::reading::{Reading, clean};
 
 const METADATA_WAIT: f64 = 0.01;
-/// A client that starts waits for its first metadata: seconds that are no finding.
+/// A starting client waits this long for its first metadata; that is no finding.
 const FIRST_METADATA_SECONDS: f64 = 1.0;
 const RETRIED: f64 = 0.001;
-/// Failed records that neither the buffer nor metadata explains, as a share of all failed ones.
+/// Failed records that neither the buffer nor metadata explains, as a share of all failed records.
 const UNEXPLAINED: f64 = 0.05;
 
 #[derive(Clone, Debug, Default)]
@@ -34,7 +36,7 @@ pub(crate) struct Failing {
     pub is_expiring: bool,
     pub is_unreachable: bool,
     pub has_retries: bool,
-    /// Errors that brokers answered, by code.
+    /// Errors in brokers' responses, by code.
     pub errors: BTreeMap<String, f64>,
 }
 

@@ -1,10 +1,12 @@
-//! The one change: which lever a verdict pulls first, and how far.
+//! The recommendation: which lever a verdict pulls first, and how far.
 //!
-//! Whatever fills the pipe, the cheapest levers are the same, in this order: (1) larger requests: batch.size where batches are full
-//! (phi ≥ 0.85), linger where they are not (phi < 0.5) and it collects a record more; (2) compression, where bytes are the limit;
-//! (3) more partitions per broker, which is permanent; (4) more in flight, only where RTT ≥ D and below 1 + RTT / D; (5) acks, only
-//! as a decision about durability; (6) another producer. One request in flight across a round trip goes before all of them: five
-//! keep order with idempotence and cost nothing (measured: 4.7 to 5.0 times the rate).
+//! Whatever fills the pipe, the cheapest levers are the same, in this order: (1) larger requests:
+//! batch.size where batches are full (phi ≥ 0.85), linger where they are not (phi < 0.5) and it
+//! collects at least one record more; (2) compression, where bytes are the limit; (3) more
+//! partitions per broker, which is permanent; (4) more in flight, only where RTT ≥ D and below 1 +
+//! RTT / D; (5) acks, only as a decision about durability; (6) another producer. One request in
+//! flight across a round trip comes before all of them: five keep the order with idempotence and
+//! cost nothing (measured: 4.7 to 5.0 times the rate).
 
 use crate::doctor::diagnosis::{Finding, Recommendation, Verdict};
 use crate::doctor::snapshot::Partitioner;
@@ -28,12 +30,12 @@ pub(crate) const THREADS: &str = "threads";
 
 const FULL: f64 = 0.85;
 const HALF_EMPTY: f64 = 0.5;
-/// In flight that idempotence keeps in order.
+/// The most requests in flight for which idempotence preserves order.
 const ORDERED: f64 = 5.0;
-/// A load that leaves room after a change (F9).
+/// The load after a change that still leaves headroom (F9).
 const ROOM: f64 = 0.7;
 
-/// What the levers know beside the reading.
+/// What the levers know in addition to the reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case<'a> {
     pub verdict: Verdict,
@@ -43,7 +45,7 @@ pub(crate) struct Case<'a> {
     pub finding: Option<&'a Finding>,
 }
 
-/// The one change for a verdict; none where nothing is wrong, or nothing is known.
+/// The one change for a verdict; none where nothing is wrong or nothing is known.
 pub(crate) fn recommend(reading: &Reading<'_>, case: Case<'_>) -> Option<Recommendation> {
     if case.failing.is_unreachable {
         return Some(reachable_topic(reading));
@@ -136,7 +138,7 @@ fn even_leaders(reading: &Reading<'_>, pipe: &Pipe) -> Recommendation {
     }
 }
 
-/// Levers 1, 3 and 6.
+/// Levers 1, 3 and 6: larger requests.
 pub(crate) fn larger_requests(reading: &Reading<'_>) -> Option<Recommendation> {
     larger_batches(reading)
         .or_else(|| longer_linger(reading))
@@ -145,12 +147,13 @@ pub(crate) fn larger_requests(reading: &Reading<'_>) -> Option<Recommendation> {
         .or_else(|| another_producer(reading))
 }
 
-/// Whether batches stop growing at batch.size (F18).
+/// Whether batches are limited by batch.size (F18).
 pub(crate) fn has_full_batches(reading: &Reading<'_>) -> bool {
     reading.fill().is_some_and(|fill| reaches(fill, FULL))
 }
 
-/// The next batch.size: twice, up to eight times what fits the offered rate, Kafka's default at least; within max.request.size.
+/// The next batch.size: at least twice the current one and Kafka's default, up to eight times where
+/// the offered rate needs it, and within max.request.size.
 pub(crate) fn next_batch_bytes(reading: &Reading<'_>) -> Option<f64> {
     let batch = reading.settings.batch_bytes.value;
     let used = reading.used().unwrap_or(1.0);
@@ -212,7 +215,8 @@ fn larger_batches(reading: &Reading<'_>) -> Option<Recommendation> {
     })
 }
 
-/// Records per second that fill one batch at a time: the topic's with a sticky partitioner, a partition's with keys (F19).
+/// The records per second that fill one batch: the topic's with a sticky partitioner, a partition's
+/// with keys (F19).
 pub(crate) fn filling_rate(reading: &Reading<'_>) -> Option<f64> {
     let rate = positive(reading.records_per_second)?;
     let partitions = reading.partitions_per_broker * reading.nodes.len().max(1) as f64;
@@ -232,7 +236,7 @@ fn longer_linger(reading: &Reading<'_>) -> Option<Recommendation> {
     let next_ms = if linger_ms < 5.0 { 5.0 } else { 2.0 * linger_ms };
     let fill = reading.fill()?;
     let gained = batching::records_per_linger(filling_rate(reading)?, next_ms - linger_ms);
-    // Batches that wait longer than that already do not wait for linger.
+    // Batches that already wait longer than that do not wait for linger.
     let waits_anyway = reading.queue_ms.is_some_and(|queue| queue > next_ms);
     if fill >= HALF_EMPTY || gained < 1.0 || waits_anyway || next_ms > 100.0 {
         return None;
@@ -291,7 +295,7 @@ fn another_producer(reading: &Reading<'_>) -> Option<Recommendation> {
     })
 }
 
-/// How many in flight are of use: `1 + RTT / D` (F14); none without a round trip.
+/// How many requests in flight are useful, `1 + RTT / D` (F14); none without a round trip.
 pub(crate) fn useful_in_flight(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
     let trip = reading.round_trip(pipe)?;
     let broker_ms = pipe
@@ -304,14 +308,14 @@ pub(crate) fn useful_in_flight(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64
     })
 }
 
-/// One to four in flight across a round trip: five first.
+/// One to four in flight across a round trip: raise to five first.
 fn in_flight_first(reading: &Reading<'_>) -> Option<Recommendation> {
     (reading.settings.in_flight.value < ORDERED)
         .then(|| in_flight(reading, ORDERED))
         .flatten()
 }
 
-/// Lever 4, for more than idempotence keeps in order.
+/// Lever 4, beyond the number that idempotence keeps in order.
 fn later_in_flight(reading: &Reading<'_>) -> Option<Recommendation> {
     let allowed = reading.settings.in_flight.value;
     (ORDERED..=1_000.0)
@@ -324,8 +328,8 @@ fn in_flight(reading: &Reading<'_>, wanted: f64) -> Option<Recommendation> {
     let pipe = reading.hottest()?;
     let allowed = reading.settings.in_flight.value;
     let useful = useful_in_flight(reading, pipe)?;
-    // RTT ≥ D, and room below 1 + RTT / D.
-    // An unknown D leaves five as the most that anybody can recommend.
+    // RTT ≥ D, and room below 1 + RTT / D. Without a known D, five is the most that can be
+    // recommended.
     let is_known = useful.is_finite() || wanted <= ORDERED;
     if useful < 2.0 || allowed >= ROOM * useful || !is_known {
         return None;

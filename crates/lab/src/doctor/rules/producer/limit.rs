@@ -1,25 +1,32 @@
 //! S6: no backlog: who limits the rate?
 //!
-//! **Asks**, where the sender takes what it gets, whether anything else is the limit or wasted. The first that holds is the verdict:
+//! **Asks**, where the sender takes all it is given, whether anything else limits the rate or is
+//! wasteful. The first test that holds is the verdict:
 //!
 //! | order | test | verdict |
 //! |---|---|---|
-//! | 0 | X_r × C ≥ 0.8, where C is measured: callbacks run one after another, and confirmations fall behind what is sent | SENDER_THREAD (N1) |
-//! | 1 | records outstanding, X_r × (q + L), are T within 15 %, and requests hold no more records than there are threads (T unknown: one) | SYNCHRONOUS (F28, O1) |
+//! | 0 | X_r × C ≥ 0.8, where C is measured: callbacks run one after another, and confirmations fall behind sending | SENDER_THREAD (N1) |
+//! | 1 | records outstanding, X_r × (q + L), equal T within 15 %, and requests hold no more records than there are threads (T unknown: one) | SYNCHRONOUS (F28, O1) |
 //! | 2 | n_req < 5 at more than 100 requests/s and broker; or phi < 0.1 at more than 100 requests/s in all, where nothing lingers or the broker's handlers are busy | SMALL_REQUESTS (B1) |
 //! | 3 | the application's own rate is known and met, within a tenth | KEEPS_UP (O2) |
-//! | 4 | X_r × W / T ≥ 0.80, W and T known; from 0.70 on where the acknowledgement time spreads more than its mean | WORKER (W1, W2) |
-//! | 5 | neither the offered rate nor W and T say who it is, and at least four times as much would fit | KEEPS_UP |
-//! | 6 | else | APPLICATION: the application, or its threads, which cannot be seen from here |
+//! | 4 | X_r × W / T ≥ 0.80, W and T known; from 0.70 on where the standard deviation of the acknowledgement time exceeds its mean | WORKER (W1, W2) |
+//! | 5 | neither the offered rate nor W and T tell whether the application is the limit, and at least four times as much would fit | KEEPS_UP |
+//! | 6 | else | APPLICATION: the application or its threads, which cannot be observed from here |
 //!
-//! **Spare capacity** is 1 / max(U, 1 − i_wait): the sender's two ceilings. **Why 5 and 6**: without W, T and an offered rate nobody can
-//! know whether the application wants more. Far from every ceiling that question is idle, and an operator's screen full of "limited
-//! by the application" would hide the clients that are; from a quarter of a ceiling on it is asked: "the producer could carry X_r / U;
-//! one send() takes at most T / X_r; how many threads are there?". Measured: 2 000 records/s at U = 0.04 (keeps up), and 777 700
-//! records/s at U = 0.5 through one thread that nobody had told about (its own work was the limit).
-//! **Why 0.70**: a thread that sends without a limit also makes its records; three threads at 0.73 whose latency came and went (189 ± 221
-//! ms) had reached what they can do.
-//! **Why synchronous goes first**: a sender that waits for each answer has one record in a request too.
+//! **Spare capacity** is 1 / max(U, 1 − i_wait): the sender's two ceilings.
+//!
+//! **Why 5 and 6**: without W, T and an offered rate it is not known whether the application wants
+//! to send more. Far from every ceiling the question is idle, and an operator's screen full of
+//! "limited by the application" would hide the clients that really are. From a quarter of a ceiling
+//! on, the question is asked: "the producer could carry X_r / U; one send() takes at most T / X_r;
+//! how many threads are there?". Measured: 2 000 records/s at U = 0.04 (keeps up), and 777 700
+//! records/s at U = 0.5 through one thread that was not reported (its own work was the limit).
+//!
+//! **Why 0.70**: a thread that sends without a limit also creates its records; three threads at
+//! 0.73 with an unsteady latency (189 ± 221 ms) had reached their limit.
+//!
+//! **Why SYNCHRONOUS comes first**: a sender that waits for each answer has one record in a request
+//! too.
 
 use crate::doctor::diagnosis::{FindingId, Step, Verdict};
 use crate::formulas::{ceiling, latency};
@@ -68,7 +75,8 @@ pub(crate) fn judge(reading: &Reading<'_>, backlog: Backlog) -> (Limit, Step) {
     (limit, step)
 }
 
-/// `1 / max(U, 1 - i_wait)`; where neither is known, what is left of the broker's serial service (F14).
+/// Returns `1 / max(U, 1 - i_wait)`; where neither is known, the headroom left by the broker's
+/// serial service (F14).
 pub(crate) fn spare(reading: &Reading<'_>) -> Option<f64> {
     let busy = reading.io_wait.map(|wait| 1.0 - wait);
     let served = reading
@@ -128,13 +136,14 @@ fn weigh(
     (Verdict::Application, None, application(reading, spare))
 }
 
-/// F28: as many records are outstanding as there are threads.
+/// F28: the number of outstanding records equals the number of threads.
 pub(crate) fn synchronous(reading: &Reading<'_>) -> Option<String> {
     let rate = reading.records_per_second.filter(|rate| *rate > 0.0)?;
     let request_ms = reading.request_ms?;
     let records = reading.records_per_request?;
     let threads = reading.threads.unwrap_or(1.0);
-    // librdkafka does not send the time in the batch: the answer's time alone, or with the linger.
+    // librdkafka does not send the time in the batch: use the answer's time alone, or add the
+    // linger.
     let queues = match reading.queue_ms {
         Some(queue_ms) => vec![queue_ms],
         None => vec![0.0, reading.settings.linger_ms.value],
@@ -157,7 +166,7 @@ pub(crate) fn synchronous(reading: &Reading<'_>) -> Option<String> {
     })
 }
 
-/// B1: many requests that hold little, and whose records could have shared one.
+/// B1: many requests with few records each, which could have shared one request.
 pub(crate) fn small_requests(reading: &Reading<'_>) -> Option<String> {
     let records = reading.records_per_request?;
     let busiest = reading
@@ -176,7 +185,7 @@ pub(crate) fn small_requests(reading: &Reading<'_>) -> Option<String> {
         .any(|side| clean(side.handler_idle).is_some_and(|idle| idle < BUSY_HANDLERS));
     let is_empty = reading.fill().is_some_and(|fill| fill < EMPTY_BATCHES);
     let is_costly = is_empty && all > MANY_REQUESTS && (!lingers || has_busy_broker);
-    // One record larger than a batch travels alone whatever is set.
+    // A record larger than a batch travels alone, whatever the settings are.
     let is_joinable = reading
         .record_bytes()
         .is_none_or(|bytes| bytes < reading.settings.batch_bytes.value / 2.0);

@@ -1,10 +1,10 @@
-//! What is missing to be sure, in words: never a guess in its place.
+//! Lists what is missing for certainty; missing numbers are never guessed.
 //!
-//! | missing | what is said |
+//! | missing | what is reported |
 //! |---|---|
 //! | any push | that the client does not push, and the reasons in order: too old, switched off, no subscription, pipe full with one in flight, not supported |
-//! | librdkafka's other metrics | batching and buffer cannot be seen; its queue time leaves batching out |
-//! | franz-go's latencies before 1.21.4 | they are not latencies, and ignored |
+//! | librdkafka's other metrics | batching and buffer cannot be observed; its queue time excludes batching |
+//! | franz-go's latencies before 1.21.4 | they are not latencies and are ignored |
 //! | franz-go's metrics with the subscription `*` | subscribe to the prefix |
 //! | W, C, T | upper bounds by F6 and F7 |
 //! | a sample | no request in the window |

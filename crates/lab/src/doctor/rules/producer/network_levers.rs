@@ -1,4 +1,4 @@
-//! What changes where the network is the limit: a larger window, fewer bytes.
+//! Recommendations where the network is the limit: a larger window, fewer bytes.
 
 use crate::doctor::diagnosis::Recommendation;
 use crate::doctor::snapshot::Codec;
@@ -9,7 +9,8 @@ use super::levers::{COMPRESSION, SEND_BUFFER, next_power};
 use super::promise::{self, Kind};
 use super::reading::{Pipe, Reading, positive};
 
-/// The next send.buffer.bytes: what wants to be on the way, up to the link's bandwidth × RTT and eight times today's.
+/// The next send.buffer.bytes: as much as wants to be on the way, up to bandwidth × RTT and eight
+/// times the current value.
 pub(crate) fn next_send_buffer(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
     let window = cause::window(reading, pipe)?;
     let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);

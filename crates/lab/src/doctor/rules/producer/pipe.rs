@@ -1,27 +1,31 @@
 //! S4: is the pipe full?
 //!
-//! **Asks** whether the allowed number of requests is always under way. **Numbers**: U_n = R_n × L_n / (1000 × M_eff) per broker (F8,
-//! F8b), what the broker says of its own time (F14), the I/O thread's wait. U is mean requests under way over the allowed ones
-//! (Little's law), so 1 is a pipe that is never empty.
+//! **Asks** whether the allowed number of requests is always under way. **Numbers**: U_n = R_n ×
+//! L_n / (1000 × M_eff) per broker (F8, F8b), the broker's own time (F14), the I/O thread's wait. U
+//! is the mean number of requests under way over the allowed number (Little's law), so at 1 the
+//! pipe is never empty.
 //!
 //! | what | answer |
 //! |---|---|
-//! | U_n ≥ 0.85 on a broker while another is at half of it or less | skewed: one broker's pipe stops the others' (B2), then S5 |
-//! | U_n ≥ 0.85, or R_n × D_n ≥ 0.8 s/s | full: S5 asks of what |
-//! | all below, I/O thread waits < 10 % | the thread is busy: F7 says how much of it callbacks can be (N1) |
+//! | U_n ≥ 0.85 on a broker while another is at half of it or less | skewed: one broker's pipe holds up the others (B2), then S5 |
+//! | U_n ≥ 0.85, or R_n × D_n ≥ 0.8 s/s | full: S5 asks what fills it |
+//! | all below, I/O thread waits < 10 % | the thread is busy: F7 bounds the part that callbacks can take (N1) |
 //! | X_r × C ≥ 0.8, C measured by the client or its owner | the thread that runs callbacks is busy, whatever else waits (N1) |
 //! | all below, hard backlog, a known window or the link is full | full, in bytes: M_eff is an estimate |
 //! | all below, soft backlog, U ≥ 0.7 | near the ceiling |
-//! | all below, soft backlog | the pipe is not it: S6 |
-//! | any U_n, soft backlog, Z < 0.7 and phi < 0.85 | requests can still grow, so the pipe is not it (F9): S6 |
-//! | all below, hard backlog | something blocks: retries, order, an unknown leader, one partition per request, two regimes in one window |
+//! | all below, soft backlog | the pipe is not the limit: S6 |
+//! | any U_n, soft backlog, Z < 0.7 and phi < 0.85 | requests can still grow, so the pipe is not the limit (F9): S6 |
+//! | all below, hard backlog | something blocks: retries, ordering, an unknown leader, one partition per request, two regimes in one window |
 //!
-//! **Why R × D**: with requests of 311 kB M_eff is an estimate (2.5, while 3 were seen), and U was 0.77 to 0.92 by it; the broker
-//! served the connection without a pause, R × D = 0.95, and that needs no estimate.
-//! An R × D above 1.2 says the opposite: requests of the connection are served side by side, and F14 is no ceiling.
-//! **Why 0.7 is near**: means over a minute blur a queue that comes and goes; 515 600 records/s with U = 0.8 and q = 109 ms do not wait
-//! for the application.
-//! Where no answer is awaited (acks=0), or the allowed number is a million (librdkafka), U says nothing: a backlog is judged by S5.
+//! **Why R × D**: with requests of 311 kB M_eff is an estimate (2.5, while 3 were observed), and
+//! gave U = 0.77 to 0.92; the broker served the connection without a pause, R × D = 0.95, which
+//! needs no estimate. An R × D above 1.2 says the opposite: requests of the connection are served
+//! in parallel, and F14 is no ceiling.
+//!
+//! **Why 0.7 is near**: means over a minute blur a queue that comes and goes; 515 600 records/s
+//! with U = 0.8 and q = 109 ms do not wait for the application. Where no answer is awaited
+//! (acks=0), or the allowed number is a million (librdkafka), U says nothing: a backlog is then
+//! judged by S5.
 
 use crate::doctor::diagnosis::{Finding, FindingId, Step};
 
@@ -34,9 +38,10 @@ use super::reading::{Pipe, Reading, clean, reaches};
 const FULL: f64 = 0.85;
 const NEAR: f64 = 0.7;
 const SERVED_WITHOUT_PAUSE: f64 = 0.8;
-/// More seconds of service in a second than this: the broker serves requests of a connection side by side.
+/// Above this many seconds of service per second the broker serves requests of a connection in
+/// parallel.
 pub(crate) const SERVED_AT_ONCE: f64 = 1.2;
-/// Z of an overload (F9).
+/// The load Z from which there is overload (F9).
 const OVERLOAD: f64 = 0.7;
 const BUSY: f64 = 0.1;
 const HALF: f64 = 0.5;
@@ -48,7 +53,7 @@ pub(crate) enum Fullness {
     ThreadBusy,
     Near,
     NotThePipe,
-    /// Batches wait, the pipe is not full, the thread is idle: in words, what may block.
+    /// Batches wait, the pipe is not full, the thread is idle: names what may block.
     Blocked(String),
 }
 
@@ -78,7 +83,7 @@ pub(crate) fn judge(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) 
     (fullness, step("S4", "Is the pipe full?", &numbers, answer))
 }
 
-/// R_n × D_n, seconds of broker time per second (F14).
+/// Returns R_n × D_n, seconds of broker time per second (F14).
 pub(crate) fn served_share(pipe: &Pipe) -> Option<f64> {
     clean(Some(
         pipe.requests_per_second * pipe.broker.as_ref()?.ms? / 1_000.0,
@@ -96,7 +101,8 @@ fn weigh(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) -> Fullness
     let Some(used) = reading.used() else {
         return match reading.io_wait {
             Some(wait) if wait < BUSY => Fullness::ThreadBusy,
-            // librdkafka's queue is behind its socket: what waits there waits for the pipe.
+            // librdkafka's transmit queue is in front of its socket: what waits there waits for the
+            // pipe.
             _ if reading.transmit_queue_ms.is_some() => Fullness::Full,
             _ if backlog == Backlog::Hard => Fullness::Full,
             _ if reading.nodes.iter().any(is_served_without_pause) => Fullness::Full,
@@ -121,13 +127,14 @@ fn weigh(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) -> Fullness
     }
 }
 
-/// A full pipe of requests that can still grow is no overload (F9): a healthy producer keeps five small ones under way.
+/// Whether requests can still grow: then a full pipe is no overload (F9); a healthy producer keeps
+/// five small ones under way.
 fn can_grow(reading: &Reading<'_>) -> bool {
     let is_light = reading.load().is_some_and(|load| !reaches(load, OVERLOAD));
     is_light && reading.fill().is_some_and(|fill| !reaches(fill, FULL))
 }
 
-/// One broker's pipe is full while another's is half as full or less (B2).
+/// Finds one broker's pipe full while another's is at most half as full (B2).
 fn skew(reading: &Reading<'_>, used: f64) -> Option<Finding> {
     let coolest = reading
         .nodes

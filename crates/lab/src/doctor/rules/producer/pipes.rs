@@ -1,4 +1,5 @@
-//! The ways to brokers: which lead partitions, how much is allowed in flight on each, how full each is, what each broker says.
+//! The pipes to brokers: which lead partitions, how many requests are allowed in flight on each,
+//! how full each is, what each broker reports.
 
 use crate::doctor::snapshot::{BrokerSide, Node, Producer};
 use crate::formulas::ceiling;
@@ -6,15 +7,15 @@ use crate::formulas::ceiling;
 use super::super::inference;
 use super::reading::{Reading, clean, latency, positive, ratio};
 
-/// Means of histograms of whole milliseconds say nothing below (reading rule 8).
+/// Means below this from histograms of whole milliseconds are meaningless (reading rule 8).
 pub(crate) const ROUNDED_MS: f64 = 2.0;
-/// Of the receiver: twice its default socket.receive.buffer.bytes of 100 KiB.
+/// The receiver's buffer: twice its default socket.receive.buffer.bytes of 100 KiB.
 const RECEIVE_BUFFER_BYTES: f64 = 200.0 * 1_024.0;
 
-/// The way to one broker.
+/// The pipe to one broker.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipe {
-    /// `None`: brokers are not known apart.
+    /// `None`: the client does not tell brokers apart.
     pub node_id: Option<i32>,
     /// R_n.
     pub requests_per_second: f64,
@@ -28,7 +29,7 @@ pub(crate) struct Pipe {
     pub in_flight: f64,
     /// U_n (F8).
     pub used: Option<f64>,
-    /// D_n: what the broker says of itself.
+    /// D_n: the time that the broker reports.
     pub broker: Option<BrokerTime>,
 }
 
@@ -36,22 +37,23 @@ pub(crate) struct Pipe {
 #[derive(Clone, Debug)]
 pub(crate) struct BrokerTime {
     pub side: BrokerSide,
-    /// Good enough to blame the broker with.
+    /// Reliable enough to blame the broker with.
     pub ms: Option<f64>,
-    /// Not more than this, as far as anybody measured.
+    /// An upper bound, as far as it was measured.
     pub ms_at_most: f64,
 }
 
-/// RTT, and how it is known.
+/// RTT, and how it was measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
     pub ms: f64,
     pub origin: &'static str,
-    /// It reaches from the client to the broker, whatever lies between; TCP's may end at a proxy.
+    /// Whether it covers the whole path from client to broker; TCP's may end at a proxy.
     pub is_end_to_end: bool,
 }
 
-/// Brokers that get records: not the bootstrap connection (reading rule 4), and not one that only answers metadata.
+/// Brokers that receive records: not the bootstrap connection (reading rule 4), nor a broker that
+/// only answers metadata.
 pub(crate) fn leaders(own: &Producer) -> Vec<&Node> {
     let real = || own.nodes.iter().filter(|node| node.node_id >= 0);
     let most = real()
@@ -63,7 +65,7 @@ pub(crate) fn leaders(own: &Producer) -> Vec<&Node> {
                 node.partitions.is_some_and(|count| count > 0.0)
                     || rate >= (0.02 * most).max(0.5_f64.min(most))
             }
-            // librdkafka and franz-go send latencies and no rates.
+            // librdkafka and franz-go send latencies but no rates.
             None => node.request_ms.is_some(),
         })
         .collect()
@@ -121,7 +123,8 @@ pub(crate) fn pipes(reading: &Reading<'_>, own: &Producer, brokers: &[BrokerSide
     pipes
 }
 
-/// Pipes where the client does not tell brokers apart: the brokers' own, or one of all.
+/// Pipes where the client does not tell brokers apart: those that the brokers report, or one for
+/// all.
 fn unseparated(reading: &Reading<'_>, brokers: &[BrokerSide]) -> Vec<Pipe> {
     let is_separate = brokers.len() > 1 || reading.requests_per_second.is_none();
     if is_separate {
@@ -161,7 +164,8 @@ fn unseparated(reading: &Reading<'_>, brokers: &[BrokerSide]) -> Vec<Pipe> {
     }]
 }
 
-/// M_eff (F8b): the Java client starts a request only when the one before is written out, so bytes limit what is under way too.
+/// M_eff (F8b): the Java client starts a request only once the previous one is written out, so
+/// bytes limit what is under way too.
 fn in_flight(reading: &Reading<'_>, pipe: &Pipe, seen: f64) -> f64 {
     let allowed = reading.settings.in_flight.value.max(1.0);
     let Some((send, request)) = reading.settings.send_buffer_bytes.zip(pipe.request_bytes) else {
@@ -172,7 +176,8 @@ fn in_flight(reading: &Reading<'_>, pipe: &Pipe, seen: f64) -> f64 {
     by_bytes.max(seen.min(allowed))
 }
 
-/// U_n (F8); none for a client that may have a million requests under way, and none where no answer is awaited.
+/// U_n (F8); none for a client that may have a million requests under way, or where no answer is
+/// awaited.
 fn used(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
     if pipe.in_flight > 10_000.0 || reading.settings.acks.value == 0 {
         return None;
@@ -201,7 +206,8 @@ fn broker_time(side: &BrokerSide) -> Option<BrokerTime> {
     })
 }
 
-/// P_n: said per broker, or by topics, or by how many batches the largest request holds.
+/// P_n: as reported per broker, or derived from topics, or from the number of batches in the
+/// largest request.
 pub(crate) fn partitions_per_broker(own: &Producer, nodes: &[Pipe], brokers: f64) -> f64 {
     let said: Vec<f64> = nodes.iter().filter_map(|pipe| pipe.partitions).collect();
     if !said.is_empty() {

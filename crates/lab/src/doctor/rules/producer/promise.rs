@@ -1,9 +1,11 @@
-//! What a change brings, and what stops it next: no promise goes beyond a ceiling that is known.
+//! What a change gains, and the next ceiling: no promise goes beyond a known ceiling.
 //!
-//! **low and high**: high is the formula at unchanged latency, low a tenth or a fifth less of it, both cut at the lowest known ceiling:
-//! the offered rate, the threads' own work (F6 without the wait for memory), the link (F15), a known window (F12, F13), the broker's
-//! serial service of a connection (F14). The article's 102 400 → 1 024 000 bytes of send buffer brought 4.8 times the rate where the
-//! buffers' ratio is ten. The ceiling that cuts is named; where none is known, that is said too.
+//! **low and high**: high is the formula at unchanged latency, low is a tenth or a fifth less; both
+//! are cut at the lowest known ceiling: the offered rate, the threads' own work (F6 without the
+//! wait for memory), the link (F15), a known window (F12, F13), the broker's serial service of a
+//! connection (F14). The article's 102 400 → 1 024 000 bytes of send buffer gained 4.8 times the
+//! rate where the ratio of the buffers is ten. The ceiling that cuts is named; where none is known,
+//! the text says so.
 
 use crate::doctor::diagnosis::Promise;
 use crate::formulas::{buffer, ceiling, change, latency, wire};
@@ -13,9 +15,10 @@ use super::cause::LINK_SHARE;
 use super::reading::{Pipe, Reading, clean, positive};
 
 pub(crate) const UNCHANGED: &str = "at unchanged latency";
-/// What is left of a formula's gain for L growing a little with the request (measured: 8.5 % more rate than promised to 20 % less).
+/// The share of a formula's gain that remains when L grows a little with the request (measured:
+/// from 8.5 % above the promised rate to 20 % below).
 const LOW: f64 = 0.8;
-/// Of a window formula: the article's rows reach 0.9 of the setting.
+/// The same for a window formula: the article's rows reach 0.9 of the setting.
 const WINDOW_LOW: f64 = 0.9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +28,7 @@ pub(crate) enum Kind {
     Link,
     Window,
     Broker,
-    /// What the pipe carries at its present L: X / U.
+    /// What the pipe carries at its current L: X / U.
     Pipe,
     /// What the I/O thread carries: X / (1 - i_wait).
     Thread,
@@ -37,7 +40,7 @@ pub(crate) struct Ceiling {
     pub text: String,
 }
 
-/// F17: how long a thread waits for one batch's memory; none where the drain is not known.
+/// F17: how long a thread waits for one batch's memory; none where the drain is unknown.
 pub(crate) fn buffer_wait_ms(reading: &Reading<'_>) -> Option<f64> {
     let own = reading.snapshot.producer.as_ref();
     let waiting = own.and_then(|own| clean(own.waiting_threads)).unwrap_or(0.0);
@@ -50,7 +53,8 @@ pub(crate) fn buffer_wait_ms(reading: &Reading<'_>) -> Option<f64> {
     )))
 }
 
-/// `W_own`, the microseconds of `send()` without waiting for memory; none where a hard wait cannot be told from work.
+/// `W_own`, the microseconds of `send()` excluding the wait for memory; none where a hard wait
+/// cannot be told from work.
 pub(crate) fn own_send_micros(reading: &Reading<'_>) -> Option<f64> {
     let rate = positive(reading.records_per_second)?;
     let all = reading.send_micros?;
@@ -59,11 +63,12 @@ pub(crate) fn own_send_micros(reading: &Reading<'_>) -> Option<f64> {
         None if reading.queue_ms.is_some_and(|queue| queue > 1_000.0) => return None,
         None => all,
     };
-    // The difference of two large numbers says nothing any more.
+    // The difference of two large numbers has no significant digits left.
     positive(Some(own)).filter(|own| *own >= 0.02 * all)
 }
 
-/// The ceilings above the present one that numbers are known for, when requests get `growth` times as large.
+/// The ceilings above the current one whose numbers are known, when requests grow by a factor of
+/// `growth`.
 pub(crate) fn ceilings(reading: &Reading<'_>, growth: f64, kinds: &[Kind]) -> Vec<Ceiling> {
     let mut found = Vec::new();
     let mut add = |kind: Kind, records: Option<f64>, text: &dyn Fn(f64) -> String| {
@@ -158,7 +163,7 @@ pub(crate) fn lowest(ceilings: &[Ceiling]) -> Option<&Ceiling> {
         .min_by(|a, b| a.records_per_second.total_cmp(&b.records_per_second))
 }
 
-/// What limits next, in words.
+/// Names the next limit.
 pub(crate) fn next(ceilings: &[Ceiling]) -> String {
     lowest(ceilings).map_or_else(
         || "not known: no number of the threads, the link or the broker limits it; measure again".to_owned(),
@@ -183,7 +188,8 @@ pub(crate) fn records(now: f64, low: f64, high: f64) -> Promise {
     of("records_per_second", "records/s", Some(now), low, high)
 }
 
-/// What threads could send at the least, where only their wait for memory is known: the rest of their time is all work (F6).
+/// A lower bound on what the threads could send where only their wait for memory is known: all the
+/// rest of their time counts as work (F6).
 fn worker_at_least(reading: &Reading<'_>) -> Option<f64> {
     let (threads, wait) = reading.threads.zip(reading.buffer_wait)?;
     let work = (threads - wait).max(0.05 * threads);
@@ -193,7 +199,7 @@ fn worker_at_least(reading: &Reading<'_>) -> Option<f64> {
 
 /// F30: requests `growth` times as large.
 ///
-/// Where a ceiling leaves no room for more records, what falls is latency: the queue goes.
+/// Where a ceiling leaves no room for more records, the gain is latency: the queue disappears.
 pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, String)> {
     let now = positive(reading.records_per_second)?;
     let kinds = [
@@ -224,14 +230,16 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
     Some((records(now, low, high), next(&ceilings)))
 }
 
-/// No thread waits for memory and the queue is short: nothing holds the application back, whatever the sender could carry.
+/// Whether no thread waits for memory and the queue is short: then nothing holds the application
+/// back, whatever the sender could carry.
 fn sends_what_it_wants(reading: &Reading<'_>) -> bool {
     let never_waits = reading.buffer_wait.is_some_and(|wait| wait < 0.01);
     let is_short = reading.queue_ms.is_some_and(|queue| queue <= 1_000.0);
     never_waits && is_short && reading.offered.is_none()
 }
 
-/// Sender latency without the queue: L and half a linger at best, L and three lingers where S3 would still see no backlog.
+/// Sender latency without the queue: L and half a linger at best, L and three lingers where S3
+/// would still see no backlog.
 fn latency_falls(reading: &Reading<'_>) -> Option<Promise> {
     let (queue_ms, request_ms) = (reading.queue_ms?, reading.request_ms?);
     let linger_ms = reading.settings.linger_ms.value;
@@ -249,7 +257,8 @@ fn latency_falls(reading: &Reading<'_>) -> Option<Promise> {
     Some(promise)
 }
 
-/// N4: `in_flight` requests at a time instead of M, until a window, the link or the broker's serial service.
+/// N4: `in_flight` requests at a time instead of M, up to a window, the link or the broker's serial
+/// service.
 pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(Promise, String)> {
     let now = positive(reading.records_per_second)?;
     let kinds = [
@@ -268,7 +277,8 @@ pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(P
     ))
 }
 
-/// N5: a send buffer of `buffer_bytes`, by F12 and F13: once the setting, since the kernel's cap on doubling it is not known.
+/// N5: a send buffer of `buffer_bytes`, by F12 and F13; counted once, not doubled, because the
+/// kernel's cap on doubling is unknown.
 pub(crate) fn larger_window(
     reading: &Reading<'_>,
     pipe: &Pipe,

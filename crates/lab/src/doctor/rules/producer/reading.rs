@@ -1,4 +1,5 @@
-//! The numbers of a producer that its rules read, whoever measured them: derived once, clean, each finite or absent.
+//! The producer's numbers that its rules read, from any source: derived once, cleaned, each finite
+//! or absent.
 
 use crate::doctor::snapshot::{BrokerSide, Library, Producer, Snapshot};
 use crate::formulas::{batching, ceiling};
@@ -7,14 +8,15 @@ use super::super::inference::{self, Known};
 pub(crate) use super::pipes::{Pipe, RoundTrip};
 use super::pipes::{ROUNDED_MS, leaders, partitions_per_broker, pipes};
 
-/// Larger than any rate, size or time that a machine has; more is a broken input.
+/// Larger than any rate, size or time of a real machine; anything above is broken input.
 const ABSURD: f64 = 1e15;
-/// Share of their thread that callbacks take when they are the limit (F7).
+/// The share of their thread that callbacks take when they are the limit (F7).
 const CALLBACKS: f64 = 0.8;
-/// One request of up to this many bytes crosses in one round trip and without noticeable transfer.
+/// One request of up to this many bytes crosses in one round trip, without noticeable transfer
+/// time.
 const ONE_TRIP_BYTES: f64 = 65_536.0;
 
-/// A producer in numbers. Names of symbols are those of the manual.
+/// A producer in numbers. The symbols are those of the manual.
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
     pub snapshot: &'a Snapshot,
@@ -49,12 +51,12 @@ pub(crate) struct Reading<'a> {
     /// i_oth.
     pub io_other: Option<f64>,
     pub throttle_ms: Option<f64>,
-    /// T, W and C, where somebody knows.
+    /// T, W and C, where reported.
     pub threads: Option<f64>,
     pub send_micros: Option<f64>,
     pub callback_micros: Option<f64>,
     pub offered: Option<f64>,
-    /// Brokers that lead partitions of this producer; at least one where anything is sent.
+    /// Brokers that lead partitions of this producer; at least one if anything is sent.
     pub nodes: Vec<Pipe>,
     /// P_n, mean over brokers.
     pub partitions_per_broker: f64,
@@ -68,12 +70,13 @@ pub(crate) fn positive(value: Option<f64>) -> Option<f64> {
     clean(value).filter(|value| *value > 1e-9)
 }
 
-/// `a / b`, where both are there and b is not zero.
+/// Returns `a / b` where both are known and b is not zero.
 pub(crate) fn ratio(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     clean(Some(clean(a)? / positive(b)?))
 }
 
-/// Whether a number has reached a threshold, compared with two digits as the tables print both: a U of 0.8499 is 0.85.
+/// Whether a number has reached a threshold, compared at the two digits that tables print: a U of
+/// 0.8499 is 0.85.
 pub(crate) fn reaches(value: f64, threshold: f64) -> bool {
     value >= threshold - 0.005
 }
@@ -177,12 +180,13 @@ impl<'a> Reading<'a> {
         self.snapshot.client.library
     }
 
-    /// Numbers that were read at once, from a file or an exported case: nobody counts pushes.
+    /// Whether the numbers were read in one go, from a file or an exported case; pushes are then
+    /// not counted.
     pub(crate) fn is_complete_reading(&self) -> bool {
         let telemetry = &self.snapshot.telemetry;
         match telemetry.pushes {
             None => self.snapshot.producer.is_some(),
-            // Nothing was pushed, so these numbers came another way.
+            // Nothing was pushed, so these numbers have another source.
             Some(0) => telemetry.empty_pushes == 0 && self.has_own_numbers(),
             Some(_) => false,
         }
@@ -256,12 +260,12 @@ impl<'a> Reading<'a> {
             })
     }
 
-    /// D of a pipe, where it is measured well enough to blame the broker with.
+    /// D of a pipe, where it is measured reliably enough to blame the broker with.
     pub(crate) fn broker_ms(&self, pipe: &Pipe) -> Option<f64> {
         pipe.broker.as_ref()?.ms
     }
 
-    /// RTT that somebody measured: the owner, the broker's TCP, or one request at a time (F10).
+    /// A measured RTT: stated by the owner, the broker's TCP_INFO, or one request at a time (F10).
     pub(crate) fn round_trip(&self, pipe: &Pipe) -> Option<RoundTrip> {
         let by_tcp = self.round_trip_of_tcp(pipe);
         if let Some(ms) =
@@ -277,7 +281,7 @@ impl<'a> Reading<'a> {
             return by_tcp;
         }
         let broker = pipe.broker.as_ref();
-        // One at a time waits for nothing of its own: what is not the broker is the way (F10c).
+        // With one request at a time nothing queues: what is not the broker is the path (F10c).
         let request_ms = pipe.request_ms?;
         let broker_ms = broker?.ms_at_most;
         let is_alone = self.settings.in_flight.value <= 1.0 && pipe.request_bytes? <= ONE_TRIP_BYTES;
@@ -289,7 +293,8 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// The broker's own measurement of the connection; a collector writes the largest of them down as the network's.
+    /// The broker's own measurement of the connection; a collector records the largest of them as
+    /// the network's.
     fn tcp_ms(&self, pipe: &Pipe) -> Option<f64> {
         let own = pipe
             .broker
@@ -311,7 +316,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// TCP ends at a proxy: a round trip that explains less than half of what is not the broker is of another way.
+    /// TCP may end at a proxy: a round trip that explains less than half of the time outside the
+    /// broker is of another path.
     fn round_trip_of_tcp(&self, pipe: &Pipe) -> Option<RoundTrip> {
         let ms = self.tcp_ms(pipe)?;
         let outside = self.round_trip_at_most(pipe);
@@ -324,13 +330,14 @@ impl<'a> Reading<'a> {
             })
     }
 
-    /// `L - D`, no more than which the round trip is.
+    /// Returns `L - D`, an upper bound of the round trip.
     pub(crate) fn round_trip_at_most(&self, pipe: &Pipe) -> Option<f64> {
         let broker_ms = pipe.broker.as_ref().and_then(|broker| broker.ms).unwrap_or(0.0);
         clean(Some((pipe.request_ms? - broker_ms).max(0.0)))
     }
 
-    /// `X_r * C` (F7), where somebody measures C: from 0.8 on callbacks, one after another, leave their thread no time.
+    /// Returns `X_r * C` (F7), where C is measured: from 0.8 on, callbacks, which run one after
+    /// another, leave their thread no time.
     pub(crate) fn callback_use(&self) -> Option<f64> {
         clean(Some(self.records_per_second? * self.callback_micros? / 1e6))
     }
@@ -339,13 +346,15 @@ impl<'a> Reading<'a> {
         self.callback_use().is_some_and(|used| reaches(used, CALLBACKS))
     }
 
-    /// Whether the application sends what it wants to send, within a tenth: means and totals are of slightly other windows.
+    /// Whether the application sends what it wants to send, within a tenth: means and totals are
+    /// from slightly different windows.
     pub(crate) fn is_offer_met(&self) -> Option<bool> {
         Some(self.records_per_second? >= 0.9 * self.offered?)
     }
 }
 
-/// franz-go before 1.21.4 divides the sum of latencies by the interval: requests in flight, not a latency.
+/// franz-go before 1.21.4 divides the sum of latencies by the interval: that is requests in flight,
+/// not a latency.
 pub(crate) fn latency(snapshot: &Snapshot, value: Option<f64>) -> Option<f64> {
     if has_false_latency(snapshot) {
         None

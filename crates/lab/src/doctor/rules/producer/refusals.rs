@@ -1,15 +1,15 @@
-//! What would not help, each by arithmetic on the snapshot.
+//! What would not help, each shown by arithmetic on the snapshot.
 //!
 //! | setting | refused when |
 //! |---|---|
-//! | linger.ms | batches are full, or wait longer than linger already; the limit is not the sender |
-//! | batch.size | batches are not full: linger, or the records of a partition, close them (F18, F19); a request is as large as max.request.size lets it be |
-//! | send.buffer.bytes | what is on the way fits the window (F12, F13) |
-//! | max.in.flight | as many as 1 + RTT / D are allowed already (F14); what is allowed fills the window or the link; the pipe is not full |
-//! | buffer.memory, max.block.ms, delivery.timeout.ms | a backlog stands: they move the wall, not the drain (F16, F17) |
+//! | linger.ms | batches are full, or already wait longer than linger; the limit is not the sender |
+//! | batch.size | batches are not full: linger, or the records of a partition, close them (F18, F19); a request is already as large as max.request.size allows |
+//! | send.buffer.bytes | the bytes on the way fit the window (F12, F13) |
+//! | max.in.flight | 1 + RTT / D or more are allowed already (F14); the allowed requests fill the window or the link; the pipe is not full |
+//! | buffer.memory, max.block.ms, delivery.timeout.ms | there is a backlog: they delay the failure and do not change the drain (F16, F17) |
 //! | acks, min.insync.replicas | never as the first lever: acks saves the remote part at most and is a decision about durability; min.insync.replicas changes availability and not latency |
-//! | threads | the sender or the network is the limit, or threads wait for each other already (F22) |
-//! | partitions | records of a linger do not fill the batches of those that are there; threads' locks are not per partition |
+//! | threads | the sender or the network is the limit, or threads already wait for each other (F22) |
+//! | partitions | the records of a linger do not fill the batches of the existing partitions; threads' locks are not per partition |
 //! | compression.type | the data does not compress (c near 1) |
 
 use crate::doctor::diagnosis::{Refusal, Verdict};
@@ -27,7 +27,7 @@ use super::levers::{
 };
 use super::reading::{Pipe, Reading, clean, positive, reaches};
 
-/// Settings that are near what is of use.
+/// From this share on, a setting is near the largest useful value.
 const NEARLY: f64 = 0.7;
 
 pub(crate) fn of(
@@ -62,7 +62,7 @@ fn refuse(set: &str, why: String) -> Option<Refusal> {
     })
 }
 
-/// Verdicts of a full pipe.
+/// Whether a verdict is one of a full pipe.
 pub(crate) fn is_of_pipe(verdict: Verdict) -> bool {
     matches!(
         verdict,
@@ -100,7 +100,7 @@ fn linger(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog) -> Option<R
     None
 }
 
-/// F19: bytes that a partition collects in a linger.
+/// F19: the bytes that a partition collects within linger.
 fn expected_batch(reading: &Reading<'_>) -> Option<f64> {
     let linger_ms = reading.settings.linger_ms.value;
     let records = batching::records_per_linger(filling_rate(reading)?, linger_ms);
@@ -313,7 +313,7 @@ fn delivery_timeout(failing: &Failing) -> Option<Refusal> {
     })
 }
 
-/// Of L, what acks=all waits for.
+/// The part of L that acks=all waits for.
 fn remote_ms(pipe: Option<&Pipe>) -> Option<f64> {
     clean(pipe?.broker.as_ref()?.side.remote_micros).map(|micros| micros / 1_000.0)
 }
@@ -411,7 +411,8 @@ fn compression(reading: &Reading<'_>, verdict: Verdict) -> Option<Refusal> {
     )
 }
 
-/// The sticky partitioner came with 2.4: with many threads and even leaders it costs, and it saves requests.
+/// The sticky partitioner came with 2.4: with many threads and even leaders it costs throughput,
+/// and it saves requests.
 fn downgrade(reading: &Reading<'_>, verdict: Verdict) -> Option<Refusal> {
     let partitioner = reading.snapshot.settings.partitioner.map(|setting| setting.value);
     let is_about_partitioners = matches!(partitioner, Some(Partitioner::Sticky | Partitioner::RoundRobin));
@@ -421,7 +422,7 @@ fn downgrade(reading: &Reading<'_>, verdict: Verdict) -> Option<Refusal> {
     })
 }
 
-/// `R_max` without the present limit of requests in flight, for texts.
+/// `R_max` without the current limit on requests in flight, for texts.
 pub(crate) fn request_ceiling(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
     let count = reading.nodes.len().max(1) as f64;
     clean(Some(ceiling::requests_per_second_max(

@@ -1,11 +1,16 @@
 //! S4, last row: no telemetry, but the broker sees requests back to back.
 //!
-//! **Asks** what a silent client's requests say. A Java client pushes its metrics on the connection that it produces on, and a push
-//! needs a free place in flight: with one in flight and a full pipe none came in 27 s, nor in 71 s; with five, four to five in 25 s.
-//! **Numbers**: the broker's only: gaps between response and next request, D, RTT of TCP, request sizes, records per request.
-//! **Threshold** (S0): more than 85 % of requests follow the response within 1.3 round trips and 1 ms, and two never wait.
-//! `R_max = 1000 / (RTT + D)`. What the one request waits for is S5's question with the broker's numbers.
-//! A synchronous sender looks the same: requests of one small record say so. One record larger than a batch says nothing.
+//! **Asks** what a silent client's requests say. A Java client pushes its metrics on the connection
+//! that it produces on, and a push needs a free in-flight slot: with one in flight and a full pipe
+//! no push came in 27 s, nor in 71 s; with five, four to five came in 25 s.
+//!
+//! **Numbers**: only the broker's: gaps between a response and the next request, D, RTT of TCP,
+//! request sizes, records per request.
+//!
+//! **Threshold** (S0): more than 85 % of requests follow the response within 1.3 round trips and 1
+//! ms, and two never wait together. `R_max = 1000 / (RTT + D)`. What the one request waits for is
+//! S5's question, answered with the broker's numbers. A synchronous sender looks the same: requests
+//! of one small record point to it. One record larger than a batch says nothing.
 
 use crate::doctor::diagnosis::{FindingId, Step, Verdict};
 use crate::formulas::wire;
@@ -38,7 +43,8 @@ pub(crate) fn judge(reading: &Reading<'_>) -> (Cause, Step) {
     )
 }
 
-/// The broker's TCP, the owner's word, or the gap itself: the time from a response to the next request is a round trip at least.
+/// From the broker's TCP, the owner, or the gap itself: the time from a response to the next
+/// request is at least a round trip.
 pub(crate) fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<RoundTrip> {
     let side = &pipe.broker.as_ref().map(|broker| &broker.side);
     positive(reading.snapshot.network.round_trip_ms)
@@ -116,7 +122,7 @@ fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>) -> Cause {
     unknown()
 }
 
-/// A window that explains the cycle by whole round trips (F13).
+/// Finds a window that explains the cycle by whole round trips (F13).
 fn window(reading: &Reading<'_>, request: Option<f64>, cycle_ms: f64, trip: RoundTrip) -> Option<f64> {
     let request = request?;
     super::cause::window_candidates(reading)

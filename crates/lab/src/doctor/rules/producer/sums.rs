@@ -1,4 +1,4 @@
-//! The arithmetic that is shown: evidence lines, the one sentence, and remarks.
+//! Writes the arithmetic that is shown: evidence lines, the summary sentence, and remarks.
 
 use crate::doctor::diagnosis::{Evidence, Recommendation, Verdict};
 use crate::formulas::{batching, ceiling, latency};
@@ -10,9 +10,9 @@ use super::pipe::served_share;
 use super::reading::{Reading, positive};
 use super::refusals;
 
-/// Every formula whose numbers are known, in the order of the tree.
+/// Every formula whose inputs are known, in the order of the tree.
 pub(crate) fn evidence(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog) -> Vec<Evidence> {
-    // Without a verdict only what brokers measured is shown.
+    // Without a verdict, only what brokers measured is shown.
     if verdict == Verdict::NotEnoughData && reading.snapshot.brokers.is_empty() {
         return Vec::new();
     }
@@ -104,7 +104,7 @@ fn load(reading: &Reading<'_>) -> Option<Evidence> {
     )
 }
 
-/// F5 with the fill time of a batch, where it is known; q + L where a backlog stands.
+/// F5 with the fill time of a batch, where it is known; q + L where there is a backlog.
 pub(crate) fn sender_ms(reading: &Reading<'_>, backlog: Backlog) -> Option<f64> {
     let (queue_ms, request_ms) = (reading.queue_ms?, reading.request_ms?);
     if backlog == Backlog::Hard {
@@ -113,7 +113,8 @@ pub(crate) fn sender_ms(reading: &Reading<'_>, backlog: Backlog) -> Option<f64> 
     let batches = reading.nodes.len().max(1) as f64 * reading.partitions_per_broker;
     let records = reading.batch_bytes? / reading.record_bytes()?;
     let rate = positive(reading.records_per_second)? / batches;
-    // The record that opens a batch takes no time to come: one alone waits all of q.
+    // The record that opens a batch waits for no fill time: a record alone in its batch waits all
+    // of q.
     Some(latency::sender_ms(
         queue_ms,
         request_ms,
@@ -214,7 +215,7 @@ fn way(reading: &Reading<'_>) -> Option<Evidence> {
     )
 }
 
-/// N1 in words, when the pipe has room and the thread has none.
+/// Describes N1, when the pipe has room and the thread has none.
 pub(crate) fn busy_thread(reading: &Reading<'_>) -> String {
     if let (Some(micros), Some(used), true) = (
         reading.callback_micros,
@@ -328,7 +329,7 @@ pub(crate) fn notes(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog) -
     notes
 }
 
-/// Requests that hold fewer batches than they could: the article's 2.4 of 5 records in a round trip.
+/// Requests that hold fewer batches than they could: the article's 2.4 of 5 records per round trip.
 fn request_fill(reading: &Reading<'_>, verdict: Verdict, notes: &mut Vec<String>) {
     let Some(request) = reading.request_bytes else {
         return;

@@ -1,4 +1,5 @@
-//! What changes where threads are the limit: the I/O thread's callbacks, threads that send, threads that wait for each answer.
+//! Recommendations where threads are the limit: the I/O thread's callbacks, sending threads,
+//! threads that wait for each answer.
 
 use crate::doctor::diagnosis::{Finding, FindingId, Recommendation};
 use crate::formulas::{ceiling, latency};
@@ -28,7 +29,7 @@ pub(crate) fn free_thread(reading: &Reading<'_>) -> Option<Recommendation> {
             (latency::callback_micros_max(share, now), share)
         }
     };
-    // What is confirmed, not what is sent, is what slow callbacks hold back.
+    // Slow callbacks hold back confirmations, not sending.
     let now = if reading.has_slow_callbacks() {
         now.min(1e6 / micros)
     } else {

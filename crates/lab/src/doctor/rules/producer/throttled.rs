@@ -1,10 +1,15 @@
 //! S2: is the broker slowing the client on purpose?
 //!
-//! **Asks** for a quota before any queue is explained, since a throttled client queues like a slow one. **Numbers**: the throttle time
-//! that the client was told (`th`), and the broker's own of this client; one of all its clients counts for nobody.
-//! **Threshold**: a mean of 1 ms told in the window, or any of the broker's. **Which quota**: bytes, where bytes per second stand at the
-//! byte quota or no request quota is known; else the share of request time, which fewer and larger requests lower first.
-//! **The case**: 1 MB/s allowed, 5 MB/s wanted: 21 ms of throttle on average, and a queue of 8 s that no setting would shorten.
+//! **Asks** for a quota before any queue is explained, because a throttled client queues like a
+//! slow one. **Numbers**: the throttle time that the client was given (`th`), and the broker's own
+//! figure for this client; a figure for all of a broker's clients does not count.
+//!
+//! **Threshold**: a mean throttle of 1 ms in the window, or any that the broker reports. **Which
+//! quota**: bytes, where bytes per second are at the byte quota or no request quota is known;
+//! otherwise the share of request time, which fewer and larger requests lower first.
+//!
+//! **The case**: 1 MB/s allowed, 5 MB/s wanted: 21 ms of throttle on average, and a queue of 8 s
+//! that no setting would shorten.
 
 use crate::doctor::diagnosis::{Finding, FindingId, Step};
 

@@ -7,14 +7,15 @@ use crate::doctor::rules::producer::reading::Reading;
 use crate::formulas::wire::article_broker_ms;
 
 const MIB: f64 = 1_048_576.0;
-/// What the article reached on its 1 Gb/s, with acks=0.
+/// What the article reached on its 1 Gb/s link, with acks=0.
 const LINK: f64 = 94.0 * MIB;
 const BUFFER: f64 = 200.0 * MIB;
 const SMALL: f64 = 102_400.0;
 const MIDDLE: f64 = 502_400.0;
 const LARGE: f64 = 1_024_000.0;
 
-/// Across 73 ms: as many records in a request as there are partitions to a broker and room in max.request.size.
+/// Across 73 ms: a request holds as many records as a broker has partitions and max.request.size
+/// has room for.
 fn between(name: &'static str, record: f64, records: f64, in_flight: f64, send_buffer: f64) -> Row {
     Row {
         name,
@@ -83,7 +84,7 @@ fn round_trip_and_acks() {
             .result;
         assert!((used - 1.0).abs() < 0.03, "{name}: U = {used}");
     }
-    // One small request at a time measures the round trip by itself (F10).
+    // One small request at a time measures the round trip on its own (F10).
     let unknown = Row {
         round_trip: 0.0,
         link: 0.0,
@@ -161,9 +162,9 @@ fn record_size_against_send_buffer() {
     }
 }
 
-/// What a send buffer of 1 024 000 bytes is promised to bring, in times of now.
+/// The promised gain of a send buffer of 1 024 000 bytes, as multiples of the current rate.
 fn promised(row: Row) -> (f64, f64) {
-    // The fit of D has the transfer in it.
+    // The fit of D includes the transfer.
     let snapshot = Row { link: 0.0, ..row }.snapshot();
     let reading = Reading::of(&snapshot);
     let (promise, next) = promise::larger_window(&reading, reading.hottest().unwrap(), LARGE).unwrap();
@@ -174,13 +175,13 @@ fn promised(row: Row) -> (f64, f64) {
 #[test]
 fn a_larger_send_buffer_is_promised_by_its_next_ceiling() {
     let (low, high) = promised(between("600 kB, M = 1", 600_000.0, 4.3, 1.0, SMALL));
-    // Measured: 2.56. The article says three times.
+    // Measured: 2.56. The article claims three times.
     assert!(
         low > 2.4 && low < 2.56 && high > 2.56 && high < 2.75,
         "{low} to {high}"
     );
     let (low, high) = promised(between("600 kB, M = 100", 600_000.0, 4.4, 100.0, SMALL));
-    // Measured: 4.84. F12 says ten times.
+    // Measured: 4.84. F12 gives ten times.
     assert!(low < 4.84 && high > 4.84 && high < 5.5, "{low} to {high}");
 }
 
@@ -200,7 +201,7 @@ fn filled(name: &'static str, rate: f64, in_request: f64, send_buffer: f64) -> R
 #[test]
 fn more_in_flight_or_more_partitions() {
     window(filled("7d 16 partitions, small", 12.6, 5.0, SMALL)).check();
-    // Either the window, or requests that are not filled: 2.4 records in a round trip.
+    // Either the window, or requests that are not filled: 2.4 records per round trip.
     Row {
         verdict: &[Verdict::NetworkRtt, Verdict::NetworkWindow],
         set: ANY,
@@ -234,7 +235,8 @@ fn one_thing_varied() {
     };
     more("7e M 1", 1.0, 13.7, &["send.buffer.bytes"]).check();
     more("7e M 10", 10.0, 137.0, &["send.buffer.bytes"]).check();
-    // As far as the round trip goes; 1 000 would bring nothing (measured: 1 018 and 1 019.8).
+    // As far as the round trip is the limit; 1 000 would gain nothing (measured: 1 018 and 1
+    // 019.8).
     more(
         "7e M 100",
         100.0,
@@ -257,7 +259,7 @@ fn one_thing_varied() {
         ..round_trip(between("7e 4 brokers", 100_000.0, 52.1, 1.0, LARGE))
     };
     four.check();
-    // 16 partitions to a broker brought 4.9 times the rate: max.request.size, and requests not filled.
+    // 16 partitions per broker gave 4.9 times the rate: max.request.size, and requests not filled.
     round_trip(Row {
         requests: 13.0,
         request_bytes: 495_000.0,
@@ -283,7 +285,7 @@ fn top_speed() {
                 1_000.0 * 10.0 * brokers / rate
             },
             in_flight_seen: 10.0 * brokers,
-            // Four links of brokers, and the client's own was not the limit.
+            // Four broker links, and the client's own was not the limit.
             link: if brokers > 1.0 { 0.0 } else { LINK },
             ..between(name, 100_000.0, rate, 10_000.0, send_buffer)
         }
@@ -296,7 +298,7 @@ fn top_speed() {
     }
     for (acks, mib) in [(-1, 87.45), (1, 83.35), (0, 89.79)] {
         Row {
-            // What the fit of D calls the broker's time is transfer here.
+            // What the fit of D attributes to the broker is transfer here.
             broker: None,
             verdict: &[Verdict::NetworkBandwidth],
             findings: &[FindingId::N6],

@@ -1,4 +1,4 @@
-//! What is said when evidence is missing, and that nobody guesses then.
+//! What is reported when evidence is missing, and that nothing is guessed then.
 
 use super::rows::{ROW, Row};
 use crate::doctor::diagnosis::{Confidence, FindingId, Verdict};
@@ -32,7 +32,7 @@ fn pushed(pushes: u32, seconds: f64) -> Snapshot {
 }
 
 #[test]
-fn two_pushes_are_the_least() {
+fn at_least_two_pushes_are_needed() {
     let one = examine(&pushed(1, 10.0));
     assert_eq!(one.verdict, Verdict::NotEnoughData);
     assert!(
@@ -73,7 +73,7 @@ fn client(library: Library, version: &str) -> Client {
 }
 
 #[test]
-fn librdkafka_alone_does_not_say_enough() {
+fn librdkafka_s_metrics_alone_are_not_enough() {
     let snapshot = Snapshot {
         client: client(Library::Librdkafka, "2.16.0"),
         seconds: 60.0,
@@ -193,7 +193,7 @@ fn no_sample_is_not_zero() {
     assert_eq!(diagnosis.confidence, Confidence::Low);
 }
 
-/// A client that pushes nothing while its requests follow each other.
+/// A client that pushes nothing while its requests follow each other without a pause.
 fn silent(rate: f64, request: f64, records: f64, broker_micros: f64, round_trip: f64) -> Snapshot {
     Snapshot {
         client: client(Library::Java, "4.3.0"),
@@ -247,7 +247,7 @@ fn silence_with_a_full_pipe_is_evidence() {
 }
 
 #[test]
-fn metadata_goes_before_tuning() {
+fn metadata_comes_before_tuning() {
     let mut snapshot = pushed(6, 60.0);
     snapshot.producer.as_mut().unwrap().metadata_wait = Some(0.9);
     let diagnosis = examine(&snapshot);
@@ -273,7 +273,8 @@ fn metadata_goes_before_tuning() {
 
 #[test]
 fn callbacks_whose_time_is_known_need_no_backlog() {
-    // A client that runs callbacks beside its I/O thread sends at 2 000 records/s and confirms 930 of them.
+    // A client with callbacks on a thread beside its I/O thread sends at 2 000 records/s and
+    // confirms 930 of them.
     let mut snapshot = pushed(6, 60.0);
     snapshot.application.offered_records_per_second = Some(2_000.0);
     snapshot.application.callback_micros = Some(1_075.0);
@@ -290,7 +291,7 @@ fn callbacks_whose_time_is_known_need_no_backlog() {
 
 #[test]
 fn a_full_pipe_of_small_requests_is_no_overload() {
-    // F9: U = 1 and Z = 0.35 were measured of a producer that kept up.
+    // F9: U = 1 and Z = 0.35 were measured on a producer that kept up.
     let row = Row {
         records: 100_000.0,
         requests: 410.0,
@@ -343,7 +344,7 @@ fn one_full_broker_is_a_skew() {
     let diagnosis = examine(&snapshot);
     assert_eq!(diagnosis.verdict, Verdict::Skew, "{diagnosis:#?}");
     assert_eq!(diagnosis.findings[0].id, FindingId::B2);
-    // A broker that only answers metadata is no second leader.
+    // A broker that only answers metadata is not a second leader.
     let nodes = &mut snapshot.producer.as_mut().unwrap().nodes;
     nodes[1].requests_per_second = Some(0.2);
     nodes[2].requests_per_second = Some(0.1);

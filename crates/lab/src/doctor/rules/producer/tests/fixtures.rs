@@ -1,4 +1,5 @@
-//! The raw cases, through the reader of files: each with the verdict that it must have, and again without a word about the network.
+//! The raw cases, read by the file reader: each with its expected verdict, and again without any
+//! numbers of the network.
 
 use crate::doctor::diagnosis::{Diagnosis, FindingId, Verdict};
 use crate::doctor::replay::fixture;
@@ -17,7 +18,7 @@ fn told(diagnosis: &Diagnosis) -> String {
     serde_json::to_string_pretty(diagnosis).unwrap()
 }
 
-/// File, verdict, finding, verdict without the network's numbers.
+/// File, verdict, findings, verdict without the network's numbers.
 const CASES: &[(&str, Verdict, &[FindingId], Verdict)] = {
     use FindingId as F;
     use Verdict::*;
@@ -35,7 +36,8 @@ const CASES: &[(&str, Verdict, &[FindingId], Verdict)] = {
         ("B8_sync_send", Synchronous, &[F::O1], Synchronous),
         ("B9_contention_4thr_1part", SenderRate, &[F::N2], SenderRate),
         ("B11_quota", Quota, &[F::Q1], Quota),
-        // One 600 kB request at a time: without the round trip nothing tells six trips through a window from a long way.
+        // One 600 kB request at a time: without the round trip, six trips through a window cannot
+        // be told from a long path.
         ("B13_interdc_window100k", NetworkWindow, &[F::N5], SenderRate),
         ("B16_broker_recompress", Broker, &[F::B7], Broker),
         ("B18_linger0_many_small", SmallRequests, &[F::B1], SmallRequests),
@@ -65,9 +67,9 @@ fn every_case_has_its_verdict() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What a live collector knows of the same clients: no settings, no application, no network.
+/// What a live collector knows about the same clients: no settings, no application, no network.
 #[test]
-fn what_telemetry_alone_says() {
+fn telemetry_alone_gives_these_verdicts() {
     use Verdict::*;
     let mut wrong = Vec::new();
     for (name, verdicts) in [

@@ -42,7 +42,7 @@ const SENDER: Row = Row {
     verdict: &[Verdict::SenderRate],
     findings: &[FindingId::N2],
     set: "batch.size=32768",
-    // II reached the wanted rate.
+    // Experiment II reached the wanted rate.
     promise: Some(100_000.0),
     refused: &["linger.ms", "buffer.memory", "acks", "threads"],
     ..TALK
@@ -293,7 +293,8 @@ fn the_first_experiment_s_arithmetic() {
         );
     }
     let says = |words: &str| diagnosis.notes.iter().any(|note| note.contains(words));
-    // 14 s need about 320 MB where 32 MiB allow 1.6 s; q/2 + L is the talk's own number; W is a consequence.
+    // 14 s need about 320 MB where 32 MiB allow 1.6 s; q/2 + L is the talk's own number; W is a
+    // consequence.
     assert!(
         says("impossible") && says("7200 ms") && says("consequence"),
         "{:#?}",
@@ -303,7 +304,7 @@ fn the_first_experiment_s_arithmetic() {
 }
 
 #[test]
-fn a_new_lock_is_named_by_who_shares_it() {
+fn a_lock_is_named_by_what_shares_it() {
     let text = |name: &str| {
         let row = ROWS.iter().find(|row| row.name == name).unwrap();
         row.check().findings[0].text.clone()

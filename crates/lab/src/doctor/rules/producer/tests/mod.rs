@@ -1,4 +1,5 @@
-//! The sources' tables as data: numbers in, verdict out, with what must be refused and what may be promised.
+//! The sources' tables as data: numbers in, verdict out, with the required refusals and the
+//! permitted promises.
 
 mod rows;
 mod kontur;

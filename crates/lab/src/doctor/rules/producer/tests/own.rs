@@ -1,4 +1,5 @@
-//! What was measured on Apache Kafka 4.3 through a relay: one broker, two cores, with and without a word about the network.
+//! Measurements on Apache Kafka 4.3 through a relay: one broker, two cores, with and without
+//! numbers of the network.
 
 use super::rows::{NOTHING, ROW, Row};
 use crate::doctor::diagnosis::{Confidence, FindingId, Verdict};
@@ -61,7 +62,7 @@ const P4: Row = Row {
     verdict: &[Verdict::NetworkRtt],
     findings: &[FindingId::N4],
     set: "max.in.flight.requests.per.connection=5",
-    // P5; the wanted 10 000 cut it.
+    // P5; the wanted rate of 10 000 caps it.
     promise: Some(10_000.0),
     refused: &["linger.ms", "send.buffer.bytes", "acks", "buffer.memory"],
     ..BENCH
@@ -114,7 +115,8 @@ const B1: Row = Row {
     broker: Some((0.41, 0.046, 0.0)),
     verdict: &[Verdict::SenderRate],
     findings: &[FindingId::N2],
-    // Twice would leave Z at 0.75 (B2, whose latency already rises), four times is B3.
+    // A factor of two would leave Z at 0.75 (B2, whose latency already rises); a factor of four is
+    // B3.
     set: "batch.size=65536",
     // B2 and B3.
     promise: Some(100_000.0),
@@ -139,7 +141,8 @@ const ROWS: &[Row] = &[
         thread: Some((0.44, 0.12)),
         verdict: &[Verdict::SenderRate],
         set: "batch.size=32768",
-        // The thread that sends never waits: what falls is the queue's 109 ms, and P3 sent half as much again with a linger of 20.
+        // The sending thread never waits: the queue's 109 ms shrink, and P3 sent half as much again
+        // with a linger of 20.
         promise: Some(14.0),
         ..BENCH
     },
@@ -640,7 +643,7 @@ fn one_in_flight_says_to_expect_silence() {
 }
 
 #[test]
-fn a_verdict_that_nothing_inferred_decides_is_sure() {
+fn a_verdict_that_depends_on_no_inferred_setting_is_certain() {
     assert_eq!(B1.check().confidence, Confidence::High);
     let guessed = Row {
         batch_size: 0.0,
@@ -680,7 +683,8 @@ fn the_sender_s_latency_as_the_application_measured_it() {
     }
 }
 
-/// Rows that stand away from every threshold: not the two that are named for being near one, and not a queue just above three lingers.
+/// Rows far from every threshold: excludes the two that are named for being near one, and a queue
+/// just above three lingers.
 pub fn stable() -> Vec<Row> {
     let near = ["P2", "B2", "B3"];
     ROWS.iter()

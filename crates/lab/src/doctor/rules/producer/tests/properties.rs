@@ -1,4 +1,5 @@
-//! Whatever the numbers are: no panic, nothing infinite, no promise upside down, no advice that is refused beside it.
+//! For any numbers: no panic, nothing infinite, no inverted promise bounds, no advice that is also
+//! refused.
 
 use proptest::prelude::*;
 
@@ -19,7 +20,7 @@ fn maybe() -> impl Strategy<Value = Option<f64>> {
     proptest::option::of(anything())
 }
 
-/// A row of the numbers drawn, in this order.
+/// A row of the given numbers, in this order.
 fn row(numbers: &[f64], options: &[Option<f64>], flags: (Option<i16>, bool, bool, u8)) -> Row {
     let (acks, is_rounded, has_codec, brokers) = flags;
     let shares = options[4].zip(options[5]);
@@ -113,7 +114,7 @@ proptest! {
         check(&snapshot)?;
     }
 
-    /// A percent more or less, away from thresholds, changes no verdict.
+    /// One percent more or less, away from thresholds, changes no verdict.
     #[test]
     fn a_little_noise_changes_no_verdict(index in 0..super::own::stable().len(), noise in proptest::collection::vec(0.99..1.01_f64, 6)) {
         let row = super::own::stable()[index];

@@ -29,7 +29,7 @@ fn the_p99_article() {
     let rows = [
         Row {
             name: "A2",
-            // One of 9 producers of 17.9 MB/s: L grew by 21 %, the wait for replicas.
+            // One of 9 producers of 17.9 MB/s: L grew by 21 %, which is the wait for replicas.
             records: 34_700.0,
             requests: 450.0,
             request_bytes: 39_800.0,
@@ -82,7 +82,7 @@ fn the_p99_article() {
             request_bytes: 9_100.0,
             records_per_request: 17.6,
             verdict: &[Verdict::KeepsUp],
-            // 18 records/s to a partition: less than one in a linger.
+            // 18 records/s per partition: less than one within a linger.
             refused: &["partitions"],
             ..P99
         },
@@ -131,7 +131,7 @@ fn ten_times_as_many_producers() {
     }];
     let diagnosis = examine(&snapshot);
     assert_eq!(diagnosis.verdict, Verdict::SmallRequests, "{diagnosis:#?}");
-    // Linger collects less than a record already: only fewer producers or partitions do.
+    // Linger already collects less than one record: only fewer producers or partitions help.
     let change = diagnosis.recommendation.unwrap();
     assert!(change.set.starts_with("fewer producers"), "{change:?}");
 }
@@ -219,7 +219,7 @@ fn the_test_report() {
         },
         shared("T4: one producer", 1.0, 0.0),
         shared("T4: two producers", 2.0, 0.0),
-        // max.block.ms 10 000: the same wall, further away.
+        // max.block.ms 10 000: the same failure, later.
         shared("T6", 3.0, 0.0),
         Row {
             name: "T8: 1 000 bytes",
@@ -247,7 +247,7 @@ fn the_test_report() {
             verdict: &[Verdict::Synchronous],
             findings: &[FindingId::O1],
             set: "linger.ms=0",
-            // Seven times.
+            // Seven times the rate.
             promise: Some(10_000.0),
             ..REPORT
         },
@@ -280,7 +280,7 @@ fn failed_to_allocate_memory() {
         assert!(exhausted.is_contributing);
         // t_wait = 16 × 128 KiB / 4.2 MB/s.
         assert!(exhausted.text.contains("503 ms"), "{}", exhausted.text);
-        // acks 0 and a longer max.block.ms are trades, never the first fix (T13).
+        // acks=0 and a longer max.block.ms are trade-offs, never the first fix (T13).
         let change = diagnosis.recommendation.unwrap();
         assert!(change.set.starts_with("compression.type"), "{change:?}");
     }

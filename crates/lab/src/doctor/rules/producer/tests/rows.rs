@@ -1,4 +1,4 @@
-//! A row of a table: what was measured, and what must be said.
+//! A row of a table: what was measured, and the expected diagnosis.
 
 use crate::doctor::diagnosis::{Diagnosis, FindingId, Verdict};
 use crate::doctor::rules::examine;
@@ -7,7 +7,7 @@ use crate::doctor::snapshot::{
     Setting, Settings, Snapshot, Telemetry, Topic,
 };
 
-/// What a source reports of one run. Zero: not reported, unless it is an `Option`.
+/// What a source reports about one run. Zero: not reported, unless it is an `Option`.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub name: &'static str,
@@ -15,7 +15,7 @@ pub struct Row {
     pub offered: f64,
     pub threads: f64,
     pub send_micros: f64,
-    /// Mean and deviation of the acknowledgement time.
+    /// Mean and standard deviation of the acknowledgement time.
     pub acknowledged: (f64, f64),
     pub brokers: f64,
     pub requests: f64,
@@ -44,20 +44,20 @@ pub struct Row {
     pub round_trip: f64,
     pub window: f64,
     pub link: f64,
-    /// D, and of it local and remote.
+    /// D, and the local and remote parts of it.
     pub broker: Option<(f64, f64, f64)>,
     pub is_rounded: bool,
     pub earlier: &'static [(f64, f64, f64, f64)],
     pub failed: f64,
     pub exhausted: f64,
     pub expired: f64,
-    /// Acceptable verdicts; the first is the one that is meant.
+    /// Acceptable verdicts; the first is the intended one.
     pub verdict: &'static [Verdict],
     pub findings: &'static [FindingId],
-    /// How the recommended change begins; empty: none may be recommended.
+    /// How the recommended change begins; empty: no change may be recommended.
     pub set: &'static str,
     pub refused: &'static [&'static str],
-    /// A value that the promise must hold.
+    /// A value that the promised range must contain.
     pub promise: Option<f64>,
 }
 
@@ -109,7 +109,7 @@ pub const ROW: Row = Row {
 
 /// Any recommendation, or none.
 pub const ANY: &str = "*";
-/// None at all.
+/// No recommendation.
 pub const NOTHING: &str = "";
 
 fn some(value: f64) -> Option<f64> {
@@ -237,7 +237,7 @@ impl Row {
             .collect()
     }
 
-    /// Fails with the row's name unless the doctor says what the table asks for.
+    /// Fails with the row's name unless the diagnosis is what the table expects.
     #[track_caller]
     pub fn check(&self) -> Diagnosis {
         let diagnosis = examine(&self.snapshot());
@@ -254,12 +254,12 @@ impl Row {
         match self.set {
             ANY => {}
             NOTHING => assert_eq!(set, "", "{told}"),
-            begin => assert!(set.starts_with(begin), "{begin} is to be recommended. {told}"),
+            begin => assert!(set.starts_with(begin), "{begin} should be recommended. {told}"),
         }
         for refused in self.refused {
             assert!(
                 diagnosis.refused.iter().any(|refusal| refusal.set == *refused),
-                "{refused} is to be refused. {told}"
+                "{refused} should be refused. {told}"
             );
         }
         if let Some(expected) = self.promise {
