@@ -230,7 +230,7 @@ fn the_controllers_directory_is_not_made_within_the_brokers() {
             .unwrap();
         let problem = String::from_utf8(output.stderr).unwrap();
         assert!(
-            problem.contains("lies in the broker's log directory"),
+            problem.contains("is inside the broker's log directory"),
             "{problem}"
         );
         assert_eq!(output.status.code(), Some(1));
