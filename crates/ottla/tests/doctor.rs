@@ -297,7 +297,7 @@ fn nobody_there_is_no_answer_and_a_collector_stops_when_told() {
         "{error}"
     );
     assert!(
-        error.contains("--admin, --collector or --bootstrap-server name another"),
+        error.contains("--admin, --collector or --bootstrap-server select another address"),
         "{error}"
     );
     let error = refused(&doctor(&["--watch", "--admin", &collector.address]));

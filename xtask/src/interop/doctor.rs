@@ -70,7 +70,7 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
             survives(&mut collector, &mut producer),
         );
         add(
-            "a cluster that is no Ottla is asked through its collector",
+            "a cluster that is not Ottla is asked through its collector",
             no_ottla(ottla, &server.bootstrap()),
         );
         drop(producer);
@@ -401,7 +401,7 @@ fn no_ottla(ottla: &Path, bootstrap: &str) -> Result<()> {
         .output()
         .context("cannot start ottla doctor")?;
     let says = String::from_utf8_lossy(&output.stderr).into_owned();
-    let expected = format!("{bootstrap} is no Ottla: asking the collector at 127.0.0.1:9645");
+    let expected = format!("{bootstrap} is not an Ottla broker: asking the collector at 127.0.0.1:9645");
     ensure!(says.contains(&expected), "{says}");
     Ok(())
 }
