@@ -61,6 +61,7 @@ fn world_with_records() -> (World, Vec<Vec<String>>) {
 }
 
 /// Runs `play` with a shortage that begins after 0, 1, 2, … operations, until none is refused.
+/// `play` returns the number of refusals that were left at its end.
 fn at_every_operation(mut play: impl FnMut(u64) -> u64) -> u64 {
     let mut operations = 0;
     while play(operations) < REFUSALS {

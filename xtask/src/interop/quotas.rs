@@ -305,7 +305,7 @@ fn request_time(admin_port: u16) -> Result<String> {
     let used = &tiny.context("librdkafka-requests is not known")?["quotas"]["request_percentage"];
     ensure!(
         used["throttles"].as_u64() > Some(0),
-        "nobody was held back: {used}"
+        "no request was throttled: {used}"
     );
     let rate = used["rate_max"].as_f64().context("no rate")?;
     // The busiest ten seconds include the burst of the first second: at most a tenth more.

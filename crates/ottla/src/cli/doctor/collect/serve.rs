@@ -71,7 +71,7 @@ impl Server {
             // Host names are checked only on loopback: other machines may use any name for this
             // one.
             names: address.ip().is_loopback().then(Names::default),
-            // Brokers and exporters push without the header that a prepared change has.
+            // Brokers and exporters push without the header that changes otherwise need.
             changes_are_prepared: false,
             body_bytes_max: BODY_BYTES_MAX as u64,
         };
