@@ -310,7 +310,7 @@ impl Brokers {
             };
             assert!(
                 is_known,
-                "seed {}: a topic nobody wrote to: {:?}",
+                "seed {}: a topic that no client wrote to: {:?}",
                 self.seed, topic.topic
             );
             while let Some(partition) = request.next_partition().expect("decoded once") {
@@ -585,7 +585,7 @@ impl Brokers {
         let topics = asked
             .into_iter()
             .map(|name| {
-                assert_eq!(name, TOPIC, "seed {}: asked for a topic nobody uses", self.seed);
+                assert_eq!(name, TOPIC, "seed {}: asked for an unused topic", self.seed);
                 MetadataResponseTopic {
                     name: Some(TOPIC),
                     topic_id: if version >= 10 { TOPIC_ID } else { Uuid::ZERO },

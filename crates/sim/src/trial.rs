@@ -166,7 +166,7 @@ impl<M: Machine> Trial<'_, M> {
             }
             let was_deleted = deleted.is_some_and(|deleted| deleted.contains(offset));
             ensure(was_deleted, || {
-                format!("{place:?} offset {offset} holds {value:?}, which nobody wrote")
+                format!("{place:?} offset {offset} has {value:?}, which was never written")
             })?;
             let is_told = self.said(&["checkpoint is damaged"]) || self.said_of(place, "contradict");
             ensure(is_told, || {

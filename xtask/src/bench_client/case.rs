@@ -45,7 +45,7 @@ pub struct Produce {
     pub slow: Option<Slow>,
     /// Whether callbacks are used even if a client also offers futures.
     pub wants_callbacks: bool,
-    /// The broker is paused for this long, shortly after the beginning.
+    /// The broker is stopped for this long, shortly after the beginning.
     pub stall_ms: u64,
 }
 
@@ -224,7 +224,7 @@ fn threads(cases: &mut Vec<Case>, scale: Scale) {
     }
 }
 
-/// A schedule, a callback that sleeps, a paused broker.
+/// A schedule, a callback that sleeps, a broker that is stopped.
 fn special(cases: &mut Vec<Case>, scale: Scale) {
     let paced = Produce {
         rate: 20_000,
