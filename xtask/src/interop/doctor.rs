@@ -402,7 +402,7 @@ fn no_ottla(ottla: &Path, bootstrap: &str) -> Result<()> {
         .output()
         .context("cannot start ottla doctor")?;
     let says = String::from_utf8_lossy(&output.stderr).into_owned();
-    let expected = format!("{bootstrap} is not an Ottla broker: asking the collector at 127.0.0.1:9645");
+    let expected = format!("{bootstrap} is not Ottla: asking the collector at 127.0.0.1:9645");
     ensure!(says.contains(&expected), "{says}");
     Ok(())
 }

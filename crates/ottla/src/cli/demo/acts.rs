@@ -287,7 +287,7 @@ fn with(
             .split_once('=')
             .filter(|(key, _)| client_keys().any(|known| known.name == *key));
         let Some((key, value)) = setting else {
-            return Err(format!("the doctor's change is not a setting of a producer: {part}"));
+            return Err(format!("the doctor's change is not a producer setting: {part}"));
         };
         own.insert(key.to_owned(), value.to_owned());
     }

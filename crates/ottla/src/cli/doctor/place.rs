@@ -65,7 +65,7 @@ impl Place {
         match (&self.admin, &self.bootstrap_server) {
             (None, Some(servers)) => self
                 .admin_of_cluster(servers)?
-                .ok_or_else(|| Failure(format!("{servers} is not an Ottla broker: it has no {ADMIN_KEY}"))),
+                .ok_or_else(|| Failure(format!("{servers} is not Ottla: it has no {ADMIN_KEY}"))),
             _ => self.address(),
         }
     }
@@ -74,7 +74,7 @@ impl Place {
         if let Some(address) = self.admin_of_cluster(servers)? {
             return Ok(address);
         }
-        eprintln!("ottla doctor: {servers} is not an Ottla broker: asking the collector at {COLLECTOR_ADDRESS}");
+        eprintln!("ottla doctor: {servers} is not Ottla: asking the collector at {COLLECTOR_ADDRESS}");
         Ok(COLLECTOR_ADDRESS.to_owned())
     }
 

@@ -174,6 +174,6 @@ mod tests {
                 "-"
             ]
         );
-        assert!(text.contains("throttling that would have happened") && lines.len() == 5, "{text}");
+        assert!(text.contains("would have happened") && lines.len() == 5, "{text}");
     }
 }

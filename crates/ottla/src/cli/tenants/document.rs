@@ -88,7 +88,7 @@ impl Document {
                     "/tenants has version {version}; this program reads version {VERSION}"
                 ));
             }
-            None => return Err(String::from("/tenants has no version: this is not an Ottla broker")),
+            None => return Err(String::from("/tenants has no version: this is not Ottla")),
         }
         serde_json::from_value(value).map_err(|error| format!("/tenants: {error}"))
     }
