@@ -1,9 +1,10 @@
-//! Tells the binary which commit it was built from, for `--version` and the manifests of reports; without a repository it says nothing.
+//! Passes the commit to the build, for `--version` and the manifests of reports; without a
+//! repository nothing is passed.
 
 use std::process::Command;
 
 fn main() {
-    // A change of any source, or of the commit, may make the answer another.
+    // A change of any source file, or of the commit, can change the result.
     for path in ["../../crates", "../../Cargo.lock"] {
         println!("cargo:rerun-if-changed={path}");
     }
@@ -18,7 +19,7 @@ fn main() {
     println!("cargo:rustc-env=OTTLA_VERSION={version}");
 }
 
-/// With `-dirty` behind it if files were changed.
+/// Returns the abbreviated commit, with `-dirty` appended if tracked files were changed.
 fn commit() -> Option<String> {
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let is_dirty =

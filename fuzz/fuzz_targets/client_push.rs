@@ -1,4 +1,5 @@
-//! What a client may push, and what somebody may give to `ottla doctor replay`: pushed twice, judged, its memory measured.
+//! Telemetry payloads of clients, and files for `ottla doctor replay`: pushed twice and diagnosed;
+//! memory is measured.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any message in any version: requests, responses, metadata records and coordinator records. What decodes must
-//! survive being encoded and decoded again.
+//! Any message in any version: requests, responses, metadata records and coordinator records. A
+//! decoded message must survive being encoded and decoded again.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A frame as it comes from a connection: header, then the body of whatever API and version the header says.
+//! A frame from a connection: a header, then the body of the header's API and version.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A partition's directory as somebody else left it: whatever lies in the files, opening ends, and what was opened can be
-//! read and written.
+//! A partition's directory with arbitrary file contents: opening it terminates, and an opened log
+//! can be read and written.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 const DIRECTORY: &str = "topic-0";
 
 fuzz_target!(|input: &[u8]| {
-    // Flags, recovery point, then the files, each behind its length.
+    // Flags, recovery point, then the files, each with its length before it.
     let Some((&[flags, recovery_point], rest)) = input.split_first_chunk() else { return };
     let disk = MemoryDisk::new(u64::from(flags));
     disk.create_directories(Path::new(DIRECTORY)).expect("there is power");
@@ -64,14 +64,14 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
     log.close().expect("the disk is healthy");
-    // What our own close left must open to the same.
+    // After our own clean close the log must open to the same state.
     let options = OpenOptions { clean_shutdown: true, accept_loss: false, ..options };
     let (log, _) =
         PartitionLog::open(disk.shared(), Path::new(DIRECTORY), config, options).expect("we closed it ourselves");
     assert_eq!(log.end_offset(), before + 1);
 });
 
-/// A length byte, in steps of 8, and as many bytes.
+/// Takes a length byte, in units of 8 bytes, and that many bytes.
 fn take_file<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let Some((&length, bytes)) = rest.split_first() else { return &[] };
     let (file, after) = bytes.split_at(bytes.len().min(usize::from(length) * 8));
@@ -79,7 +79,7 @@ fn take_file<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     file
 }
 
-/// Checksums that fit let the input reach what comes after them.
+/// Corrects all checksums, so that the input reaches the code after the checks.
 fn seal_all(bytes: &[u8]) -> Vec<u8> {
     let mut sealed = bytes.to_vec();
     let mut position = 0;

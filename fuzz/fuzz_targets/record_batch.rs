@@ -1,7 +1,7 @@
-//! The records of a partition as they come from a producer, or as they lie in a segment.
+//! The records of a partition, from a producer or from a segment.
 //!
-//! What the check of a produce takes, a consumer reads whole: as many records as the batch announces, numbered from 0, nothing
-//! behind them.
+//! Batches that pass the validation of a produce request can be read completely by a consumer: as
+//! many records as announced, numbered from 0, without trailing bytes.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ use ottla_wire::records::validate::{ProduceRules, validate};
 const LIMIT_BYTES: usize = 1 << 20;
 
 fuzz_target!(|input: &[u8]| {
-    // The first two bytes choose the rules, and what is done to the rest before it is checked.
+    // The first two bytes choose the rules, and how the rest is modified before validation.
     let Some((&[choice, form], bytes)) = input.split_first_chunk() else { return };
     read_all(bytes);
     let rules = rules(choice);
@@ -24,12 +24,14 @@ fuzz_target!(|input: &[u8]| {
     if bytes.len() < HEADER_BYTES {
         return;
     }
-    // A checksum that fits lets the input reach the records behind it; a length and counts that fit let it reach more of them.
+    // A correct checksum lets the input reach the records; a correct length and counts let it reach
+    // more of them.
     let mut sealed = bytes.to_vec();
     if form & 0x10 != 0 {
         sealed = with_sound_header(&sealed, None);
     }
-    // Plain records of the input, packed by a codec: so it need not find out how each of them frames its data.
+    // The input as plain records, compressed here: so the fuzzer need not discover each codec's
+    // framing.
     if form & 0x20 != 0 {
         sealed = with_sound_header(&sealed, Codec::from_id((form & 0x07).into()));
     }

@@ -29,16 +29,16 @@ import org.apache.kafka.common.TopicPartition;
 
 /**
  * Has Apache Kafka's own assignors distribute partitions over random groups that change from rebalance to rebalance, and
- * prints what went in and what came out.
+ * prints input and output.
  *
- * Lines, fields between tabs:
+ * Lines with tab-separated fields:
  *   assign ASSIGNOR
- *   topic NAME RACKS     one entry per partition between commas, the racks of its replicas between slashes
+ *   topic NAME RACKS     one comma-separated entry per partition, the racks of its replicas separated by slashes
  *   member ID INSTANCE SUBSCRIPTION     in the order of the JoinGroup response; the subscription's bytes in hexadecimal
- *   assigned ID PARTITIONS ASSIGNMENT   topic:index between commas, sorted; then the assignment's bytes
+ *   assigned ID PARTITIONS ASSIGNMENT   comma-separated topic:index, sorted; then the assignment's bytes
  */
 public final class Assignments {
-    /** Of the assignors that remember nothing, and of the sticky ones. */
+    /** Numbers of random groups for the stateless assignors and for the sticky ones. */
     static final int PLAIN_GROUPS = 12;
     static final int STICKY_GROUPS = 60;
     static final int REBALANCES = 5;
@@ -88,7 +88,7 @@ public final class Assignments {
         boolean alike = random.nextBoolean();
         boolean racks = random.nextInt(4) == 0;
         boolean old = random.nextInt(5) == 0;
-        // Beyond 12 and 24 members Java's hash tables grow.
+        // Java's hash tables grow beyond 12 and 24 members.
         int most = group % 6 == 5 ? 30 : 7;
         Map<String, Integer> topics = new TreeMap<>();
         int topicCount = 1 + random.nextInt(4);
@@ -97,7 +97,7 @@ public final class Assignments {
         List<Member> members = new ArrayList<>();
         int generation = random.nextInt(100);
         for (int rebalance = 0; rebalance < REBALANCES; rebalance++) {
-            // Members come and go, topics grow.
+            // Members join and leave, topics get more partitions.
             if (random.nextBoolean()) members.removeIf(member -> random.nextInt(3) == 0);
             int wanted = Math.max(1, random.nextBoolean() ? members.size() + random.nextInt(4) : random.nextInt(most + 1));
             while (members.size() < wanted) {
@@ -112,7 +112,7 @@ public final class Assignments {
             for (Member member : members) {
                 List<String> all = new ArrayList<>(topics.keySet());
                 if (random.nextInt(15) == 0) all.add("missing");
-                // Never none: Kafka gives partitions even to members without topics when they stand first in its table.
+                // At least one topic: Kafka assigns partitions even to members without topics if they come first in its table.
                 if (!alike) all.removeIf(topic -> random.nextInt(3) == 0);
                 if (all.isEmpty()) all.add("topic-a");
                 if (alike || member.topics == null || random.nextInt(4) == 0) member.topics = alike ? new ArrayList<>(topics.keySet()) : all;
@@ -136,13 +136,13 @@ public final class Assignments {
                 for (Node node : partition.replicas()) if (node.rack() != null) names.add(node.rack());
                 places.add(String.join("/", names));
             }
-            // The dot keeps a topic with one partition without racks apart from one without partitions.
+            // The dot distinguishes a topic with one partition without racks from one without partitions.
             out.append("topic\t" + topic + "\t" + String.join(",", places) + ".\n");
         }
         Map<String, Subscription> subscriptions = new HashMap<>();
         for (Member member : members) {
             boolean eager = !name.equals("cooperative-sticky");
-            // A member that missed rebalances still believes in what it owned then; one that just lost its place owns nothing.
+            // A member that missed rebalances still reports its earlier partitions; one that was just removed owns none.
             Subscription said = new Subscription(member.topics, member.assignor.subscriptionUserData(Set.copyOf(member.topics)),
                 eager ? List.of() : member.owned, member.generation, Optional.ofNullable(member.rack));
             ByteBuffer bytes = ConsumerProtocol.serializeSubscription(said, member.version);
@@ -176,7 +176,7 @@ public final class Assignments {
             skipped++;
         }
         for (Member member : members) {
-            // Some do not hear of it.
+            // Some members miss the rebalance.
             if (random.nextInt(5) == 0) continue;
             Assignment assignment = result.get(member.id);
             member.owned = new ArrayList<>(assignment.partitions());

@@ -17,7 +17,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Prints how Apache Kafka defines the settings of its clients ("keys": client, name, type, default, range), and what its
- * clients say to settings ("texts": client, what is said or "ok", then key=value each).
+ * clients answer to settings ("texts": client, the error text or "ok", then key=value each).
  */
 public class ClientConfig {
     static final String BOOT = "bootstrap.servers=127.0.0.1:1";

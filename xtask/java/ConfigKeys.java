@@ -45,7 +45,7 @@ public class ConfigKeys {
         print("topic", LogConfig.configKeys());
         print("group", GroupConfig.CONFIG_DEF.configKeys());
         print("client-metrics", ClientMetricsConfigs.configDef().configKeys());
-        // Those that can only be set while a broker runs.
+        // Keys that can only be set dynamically.
         print("broker", QuotaConfig.brokerQuotaConfigs().configKeys());
     }
 }

@@ -32,7 +32,7 @@ import org.apache.kafka.common.record.internal.MemoryRecords;
  * Usage: Golden write|verify MANIFEST FILE. A line of the manifest: class, schema, lowest and highest version.
  * A sample: name (length as short), version (short), kind (byte), body (length as int).
  *
- * Field values follow from the field's path alone, so that another implementation can make the same ones:
+ * Field values are derived from the field's path alone, so that another implementation can make the same ones:
  * a seed is hashed with the name of each step (FNV-1a), and a value is the seed after one more mixing.
  */
 public final class Golden {
@@ -147,7 +147,7 @@ public final class Golden {
             return error.toString();
         }
         if (buffer.hasRemaining()) {
-            return buffer.remaining() + " bytes behind the message";
+            return buffer.remaining() + " bytes after the message";
         }
         return expected.equals(actual) ? null : "expected " + expected + " but read " + actual;
     }

@@ -1,6 +1,8 @@
-//! `cargo xtask bench-report [FILE...]`: opens reports of `ottla bench` in a real browser and looks whether they are there.
+//! `cargo xtask bench-report [FILE...]`: opens reports of `ottla bench` in a real browser and
+//! checks that they are rendered.
 //!
-//! Without files a made-up report with hostile texts is opened. Every page in light and dark, on a desk's and on a phone's width.
+//! Without files it opens a made-up report with hostile texts. Every page is opened in light and
+//! dark, in a desktop's and a phone's width.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +13,16 @@ use anyhow::{Context, Result, bail, ensure};
 use ottla_lab::bench::{html, result::Report, sample};
 use serde_json::Value;
 
-/// As Debian, its derivatives and Chrome's own packages call it.
+/// Names of the program in Debian, its derivatives and Chrome's own packages.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-/// A page takes a second; a browser that hangs must not stop the run for good.
+/// Timeout of one page, which takes about a second; a browser may hang.
 const WITHIN: Duration = Duration::from_secs(120);
-/// What `html` allows, and what the probe below needs in addition; the copy differs from the page in nothing else.
+/// The content security policy of `html`; in a copy it also allows the probe below, and nothing
+/// else differs.
 const POLICY: &str = "default-src &#39;none&#39;;";
 const POLICY_OF_COPY: &str = "default-src &#39;none&#39;; script-src &#39;unsafe-inline&#39;;";
 
-/// Opens everything that is folded and writes down what the browser made of it.
+/// Opens all folded parts and records what the browser rendered.
 const PROBE: &str = r"<script>
 let refused = 0;
 document.addEventListener('securitypolicyviolation', () => refused++);
@@ -147,7 +150,7 @@ fn check(browser: &Path, folder: &Path, name: &str, report: &Report) -> Result<(
     Ok(())
 }
 
-/// What the page's own probe found.
+/// Returns the findings of the probe in the page.
 fn open(browser: &Path, folder: &Path, page: &Path, view: View) -> Result<Value> {
     let mut command = Command::new(browser);
     command.args([
@@ -169,7 +172,7 @@ fn open(browser: &Path, folder: &Path, page: &Path, view: View) -> Result<Value>
     ));
     command.arg(format!("--user-data-dir={}", folder.join("profile").display()));
     command.arg(format!("file://{}", page.display()));
-    // Into a file: a pipe that nobody empties would stop the browser.
+    // To a file: a full pipe without a reader would block the browser.
     let dom_path = folder.join("dom.html");
     let mut child = command
         .stdout(fs::File::create(&dom_path)?)
@@ -193,7 +196,7 @@ fn open(browser: &Path, folder: &Path, page: &Path, view: View) -> Result<Value>
     Ok(serde_json::from_slice(&base64(text)?)?)
 }
 
-/// Decodes what `btoa` wrote.
+/// Decodes the output of `btoa`.
 fn base64(text: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let (mut bits, mut count) = (0_u32, 0);
@@ -216,7 +219,7 @@ fn base64(text: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Fails on the first thing that is not as it must be; returns the colours of the charts.
+/// Checks the findings, failing at the first violation; returns the colours of the charts.
 fn judge(report: &Report, seen: &Value, view: View) -> Result<Vec<String>> {
     ensure!(
         seen["dark"] == view.is_dark,
@@ -228,7 +231,7 @@ fn judge(report: &Report, seen: &Value, view: View) -> Result<Vec<String>> {
     );
     let requests = seen["requests"].as_array().context("no list of requests")?;
     ensure!(requests.is_empty(), "the page made requests: {requests:?}");
-    // Its own JSON, and the probe.
+    // The page's own JSON, and the probe.
     ensure!(
         seen["scripts"] == 2 && seen["images"] == 0,
         "a text of the report became an element"
@@ -273,7 +276,7 @@ fn judge(report: &Report, seen: &Value, view: View) -> Result<Vec<String>> {
     Ok(colours)
 }
 
-/// What a report with these measurements must draw.
+/// Returns the charts that a report with these measurements must have.
 fn wanted_charts(report: &Report) -> Vec<&'static str> {
     let measurements = || {
         report

@@ -1,8 +1,9 @@
-//! `cargo xtask crash`: kill -9 under load, again and again, and then the count.
+//! `cargo xtask crash`: repeated kill -9 under load, then a check of the log.
 //!
-//! Two idempotent producers write with acks=all while the broker is killed at random moments and started again on
-//! the same directory and port. Each keeps a list of what was acknowledged. At the end a reader holds the log against
-//! the lists: nothing acknowledged is missing, nothing is there twice, and the records of each key are in order.
+//! Two idempotent producers write with acks=all while the broker is killed at random moments and
+//! restarted on the same directory and port. Each keeps a list of its acknowledged records. At the
+//! end a reader compares the log with the lists: no acknowledged record is missing, none is
+//! duplicated, and the records of each key are in order.
 
 use crate::interop::clients::{Client, Clients};
 use crate::interop::server::{Programs, Site, Target};
@@ -81,7 +82,7 @@ impl Load {
         }
     }
 
-    /// How many lines it has written: one for each acknowledged record.
+    /// The size of its list in bytes; the list has one line for each acknowledged record.
     fn acknowledged_bytes(&self) -> u64 {
         fs::metadata(&self.acknowledged).map_or(0, |metadata| metadata.len())
     }
@@ -115,7 +116,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
     let programs = Programs::prepare(options.target == Target::Ottla)?;
     let clients = Clients::prepare()?;
-    // Small segments, so that the crashes also meet rolls and indexes of closed segments.
+    // Small segments, so that crashes also happen during rolls and affect indexes of closed
+    // segments.
     let site = Site::create(
         "crash",
         &[
@@ -146,7 +148,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     let mut random = options.seed | 1;
     for round in 1..=options.rounds {
-        // The moment is random but the work is not empty: each round waits for new acknowledgements first.
+        // The moment is random, but each round first waits for new acknowledgements.
         for load in &mut loads {
             wait_for_progress(load, &mut server)?;
         }
@@ -195,11 +197,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     server.stop()?;
     ensure!(
         !failed,
-        "acknowledged records were lost, doubled or disordered (data: {})",
+        "acknowledged records were lost, duplicated or reordered (data: {})",
         site.directory.display()
     );
     println!(
-        "{} rounds of kill -9: nothing acknowledged was lost, nothing is there twice",
+        "{} rounds of kill -9: no acknowledged record was lost, none is duplicated",
         options.rounds
     );
     Ok(())
@@ -213,7 +215,7 @@ fn wait_for_progress(load: &mut Load, server: &mut crate::interop::server::Serve
         server.check_alive()?;
         ensure!(
             started.elapsed() < Duration::from_secs(90),
-            "the {} load is not acknowledged any more",
+            "the {} load gets no acknowledgements any more",
             load.name
         );
         std::thread::sleep(Duration::from_millis(5));

@@ -1,10 +1,11 @@
-//! `cargo xtask damage`: files of directories that brokers wrote are damaged, and Ottla is started on them as a process.
+//! `cargo xtask damage`: damages files of directories written by brokers, and starts Ottla on them
+//! as a process.
 //!
-//! Four directories are filled once: by Ottla and by Apache Kafka, stopped cleanly and killed with signal 9. Each seed copies
-//! one of them, damages one file in one way, and puts a broker to `ottla_sim`'s trial: start, read everything, write,
-//! kill -9, start, read again. The simulation does the same, thousands of times faster, on a disk in memory
-//! (`crates/sim/tests/damage.rs`); here are the operating system's files, the binary, and what only they have: pipes, and
-//! directories of Apache Kafka.
+//! Four directories are filled once: by Ottla and by Apache Kafka, each stopped cleanly and killed
+//! with signal 9. Each seed copies one of them, damages one file in one way, and runs `ottla_sim`'s
+//! trial of a broker: start, read everything, write, kill -9, start, read again. The simulation
+//! does the same thousands of times faster on a disk in memory (`crates/sim/tests/damage.rs`); this
+//! task adds real files, the binary, pipes in place of files, and directories of Apache Kafka.
 
 use crate::interop::server::{Programs, Server, Site, Target};
 use anyhow::{Context, Result, bail, ensure};
@@ -21,7 +22,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Housekeeping fast enough for a test.
+/// Short housekeeping intervals for the test.
 const SETTINGS: &[(&str, &str)] = &[
     ("auto.create.topics.enable", "false"),
     ("offsets.topic.num.partitions", "2"),
@@ -93,10 +94,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }
     }
     println!("{outcomes:?}");
-    println!("{unnoticed} were of a kind that nothing in the directory contradicts (docs/guides/damage.md)");
+    println!("{unnoticed} cannot be noticed: no other file contradicts them (docs/guides/damage.md)");
     ensure!(failed.is_empty(), "{} seeds failed: {failed:?}", failed.len());
     println!(
-        "{} damages: none was silent, and none cost more later",
+        "{} damages: none was silent, and none caused a later loss",
         options.seeds
     );
     Ok(())
@@ -110,10 +111,10 @@ struct Base {
     stop: Stop,
 }
 
-/// What one damage led to.
+/// The outcome of one damage.
 struct Tried {
     damage: String,
-    /// The files as they are now are what a broker may have written.
+    /// The damaged files are indistinguishable from files that a broker could have written.
     cannot_be_noticed: bool,
     verdict: Result<Outcome, String>,
 }
@@ -152,7 +153,8 @@ impl Base {
         let by_kafka = self.written_by == Target::Kafka;
         let checkpoint = path.to_string_lossy().ends_with("-offset-checkpoint");
         Ok(Tried {
-            // Apache Kafka's checkpoints have no checksum, and after a kill nothing tells where a log should start.
+            // Apache Kafka's checkpoints have no checksum, and after a kill no other file has the
+            // log start.
             cannot_be_noticed: checkpoint && by_kafka && self.stop == Stop::Killed,
             damage: format!("written by {by}, stopped {stop:?}, {damage}"),
             verdict,
@@ -160,10 +162,10 @@ impl Base {
     }
 }
 
-/// Damages some file below `directory`, and says which and how.
+/// Damages a file below `directory`; returns its path and a description.
 fn damage(directory: &Path, seed: u64) -> Result<(PathBuf, String)> {
     let damage = Damage::choose(&OsDisk::default(), directory, seed)?;
-    // What is no regular file may also be something that nobody ever writes to.
+    // In place of a regular file there may also be a pipe without a writer.
     if damage.kind == DamageKind::Directory && seed.is_multiple_of(2) {
         fs::remove_file(&damage.path)?;
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -175,14 +177,14 @@ fn damage(directory: &Path, seed: u64) -> Result<(PathBuf, String)> {
     Ok((damage.path.clone(), damage.to_string()))
 }
 
-/// A broker as a process, asked over one connection.
+/// A broker process, with one connection for all requests.
 struct Process<'a> {
     site: &'a Site,
     programs: &'a Programs,
     target: Target,
     server: Option<Server>,
     connection: Option<TcpStream>,
-    /// What earlier processes have printed.
+    /// Output of earlier processes.
     printed: String,
 }
 
@@ -244,7 +246,7 @@ impl Caller for Process<'_> {
     }
 }
 
-/// The frame, and how long the header of its answer is.
+/// Returns the frame, and the length of its answer's header.
 fn request_frame(api_key: ApiKey, api_version: i16, body: &[u8]) -> (Vec<u8>, usize) {
     let header = RequestHeader {
         api_key,
@@ -257,7 +259,7 @@ fn request_frame(api_key: ApiKey, api_version: i16, body: &[u8]) -> (Vec<u8>, us
     frame.extend_from_slice(body);
     let length = (frame.len() - LENGTH_BYTES) as u32;
     frame[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
-    // A correlation id, and in flexible versions no tagged fields.
+    // A correlation id, and in flexible versions an empty tag section.
     (frame, 4 + usize::from(api_key.is_flexible(api_version)))
 }
 
@@ -265,7 +267,7 @@ impl Machine for Process<'_> {
     fn start(&mut self) -> Result<(), String> {
         self.end();
         let spawned = match self.target {
-            // Kafka's directory is formatted on the way.
+            // Starting Kafka also formats its directory.
             Target::Kafka => self.site.start(self.programs, self.target),
             Target::Ottla => self.site.spawn(self.programs, self.target, &[]),
         };

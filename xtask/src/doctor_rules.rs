@@ -1,4 +1,4 @@
-//! The manual of the doctor's rules: collected from the comments of the rules and the formulas.
+//! Generates the manual of the doctor's rules from the comments of the rules and the formulas.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ const FORMULAS: &str = "crates/lab/src/formulas";
 /// A rule's manual page.
 #[derive(Debug, PartialEq)]
 struct Page {
-    /// `S3`; `consumer 5`; `W1, W2`; empty for what belongs to several rules.
+    /// `S3`; `consumer 5`; `W1, W2`; empty for a page about several rules.
     id: String,
     question: String,
     /// Markdown.
@@ -43,7 +43,7 @@ pub fn render() -> String {
     page
 }
 
-/// Pages by the side that they are about, in the order in which they are asked.
+/// Pages grouped by producer and consumer, in the order in which the questions are asked.
 fn sections() -> Vec<(&'static str, Vec<Page>)> {
     let mut sections: Vec<(&str, Vec<Page>)> = ["Producers", "Consumers", "Brokers", "Tenants"]
         .map(|name| (name, Vec::new()))
@@ -69,7 +69,7 @@ fn sections() -> Vec<(&'static str, Vec<Page>)> {
     sections
 }
 
-/// Steps, then tests, then words, then findings; each by its number.
+/// Sort key: steps, then tests, then named rules, then findings; each by its number.
 fn order(id: &str) -> (usize, String, u32) {
     let first = id.split([',', ' ']).next().unwrap_or_default();
     let digits = id.find(|character: char| character.is_ascii_digit());
@@ -105,7 +105,8 @@ fn findings(page: &mut String) {
     }
 }
 
-/// The formulas by their numbers, from the first sentences of their functions and the list in their module's head.
+/// Writes the formulas by number, from the first sentences of their functions and the list in their
+/// module's head.
 fn formulas(page: &mut String) {
     let mut rows: Vec<(u32, String, String)> = Vec::new();
     for (_, text) in files(&root().join(FORMULAS)) {
@@ -126,7 +127,7 @@ fn formulas(page: &mut String) {
     }
 }
 
-/// `F8: ...` cut into number, name and sentence.
+/// Splits `F8: ...` into number, name and sentence.
 fn formula(line: &str) -> Option<(u32, String, String)> {
     let (name, sentence) = line.split_once([':', ',']).filter(|(name, _)| is_formula(name))?;
     let number = name[1..].trim_end_matches(|character: char| !character.is_ascii_digit());
@@ -143,7 +144,7 @@ fn is_formula(name: &str) -> bool {
     digits > 0 && rest.len() <= digits + 1 && rest[digits..].bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
-/// All sources below, but for tests, in the order of their paths; a folder's own file before the others.
+/// All source files below, except tests, sorted by path; a folder's own file before the others.
 fn files(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     collect(folder, &mut found);
@@ -155,7 +156,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, String)> {
 }
 
 fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
-    // A folder that is not there has no rules; `cargo xtask docs --check` then says that the page is stale.
+    // A missing folder has no rules; `cargo xtask docs --check` then reports the page as stale.
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };
@@ -175,14 +176,15 @@ fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// A file's own page, then those of its functions.
+/// Returns a file's own page, then those of its functions.
 fn pages(text: &str) -> Vec<Page> {
     let of_functions = comments(text);
     let of_functions = of_functions.iter().filter_map(|comment| page(comment));
     head_page(text).into_iter().chain(of_functions).collect()
 }
 
-/// The head of a file that says more than one line: `S3: does a backlog exist?` and what follows.
+/// The page in a file's head, if it has more than one line: `S3: does a backlog exist?` and the
+/// rest.
 fn head_page(text: &str) -> Option<Page> {
     let lines: Vec<&str> = text
         .lines()
@@ -239,7 +241,7 @@ fn comments(text: &str) -> Vec<String> {
     all
 }
 
-/// A comment whose first line is an id and a question.
+/// Parses a comment whose first line is an id and a question.
 fn page(comment: &str) -> Option<Page> {
     let (title, text) = comment.split_once('\n')?;
     let (id, question) = split_title(title)?;
@@ -250,7 +252,8 @@ fn page(comment: &str) -> Option<Page> {
     })
 }
 
-/// The id goes up to the question's first word, which begins with a capital letter and has no digit.
+/// The id ends before the question's first word, which begins with a capital letter and has no
+/// digit.
 fn split_title(title: &str) -> Option<(&str, &str)> {
     let title = title.trim();
     if !title.ends_with('?') {
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_of_a_file_is_a_page_when_it_says_more_than_what_it_is() {
+    fn the_head_of_a_file_is_a_page_if_it_has_more_than_one_line() {
         let page =
             head_page("//! S3: does a backlog exist?\n//!\n//! **Asks** whether.\n\nuse x;\n").unwrap();
         assert_eq!(
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn titles_are_cut_behind_their_ids() {
+    fn titles_are_split_after_their_ids() {
         for (title, expected) in [
             (
                 "consumer 5 Does the application have time?",
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn formulas_are_known_by_their_names() {
+    fn formulas_are_recognised_by_their_names() {
         for (name, expected) in [
             ("F8", true),
             ("F8b", true),
@@ -338,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_pages_have_one_id() {
+    fn no_two_pages_have_the_same_id() {
         let files = files(&root().join(RULES));
         let pages: Vec<Page> = files.iter().flat_map(|(_, text)| pages(text)).collect();
         assert!(pages.len() >= 11, "only {} pages", pages.len());

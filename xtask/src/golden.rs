@@ -1,4 +1,4 @@
-//! `cargo xtask golden`: sample messages in Apache Kafka's own bytes, and ours read by Apache Kafka.
+//! `cargo xtask golden`: sample messages written by Apache Kafka, and ours read by Apache Kafka.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -22,22 +22,22 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// What Apache Kafka says about error codes and headers, below the root.
+/// Apache Kafka's error codes and header versions, below the root.
 const FACTS: &str = "crates/wire/tests/golden/facts.tsv";
 
 /// Apache Kafka's definitions of configuration keys, below the root.
 const CONFIG_KEYS: &str = "crates/wire/tests/golden/config_keys.tsv";
 
-/// How Apache Kafka's clients define their settings, and what they say to wrong ones, below the root.
+/// The settings of Apache Kafka's clients and their error texts for wrong ones, below the root.
 const CLIENT_CONFIG: [(&str, &str); 2] = [
     ("keys", "crates/client/tests/golden/config_keys.tsv"),
     ("texts", "crates/client/tests/golden/config_texts.tsv"),
 ];
 
-/// Record batches in Apache Kafka's own bytes, below the root.
+/// Record batches written by Apache Kafka, below the root.
 const BATCHES: &str = "crates/wire/tests/batches";
 
-/// What Apache Kafka's assignors gave to random groups, below the root.
+/// Assignments of Apache Kafka's assignors for random groups, below the root.
 const ASSIGNMENTS: &str = "crates/client/tests/golden/assignments.tsv.gz";
 
 /// Has Apache Kafka's classes write a sample of every message in every version.

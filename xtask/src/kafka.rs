@@ -1,4 +1,4 @@
-//! Apache Kafka 4.3.0 as this repository uses it: the jars, a formatted directory, a node, the tools.
+//! Apache Kafka 4.3.0 for tests and benchmarks: the jars, a formatted directory, a node, the tools.
 
 use crate::interop::toolchain::{self, run_quietly};
 use anyhow::{Context, Result, ensure};
@@ -8,21 +8,21 @@ use std::process::Command;
 
 pub const VERSION: &str = "4.3.0";
 
-/// The first line of brokers that clients push their metrics to (KIP-714).
+/// The first brokers that support client metrics (KIP-714).
 const FIRST_WITH_TELEMETRY: &str = "3.7.2";
 
 /// The jars of Apache Kafka, and the Java programs of `tests/interop/java` compiled against them.
 #[derive(Clone)]
 pub struct Kafka {
     home: PathBuf,
-    /// Besides Kafka's own, before them.
+    /// Additional jars, before Kafka's own.
     jars: Vec<PathBuf>,
-    /// Brokers before 3.9 know their controllers from the configuration only (KIP-853).
+    /// Brokers before 3.9 know their controllers only from the configuration (KIP-853).
     has_static_voters: bool,
 }
 
 impl Kafka {
-    /// Fetches and compiles with Maven, unless an earlier run did and no source is newer.
+    /// Fetches and compiles with Maven, unless an earlier run did so and no source is newer.
     pub fn prepare() -> Result<Kafka> {
         toolchain::need(
             "java",
@@ -63,7 +63,7 @@ impl Kafka {
         Ok(kafka.with_static_voters())
     }
 
-    /// The jars of some 4.x: its broker and `kafka-storage`.
+    /// The jars of a version 4.x: its broker and `kafka-storage`.
     pub fn prepare_version(version: &str) -> Result<Kafka> {
         let home = toolchain::target_directory().join(format!("kafka-{version}"));
         fetch(version, "kafka-4", &home)
@@ -91,7 +91,7 @@ impl Kafka {
         more.chain([own]).collect::<Vec<_>>().join(":")
     }
 
-    /// The JVM's flag that names the configuration of its log.
+    /// The JVM flag with the log configuration.
     pub fn log_configuration(&self) -> String {
         format!(
             "-Dlog4j2.configurationFile={}",
@@ -133,7 +133,7 @@ impl Kafka {
         command
     }
 
-    /// A short-lived tool: the first compiler tier is enough, and two cores are soon busy with the second.
+    /// A short-lived tool: only the first JIT tier, because the second would keep two cores busy.
     pub fn tool(&self, class: &str) -> Command {
         let mut command = Command::new("java");
         command
@@ -150,7 +150,9 @@ impl Kafka {
         command
     }
 
-    /// Writes the identity and the first metadata records of a single voter into `log.dirs`: a dynamic one, where the version has such.
+    /// Formats `log.dirs` for a single voter, a dynamic one if the version supports it: writes the
+    /// identity
+/// and the first metadata records.
     pub fn format(&self, properties: &Path) -> Result<()> {
         self.format_with(properties, &[])
     }
@@ -201,7 +203,8 @@ fn fetch(version: &str, source: &str, home: &Path) -> Result<Kafka> {
     })
 }
 
-/// Says in the configuration what later versions keep in the metadata log: that node 1 is the controller.
+/// Names node 1 as the controller in the configuration; later versions keep that in the metadata
+/// log.
 fn name_voter(properties: &Path) -> Result<()> {
     let text = fs::read_to_string(properties).context("reading server.properties")?;
     let controller = text

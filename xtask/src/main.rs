@@ -22,33 +22,33 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask <task>
 
 tasks:
-  codegen [--check]   write the wire messages from the schemas in Apache Kafka's jars (--check: compare only)
-  docs [--check]      write the pages of docs/ that follow from tables in the code
+  codegen [--check]   generate the wire messages from the schemas in Apache Kafka's jars (--check: compare only)
+  docs [--check]      generate the pages of docs/reference from tables in the code (--check: compare only)
   golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)
-  tidy                the rules of the house that a compiler does not know
+  tidy                check the repository's own style rules
   interop [--target ottla|kafka] [--only records,clients,tools,takeover,directories,grow,security,telemetry,admin,groups,client,
                       perf,doctor,client-metrics,quotas,refusals]
-                      foreign clients and Kafka's tools against a broker; takeover by Apache Kafka and back; our client
+                      run other clients and Kafka's tools against a broker; takeover by Apache Kafka and back; our client
                       against Ottla, Apache Kafka 4.3 and 2.1, and one with TLS and SASL
   crash [--rounds N] [--target ottla|kafka] [--seed N]
-                      kill -9 under load, then count what was acknowledged
+                      kill -9 under load, then check that every acknowledged record is there once and in order
   partitions [--partitions N] [--per-topic N] [--descriptors N] [--durability disk|page-cache]
-                      many partitions under a limit of open files: creation, records, kill -9, stops; times and memory
+                      many partitions with few file descriptors: creation, records, kill -9, stops; prints times and memory
   damage [--seeds N] [--from N] [--written-by ottla|kafka]
-                      damage any file of directories that Ottla and Apache Kafka wrote, then start, read, write, kill, read
+                      damage any file of directories written by Ottla and Apache Kafka, then start, read, write, kill, read
   memory-pressure [--limit-mib N] [--half N] [--unread N] [--kinds fetch,metadata,versions,polls] [--seconds N] [--override KEY=VALUE]
-                      a broker in a small control group before peers that send half a request and peers that read nothing
+                      a broker with little memory (control group) and many peers that send incomplete requests or read no answers
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
-                      Ottla and Apache Kafka side by side; writes docs/measurements/benchmarks.md
+                      measure Ottla and Apache Kafka side by side; writes docs/measurements/benchmarks.md
   bench-report [FILE...]
-                      opens reports of ottla bench in a real browser, in light and dark; without files a made-up one
+                      check reports of ottla bench in a real browser, light and dark; without files a made-up report
   source-experiments [--rounds N] [--only a,b] [--from DIRECTORY] [--output FILE]
-                      the experiments of the sources on Apache Kafka and on Ottla; writes docs/measurements/source-experiments.md
+                      repeat published experiments on Apache Kafka and on Ottla; writes docs/measurements/source-experiments.md
   tenant-experiments [--rounds N] [--only a,b] [--targets kafka,ottla,ottla-synced] [--pin] [--set [SCENARIO:]PATH=VALUE]
                      [--from DIRECTORY] [--output FILE]
-                      a victim beside four disturbers on Apache Kafka and on Ottla; writes docs/measurements/tenant-experiments.md
+                      a victim beside four noisy neighbours on Apache Kafka and on Ottla; writes docs/measurements/tenant-experiments.md
   bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish] [--as-built]
-                      our client beside Java's, librdkafka, franz-go, krafka and confluent-kafka, one broker for all";
+                      compare our client with Java's, librdkafka, franz-go, krafka and confluent-kafka on one broker";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

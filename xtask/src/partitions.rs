@@ -1,8 +1,8 @@
-//! `cargo xtask partitions`: many partitions under a small limit of open files.
+//! `cargo xtask partitions`: many partitions with a small limit of file descriptors.
 //!
-//! Creates them, writes a record to each and reads it back, kills the broker, starts it again, writes and reads once more,
-//! stops and starts it cleanly. Any partition that does not take or give its record fails the run; times, memory and open
-//! descriptors are printed.
+//! Creates them, writes a record to each and reads it back, kills the broker, restarts it, writes
+//! and reads again, stops and starts it cleanly. A partition that does not accept or return its
+//! record fails the run. Prints times, memory and open descriptors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::bench_kafka::machine::memory_mib;
 use crate::interop::toolchain;
 
-/// However slow the machine is, a step that takes longer is stuck.
+/// A step that takes longer counts as hung, even on a slow machine.
 const STEP_MAX: Duration = Duration::from_secs(1_200);
 
 struct Options {
@@ -53,7 +53,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
     }
     ensure!(
         options.partitions > 0 && options.topic_partitions > 0,
-        "there must be partitions"
+        "--partitions and --per-topic must be at least 1"
     );
     Ok(options)
 }
@@ -99,7 +99,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     read(&site, &broker, 2)?;
     broker.stop("SIGTERM to exit, only reads since the start")?;
     fs::remove_dir_all(&site.home)?;
-    println!("no partition was dead");
+    println!("every partition accepted and returned its records");
     Ok(())
 }
 
@@ -114,7 +114,7 @@ impl Site {
         self.home.join("broker.log")
     }
 
-    /// Every topic with its number of partitions.
+    /// Returns every topic with its number of partitions.
     fn topics(&self) -> Vec<(String, usize)> {
         let (all, each) = (self.options.partitions, self.options.topic_partitions);
         (0..all.div_ceil(each))
@@ -142,7 +142,7 @@ impl Site {
             "ottla.admin.listener=127.0.0.1:0".to_owned(),
         ];
         let mut command = Command::new("sh");
-        // The hard limit too: the broker raises the soft one to it.
+        // The hard limit too, because the broker raises the soft limit to it.
         command
             .args(["-c", &format!("ulimit -n {limit} && exec \"$@\""), "sh"])
             .arg(&self.program)
@@ -164,7 +164,7 @@ impl Site {
             .nth(1)
             .and_then(|rest| rest.split_whitespace().next())
             .map(str::to_owned);
-        // Killed when dropped, also when it did not come up.
+        // From here on it is killed when dropped, even if it did not start.
         let broker = Broker { child, bootstrap };
         ensure!(
             broker.bootstrap.is_some(),
@@ -231,7 +231,7 @@ fn print_time(step: &str, started: Instant) {
     println!("{:>8.2} s  {step}", started.elapsed().as_secs_f64());
 }
 
-/// One request per topic.
+/// Creates the topics, one request each.
 fn create(site: &Site, broker: &Broker) -> Result<()> {
     let admin = Admin::new(&broker.config())?;
     let started = Instant::now();
@@ -245,7 +245,7 @@ fn create(site: &Site, broker: &Broker) -> Result<()> {
     Ok(())
 }
 
-/// One record to each partition, acknowledged.
+/// Writes one record to each partition and waits for the acknowledgements.
 fn write(site: &Site, broker: &Broker, value: &str) -> Result<()> {
     let config = broker
         .config()
@@ -297,7 +297,7 @@ fn read(site: &Site, broker: &Broker, records_each: usize) -> Result<()> {
     while !missing.is_empty() {
         ensure!(
             started.elapsed() < STEP_MAX,
-            "{} partitions gave nothing, one of them {:?}\n{}",
+            "{} partitions returned no records, one of them {:?}\n{}",
             missing.len(),
             missing.first(),
             site.log_tail()

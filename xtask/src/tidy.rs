@@ -1,4 +1,5 @@
-//! The rules of the house that a compiler does not know. Each is a function from the repository to complaints.
+//! `cargo xtask tidy`: style rules that no compiler checks. Each is a function from the repository
+//! to complaints.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,8 @@ use regex::Regex;
 
 use crate::docs;
 
-/// Who may depend on whom, complete. A new edge is a design decision: draw it first, in docs/decisions.
+/// The complete list of allowed dependencies between crates. A new edge is a design decision: draw
+/// it first, in docs/decisions.
 const EDGES: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("log", &["wire"]),
@@ -21,7 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("sim", &["client", "core", "log", "wire"]),
 ];
 
-/// Words that say that something is not done.
+/// Markers of unfinished work.
 const UNFINISHED: &[&str] = &["FIXME", "TODO", "XXX", "todo!(", "unimplemented!(", "#[ignore"];
 
 const FUNCTION_LINES_MAX: usize = 70;
@@ -52,9 +54,9 @@ pub fn run(root: &Path) -> Result<()> {
         }
     }
     if errors > 0 {
-        bail!("{errors} rules of the house are broken");
+        bail!("{errors} violations of the style rules");
     }
-    println!("tidy: nothing to complain about");
+    println!("tidy: no violations");
     Ok(())
 }
 
@@ -62,7 +64,7 @@ pub fn run(root: &Path) -> Result<()> {
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask lies in the repository")
+        .expect("xtask is in the repository")
 }
 
 pub fn check(root: &Path) -> Result<Vec<Complaint>> {
@@ -168,7 +170,8 @@ fn ottla_dependencies(manifest: &str) -> Vec<String> {
     names
 }
 
-/// Every file on the way of a request opens with `//! Life of a <what>, 2 of 6. …`; the numbers must be complete.
+/// Checks a trail: every file on a request's path begins with `//! Life of a <what>, 2 of 6. …`,
+/// and the numbers must be complete.
 fn trail(sources: &[Source], what: &str) -> Vec<Complaint> {
     let marker = format!("//! Life of a {what}, ");
     let mut stops: BTreeMap<usize, &str> = BTreeMap::new();
@@ -223,7 +226,7 @@ fn heads(sources: &[Source]) -> Vec<Complaint> {
         .filter(|source| !source.text.starts_with("//"))
         .map(|source| {
             Complaint::Error(format!(
-                "{} does not say what it is in its first line",
+                "{} has no comment on its purpose in the first line",
                 source.path
             ))
         })
@@ -294,7 +297,7 @@ fn comments(sources: &[Source]) -> Vec<Complaint> {
     complaints
 }
 
-/// What stands behind the slashes.
+/// Returns the text after the slashes.
 fn comment_of(line: &str) -> Option<&str> {
     let start = match line.trim_start().starts_with("//") {
         true => line.find("//")?,
@@ -331,7 +334,7 @@ fn pages(root: &Path) -> Result<Vec<Complaint>> {
     Ok(complaints)
 }
 
-/// Paths of a developer's machine do not belong into the repository.
+/// Finds paths of a developer's machine, which must not be in the repository.
 fn machine_paths(root: &Path) -> Result<Vec<Complaint>> {
     let mut found = Vec::new();
     for extension in ["rs", "md", "toml", "sh", "py", "go", "java", "xml", "yml"] {

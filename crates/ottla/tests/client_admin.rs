@@ -1,4 +1,5 @@
-//! The admin client against a broker in this process: every API family once, with what it must answer.
+//! The admin client against a broker in this process: every API family once, with its expected
+//! answer.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -217,7 +218,7 @@ fn the_cluster_and_its_disks_are_described() {
     assert!(directory.total_bytes > 0);
 }
 
-/// Apache Kafka serves these; `cargo xtask interop` asks it.
+/// Apache Kafka serves these; `cargo xtask interop` tests them there.
 #[test]
 fn what_the_broker_does_not_serve_is_an_error_that_says_so() {
     let (_broker, admin) = start();
@@ -237,7 +238,7 @@ fn what_the_broker_does_not_serve_is_an_error_that_says_so() {
 }
 
 #[test]
-fn a_broker_that_is_not_there_costs_the_calls_time_and_says_why() {
+fn a_call_to_an_unreachable_broker_ends_at_its_timeout_with_the_reason() {
     let config = Config::new()
         .set("bootstrap.servers", "127.0.0.1:1")
         .set("default.api.timeout.ms", 1000)

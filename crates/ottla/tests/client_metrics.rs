@@ -1,4 +1,4 @@
-//! What a producer and a consumer say about themselves after work that is known.
+//! The metrics of a producer and a consumer after a known amount of work.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -71,7 +71,7 @@ fn the_numbers_of_a_producer_and_a_consumer_are_those_of_their_work() {
         (client("record-error-total"), client("record-retry-total")),
         (0.0, 0.0)
     );
-    // A flush ends with the last completion; the sender's thread has a little to do after it.
+    // A flush ends with the last completion, slightly before the sender thread has finished.
     let started = std::time::Instant::now();
     while client("requests-in-flight") > 0.0
         || client("buffer-available-bytes") < client("buffer-total-bytes")

@@ -25,10 +25,10 @@ use ottla_wire::primitives::Reader;
 const NOTHING_HANGS_LONGER: Duration = Duration::from_secs(60);
 const IN_FLIGHT_MAX: usize = 5;
 
-/// What became of the ticket's request.
+/// The outcome of the ticket's request.
 type Outcome = (usize, Result<(i16, Bytes), Error>);
 
-/// Asks a broker for the end of a topic's first partition, as often as it is told to.
+/// Asks a broker for the end offset of a topic's first partition, once per call.
 struct Courier {
     cluster: Cluster<usize>,
     topic: &'static str,
@@ -115,7 +115,7 @@ impl Machine for Courier {
     }
 }
 
-/// A courier and its driver, from outside.
+/// A handle on a courier and its driver.
 struct Service {
     metadata: Arc<MetadataCell>,
     orders: Option<Sender<usize>>,
@@ -223,7 +223,7 @@ fn a_broker_that_comes_back_is_found_again() {
         match service.outcome() {
             (_, Err(error)) => assert!(error.is_retriable(), "{error}"),
             outcome => {
-                // The new broker's directory is empty: the topic is not known, or made anew.
+                // The new broker's directory is empty: the topic is unknown, or was created again.
                 assert!(matches!(end_offset(outcome), -1 | 0));
                 break;
             }

@@ -1,4 +1,5 @@
-//! The consumer against a broker: what was written is read, once, in order, from where it was asked for.
+//! The consumer against a broker: records are read exactly once, in order, from the requested
+//! offset.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -44,7 +45,7 @@ fn batch(codec: Codec, first: i64, count: i64) -> Vec<u8> {
     builder.finish()
 }
 
-/// Offset and value of the next `count` records.
+/// Reads the offset and value of the next `count` records.
 fn read(consumer: &mut Consumer, count: usize) -> Vec<(i64, String)> {
     let begun = Instant::now();
     let mut found = Vec::new();
@@ -82,7 +83,7 @@ fn every_codec_is_read_in_order() {
 }
 
 #[test]
-fn a_member_alone_gets_everything_and_goes_on_where_it_committed() {
+fn a_single_member_gets_all_partitions_and_resumes_at_its_commit() {
     let broker = Broker::start_temporary(&[("group.initial.rebalance.delay.ms", "0")]).unwrap();
     let mut writer = Writer::connect(broker.address());
     writer.create_topic("t", 3);
@@ -120,7 +121,7 @@ fn partition(index: i32) -> TopicPartition {
     TopicPartition::new("t", index)
 }
 
-/// A broker with topic `t` of so many partitions, each with 100 records at the times 1000 to 1099.
+/// Starts a broker with topic `t`; each of its partitions has 100 records, timestamps 1000 to 1099.
 fn filled(partition_count: i32) -> (Broker, Writer) {
     let broker = Broker::start_temporary(&[("group.initial.rebalance.delay.ms", "0")]).unwrap();
     let mut writer = Writer::connect(broker.address());
@@ -249,7 +250,7 @@ fn records_can_be_awaited() {
 }
 
 #[test]
-fn what_was_read_is_committed_by_itself() {
+fn read_records_are_committed_automatically() {
     let (broker, _writer) = filled(1);
     let settings = [("group.id", "g"), ("max.poll.records", "40")];
     let mut first = consumer(&broker, &settings);
@@ -265,10 +266,10 @@ fn what_was_read_is_committed_by_itself() {
     second.close(Duration::from_secs(10)).unwrap();
 }
 
-/// Whether partitions were assigned or revoked, and which.
+/// `assigned` or `revoked`, and the partitions.
 type Change = (&'static str, BTreeSet<TopicPartition>);
 
-/// What a listener was told.
+/// Records the calls of a rebalance listener.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<Change>>>);
 
@@ -366,7 +367,7 @@ fn without_a_broker_nothing_hangs() {
     assert!(is_timeout(consumer.position(&partition(0)).unwrap_err()));
     consumer.seek(&partition(0), 5).unwrap();
     assert!(is_timeout(consumer.commit_sync().unwrap_err()));
-    // The last commit is tried until there is no more time; then it is over.
+    // The last commit is retried until the close times out.
     let _ = consumer.close(Duration::from_millis(300));
     assert_eq!(consumer.commit_sync(), Err(Error::Closed));
     assert_eq!(consumer.list_topics().unwrap_err(), Error::Closed);
@@ -400,7 +401,7 @@ fn calls_that_do_not_fit_are_refused() {
     member.close(Duration::from_secs(10)).unwrap();
 }
 
-/// Removed at the end, unlike a broker's temporary one not with the broker.
+/// A temporary directory that outlives the broker and is removed at the end of the test.
 struct Directory(std::path::PathBuf);
 
 impl Drop for Directory {
@@ -410,7 +411,7 @@ impl Drop for Directory {
 }
 
 #[test]
-fn a_broker_that_comes_back_is_read_on_from() {
+fn a_consumer_continues_after_a_broker_restart() {
     let directory = Directory(std::env::temp_dir().join(format!("ottla-consumer-{}", std::process::id())));
     let path = directory.0.to_str().unwrap().to_owned();
     let first = Broker::start_temporary(&[("log.dirs", &path)]).unwrap();

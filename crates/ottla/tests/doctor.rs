@@ -1,4 +1,4 @@
-//! `ottla doctor` as its users start it: collector, table, explanation, files, exit statuses.
+//! `ottla doctor` as a process: collector, table, explanation, files, exit statuses.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -27,19 +27,19 @@ fn doctor_reading(arguments: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that reads nothing may have ended by now.
+    // A command that does not read its input may have ended by now.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
 
-/// Standard output, of a command that ends so.
+/// Returns standard output, and checks the exit status.
 fn said(output: &Output, status: i32) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{stderr}");
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What is told of a command that gives no answer.
+/// Returns the error text of a command that gives no answer.
 fn refused(output: &Output) -> String {
     assert_eq!(said(output, 2), "");
     String::from_utf8(output.stderr.clone()).unwrap()
@@ -93,14 +93,14 @@ fn files_are_examined_in_their_order() {
         ["KEEPS_UP", "APPLICATION"].contains(&found[0].as_str()),
         "{found:?}"
     );
-    // Standard input is a file like the others.
+    // Standard input is read like a file.
     let input = std::fs::read_to_string(&limited).unwrap();
     let piped = said(&doctor_reading(&["replay", "-", "--format", "json"], &input), 0);
     assert_eq!(verdicts(&piped)[0].1, "SENDER_RATE");
 }
 
 #[test]
-fn the_status_says_who_is_limited_when_it_is_asked_for() {
+fn exit_code_reports_limited_clients() {
     let (healthy, limited) = (fixture("B5_healthy"), fixture("B1_kontur_I_16k"));
     said(&doctor(&["replay", "--exit-code", &healthy]), 0);
     let text = said(&doctor(&["replay", "--exit-code", &limited]), 1);
@@ -118,7 +118,7 @@ fn the_status_says_who_is_limited_when_it_is_asked_for() {
 }
 
 #[test]
-fn a_file_that_is_no_case_is_named_with_its_reason() {
+fn an_unreadable_file_is_named_with_the_reason() {
     let directory = Directory::new("files");
     let missing = directory.0.join("missing.json").display().to_string();
     let error = refused(&doctor(&["replay", &missing]));
@@ -177,13 +177,13 @@ impl Collector {
         Collector { child, address }
     }
 
-    /// Status and body of the answer.
+    /// Returns status and body of the answer.
     fn post(&self, path: &str, headers: &str, body: &[u8]) -> (u16, String) {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         let head = format!("POST {path} HTTP/1.0\r\nContent-Length: {length}\r\n{headers}\r\n");
         socket.write_all(head.as_bytes()).unwrap();
-        // The other side may have answered without reading all of it.
+        // The server may have answered without reading the whole body.
         let _ = socket.write_all(body);
         let mut answer = Vec::new();
         let _ = socket.read_to_end(&mut answer);
@@ -243,7 +243,7 @@ fn what_is_pushed_becomes_a_verdict() {
 }
 
 #[test]
-fn other_exporters_say_who_they_are_in_the_payload() {
+fn exporters_are_identified_by_their_payload() {
     for name in ["client_id", "service.name"] {
         let collector = Collector::start();
         for payload in otlp::pushes_with(name, "from-resource") {
@@ -260,7 +260,7 @@ fn other_exporters_say_who_they_are_in_the_payload() {
 }
 
 #[test]
-fn what_is_refused_is_told_why() {
+fn a_refused_push_gets_the_reason() {
     let collector = Collector::start();
     let check = |(status, body): (u16, String), expected: u16, part: &str| {
         assert!(status == expected && body.contains(part), "{status} {body}");
@@ -287,7 +287,7 @@ fn what_is_refused_is_told_why() {
 }
 
 #[test]
-fn nobody_there_is_no_answer_and_a_collector_stops_when_told() {
+fn a_collector_stops_on_a_signal_and_then_there_is_no_answer() {
     let mut collector = Collector::start();
     kill_process(Pid::from_child(&collector.child), Signal::TERM).unwrap();
     assert_eq!(collector.child.wait().unwrap().code(), Some(0));
@@ -297,7 +297,7 @@ fn nobody_there_is_no_answer_and_a_collector_stops_when_told() {
         "{error}"
     );
     assert!(
-        error.contains("--admin, --collector or --bootstrap-server name another"),
+        error.contains("--admin, --collector or --bootstrap-server select another address"),
         "{error}"
     );
     let error = refused(&doctor(&["--watch", "--admin", &collector.address]));
@@ -315,7 +315,7 @@ fn an_address_that_is_taken_is_named() {
 }
 
 #[test]
-fn every_case_is_told_within_the_page() {
+fn every_case_fits_the_page() {
     let mut cases = 0;
     for entry in std::fs::read_dir(FIXTURES).unwrap() {
         let path = entry.unwrap().path().display().to_string();
@@ -359,7 +359,7 @@ fn a_broker_says_where_its_doctor_is() {
     );
 }
 
-/// `None`: the port was free when it was looked for, and somebody else's when the broker asked for it.
+/// `None`: the port was free when it was chosen, but in use when the broker bound it.
 fn broker_with_a_known_admin_port(directory: &Path) -> Option<(std::process::Child, String, u16)> {
     let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = probe.local_addr().unwrap().port();
@@ -455,7 +455,7 @@ impl Terminal {
         }
     }
 
-    /// Returns when this is on the screen; a hang is a failure.
+    /// Waits until the text is on the screen; panics after the time of a hang.
     fn shows(&self, text: &str) {
         for _ in 0..6_000 {
             if self.text().contains(text) {
@@ -524,7 +524,7 @@ fn the_live_screen_ends_with_its_terminal() {
     let mut terminal = Terminal::open(&collector.address, &directory.0);
     terminal.shows("no client has been seen yet");
     assert!(is_watched(&collector.address));
-    // Whoever held the terminal is gone at once, and nobody sends a signal.
+    // The process that held the terminal is killed; no signal reaches the screen's process.
     terminal.child.kill().unwrap();
     for _ in 0..6_000 {
         if !is_watched(&collector.address) {
@@ -535,7 +535,7 @@ fn the_live_screen_ends_with_its_terminal() {
     panic!("the screen goes on without a terminal");
 }
 
-/// Whether a live screen of this collector runs.
+/// Whether a live screen of this collector is running.
 fn is_watched(address: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
@@ -556,7 +556,7 @@ mod otlp {
         pushes_with("client_rack", "a")
     }
 
-    /// With an attribute of the resource.
+    /// Adds a resource attribute.
     pub fn pushes_with(name: &str, value: &str) -> Vec<Vec<u8>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
         let begin = now - 30_000_000_000;

@@ -1,4 +1,4 @@
-//! `ottla grow` as its users start it, on the directory of a broker that has served records.
+//! `ottla grow` as a process, on the directory of a broker that has stored records.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -13,7 +13,7 @@ use ottla_broker::properties::Properties;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use support::Writer;
 
-/// Removed when dropped; `data` in it is the broker's.
+/// A temporary directory, removed when dropped; its `data` is the broker's.
 struct Place(PathBuf);
 
 impl Place {
@@ -42,7 +42,8 @@ impl Place {
         Broker::start(&properties).unwrap()
     }
 
-    /// A broker of that id that had a topic of two partitions and was stopped; its address.
+    /// Runs a broker with this node id, creates a topic of two partitions and stops it; returns its
+    /// address too.
     fn stopped(name: &str, node_id: &str) -> (Place, String) {
         let place = Place::new(name);
         let broker = place.serve(node_id);
@@ -63,7 +64,7 @@ impl Place {
         command.args(["--out", "controller"]).args(more).output().unwrap()
     }
 
-    /// What is said of a directory that does not grow. Nothing was changed.
+    /// Returns the error text of a refused run, and checks that no file was changed.
     fn refused(&self, more: &[&str], status: i32) -> String {
         let before = contents(&self.0);
         let output = self.grow(more);
@@ -172,7 +173,7 @@ fn the_next_steps_name_every_setting_and_path_and_the_broker_starts_again_before
 }
 
 #[test]
-fn a_broker_that_runs_or_was_killed_is_refused_and_told_what_to_do() {
+fn the_directory_of_a_running_or_killed_broker_is_refused_with_advice() {
     let place = Place::new("running");
     let broker = place.serve("1");
     let problem = place.refused(&[], 1);
@@ -180,7 +181,7 @@ fn a_broker_that_runs_or_was_killed_is_refused_and_told_what_to_do() {
         problem.contains("data: another process uses it; stop the broker with SIGTERM first"),
         "{problem}"
     );
-    // What is on the disk while it runs is what a kill leaves.
+    // A copy made while it runs is what kill -9 would leave.
     let killed = Place::new("killed");
     for (path, bytes) in contents(&place.0) {
         let copy = killed.0.join(path.strip_prefix(&place.0).unwrap());
@@ -230,7 +231,7 @@ fn the_controllers_directory_is_not_made_within_the_brokers() {
             .unwrap();
         let problem = String::from_utf8(output.stderr).unwrap();
         assert!(
-            problem.contains("lies in the broker's log directory"),
+            problem.contains("is inside the broker's log directory"),
             "{problem}"
         );
         assert_eq!(output.status.code(), Some(1));

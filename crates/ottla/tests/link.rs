@@ -1,5 +1,5 @@
-//! The laboratory's link and stages against a broker in this process: the client finds its way through the relay, and the
-//! broker's times of batches fit between the client's.
+//! The laboratory's link and stages against a broker in this process: the client's connections all
+//! go through the relay, and the broker's timestamps of a batch lie between the client's.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -49,13 +49,14 @@ fn producer(bootstrap: &str) -> Producer {
     Producer::new(&config).unwrap()
 }
 
-/// Of the clock that the laboratory stamps with.
+/// The clock of the laboratory's timestamps.
 fn now_nanos() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Sends `count` records one after another and returns when each was due, its place and when it was acknowledged.
+/// Sends `count` records one after another; returns for each when it was due, its partition and
+/// offset, and when it was acknowledged.
 fn send(producer: &Producer, count: usize) -> Vec<SentRecord> {
     let send = |number: usize| {
         let due_nanos = now_nanos();
@@ -128,7 +129,7 @@ fn producer_and_group_work_through_the_relay_and_never_leave_it() {
     writer.create_topic(TOPIC, 3);
     let began = Instant::now();
     let sent = send(&producer(&relay.bootstrap()), 20);
-    // Each waited for its answer.
+    // Every record waited for its acknowledgement.
     assert!(began.elapsed() >= Duration::from_millis(20 * 4));
     assert!(
         sent.iter()
@@ -193,7 +194,7 @@ fn the_brokers_times_of_a_batch_lie_between_the_clients() {
     let log = BrokerLog::read(&admin(&broker), reader).unwrap();
     for record in &received {
         let batch = log.batch(&record.place).expect("every batch was written down");
-        // To the microsecond, in which the broker counts.
+        // The broker's timestamps have microseconds.
         assert!(
             batch.received_nanos + 1_000 >= record.due_nanos,
             "{record:?} {batch:?}"
@@ -201,7 +202,7 @@ fn the_brokers_times_of_a_batch_lie_between_the_clients() {
         assert!(batch.received_nanos <= batch.appended_nanos);
         let visible = batch.visible_nanos.expect("acknowledged by all replicas");
         assert!(batch.appended_nanos <= visible);
-        // The consumer came when all had been written.
+        // The consumer was started after all records were written.
         let fetched = batch.fetched_nanos.expect("a consumer has it");
         assert!(
             visible <= fetched && fetched <= record.received_nanos + 1_000,
@@ -219,7 +220,7 @@ fn the_brokers_times_of_a_batch_lie_between_the_clients() {
 }
 
 #[test]
-fn nothing_is_written_down_unless_asked_and_nothing_stays_when_ended() {
+fn batch_times_are_kept_only_while_a_reader_wants_them() {
     let broker = broker();
     let bootstrap = broker.address().to_string();
     let admin = admin(&broker);
@@ -234,7 +235,7 @@ fn nothing_is_written_down_unless_asked_and_nothing_stays_when_ended() {
     let first = begin();
     let while_on = send(&producer, 3);
     assert!(has_it(first, &while_on) && has_it(first, &while_on) && !has_it(first, &while_off));
-    // Another reader takes nothing away, neither when it begins nor when it ends.
+    // A second reader takes nothing from the first, neither when it begins nor when it ends.
     let second = begin();
     let later = send(&producer, 1);
     assert!(has_it(second, &later) && !has_it(second, &while_on));

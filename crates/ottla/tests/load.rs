@@ -1,4 +1,5 @@
-//! The generator against a broker in this process: counts that add up, and schedules that are not held and say so.
+//! The load generator against a broker in this process: counts add up, and a missed schedule is
+//! reported.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -106,7 +107,7 @@ fn counts_add_up_from_the_schedule_to_the_readers() {
     let broker = broker();
     let (written, read, live) = run(&producers(&broker), &consumers(&broker), &course(500, 1_500));
     check_whole(&written, &read);
-    // 2,000 a second: half a second of warm-up and one and a half that count.
+    // 2,000 records/s: 0.5 s of warm-up and 1.5 s of measurement.
     assert_eq!(written.acknowledged_in_all, 4_000);
     assert_eq!(
         (written.sent, written.acknowledged, written.bytes),
@@ -147,7 +148,7 @@ fn both_sides_sample_the_same_records() {
 }
 
 #[test]
-fn a_group_without_a_rate_sends_so_many_records_and_has_no_latency() {
+fn a_group_without_a_rate_sends_its_record_count_and_has_no_latency() {
     let broker = broker();
     let write = ProduceLoad {
         rate: None,
@@ -164,15 +165,16 @@ fn a_group_without_a_rate_sends_so_many_records_and_has_no_latency() {
     check_whole(&written, &read);
     assert_eq!(written.acknowledged, 5_001);
     assert_eq!((written.latency.count(), written.service.count()), (0, 5_001));
-    // Eight digits of key.
+    // The key has 8 digits.
     assert_eq!(written.bytes, 5_001 * 108);
 }
 
 #[test]
-fn threads_that_wait_for_each_answer_say_that_they_are_late() {
+fn threads_that_wait_for_each_answer_report_that_they_are_late() {
     let broker = broker();
     let write = ProduceLoad {
-        // One record under way, and each of them lingers: at most a hundred a second of a thousand.
+        // One record in flight, each with 10 ms of linger: at most 100 records/s of the wanted
+        // 1,000.
         settings: settings(&broker, &[("linger.ms", "10")]),
         clients: 1,
         threads: 1,
@@ -187,7 +189,7 @@ fn threads_that_wait_for_each_answer_say_that_they_are_late() {
         "{}",
         outcome.schedule_error.at(50.0)
     );
-    // What was waited for before sending is part of the latency and not of the service time.
+    // Waiting before the send is part of the latency, not of the service time.
     assert!(outcome.latency.at(50.0) > 100_000);
     assert!(outcome.service.at(50.0) < outcome.latency.at(50.0) / 2);
 }
@@ -203,12 +205,12 @@ fn readers_without_writers_end_with_the_course() {
     produce::run(&write, &course(0, 60_000), &Live::default()).unwrap();
     let outcome = consume::run(&consumers(&broker), &course(0, 1_000), &Live::default()).unwrap();
     assert_eq!((outcome.records_in_all, outcome.duplicated), (1_000, 0));
-    // They were due before this course began.
+    // These records were due before this run began.
     assert_eq!(outcome.end_to_end.count(), 0);
 }
 
 #[test]
-fn records_of_others_are_told_apart() {
+fn records_of_other_producers_are_told_apart() {
     let broker = broker();
     let producer = ottla_client::producer::Producer::new(
         &ottla_client::config::Config::new().set("bootstrap.servers", broker.address()),
@@ -221,7 +223,7 @@ fn records_of_others_are_told_apart() {
 }
 
 #[test]
-fn a_stop_ends_a_long_course() {
+fn a_stop_ends_a_long_run() {
     let broker = broker();
     let course = course(0, 3_600_000);
     let stop = Arc::clone(&course.stop);

@@ -1,4 +1,5 @@
-//! A client whose name would forge log lines and redraw terminals, and everything that shows names.
+//! Log and terminal injection: a client id with line breaks and escape sequences, in every output
+//! that shows client ids.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -24,7 +25,7 @@ fn serve(directory: &str) -> (Child, String, String) {
         .args(["--override", &format!("log.dirs={directory}")])
         .args(["--override", "listeners=PLAINTEXT://127.0.0.1:0"])
         .args(["--override", "ottla.admin.listener=127.0.0.1:0"])
-        // Every request has its line.
+        // Every request is logged.
         .args(["--override", "ottla.slow.request.ms=0"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -42,7 +43,7 @@ fn serve(directory: &str) -> (Child, String, String) {
     (child, address, admin)
 }
 
-/// What a command prints, of both outputs.
+/// Returns a command's standard output and standard error.
 fn said(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_ottla"))
         .args(arguments)
@@ -83,7 +84,7 @@ fn a_client_cannot_forge_a_line_or_move_a_cursor_wherever_its_name_is_shown() {
     ];
     for job in jobs {
         let began = Instant::now();
-        // The doctor looks every five seconds.
+        // The doctor reads the broker's counts every five seconds.
         loop {
             writer.append("orders", 0, &batch);
             let text = said(job);

@@ -1,4 +1,5 @@
-//! Scenarios with neighbours: bare requests beside clients, and topics that are read from the disk.
+//! Scenarios with noisy neighbours: floods of raw requests beside clients, and topics read from
+//! disk.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -63,7 +64,7 @@ duration_seconds: 1
 }
 
 #[test]
-fn a_laggard_reads_what_was_dropped_from_the_cache_and_is_held_to_no_end() {
+fn a_lagging_consumer_reads_from_disk_what_was_dropped_from_the_page_cache() {
     let measured = measure(
         "
 topics: [{name: steady}, {name: old, partitions: 2, prefilled_records: 5000, cold: true}]

@@ -1,4 +1,4 @@
-//! `ottla perf` as its users start it: what it prints, and with which status it ends.
+//! `ottla perf` as a process: its output and its exit status.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -34,7 +34,7 @@ fn broker() -> (Broker, String) {
 }
 
 #[test]
-fn what_is_produced_is_consumed() {
+fn produced_records_are_consumed() {
     let (_broker, address) = broker();
     let produce = [
         "produce",
@@ -82,7 +82,7 @@ fn what_is_produced_is_consumed() {
 }
 
 #[test]
-fn records_that_do_not_come_are_no_silent_success() {
+fn missing_records_are_reported() {
     let (_broker, address) = broker();
     let output = perf(&[
         "consume",
@@ -103,7 +103,7 @@ fn records_that_do_not_come_are_no_silent_success() {
 }
 
 #[test]
-fn there_and_back() {
+fn e2e_creates_the_topic_and_prints_kafkas_lines() {
     let (_broker, address) = broker();
     // The topic is created.
     let output = perf(&[
@@ -192,7 +192,7 @@ fn failed_records_are_a_failure() {
 }
 
 #[test]
-fn usage_has_a_status_of_its_own() {
+fn usage_errors_have_status_2() {
     for arguments in [
         &["produce", "--topic", "t"][..],
         &[

@@ -35,7 +35,7 @@ fn producer(broker: &Broker, settings: &[(&str, &str)]) -> Producer {
     Producer::new(&config).unwrap()
 }
 
-/// The values of a partition, by offset.
+/// Reads the values of a partition, by offset.
 fn stored(writer: &mut Writer, topic: &str, partition: i32) -> Vec<String> {
     let mut values = Vec::new();
     loop {
@@ -100,7 +100,7 @@ fn send_all(producer: &Producer, topic: &str, thread: usize) -> Vec<(String, Rec
 }
 
 #[test]
-fn every_codec_and_thread_arrives_once_in_order_where_the_futures_say() {
+fn records_of_every_codec_and_thread_arrive_once_in_order_at_the_offsets_of_their_futures() {
     let broker = Broker::start_temporary(&[]).unwrap();
     let mut writer = Writer::connect(broker.address());
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
@@ -140,13 +140,13 @@ fn check_order(values: &[String]) {
         let before = last.insert(thread, number);
         assert!(
             before.is_none_or(|before| before < number),
-            "{value} lies behind {before:?}"
+            "{value} is behind {before:?}"
         );
     }
 }
 
 #[test]
-fn what_the_broker_finds_too_large_arrives_in_parts() {
+fn a_batch_that_is_too_large_for_the_broker_is_split() {
     let broker = Broker::start_temporary(&[]).unwrap();
     let mut writer = Writer::connect(broker.address());
     let answer = writer.ask(ApiKey::CreateTopics, 7, |body| {
@@ -215,7 +215,7 @@ fn acks_0_gives_no_offsets_and_close_sends_the_rest() {
     for future in futures {
         assert_eq!(future.wait().unwrap().offset, -1);
     }
-    // The broker may still be reading what nobody waits for.
+    // The broker may still be reading: with acks=0 there is no answer to wait for.
     let mut found = 0;
     while found < 500 {
         found = (0..PARTITION_COUNT)

@@ -1,4 +1,4 @@
-//! The binary as a script sees it: lines, signals and exit statuses.
+//! `ottla serve` as a process: output lines, signals and exit statuses.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -103,7 +103,7 @@ fn the_ready_line_names_what_was_bound_and_signals_stop_cleanly() {
     }
 }
 
-/// Three files for each of a hundred partitions, and a third as many descriptors.
+/// Three files for each of a hundred partitions, with a third as many descriptors.
 #[test]
 fn a_process_with_few_descriptors_serves_more_files_than_it_may_open_and_starts_again() {
     const PARTITIONS: i32 = 100;
@@ -133,7 +133,7 @@ fn a_process_with_few_descriptors_serves_more_files_than_it_may_open_and_starts_
         };
         let sent: Vec<_> = (0..PARTITIONS).map(send).collect();
         producer.flush().unwrap();
-        // What was acknowledged before the kill is there after it.
+        // Acknowledged records survive the kill.
         let expected = i64::from(stop == Signal::TERM);
         for (partition, sent) in (0..).zip(sent) {
             assert_eq!(sent.wait().unwrap().offset, expected, "partition {partition}");
@@ -168,7 +168,7 @@ fn usage_errors_have_status_2() {
 }
 
 #[test]
-fn overrides_come_on_top_of_the_file() {
+fn overrides_replace_values_of_the_file() {
     let directory = Directory::new("file");
     let file = directory.0.join("server.properties");
     std::fs::write(
@@ -185,7 +185,7 @@ fn overrides_come_on_top_of_the_file() {
     assert!(log.contains("did you mean log.retention.hours?"), "{log}");
 }
 
-/// The log of a broker that `clients` have talked to, given its address.
+/// Returns the log of a broker after `clients`, given its address, have talked to it.
 fn log_after(name: &str, arguments: &[&str], clients: impl FnOnce(&str)) -> String {
     let directory = Directory::new(name);
     let mut child = serve(&directory.0, arguments).spawn().unwrap();
@@ -206,7 +206,7 @@ fn log_after(name: &str, arguments: &[&str], clients: impl FnOnce(&str)) -> Stri
 }
 
 #[test]
-fn what_is_no_kafka_client_gets_one_line_that_names_it() {
+fn a_peer_that_is_not_a_kafka_client_gets_one_log_line_that_names_it() {
     let mut peers = Vec::new();
     let log = log_after("lookalikes", &[], |address| {
         let starts: [&[u8]; 3] = [
@@ -218,7 +218,7 @@ fn what_is_no_kafka_client_gets_one_line_that_names_it() {
             let mut socket = TcpStream::connect(address).unwrap();
             peers.push(socket.local_addr().unwrap());
             socket.write_all(start).unwrap();
-            // Closed, with or without bytes left unread.
+            // The broker closes the connection, with or without unread bytes.
             let _ = socket.read(&mut [0]);
         }
     });
@@ -283,7 +283,7 @@ fn connections_beyond_the_descriptors_for_them_are_refused_and_the_others_are_se
         .split_whitespace()
         .next()
         .unwrap();
-    // More than the broker may have open; the system accepts for it.
+    // More than the broker's descriptors; the kernel completes the connects from its backlog.
     let mut sockets: Vec<TcpStream> = (0..150).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut refused = sockets.pop().unwrap();
     for _ in 0..20 {
@@ -292,7 +292,7 @@ fn connections_beyond_the_descriptors_for_them_are_refused_and_the_others_are_se
     let end = refused.read(&mut [0]);
     assert!(matches!(end, Ok(0) | Err(_)), "it is closed at once");
     drop(sockets);
-    // Their descriptors come back as soon as the broker has seen the end of each.
+    // Their descriptors are freed as soon as the broker has seen each connection's end.
     while !is_served(&mut TcpStream::connect(address).unwrap()) {}
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -324,7 +324,8 @@ fn check_api_versions(socket: &mut TcpStream) {
     assert_eq!(reply[..6], [0, 0, 0, 7, 0, 0]);
 }
 
-/// A transactional batch of one record, which only a broker's own code can append: producer 7, epoch 3.
+/// Returns a transactional batch of one record, producer 7, epoch 3. Clients cannot append it: no
+/// transaction is served.
 fn transactional_batch() -> Vec<u8> {
     let mut builder = BatchBuilder::new(BatchOptions {
         producer_id: 7,
@@ -389,7 +390,7 @@ fn the_version_names_the_commit() {
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let version = env!("CARGO_PKG_VERSION");
-    // Sources without a repository have no commit to name.
+    // Sources without a repository have no commit.
     let expected = match option_env!("OTTLA_COMMIT") {
         Some(commit) => format!("ottla {version} ({commit})\n"),
         None => format!("ottla {version}\n"),

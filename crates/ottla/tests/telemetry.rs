@@ -1,4 +1,5 @@
-//! `ottla serve` hears what its clients push, sees what they do not, and tells both on its admin address.
+//! `ottla serve` serves snapshots on its admin address from what clients push and from its own
+//! counts.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -16,7 +17,7 @@ use serde_json::Value;
 
 const NOTHING_HANGS_LONGER: Duration = Duration::from_secs(60);
 
-/// A running `ottla serve`, killed with its directory.
+/// A running `ottla serve`; dropping it kills the process and removes its directory.
 struct Served {
     child: Child,
     data: PathBuf,
@@ -85,7 +86,7 @@ impl Served {
         serde_json::from_str(body).unwrap()
     }
 
-    /// Works with `step` until the snapshot of `client_id` is as it should be.
+    /// Repeats `step` until the snapshot of `client_id` is as expected.
     fn until(
         &self,
         client_id: &str,
@@ -132,7 +133,7 @@ fn send(producer: &Producer) {
 }
 
 #[test]
-fn a_client_that_pushes_is_known_by_its_own_words_and_by_the_brokers() {
+fn the_snapshot_of_a_pushing_client_has_its_own_metrics_and_the_brokers_counts() {
     let served = Served::start("pushing");
     let admin = served.create_topic();
     let subscription = ClientMetricsSubscription {
@@ -191,7 +192,7 @@ fn a_client_that_pushes_is_known_by_its_own_words_and_by_the_brokers() {
 }
 
 #[test]
-fn a_client_that_pushes_nothing_is_known_by_what_the_broker_saw() {
+fn the_snapshot_of_a_client_without_telemetry_has_the_brokers_counts() {
     let served = Served::start("silent");
     served.create_topic();
     let config = served
@@ -211,7 +212,7 @@ fn a_client_that_pushes_nothing_is_known_by_what_the_broker_saw() {
 }
 
 #[test]
-fn a_consumer_that_pushes_nothing_has_the_lag_of_its_fetches() {
+fn a_consumer_without_telemetry_has_the_lag_of_its_fetches() {
     let served = Served::start("silent-reader");
     served.create_topic();
     let producer = Producer::new(&served.config()).unwrap();

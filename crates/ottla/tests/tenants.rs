@@ -1,4 +1,4 @@
-//! `ottla tenants` as its users start it, beside a broker with one client.
+//! `ottla tenants` as a process, on a broker with one client.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -19,7 +19,7 @@ fn tenants(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Standard output, of a command that succeeds.
+/// Returns the standard output of a command that succeeds.
 fn said(arguments: &[&str]) -> String {
     let output = tenants(arguments);
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -27,7 +27,7 @@ fn said(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What is told of a command that gives no answer.
+/// Returns the error text of a command that gives no answer.
 fn refused(arguments: &[&str]) -> String {
     let output = tenants(arguments);
     assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]));
@@ -49,7 +49,7 @@ fn a_client_has_its_line_and_its_sums() {
     for _ in 0..5 {
         writer.append("orders", 0, &batch);
     }
-    // The last answer may be booked after it was read; the one before it is not.
+    // The last answer may be counted only after the client has read it; earlier ones are counted.
     let table = said(&["--admin", &format!("http://{admin}/")]);
     let line = table.lines().nth(1).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -62,8 +62,8 @@ fn a_client_has_its_line_and_its_sums() {
 }
 
 #[test]
-fn nobody_there_is_said_with_what_would_help() {
-    // Port 1 is nobody's.
+fn an_unreachable_broker_is_reported_with_advice() {
+    // Nothing listens on port 1.
     let text = refused(&["--admin", "127.0.0.1:1"]);
     assert!(text.starts_with("ottla tenants: 127.0.0.1:1: "), "{text}");
     assert!(text.contains("is ottla serve running there?"), "{text}");

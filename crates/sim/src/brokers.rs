@@ -1,7 +1,8 @@
-//! Several brokers that share partitions: real logs, real checks of sequences and epochs; leadership and errors are played.
+//! Several brokers that share partitions: real logs and real checks of sequences and epochs;
+//! leadership and errors are simulated.
 //!
-//! There is one log per partition, the one that survives: what a leader appended just before it lost its leadership is either in
-//! it or never was.
+//! There is one log per partition, the surviving one: a batch appended just before its leader lost
+//! the leadership is either in it or lost.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,23 +38,24 @@ const TOPIC_ID: Uuid = Uuid([7; 16]);
 /// Broker n listens here plus n.
 const PORT_BASE: u16 = 1000;
 const HOST: &str = "broker";
-/// A record whose value begins so is refused by the brokers (KIP-467).
+/// The brokers refuse records whose value starts with this (KIP-467).
 pub const REFUSED_PREFIX: &str = "refuse ";
 
-/// What goes wrong at the brokers; once in so many requests or batches.
+/// Faults injected at the brokers; a rate of n is once in n requests or batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Mishaps {
     pub error_before_append: u64,
     pub error_after_append: u64,
-    /// The batch is refused as out of order although it is not; only batches that are not in the log.
+    /// A batch is refused as out of order although it is in order; only batches that are not in the
+    /// log.
     pub forgets_producer: u64,
     pub hangs: u64,
     pub throttles: u64,
     pub init_producer_id_fails: u64,
-    /// Answers that Kafka's brokers never give.
+    /// Answers that violate the protocol.
     pub nonsense: u64,
     pub service_micros_max: u64,
-    /// Per step of the simulation.
+    /// Once in this many steps of the simulation.
     pub leader_change: u64,
     pub broker_down: u64,
 }
@@ -77,18 +79,18 @@ struct SharedPartition {
     log: PartitionLog,
     leader: i32,
     epoch: i32,
-    /// Kept apart from the log, to know whether a refusal would be a lie.
+    /// The values in the log, to know whether a refusal would be wrong.
     values: std::collections::BTreeSet<String>,
 }
 
 struct Broker {
     is_up: bool,
     versions: BTreeMap<ApiKey, i16>,
-    /// Leader and epoch of each partition as this broker last heard.
+    /// Leader and epoch of each partition as last known to this broker.
     view: Vec<(i32, i32)>,
 }
 
-/// How often what was played.
+/// Counts of injected faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Played {
     pub appends: u64,
@@ -106,7 +108,7 @@ pub struct Played {
     pub epochs_above_zero: u64,
     pub producer_ids: u64,
     pub without_producer_id: u64,
-    /// Of our own broker.
+    /// Starts of our own broker.
     pub starts: u64,
 }
 
@@ -123,7 +125,7 @@ pub struct Brokers {
     is_traced: bool,
 }
 
-/// A request that is being worked on.
+/// A request in progress.
 #[derive(Debug)]
 pub struct Work {
     api_key: ApiKey,
@@ -142,7 +144,7 @@ enum Answer {
     },
 }
 
-/// What became of one batch.
+/// The outcome of one batch.
 #[derive(Debug)]
 enum Fate {
     Appended {
@@ -150,12 +152,12 @@ enum Fate {
         epoch: i32,
     },
     Failed(i16),
-    /// These records were refused.
+    /// These records of the batch were refused.
     Refused(Vec<i32>),
 }
 
 impl Brokers {
-    /// - `first_producer_epoch`: what InitProducerId gives; near the largest, epochs run out soon.
+    /// - `first_producer_epoch`: assigned by InitProducerId; near the maximum, epochs run out soon.
     pub fn new(seed: u64, broker_count: usize, partition_count: usize, mishaps: Mishaps) -> Brokers {
         let mut random = Random::new(seed);
         let disk = MemoryDisk::new(seed).shared();
@@ -197,7 +199,7 @@ impl Brokers {
         }
     }
 
-    /// Epochs that InitProducerId gives begin here: near `i16::MAX` they run out soon.
+    /// Sets the first epoch that InitProducerId assigns: near `i16::MAX` epochs run out soon.
     pub fn set_first_producer_epoch(&mut self, epoch: i16) {
         self.first_producer_epoch = epoch;
     }
@@ -207,7 +209,7 @@ impl Brokers {
         self.batch_bytes_max = bytes;
     }
 
-    /// Another broker that is up leads the partition.
+    /// Moves the partition's leadership to another running broker.
     fn change_leader(&mut self, partition: usize) {
         let up: Vec<usize> = (0..self.brokers.len())
             .filter(|broker| self.brokers[*broker].is_up)
@@ -220,7 +222,7 @@ impl Brokers {
         shared.leader = next as i32;
         shared.epoch += 1;
         self.played.leader_changes += 1;
-        // The two that are concerned know at once, the others when they are told.
+        // The old and the new leader know immediately, the others when they are told.
         let told = self.random.below(1 << self.brokers.len());
         for (index, broker) in self.brokers.iter_mut().enumerate() {
             if index == next || told & (1 << index) != 0 {
@@ -229,7 +231,7 @@ impl Brokers {
         }
     }
 
-    /// Every broker hears who leads what.
+    /// Tells every broker the current leaders.
     fn tell_all(&mut self) {
         let view: Vec<(i32, i32)> = self
             .partitions
@@ -241,7 +243,7 @@ impl Brokers {
         }
     }
 
-    /// Takes the broker down, if another is up; its partitions go to others.
+    /// Stops the broker, if another is running; its partitions move to others.
     fn take_down(&mut self, broker: usize) -> Option<u16> {
         let up = self.brokers.iter().filter(|broker| broker.is_up).count();
         if up < 2 || !self.brokers[broker].is_up {
@@ -308,7 +310,7 @@ impl Brokers {
             };
             assert!(
                 is_known,
-                "seed {}: a topic nobody wrote to: {:?}",
+                "seed {}: a topic that no client wrote to: {:?}",
                 self.seed, topic.topic
             );
             while let Some(partition) = request.next_partition().expect("decoded once") {
@@ -332,7 +334,7 @@ impl Brokers {
         }
     }
 
-    /// Tells what became of each batch, for those who look for the cause of a failed seed.
+    /// Prints the outcome of each batch, for debugging a failed seed.
     fn trace(&self, broker: usize, index: i32, bytes: &[u8], fate: &Fate) {
         if !self.is_traced {
             return;
@@ -398,7 +400,7 @@ impl Brokers {
                         ErrorCode::RequestTimedOut.code(),
                         ErrorCode::KafkaStorageError.code(),
                         ErrorCode::UnknownServerError.code(),
-                        // Of a protocol that is not invented yet.
+                        // An error code of a future protocol version.
                         999,
                     ]));
                 }
@@ -487,7 +489,7 @@ impl Brokers {
         }
         let shared = &self.partitions[index as usize];
         match fate {
-            // Appended, but not acknowledged by the others before the leadership was lost.
+            // Appended, but not replicated before the leadership was lost.
             Fate::Appended { epoch, .. } if epoch != shared.epoch => {
                 answer.error_code = ErrorCode::NotLeaderOrFollower.code();
             }
@@ -522,7 +524,7 @@ impl Brokers {
         answer
     }
 
-    /// Answers outside the protocol.
+    /// Turns an answer into one that violates the protocol.
     fn nonsense(&mut self, version: i16, mut response: ProduceResponse<'_>) -> Vec<u8> {
         let partitions = &mut response.responses[0].partition_responses;
         let mut body = Vec::new();
@@ -583,7 +585,7 @@ impl Brokers {
         let topics = asked
             .into_iter()
             .map(|name| {
-                assert_eq!(name, TOPIC, "seed {}: asked for a topic nobody uses", self.seed);
+                assert_eq!(name, TOPIC, "seed {}: asked for an unused topic", self.seed);
                 MetadataResponseTopic {
                     name: Some(TOPIC),
                     topic_id: if version >= 10 { TOPIC_ID } else { Uuid::ZERO },
@@ -649,7 +651,7 @@ impl Brokers {
     }
 }
 
-/// From Kafka 2.1 on.
+/// Random API versions, as of Kafka 2.1 or newer.
 fn versions(random: &mut Random) -> BTreeMap<ApiKey, i16> {
     let mut between = |low: u64, high: u64| (low + random.below(high - low + 1)) as i16;
     BTreeMap::from([
@@ -660,7 +662,7 @@ fn versions(random: &mut Random) -> BTreeMap<ApiKey, i16> {
     ])
 }
 
-/// The values of a batch's records, which are text.
+/// Reads the values of a batch's records, which are text.
 fn values_of(batch: &Batch<'_>) -> Vec<String> {
     let codec = batch.header.compression().expect("a known codec");
     let mut records = Vec::new();

@@ -1,4 +1,4 @@
-//! Clients that speak to the simulated broker in encoded requests, and remember what they were promised.
+//! Clients that send encoded requests to the simulated broker and remember what was acknowledged.
 
 use std::collections::VecDeque;
 
@@ -27,10 +27,10 @@ const INIT_PRODUCER_ID_VERSION: i16 = 4;
 const PRODUCE_VERSION: i16 = 11;
 const FETCH_VERSION: i16 = 12;
 
-/// Batches of one producer for one partition that may be under way at once, as Kafka's clients limit it.
+/// Maximum number of a producer's batches in flight for one partition, as in Kafka's clients.
 const IN_FLIGHT_MAX: usize = 5;
 
-/// Creates the topic if it is not there; false when the broker went down meanwhile.
+/// Creates the topic if it does not exist; false if the broker went down meanwhile.
 pub fn create_topic(world: &mut World, partition_count: i32) -> bool {
     match try_to_create_topic(world, partition_count) {
         Some(ErrorCode::None | ErrorCode::TopicAlreadyExists) => true,
@@ -39,9 +39,9 @@ pub fn create_topic(world: &mut World, partition_count: i32) -> bool {
     }
 }
 
-/// What CreateTopics answers; `None` when the broker went down meanwhile.
+/// Returns the answer of CreateTopics; `None` if the broker went down meanwhile.
 pub fn try_to_create_topic(world: &mut World, partition_count: i32) -> Option<ErrorCode> {
-    // Segments far smaller than users may ask for, so that a short run closes many.
+    // Segments far below the allowed minimum, so that a short run closes many.
     let segment_bytes = CreatableTopicConfig {
         name: "internal.segment.bytes",
         value: Some("4096"),
@@ -72,7 +72,7 @@ pub fn try_to_create_topic(world: &mut World, partition_count: i32) -> Option<Er
 pub struct Producer {
     number: u64,
     identity: Option<Identity>,
-    /// Goes into the next record, so that every value is unique.
+    /// Number in the next record, so that every value is unique.
     next_value: u64,
     partitions: Vec<Lane>,
 }
@@ -83,11 +83,11 @@ struct Identity {
     producer_epoch: i16,
 }
 
-/// What a producer has to do with one partition.
+/// A producer's state for one partition.
 #[derive(Default)]
 struct Lane {
     next_sequence: i32,
-    /// Oldest first. A batch without a call is to be sent (again), after those in front of it.
+    /// Oldest first. A batch without a call must be sent (again), after those before it.
     unacknowledged: VecDeque<Sent>,
 }
 
@@ -111,7 +111,7 @@ impl Producer {
         self.partitions.iter().all(|lane| lane.unacknowledged.is_empty())
     }
 
-    /// Makes up a new batch for some partition.
+    /// Makes a new batch for a random partition.
     pub fn produce(&mut self, random: &mut Random) {
         let index = random.below(self.partitions.len() as u64) as usize;
         let lane = &mut self.partitions[index];
@@ -131,7 +131,7 @@ impl Producer {
         lane.next_sequence += count as i32;
     }
 
-    /// Sends what is to be sent and takes the answers that have come.
+    /// Sends pending batches and handles arrived answers.
     pub fn turn(&mut self, world: &mut World, oracle: &mut Oracle) {
         if !world.is_running() {
             return;
@@ -175,7 +175,7 @@ impl Lane {
             }
         }
         if failed {
-            // As Kafka's clients do: what comes behind a failed batch waits until that was sent again.
+            // As in Kafka's clients: batches after a failed one wait until that was sent again.
             keeps.iter_mut().for_each(|sent| sent.call = None);
         }
         self.unacknowledged = keeps;
@@ -189,7 +189,7 @@ impl Lane {
     }
 }
 
-/// Produces one record with `acks=all`, without idempotence, and says where it went.
+/// Produces one record with `acks=all`, without idempotence, and returns its offset.
 pub fn produce_once(world: &mut World, index: i32, value: &str) -> Result<i64, ErrorCode> {
     let nobody = Identity {
         producer_id: -1,
@@ -270,7 +270,8 @@ fn produced(answer: &[u8]) -> Result<i64, ErrorCode> {
     }
 }
 
-/// Reads a partition from `offset` to the high watermark: offsets and values. `None` when the broker went down.
+/// Reads offsets and values of a partition from `offset` to the high watermark. `None` if the
+/// broker went down.
 pub fn read_to_end(world: &mut World, index: i32, mut offset: i64) -> Option<Vec<(i64, String)>> {
     let mut records = Vec::new();
     loop {
@@ -306,7 +307,7 @@ pub fn read_to_end(world: &mut World, index: i32, mut offset: i64) -> Option<Vec
         );
         let before = offset;
         for batch in batch::batches(found.records.unwrap_or_default()) {
-            // The last batch may be cut by the limit; it comes whole next time.
+            // The limit may cut the last batch; the next fetch returns it whole.
             let Ok(batch) = batch else { break };
             batch.verify_checksum().expect("stored batches are intact");
             for record in batch.records() {

@@ -1,10 +1,10 @@
-//! A clock that moves when the simulation says so.
+//! A clock that the simulation advances.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ottla_core::time::{Clock, Moment, Timestamp};
 
-/// Some day in 2026, so that timestamps look like ones.
+/// A day in 2026, so that timestamps are plausible.
 const EPOCH_MS: i64 = 1_790_000_000_000;
 
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
-//! The network between one group member and the simulated broker: delays, refused and broken connections, requests and
-//! answers that get lost, requests that arrive after their connection is gone.
+//! The network between one group member and the simulated broker: delays, refused and broken
+//! connections, lost requests and answers, requests that arrive after their connection is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::world::{Call, Outcome, World};
 /// The only broker.
 pub const BROKER: NodeId = NodeId(1);
 
-/// How bad it is. Each happens once in so many times; 0: never.
+/// Rates of network faults: each happens once in this many times; 0: never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkTroubles {
     pub refuse: u64,
     pub lose_request: u64,
     pub lose_answer: u64,
-    /// Per step.
+    /// Once in this many steps.
     pub break_idle: u64,
-    /// Of the requests lost, those that arrive later nevertheless.
+    /// Lost requests that nevertheless arrive later.
     pub arrive_late: u64,
     pub delay_ms_max: u64,
 }
 
-/// The newest versions that a member speaks.
+/// The newest API versions that a member supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     /// Kafka 2.1: before static members, member ids on demand, leader epochs in commits.
@@ -84,7 +84,7 @@ struct Connection {
     sent: VecDeque<Sent>,
 }
 
-/// What the broker answered to whom; the oracle looks at it.
+/// An answer of the broker and its member, checked by the oracle.
 pub struct Answered {
     pub api_key: ApiKey,
     pub api_version: i16,
@@ -98,7 +98,7 @@ pub struct Links {
     random: Random,
     connections: BTreeMap<NodeId, Connection>,
     replies: Vec<Reply<GroupTicket>>,
-    /// Requests without a connection that are not lost.
+    /// Requests that arrive although their connection is gone.
     late: Vec<(Moment, Request, Option<Call>)>,
     pub broken: u64,
 }
@@ -129,7 +129,7 @@ impl Links {
         once_in > 0 && self.random.one_in(once_in)
     }
 
-    /// Moves everything on.
+    /// Advances all connections and late requests.
     pub fn step(&mut self, world: &mut World, troubles: &LinkTroubles, answered: &mut Vec<Answered>) {
         let now = moment(world);
         self.step_late(world, now, answered);
@@ -162,7 +162,7 @@ impl Links {
         }
     }
 
-    /// False when the connection breaks.
+    /// Advances a connection; false if it breaks.
     fn step_connection(
         &mut self,
         connection: &mut Connection,
@@ -183,7 +183,7 @@ impl Links {
             State::Ready => {}
             _ => return true,
         }
-        // A broker takes the next request of a connection when it has answered the one before.
+        // A broker takes the next request of a connection after it has answered the previous one.
         let Some(front) = connection.sent.front_mut() else {
             return true;
         };

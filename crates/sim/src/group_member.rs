@@ -1,4 +1,5 @@
-//! A group member with its application: the real machine, and a user who polls, processes, is slow, commits.
+//! A group member with its application: the real machine, and a simulated user that polls,
+//! processes (sometimes slowly) and commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +19,11 @@ use crate::group_links::{Answered, Era, LinkTroubles, Links};
 use crate::group_oracle::GroupOracle;
 use crate::world::World;
 
-/// Small, so that a short run sees many sessions end.
+/// Short, so that sessions expire often in a short run.
 pub const MAX_POLL_INTERVAL_MS: u64 = 4_000;
 const SESSION_TIMEOUT_MS: u64 = 2_000;
 
-/// How a member is made.
+/// A member's settings.
 #[derive(Clone, Debug)]
 pub struct Character {
     pub name: String,
@@ -33,22 +34,22 @@ pub struct Character {
     pub subscription: Subscription,
 }
 
-/// What the application knows of a partition.
+/// The application's state of a partition.
 #[derive(Debug, Default)]
 struct Lane {
     position: Option<i64>,
-    /// New, and the listener has not been told.
+    /// Newly assigned; the listener has not been called yet.
     is_held: bool,
     is_paused: bool,
     is_asked: bool,
 }
 
-/// A call that the user's thread works on.
+/// A rebalance call in progress on the user's thread.
 #[derive(Debug)]
 struct Callback {
     call: RebalanceCall,
     until: Moment,
-    /// A commit inside the callback.
+    /// A commit made inside the callback.
     commit: Option<u64>,
     is_committed: bool,
 }
@@ -60,19 +61,19 @@ pub struct Member {
     activity: Arc<PollActivity>,
     random: Random,
     lanes: BTreeMap<TopicPartition, Lane>,
-    /// Waiting until the user polls.
+    /// Waits until the user polls.
     call: Option<RebalanceCall>,
     callback: Option<Callback>,
     is_inside: bool,
     until: Moment,
-    /// The generation, and the broker's start in which it was joined: one that was not recorded before a crash is
-    /// counted again.
+    /// The generation, and the broker's start in which it was joined: a generation that was not
+    /// recorded before a crash is used again.
     joined: (i32, u64),
     tickets: u64,
     asked: BTreeMap<u64, BTreeSet<TopicPartition>>,
     pub is_closing: bool,
     pub is_fenced: bool,
-    /// Processes slowly now and then, so that max.poll.interval.ms passes.
+    /// Whether it sometimes processes so slowly that max.poll.interval.ms expires.
     pub may_be_slow: bool,
     pub failures: Vec<String>,
 }
@@ -131,7 +132,7 @@ impl Member {
         &self.machine
     }
 
-    /// Positions of everything that it may fetch.
+    /// Whether it has positions of all partitions that it may fetch.
     pub fn has_positions(&self) -> bool {
         self.lanes.values().all(|lane| lane.position.is_some())
     }
@@ -188,7 +189,7 @@ impl Member {
                 let metadata = self.machine.group_metadata();
                 oracle.owns(&identity(&metadata), self.joined, &partitions);
                 self.lanes.retain(|partition, _| partitions.contains(partition));
-                // What was asked for an earlier ownership is no answer for a later one.
+                // Answers to requests of an earlier ownership are not valid for a later one.
                 for asked in self.asked.values_mut() {
                     asked.retain(|partition| self.lanes.contains_key(partition));
                 }
@@ -259,10 +260,10 @@ impl Member {
         }
     }
 
-    /// The user's thread.
+    /// One step of the user's thread.
     fn use_consumer(&mut self, now: Moment, oracle: &mut GroupOracle) {
         if self.is_closing {
-            // Inside `close`, calls are answered as in `poll`.
+            // Inside `close`, rebalance calls are handled as in `poll`.
             self.work_on_call(now);
             return;
         }
@@ -382,7 +383,8 @@ impl Member {
     }
 }
 
-/// Who owns: a static member that comes back takes the place of the one before, in the same generation (KIP-345).
+/// Returns the owner's identity: a returning static member replaces its predecessor in the same
+/// generation (KIP-345).
 fn identity(metadata: &GroupMetadata) -> String {
     metadata
         .group_instance_id

@@ -1,4 +1,4 @@
-//! What a group must never do, whoever fails: checked as it happens.
+//! Safety properties of a group under any failure, checked continuously.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,10 @@ use crate::group_links::Answered;
 #[derive(Debug, Default)]
 pub struct GroupOracle {
     seed: u64,
-    /// Whose a partition is in a generation that began in one life of the broker.
+    /// The owner of a partition in a generation, which is identified together with a start of the
+    /// broker.
     owners: BTreeMap<((i32, u64), TopicPartition), String>,
-    /// Up to where each partition was processed, without a gap.
+    /// The offset up to which each partition was processed without a gap.
     processed: BTreeMap<TopicPartition, i64>,
     /// The generation of the last commit that the broker accepted.
     committed: BTreeMap<TopicPartition, i32>,
@@ -34,7 +35,8 @@ impl GroupOracle {
         }
     }
 
-    /// A member believes that these are its own in this generation, which it joined in this life of the broker.
+    /// Checks a member's belief that it owns these partitions in this generation, joined in this
+    /// start of the broker.
     pub fn owns<'a>(
         &mut self,
         member_id: &str,
@@ -57,7 +59,7 @@ impl GroupOracle {
         }
     }
 
-    /// The application got the records `from..to`.
+    /// Notes that the application got the records `from..to`.
     pub fn processed(&mut self, member_id: &str, partition: &TopicPartition, from: i64, to: i64) {
         let until = self.processed.entry(partition.clone()).or_default();
         assert!(
@@ -70,7 +72,7 @@ impl GroupOracle {
         *until = to.max(*until);
     }
 
-    /// Looks at what the broker accepted.
+    /// Checks a request that the broker accepted.
     pub fn answered(&mut self, answered: &Answered) {
         if answered.api_key != ApiKey::OffsetCommit {
             return;

@@ -1,5 +1,5 @@
-//! A group of real members and a real coordinator, while members die, dawdle and come back, connections break, the
-//! broker restarts and topics grow.
+//! A group of real members and a real coordinator, while members die, are slow and come back,
+//! connections break, the broker restarts and topics get more partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::world::{Outcome, World};
 const CREATE_TOPICS_VERSION: i16 = 7;
 const CREATE_PARTITIONS_VERSION: i16 = 3;
 
-/// What a run is made of.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub members: u64,
@@ -35,7 +35,7 @@ pub struct Scenario {
     pub has_old_members: bool,
     pub auto_commits: bool,
     pub troubles: LinkTroubles,
-    /// Members are killed, closed, started, fenced.
+    /// Whether members are killed, closed, started and fenced.
     pub has_churn: bool,
     pub has_restarts: bool,
     pub has_growth: bool,
@@ -43,7 +43,7 @@ pub struct Scenario {
     pub chaos_ms: u64,
 }
 
-/// What came of a run, so that a test can show that it injected something.
+/// The counts of a run, so that a test can check that faults were injected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     pub generations: u64,
@@ -66,7 +66,7 @@ pub struct GroupRun {
     random: Random,
     oracle: GroupOracle,
     members: Vec<Member>,
-    /// Made so far.
+    /// Members created so far.
     births: u64,
     /// Partitions of each topic.
     topics: BTreeMap<String, i32>,
@@ -74,10 +74,10 @@ pub struct GroupRun {
     report: Report,
 }
 
-/// How long after the last fault all members must be settled. Sessions of the dead end, rebalances wait for them, and a
-/// member that polls slowly must first be thrown out.
+/// Within this time after the last fault all members must be settled: sessions of dead members must
+/// expire, rebalances wait for them, and a member that polls slowly must first be removed.
 const SETTLE_MS_MAX: u64 = 60_000;
-/// How long nothing may change for the group to count as settled.
+/// The group counts as settled after this time without a change.
 const QUIET_MS: u64 = 2_000;
 
 impl GroupRun {
@@ -135,7 +135,7 @@ impl GroupRun {
         self.metadata_version += 1;
     }
 
-    /// Also brings topics up to their count of partitions.
+    /// Creates topics, and adds partitions to existing ones up to the wanted number.
     fn create_topics(&mut self) -> bool {
         for (name, count) in self.topics.clone() {
             let topic = CreatableTopic {
@@ -176,8 +176,9 @@ impl GroupRun {
         true
     }
 
-    /// - `before`: whose place it takes. The coordinator does not compare what a returning static member subscribes to
-    ///   (neither does Kafka's), so it wants the same.
+    /// - `before`: the member that it replaces. The coordinator does not compare the subscription
+    ///   of a
+    ///   returning static member (neither does Kafka's), so it subscribes to the same topics.
     fn add_member(&mut self, before: Option<Character>) {
         let number = self.births;
         self.births += 1;
@@ -186,7 +187,7 @@ impl GroupRun {
         let is_static = scenario.has_static_members && number.is_multiple_of(2);
         let era = match self.random.below(4) {
             _ if !scenario.has_old_members => Era::New,
-            // A static member needs versions that know of such.
+            // Static membership needs newer API versions.
             _ if is_static => Era::New,
             0 | 1 => Era::Old,
             2 => Era::Middle,
@@ -221,7 +222,7 @@ impl GroupRun {
         }
     }
 
-    /// One of the things that go wrong.
+    /// Injects one fault.
     fn hurt(&mut self) {
         if !self.world.is_running() {
             if self.random.one_in(100) {
@@ -236,7 +237,7 @@ impl GroupRun {
             0..20 if self.scenario.has_churn && count > 1 => {
                 let dead = self.members.remove(index);
                 self.report.killed += 1;
-                // A static member comes back under its name.
+                // A static member comes back with the same group.instance.id.
                 if dead.character.instance_id.is_some() && self.random.one_in(2) {
                     self.add_member(Some(dead.character));
                 }
@@ -303,7 +304,7 @@ impl GroupRun {
         }
     }
 
-    /// A member hears of the cluster now and then, of what it asks for sooner.
+    /// Updates a member's metadata now and then, sooner if it asked for it.
     fn refresh_metadata(&mut self, index: usize) {
         let member = &mut self.members[index];
         let wanted = member.machine().metadata_topics();
@@ -375,7 +376,7 @@ impl GroupRun {
         self.report.settled_after_ms = quiet_since.ms_since(calm_since);
     }
 
-    /// Every partition that anybody subscribes to has exactly one owner.
+    /// Whether every subscribed partition has exactly one owner.
     fn is_covered(&self) -> bool {
         let everything = snapshot(1, self.topics.iter());
         let mut owners: BTreeMap<TopicPartition, usize> = BTreeMap::new();

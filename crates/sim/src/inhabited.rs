@@ -1,5 +1,5 @@
-//! A directory with something of everything in it, what must be found there, and what is found: the same for a simulated
-//! broker and for a process.
+//! Fills a directory with data of every kind, knows what must be found there, and reads it back:
+//! the same for a simulated broker and for a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,15 +31,15 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 use crate::world::{Outcome, World};
 
-/// Somebody who answers encoded requests.
+/// A broker that answers encoded requests.
 pub trait Caller {
-    /// The answer's body.
+    /// Returns the answer's body.
     fn answer(&mut self, api_key: ApiKey, version: i16, body: &[u8]) -> Vec<u8>;
 
-    /// Lets so much time pass that checkpoints are written, and compaction and retention had their turn.
+    /// Lets time pass until checkpoints were written, and compaction and retention have run.
     fn settle(&mut self);
 
-    /// A moment passes.
+    /// Waits for a moment.
     fn pause(&mut self);
 }
 
@@ -64,34 +64,34 @@ impl Caller for World {
     }
 }
 
-/// Topic and number.
+/// Topic and partition index.
 pub type Place = (&'static str, i32);
 
-/// Its records go by time and size, and some of it was deleted by a client.
+/// A topic with retention by time and size, from which a client has deleted some records.
 pub const ORDERS: &str = "orders";
-/// Compacted: the last value of each key stays.
+/// A compacted topic: the last value of each key stays.
 pub const USERS: &str = "users";
 pub const PLACES: [Place; 3] = [(ORDERS, 0), (ORDERS, 1), (USERS, 0)];
 pub const GROUPS: [&str; 3] = ["billing", "search", "audit"];
 
-/// What clients were promised.
+/// What was acknowledged to clients.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
-    /// Every acknowledged record that nobody deleted.
+    /// Every acknowledged record that was not deleted.
     pub records: BTreeMap<Place, BTreeMap<i64, String>>,
-    /// Deleted by a client, and possibly still there after a crash that came before the checkpoint.
+    /// Deleted by a client; may be there again after a crash before the checkpoint.
     pub deleted: BTreeMap<Place, BTreeSet<i64>>,
-    /// By group: the offset committed for the first partition of `orders`.
+    /// The offset that each group committed for the first partition of `orders`.
     pub commits: BTreeMap<&'static str, i64>,
 }
 
-/// What one partition gives.
+/// What was read from one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub records: BTreeMap<i64, String>,
-    /// Offsets that cannot be read, and the answer to those who ask for them.
+    /// Offsets that cannot be read, with the error code of the answer.
     pub unreadable: BTreeMap<i64, ErrorCode>,
-    /// Nothing can be read.
+    /// Set if nothing can be read.
     pub refusal: Option<ErrorCode>,
 }
 
@@ -106,7 +106,8 @@ const EARLIEST: i64 = -2;
 const OFFSET_COMMIT_VERSION: i16 = 8;
 const OFFSET_FETCH_VERSION: i16 = 8;
 
-/// Fills an empty directory: closed segments, a compacted topic, groups, a deleted topic, records deleted by a client.
+/// Fills an empty directory: closed segments, a compacted topic, groups, a deleted topic, records
+/// deleted by a client.
 pub fn fill(broker: &mut impl Caller) -> Expected {
     let mut expected = Expected::default();
     create(
@@ -143,7 +144,7 @@ pub fn fill(broker: &mut impl Caller) -> Expected {
     delete_records(broker, (ORDERS, 1), 40, &mut expected);
     delete_topic(broker, "gone");
     broker.settle();
-    // What checkpoints do not tell of yet.
+    // Written after the last checkpoint.
     for round in 60..63 {
         for place in PLACES {
             produce_some(broker, place, round, &mut expected);
@@ -154,7 +155,7 @@ pub fn fill(broker: &mut impl Caller) -> Expected {
     expected
 }
 
-/// With one partition and no settings.
+/// Creates a topic with one partition and no settings.
 pub fn create_topic(broker: &mut impl Caller, name: &str) {
     create(broker, name, 1, &[]);
 }
@@ -311,7 +312,7 @@ fn commit(broker: &mut impl Caller, group: &'static str, offset: i64) -> Result<
     Err(ErrorCode::CoordinatorNotAvailable)
 }
 
-/// The offset a group has committed; `None` if it has none.
+/// Returns the offset that a group has committed; `None` if it has none.
 pub fn committed(broker: &mut impl Caller, group: &'static str) -> Result<Option<i64>, ErrorCode> {
     let mut last = ErrorCode::CoordinatorNotAvailable;
     for _ in 0..1_000 {
@@ -367,9 +368,9 @@ fn find_coordinator(broker: &mut impl Caller, group: &'static str) {
     broker.answer(ApiKey::FindCoordinator, 1, &body);
 }
 
-/// Reads a partition from its start to its end, past what cannot be read.
+/// Reads a partition from start to end, skipping unreadable offsets.
 ///
-/// - Errors: the broker gave out what no broker may.
+/// - Errors: the broker returned something that it must not return.
 pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
     let mut found = Found::default();
     let bounds =
@@ -441,7 +442,7 @@ pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
     Ok(found)
 }
 
-/// What ListOffsets answers for a timestamp, or for what stands in its place.
+/// Returns the answer of ListOffsets for a timestamp, or for a special value such as -1.
 fn offset_at(broker: &mut impl Caller, place: Place, timestamp: i64) -> Result<i64, ErrorCode> {
     let partition = ListOffsetsPartition {
         partition_index: place.1,

@@ -1,7 +1,9 @@
-//! A simulated world for the real code: one seed decides the order of work, the clients' moves, and when the power goes.
+//! Deterministic simulation of the real code: one seed decides the order of work, the clients'
+//! actions and the moments of power cuts.
 //!
-//! What it is not: a model. [`world::World`] drives `ottla_core::node::Node` over `ottla_log::disk::MemoryDisk`; only
-//! the threads, the clock, the disk and the clients are simulated. Tests only.
+//! It is not a model: [`world::World`] drives the real `ottla_core::node::Node` over
+//! `ottla_log::disk::MemoryDisk`; only threads, clock, disk and clients are simulated. For tests
+//! only.
 //!
 //! Reading order: the modules below, top to bottom.
 

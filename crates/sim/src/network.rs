@@ -1,6 +1,8 @@
-//! A simulated network for a client's machine: delays, slow writes, refused connections, connections that break anywhere.
+//! A simulated network for a client's machine: delays, slow writes, refused connections,
+//! connections that break at any byte.
 //!
-//! It carries out the machine's actions and says what came of them; whoever answers requests implements [`Server`].
+//! It carries out the machine's actions and returns the resulting events; brokers implement
+//! [`Server`].
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,18 +14,18 @@ use ottla_log::disk::memory::Random;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::encode_response_header;
 
-/// The brokers behind the network. Each is named by the port of its address.
+/// The brokers behind the network, each identified by its port.
 pub trait Server {
-    /// What the broker has begun with a request and will answer later.
+    /// A request in progress, to be answered later.
     type Work;
 
-    /// Whether the broker takes connections; one that is down loses those it has.
+    /// Whether the broker accepts connections; when it goes down it loses its connections.
     fn is_up(&self, port: u16) -> bool;
 
-    /// Begins with a request: `frame` is what follows the length.
+    /// Begins a request: `frame` is without its length prefix.
     fn begin(&mut self, now: Moment, port: u16, frame: &[u8]) -> Begun<Self::Work>;
 
-    /// Called when the work should be done.
+    /// Called when the work is due.
     fn finish(&mut self, now: Moment, port: u16, work: Self::Work) -> Finished<Self::Work>;
 }
 
@@ -32,13 +34,13 @@ pub trait Server {
 pub enum Finished<W> {
     /// The frame, length included.
     Answer(Vec<u8>),
-    /// There is no answer; the next request may be taken.
+    /// There is no answer; the next request can be taken.
     Silently,
-    /// Not done: `finish` is called again after so many microseconds.
+    /// Not done: `finish` is called again after this many microseconds.
     Later { micros: u64, work: W },
 }
 
-/// A response's frame.
+/// Encodes a response's frame.
 pub fn response_frame(api_key: ApiKey, api_version: i16, correlation_id: i32, body: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 4];
     encode_response_header(&mut frame, api_key, api_version, correlation_id);
@@ -48,10 +50,10 @@ pub fn response_frame(api_key: ApiKey, api_version: i16, correlation_id: i32, bo
     frame
 }
 
-/// How a request goes on.
+/// How a request continues.
 #[derive(Debug)]
 pub enum Begun<W> {
-    /// `finish` is called after so many microseconds.
+    /// `finish` is called after this many microseconds.
     Works { micros: u64, work: W },
     /// Never answered; the connection stays open.
     Hangs,
@@ -59,7 +61,7 @@ pub enum Begun<W> {
     Closes,
 }
 
-/// How bad the network is. Each trouble happens once in so many times; `u64::MAX`: never.
+/// Rates of network faults: each happens once in this many times; `u64::MAX`: never.
 #[derive(Clone, Copy, Debug)]
 pub struct Troubles {
     pub refuse: u64,
@@ -68,10 +70,10 @@ pub struct Troubles {
     pub break_while_writing: u64,
     pub break_after_request: u64,
     pub break_before_answer: u64,
-    /// A connection that breaks although nothing happens on it, per step.
+    /// An idle connection that breaks, once in this many steps.
     pub break_idle: u64,
     pub delay_micros_max: u64,
-    /// A write that takes up to this long.
+    /// The maximum duration of a write.
     pub slow_write: u64,
     pub slow_write_micros_max: u64,
 }
@@ -93,14 +95,14 @@ impl Troubles {
 #[derive(Debug)]
 struct Link {
     port: u16,
-    /// Both sides believe in it.
+    /// Whether both sides consider it open.
     is_open: bool,
-    /// The first one is being written.
+    /// Frames to write; the first one is being written.
     outbox: VecDeque<Frame>,
-    /// Complete requests at the broker, which takes them one after the other.
+    /// Complete requests at the broker, which handles them one after the other.
     inbox: VecDeque<Vec<u8>>,
     is_busy: bool,
-    /// Nothing arrives before what was sent earlier.
+    /// Frames arrive in order: not before this time.
     arrives_at: u64,
     answered_at: u64,
 }
@@ -121,14 +123,14 @@ enum Happening<W> {
 pub struct Network<W> {
     pub troubles: Troubles,
     random: Random,
-    /// By time in nanoseconds, then in the order in which they were decided.
+    /// By time in nanoseconds, then in the order in which they were scheduled.
     agenda: BTreeMap<(u64, u64), Happening<W>>,
     next_number: u64,
     links: BTreeMap<ConnectionId, Link>,
-    /// Frames that were handed over completely, and bytes of them.
+    /// Completely written frames, and their bytes.
     pub written_frames: u64,
     pub broken_connections: u64,
-    /// Requests of connections that the client had given up, which the brokers worked on.
+    /// Requests that the brokers handled after the client had given up their connection.
     pub late_requests: u64,
 }
 
@@ -148,12 +150,12 @@ impl<W> Network<W> {
         }
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub fn next_at(&self) -> Option<Moment> {
         self.agenda.first_key_value().map(|((at, _), _)| Moment(*at))
     }
 
-    /// Does what the machine wants.
+    /// Carries out an action of the machine.
     pub fn act(&mut self, now: Moment, action: Action) {
         match action {
             Action::Connect { connection, address } => self.connect(now, connection, &address),
@@ -207,7 +209,7 @@ impl<W> Network<W> {
         }
     }
 
-    /// Everything that is due at `now`, into `events`.
+    /// Appends all events due at `now` to `events`.
     pub fn step<S: Server<Work = W>>(&mut self, now: Moment, server: &mut S, events: &mut Vec<Event>) {
         while let Some(entry) = self.agenda.first_entry() {
             if entry.key().0 > now.0 {
@@ -232,7 +234,7 @@ impl<W> Network<W> {
             .map(|(connection, _)| *connection)
     }
 
-    /// The broker goes down: its connections break and what it had not answered is lost.
+    /// Takes the broker down: its connections break and unanswered requests are lost.
     pub fn cut(&mut self, port: u16, events: &mut Vec<Event>) {
         let victims: Vec<ConnectionId> = self
             .links
@@ -330,10 +332,12 @@ impl<W> Network<W> {
         }
     }
 
-    /// What the client wrote on connections that it has given up is worked on, or lost, before anything it writes later.
+    /// Handles or drops requests on connections that the client has given up, before anything it
+    /// writes later.
     ///
-    /// KIP-360's new epoch fences nothing before its first batch arrives, so that a request which a broker comes across
-    /// after all that followed would be stored beside its repetition, with every client of Kafka.
+    /// The new epoch of KIP-360 fences nothing before its first batch arrives, so a request that a
+    /// broker handles after everything that followed it would be stored in addition to its retry,
+    /// with every Kafka client.
     pub fn settle_abandoned<S: Server<Work = W>>(&mut self, now: Moment, server: &mut S) {
         if self.links.values().all(|link| link.is_open) {
             return;
@@ -369,7 +373,7 @@ impl<W> Network<W> {
         self.links.retain(|_, link| link.is_open);
     }
 
-    /// The broker takes the next request of a connection when it is done with the one before.
+    /// Takes the next request of a connection after the broker has finished the previous one.
     fn serve<S: Server<Work = W>>(
         &mut self,
         now: Moment,
@@ -399,7 +403,7 @@ impl<W> Network<W> {
         };
         let at = (now.0 + delay * NANOS_PER_MICRO).max(link.answered_at);
         link.answered_at = at;
-        // A half answer is no answer: the driver hands on whole frames only.
+        // A partial answer counts as none: the driver passes on only whole frames.
         let happening = match breaks {
             true => Happening::Broken(connection, "broken in the middle of an answer"),
             false => Happening::Delivered(connection, Bytes::from(answer).slice(4..)),
@@ -420,7 +424,8 @@ impl<W> Network<W> {
         }
     }
 
-    /// What was written completely may still be on its way or wait at the broker, which then works on it all the same.
+    /// Closes the client's side. Completely written requests may still be in transit or wait at the
+    /// broker, which then handles them.
     fn abandon(&mut self, connection: ConnectionId) {
         let forgets = self.random.one_in(3);
         let Some(link) = self.links.get_mut(&connection) else {
@@ -434,7 +439,7 @@ impl<W> Network<W> {
     }
 
     fn delay(&mut self) -> u64 {
-        // Mostly short, sometimes as long as it gets.
+        // Mostly short, sometimes up to the maximum.
         let max = match self.random.one_in(8) {
             true => self.troubles.delay_micros_max,
             false => self.troubles.delay_micros_max / 10 + 1,

@@ -1,8 +1,8 @@
-//! What must always be true, whatever the seed did.
+//! Invariants that hold for every seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything that clients were promised or have seen, by partition.
+/// Everything that was acknowledged to clients or read by them, by partition.
 #[derive(Debug)]
 pub struct Oracle {
     seed: u64,
@@ -30,7 +30,7 @@ impl Oracle {
             .sum()
     }
 
-    /// A batch was acknowledged with `acks=all` at `base_offset`.
+    /// Notes that a batch was acknowledged with `acks=all` at `base_offset`.
     pub fn acknowledged(&mut self, partition: i32, base_offset: i64, values: &[String]) {
         let seed = self.seed;
         let promises = self.partitions.entry(partition).or_default();
@@ -43,7 +43,7 @@ impl Oracle {
         }
     }
 
-    /// A consumer has read a partition from its beginning to the high watermark.
+    /// Checks a read of a partition from its beginning to the high watermark.
     pub fn read(&mut self, partition: i32, records: &[(i64, String)]) {
         let seed = self.seed;
         let promises = self.partitions.entry(partition).or_default();
@@ -72,7 +72,7 @@ impl Oracle {
         self.partitions.entry(partition).or_default().seen = found;
     }
 
-    /// Records of one producer lie in the order in which it sent them.
+    /// Checks that records of one producer are in the order in which it sent them.
     fn check_order(&self, partition: i32, found: &BTreeMap<i64, String>) {
         let mut last: BTreeMap<&str, u64> = BTreeMap::new();
         for value in found.values() {

@@ -1,6 +1,8 @@
-//! One producer of the client over a simulated network and simulated brokers, and what must hold of every record.
+//! One producer of the client over a simulated network and simulated brokers, with invariants for
+//! every record.
 //!
-//! The code is the client's own: accumulator, sender, cluster, callbacks. Only threads, sockets and brokers are played.
+//! The code is the real client: accumulator, sender, cluster, callbacks. Only threads, sockets and
+//! brokers are simulated.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,10 +26,10 @@ use ottla_log::disk::memory::Random;
 use crate::brokers::{Played, REFUSED_PREFIX, TOPIC};
 use crate::network::{Network, Server, Troubles};
 
-/// Some day in 2026, so that timestamps look like ones.
+/// A day in 2026, so that timestamps are plausible.
 const EPOCH_MS: i64 = 1_790_000_000_000;
 const NANOS_PER_MS: u64 = 1_000_000;
-/// Turns at one moment without an end: the machine asks to be called for ever.
+/// More turns than this at one moment are a livelock: the machine asks to be called forever.
 const TURNS_AT_ONCE_MAX: u32 = 10_000;
 
 #[derive(Debug, Default)]
@@ -50,13 +52,13 @@ pub trait Backend: Server {
 
     fn partition_count(&self) -> usize;
 
-    /// Everything that a partition holds, in order of offset; offsets have no gaps.
+    /// The values of a partition in order of offset; offsets have no gaps.
     fn values(&mut self, partition: usize) -> Vec<String>;
 
-    /// Called at every step: leaders change, brokers go and come.
+    /// Called at every step: may change leaders, and stop and start brokers.
     fn shake(&mut self, now: Moment, network: &mut Network<Self::Work>, events: &mut Vec<Event>);
 
-    /// No mishaps any more.
+    /// Ends all faults.
     fn calm_down(&mut self);
 
     fn played(&self) -> Played {
@@ -64,7 +66,7 @@ pub trait Backend: Server {
     }
 }
 
-/// What the run is like.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub settings: Vec<(&'static str, String)>,
@@ -72,23 +74,25 @@ pub struct Scenario {
     pub troubles: Troubles,
     /// Records per thread.
     pub record_count: u64,
-    /// A thread sends once in so many microseconds, on average.
+    /// The mean time between two sends of a thread, in microseconds.
     pub pause_micros: u64,
     pub value_bytes_max: u64,
-    /// Epochs run out, and with another producer id nothing fences what comes in late.
+    /// Epochs run out; after a change of the producer id late requests are not fenced.
     pub changes_producer_id: bool,
-    /// Records that the scripted brokers refuse, once in so many.
+    /// The scripted brokers refuse one in this many records.
     pub refused_records: u64,
-    /// `close` is called right after the last record, with this limit, amid all troubles.
+    /// If set, `close` is called right after the last record with this timeout, while faults
+    /// continue.
     pub close_within_ms: Option<u64>,
-    /// Records may fail for other reasons than time: the brokers refuse some, or `retries` are few.
+    /// Whether records may fail for other reasons than a timeout: brokers refuse some, or `retries`
+    /// is small.
     pub may_refuse: bool,
 }
 
-/// What a record's callback was called with, as often as it was.
+/// The arguments of all calls of a record's callback.
 type Calls = Mutex<Vec<Result<RecordMetadata, Error>>>;
 
-/// A record and what is known of it.
+/// A record and its outcome.
 #[derive(Debug)]
 struct Sent {
     partition: i32,
@@ -101,7 +105,7 @@ struct Sent {
     called_back: Option<Arc<Calls>>,
 }
 
-/// The totals of a run, so that a test can see that something happened.
+/// The totals of a run, so that a test can check that faults were injected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     pub acknowledged: u64,
@@ -127,7 +131,7 @@ pub struct Producing<B: Backend> {
     callbacks: Arc<CallbackQueue>,
     machine: ProducerMachine,
     sent: Vec<Sent>,
-    /// Records whose fate was not known at the last look, by index in `sent`.
+    /// Records without an outcome at the last check, by index in `sent`.
     open: Vec<usize>,
     next_number: Vec<u64>,
     next_send: Vec<Moment>,
@@ -186,7 +190,7 @@ impl<B: Backend> Producing<B> {
         }
     }
 
-    /// Sends everything, waits for all answers, closes, and checks every promise.
+    /// Sends everything, waits for all answers, closes, and checks every record.
     pub fn run(mut self) -> Report {
         while self
             .next_number
@@ -202,9 +206,9 @@ impl<B: Backend> Producing<B> {
         self.check()
     }
 
-    /// The troubles end and everything is decided within the delivery timeout, at the latest.
+    /// Ends the faults; every record must have an outcome within the delivery timeout.
     fn calm_down(&mut self) {
-        // Half of the runs decide everything amid the troubles.
+        // In half of the runs the faults continue until every record has an outcome.
         if self.random.one_in(2) {
             self.is_quiet = true;
             self.network.troubles = Troubles::NONE;
@@ -234,7 +238,7 @@ impl<B: Backend> Producing<B> {
         }
     }
 
-    /// Time goes to the next thing that happens.
+    /// Advances the time to the next event.
     fn step(&mut self) {
         let now = self.next_moment();
         if now == self.clock.moment() {
@@ -258,7 +262,8 @@ impl<B: Backend> Producing<B> {
         if self.random.one_in(3) {
             while self.callbacks.run_arrived() {}
         }
-        // Nothing is decided between turns; a machine that is not called any more shows now and then.
+        // Outcomes change only in turns; the occasional check notices a machine that is never
+        // called.
         if has_turned || self.random.one_in(64) {
             self.look_at_outcomes(now);
         }
@@ -278,7 +283,7 @@ impl<B: Backend> Producing<B> {
             .flatten()
             .chain(threads)
             .min()
-            // Nothing is to come: somebody waits for ever, which the checks will tell.
+            // There is no further event: something waits forever, which the checks will report.
             .unwrap_or(now.after_ms(1_000))
             .max(now)
     }
@@ -309,7 +314,7 @@ impl<B: Backend> Producing<B> {
             if self.next_send[index] > now || self.next_number[index] >= self.scenario.record_count {
                 continue;
             }
-            // A thread that found no room tries again soon, as one that was woken by the pool would.
+            // A thread that found no buffer memory retries soon, as if the pool had woken it.
             let pause_micros = match self.send(now, thread) {
                 true => self.random.below(2 * self.scenario.pause_micros + 1),
                 false => 1_000,
@@ -362,7 +367,7 @@ impl<B: Backend> Producing<B> {
         true
     }
 
-    /// Nothing may take longer than the delivery timeout.
+    /// Checks that no record takes longer than the delivery timeout.
     fn look_at_outcomes(&mut self, now: Moment) {
         let limit_ms = self.config.delivery_timeout_ms;
         let sent = &mut self.sent;
@@ -473,7 +478,8 @@ impl<B: Backend> Producing<B> {
         }
     }
 
-    /// Records of one thread lie in the order in which it sent them; repetitions of an earlier one do not count.
+    /// Checks that records of one thread are in the order in which it sent them; duplicates of an
+    /// earlier one do not count.
     fn check_order(&self, partition: usize, values: &[String]) {
         let keeps_order =
             self.config.enable_idempotence || self.config.max_in_flight_requests_per_connection == 1;
@@ -506,7 +512,8 @@ impl<B: Backend> Producing<B> {
         }
     }
 
-    /// A record that failed may come in late where nothing fences it: without idempotence, or when the producer id changed.
+    /// Whether the record must be in order. A failed record may be stored late if nothing fences
+    /// it: without idempotence, or after the producer id changed.
     fn counts_for_order(&self, is_acknowledged: bool) -> bool {
         is_acknowledged || self.config.enable_idempotence && !self.scenario.changes_producer_id
     }

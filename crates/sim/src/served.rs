@@ -1,4 +1,4 @@
-//! Our own broker behind the simulated network: killed, cut off from power, started again.
+//! Our own broker behind the simulated network: killed, losing power, restarted.
 
 use ottla_client::network::io::Event;
 use ottla_client::time::Moment;
@@ -15,10 +15,10 @@ use crate::world::{Call, Outcome, World};
 
 /// The broker's port; there is only one broker.
 const PORT: u16 = 9092;
-/// How soon a request that waits is looked after again.
+/// The interval at which a waiting request is polled.
 const LOOK_MICROS: u64 = 200;
 
-/// What hurts the broker.
+/// The faults of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hurt {
     Kill,
@@ -30,12 +30,12 @@ pub struct Served {
     world: World,
     partition_count: i32,
     hurt: Hurt,
-    /// Once in so many steps.
+    /// A fault happens once in this many steps.
     hurt_rate: u64,
     is_quiet: bool,
 }
 
-/// A request that the broker works on.
+/// A request in progress at the broker.
 pub struct Work {
     api_key: ApiKey,
     api_version: i16,
@@ -47,7 +47,7 @@ impl Served {
     pub fn new(seed: u64, partition_count: i32, hurt: Hurt, hurt_rate: u64) -> Served {
         let address = format!("PLAINTEXT://127.0.0.1:{PORT}");
         let durability = match hurt {
-            // A killed process leaves the system's page cache alone.
+            // A killed process does not affect the page cache.
             Hurt::Kill => "page-cache",
             Hurt::PowerCut => "disk",
         };
@@ -76,7 +76,7 @@ impl Served {
         }
     }
 
-    /// The broker's clock is never behind the network's.
+    /// Advances the broker's clock to at least the network's.
     fn catch_up(&mut self, now: Moment) {
         let micros = now.0 / 1_000;
         let behind = micros.saturating_sub(self.world.clock.moment().0);

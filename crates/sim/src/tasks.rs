@@ -1,4 +1,4 @@
-//! The threads of a broker as lists of work; the seed picks what runs next.
+//! The threads of a broker as queues of work; the seed picks what runs next.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,11 +16,12 @@ pub struct SimExecutor {
 #[derive(Default)]
 struct Lists {
     syncs: Vec<Arc<Partition>>,
-    /// Syncs that are under way: appends, checkpoints and reads fall before and behind what the disk does.
+    /// Syncs in progress: appends, checkpoints and reads may happen before and after the disk's
+    /// part.
     commits: Vec<Commit>,
     cold_reads: Vec<ChargedJob>,
     long_answers: Vec<ChargedJob>,
-    /// The controller's work keeps its order.
+    /// The controller's work, in order.
     control: VecDeque<Job>,
 }
 
@@ -126,7 +127,7 @@ impl Executor for SimExecutor {
     }
 
     fn telemetry(&self, job: Job) {
-        // In order, like the controller's; nothing of it can be lost by a crash.
+        // In order, like the controller's; a crash cannot lose any of it.
         self.lists
             .lock()
             .expect("nothing panics under this lock")
@@ -135,6 +136,6 @@ impl Executor for SimExecutor {
     }
 
     fn deadline_changed(&self) {
-        // The world asks for the next deadline at every step.
+        // Not needed: the world asks for the next deadline at every step.
     }
 }

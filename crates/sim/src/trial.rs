@@ -1,7 +1,8 @@
-//! One damaged directory put to the test: start, read everything, write, kill, start, read again.
+//! Tests a broker on one damaged directory: start, read everything, write, kill, start, read again.
 //!
-//! Allowed are: everything is as it was; something is said to be damaged, file and all, and only that cannot be read; the
-//! start is refused, and no byte was changed. Not allowed: silence, and a loss that comes later.
+//! Allowed outcomes: everything is as before; damage is reported with its file, and only the
+//! damaged part cannot be read; the start is refused, and no byte was changed. Not allowed: silent
+//! loss, and a loss that appears only later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,15 +13,17 @@ use crate::inhabited::{Caller, Expected, Found, GROUPS, PLACES, Place, USERS, co
 
 /// A broker on a directory.
 pub trait Machine: Caller {
-    /// - Errors: what the broker said when it refused to start.
+    /// Starts the broker.
+    ///
+    /// - Errors: the message with which the broker refused to start.
     fn start(&mut self) -> Result<(), String>;
-    /// As `kill -9`.
+    /// Kills the broker, as `kill -9` does.
     fn kill(&mut self);
-    /// The warnings and errors that it logged since it was made, line by line.
+    /// All warnings and errors that it has logged, line by line.
     fn loud_lines(&self) -> Vec<String>;
-    /// Every file and what is in it, as far as a comparison needs it.
+    /// Every file with its contents, as far as a comparison needs them.
     fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>>;
-    /// The directory, as messages name it.
+    /// The directory's path as in messages.
     fn directory(&self) -> String;
 }
 
@@ -33,11 +36,11 @@ pub enum Stop {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// Nothing is missing.
+    /// No data is missing.
     AsItWas,
-    /// Something is missing, and was said to be.
+    /// Data is missing, which was reported.
     Said,
-    /// The broker did not start, said why, and changed nothing.
+    /// The broker did not start, reported the reason, and changed nothing.
     StartRefused,
 }
 
@@ -47,7 +50,7 @@ pub struct Trial<'a, M> {
     pub stop: Stop,
 }
 
-/// - Errors: what must not be.
+/// - Errors: the violated rule.
 type Verdict<T> = Result<T, String>;
 
 fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Verdict<()> {
@@ -87,7 +90,7 @@ impl<M: Machine> Trial<'_, M> {
         Ok(if is_said { Outcome::Said } else { Outcome::AsItWas })
     }
 
-    /// Without the empty file that two brokers keep each other away by: Apache Kafka takes its own along when it stops.
+    /// All files without the empty lock file, which Apache Kafka deletes when it stops.
     fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut contents = self.machine.contents();
         contents.retain(|path, bytes| !(path.ends_with(".lock") && bytes.is_empty()));
@@ -103,7 +106,7 @@ impl<M: Machine> Trial<'_, M> {
         Ok(all)
     }
 
-    /// Some warning or error contains all of `words`.
+    /// Whether a warning or error contains all of `words`.
     fn said(&self, words: &[&str]) -> bool {
         let lines = self.machine.loud_lines();
         lines
@@ -114,14 +117,14 @@ impl<M: Machine> Trial<'_, M> {
     fn said_of(&self, place: Place, words: &str) -> bool {
         let (topic, partition) = (format!("topic={} ", place.0), format!("partition={}", place.1));
         let lines = self.machine.loud_lines();
-        // Names stand in quotes where whoever writes the lines knows nothing of the binary's format.
+        // Names are quoted if the lines are not written in the binary's log format.
         lines.iter().map(|line| line.replace('"', "")).any(|line| {
             let mut words = [words, &topic, &partition].into_iter();
             words.all(|word| line.contains(word))
         })
     }
 
-    /// True if something is missing, and said to be.
+    /// Returns true if data is missing and that was reported.
     fn judge(&self, place: Place, found: &Found) -> Verdict<bool> {
         if let Some(refusal) = found.refusal {
             let is_right =
@@ -143,7 +146,8 @@ impl<M: Machine> Trial<'_, M> {
                     format!("{place:?} offset {offset} holds {known:?} instead of {value:?}")
                 })?,
                 None if found.unreadable.contains_key(offset) => {}
-                // Compacted logs have gaps anyway, so that readers pass over damage that the start has named.
+                // Compacted logs have gaps anyway, so readers skip damage that the start has
+                // reported.
                 None if is_cut || is_damaged && place.0 == USERS => is_said = true,
                 None => return Err(format!("{place:?} offset {offset} is missing in silence")),
             }
@@ -151,7 +155,7 @@ impl<M: Machine> Trial<'_, M> {
         Ok(is_said | self.judge_more(place, found)?)
     }
 
-    /// What is found beyond what must be there.
+    /// Checks records that were found beyond the expected ones.
     fn judge_more(&self, place: Place, found: &Found) -> Verdict<bool> {
         let nothing = BTreeMap::new();
         let expected = self.expected.records.get(&place).unwrap_or(&nothing);
@@ -162,7 +166,7 @@ impl<M: Machine> Trial<'_, M> {
             }
             let was_deleted = deleted.is_some_and(|deleted| deleted.contains(offset));
             ensure(was_deleted, || {
-                format!("{place:?} offset {offset} holds {value:?}, which nobody wrote")
+                format!("{place:?} offset {offset} has {value:?}, which was never written")
             })?;
             let is_told = self.said(&["checkpoint is damaged"]) || self.said_of(place, "contradict");
             ensure(is_told, || {
@@ -188,7 +192,7 @@ impl<M: Machine> Trial<'_, M> {
         Ok(is_said)
     }
 
-    /// Writes to every partition that takes records; offsets that were given before are not given again.
+    /// Writes to every partition that accepts records, and checks that no offset is assigned twice.
     fn write(&mut self, first: &BTreeMap<Place, Found>) -> Verdict<BTreeMap<Place, i64>> {
         let mut written = BTreeMap::new();
         for (place, found) in first.iter().filter(|(_, found)| found.refusal.is_none()) {
@@ -215,7 +219,7 @@ fn compare(place: Place, first: &Found, second: &Found, written: Option<&i64>) -
         format!("{place:?} answers {after:?} after {before:?}")
     })?;
     for (offset, value) in &first.records {
-        // Compaction may have had its turn.
+        // Compaction may have removed it.
         let is_there = second.records.get(offset) == Some(value) || place.0 == USERS;
         ensure(is_there, || format!("{place:?} offset {offset} is lost later"))?;
     }

@@ -1,4 +1,4 @@
-//! One machine: its disk, its clock, the broker on it while there is power.
+//! One machine: its disk, its clock, and the broker on it while there is power.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,7 +25,7 @@ pub struct World {
     pub random: Random,
     pub disk: MemoryDisk,
     pub clock: Arc<SimClock>,
-    /// How often the broker was started.
+    /// Number of starts of the broker.
     pub starts: u64,
     properties: BTreeMap<String, String>,
     running: Option<Running>,
@@ -37,7 +37,7 @@ struct Running {
     connection: ConnectionContext,
 }
 
-/// A request on its way; dropped with its connection.
+/// A request in progress; dropped with its connection.
 pub struct Call {
     start: u64,
     state: CallState,
@@ -50,10 +50,10 @@ enum CallState {
     Refused(String),
 }
 
-/// Number of the start of a call that met no broker.
+/// The start number of a call that found no running broker.
 const NEVER: u64 = 0;
 
-/// What became of a call.
+/// The outcome of a call.
 pub enum Outcome {
     /// The answer, without its header.
     Answer(Vec<u8>),
@@ -98,7 +98,7 @@ impl World {
         self.running.as_ref().map(|running| &running.node)
     }
 
-    /// A world like this one with a disk of its own, as it is now; nothing runs in it.
+    /// Returns a copy of this world with a copy of the disk; nothing runs in it.
     pub fn fork(&self, seed: u64) -> World {
         let clock = SimClock::default();
         clock.advance(self.clock.moment().0);
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// Starts the broker; false when the power went off meanwhile.
+    /// Starts the broker; false if the power went off meanwhile.
     pub fn start(&mut self) -> bool {
         match self.try_start(RecoveryConfig::default()) {
             Ok(()) => true,
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Starts the broker, or says why it does not start.
+    /// Starts the broker, or returns why it does not start.
     pub fn try_start(&mut self, recovery: RecoveryConfig) -> Result<(), StartError> {
         self.starts += 1;
         let mut config = NodeConfig::from_properties(&self.properties, [(); 4].map(|()| self.random.next()))
@@ -156,20 +156,20 @@ impl World {
         Ok(())
     }
 
-    /// One turn of the maintenance thread.
+    /// Runs the maintenance thread once.
     pub fn maintain(&mut self) {
         if let Some(running) = &self.running {
             running.node.maintain();
         }
     }
 
-    /// The power goes off and comes back.
+    /// Cuts the power and restores it.
     pub fn power_cut(&mut self) {
         self.running = None;
         self.disk.power_cut();
     }
 
-    /// The process is killed; the operating system keeps its page cache.
+    /// Kills the process; the page cache survives.
     pub fn kill(&mut self) {
         self.running = None;
         self.disk.kill();
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Hands a request to the broker, if it runs.
+    /// Passes a request to the broker, if it runs.
     pub fn call(&mut self, api_key: ApiKey, api_version: i16, body: &[u8]) -> Call {
         let mut call = Call {
             start: self.starts,
@@ -220,7 +220,7 @@ impl World {
         call
     }
 
-    /// Looks after a call; `None` while it waits.
+    /// Polls a call; `None` while it waits.
     pub fn poll(&mut self, call: &mut Call) -> Option<Outcome> {
         let running = match &self.running {
             Some(running) if call.start == self.starts => running,
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// Lets the broker's threads do one thing and time pass; false when there was nothing to do.
+    /// Runs one piece of the broker's work and advances time; false if there was no work.
     pub fn step(&mut self) -> bool {
         self.clock.advance(self.random.below(2_000));
         let Some(running) = &self.running else {
@@ -271,7 +271,7 @@ impl World {
         worked
     }
 
-    /// Runs a call to its end, with everything the broker does meanwhile.
+    /// Runs a call to its end, with all other work of the broker meanwhile.
     pub fn complete(&mut self, api_key: ApiKey, api_version: i16, body: &[u8]) -> Outcome {
         let mut call = self.call(api_key, api_version, body);
         for _ in 0..1_000_000 {
@@ -284,7 +284,7 @@ impl World {
     }
 }
 
-/// The reply as a client would receive it: regions read from their files.
+/// Returns the reply as a client would receive it: file regions are read.
 fn flatten(reply: &ReplyBuffer) -> Vec<u8> {
     let mut out = Vec::new();
     let mut copied = 0;

@@ -1,4 +1,4 @@
-//! Any file of a directory is damaged in any way, on a simulated disk; what then happens is judged by `trial.rs`.
+//! Damages any file of a directory in any way, on a simulated disk; `trial.rs` judges the outcome.
 //!
 //! `OTTLA_DAMAGE_SEED=n` runs one seed, `OTTLA_DAMAGE_SEEDS=n` the first n. A failure names its seed.
 
@@ -23,7 +23,7 @@ use ottla_wire::records::batch;
 
 const SEEDS_BY_DEFAULT: u64 = 600;
 
-/// The lines that the broker logged.
+/// The broker's log lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -55,7 +55,7 @@ impl Lines {
     }
 }
 
-/// One directory, as it was before the damage.
+/// One directory before the damage.
 struct Base {
     world: World,
     expected: Expected,
@@ -83,7 +83,7 @@ fn base(stop: Stop, durability: &str) -> Base {
     }
 }
 
-/// A simulated broker, whose lines are kept.
+/// A simulated broker with its log lines.
 struct Simulated {
     world: World,
     lines: Lines,
@@ -163,7 +163,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn no_damage_is_silent_and_none_costs_more_later() {
+fn no_damage_is_silent_or_causes_a_later_loss() {
     let bases = [
         base(Stop::Cleanly, "disk"),
         base(Stop::Killed, "disk"),
@@ -182,7 +182,7 @@ fn no_damage_is_silent_and_none_costs_more_later() {
             expected: &base.expected,
             stop: base.stop,
         };
-        // All seeds are tried: which kinds of damage fail says more than the first one does.
+        // All seeds are tried: the kinds of damage that fail tell more than the first failure.
         match catch_unwind(AssertUnwindSafe(|| trial.run())).unwrap_or_else(|_| Err("panic".to_owned())) {
             Ok(outcome) => *outcomes.entry(outcome).or_default() += 1,
             Err(problem) => failed.push(format!("seed {seed}, {:?}, {damage}: {problem}", base.stop)),
@@ -208,7 +208,7 @@ fn refusal(machine: &mut Simulated) -> String {
     refusal
 }
 
-/// Every record and every committed offset is there.
+/// Checks that every record and every committed offset is there.
 fn check_all(machine: &mut Simulated, expected: &Expected) {
     for (place, records) in &expected.records {
         let found = read(machine, *place).expect("nothing damaged is given out");
@@ -226,7 +226,7 @@ fn check_all(machine: &mut Simulated, expected: &Expected) {
 }
 
 #[test]
-fn a_lost_metadata_log_refuses_the_start_and_is_made_again_from_the_directories_when_asked() {
+fn a_lost_metadata_log_refuses_the_start_and_is_rebuilt_from_the_directories_on_request() {
     let base = base(Stop::Cleanly, "disk");
     let metadata = Path::new(LOG_DIRECTORY).join("__cluster_metadata-0");
     let mut machine = machine(&base);
@@ -239,7 +239,7 @@ fn a_lost_metadata_log_refuses_the_start_and_is_made_again_from_the_directories_
 
     machine.recovery.recover_metadata = true;
     machine.start().expect("made again");
-    // The settings of topics are lost with the log, but no record and no committed offset.
+    // Topic settings are lost with the metadata log, but no record and no committed offset.
     check_all(&mut machine, &base.expected);
     let value = [("k".to_owned(), "v".to_owned())];
     produce(&mut machine, PLACES[0], &value).expect("records are taken");
@@ -250,7 +250,8 @@ fn a_lost_metadata_log_refuses_the_start_and_is_made_again_from_the_directories_
     assert!(!gone, "a deleted topic is not taken back");
 }
 
-/// Whether the byte belongs to the one field of a batch that no checksum covers and no neighbour contradicts.
+/// Whether the byte belongs to the leader epoch: the only field of a batch that no checksum covers
+/// and that neighbouring batches need not contradict.
 fn is_leader_epoch(log: &[u8], position: u64) -> bool {
     let mut start = 0;
     for batch in batch::batches(log) {
@@ -264,7 +265,7 @@ fn is_leader_epoch(log: &[u8], position: u64) -> bool {
 }
 
 #[test]
-fn a_damaged_metadata_record_refuses_the_start_and_costs_only_itself_when_asked() {
+fn a_damaged_metadata_record_refuses_the_start_and_alone_is_dropped_on_request() {
     let base = base(Stop::Killed, "disk");
     let log = Path::new(LOG_DIRECTORY).join("__cluster_metadata-0/00000000000000000000.log");
     let bytes = base.world.disk.read_file(&log).expect("there");
@@ -290,7 +291,7 @@ fn a_damaged_metadata_record_refuses_the_start_and_costs_only_itself_when_asked(
 }
 
 #[test]
-fn a_partition_whose_directory_is_gone_is_refused_alone_and_given_up_only_when_asked() {
+fn a_partition_whose_directory_is_gone_is_alone_refused_and_given_up_only_on_request() {
     let base = base(Stop::Cleanly, "disk");
     let place = (ORDERS, 0);
     let end = *base.expected.records[&place]
@@ -314,7 +315,7 @@ fn a_partition_whose_directory_is_gone_is_refused_alone_and_given_up_only_when_a
             Err(ErrorCode::KafkaStorageError)
         );
         assert_eq!(read(&mut machine, (ORDERS, 1)).expect("intact").refusal, None);
-        // The checkpoints go on telling of it.
+        // The checkpoints still name it.
         machine.settle();
         machine.world.stop();
         assert!(!machine.world.disk.exists(&directory));
@@ -350,7 +351,7 @@ fn copy_directory(disk: &MemoryDisk, from: &str, to: &str) {
 }
 
 #[test]
-fn a_log_of_no_known_topic_is_set_aside_and_the_way_back_that_is_named_works() {
+fn a_log_of_an_unknown_topic_is_set_aside_and_can_be_restored_as_the_message_says() {
     let base = base(Stop::Cleanly, "disk");
     let mut machine = machine(&base);
     copy_directory(&machine.world.disk, "orders-0", "lost-0");
@@ -384,9 +385,10 @@ fn a_log_of_no_known_topic_is_set_aside_and_the_way_back_that_is_named_works() {
     assert_eq!(found.records, base.expected.records[&(ORDERS, 0)]);
 }
 
-/// The process was killed between the deletion's record and the renaming of the directory, which then stayed for ever.
+/// The process was killed between the deletion's record and the renaming of the directory, which
+/// then stayed forever.
 #[test]
-fn a_deletion_that_a_kill_cut_short_is_finished_at_the_next_start() {
+fn a_deletion_that_was_interrupted_by_a_kill_is_finished_at_the_next_start() {
     let mut world = World::new(3, &[]);
     assert!(world.start());
     create_topic(&mut world, "gone");
@@ -405,7 +407,8 @@ fn a_deletion_that_a_kill_cut_short_is_finished_at_the_next_start() {
     assert!(!machine.loud_lines().iter().any(|line| line.contains("set aside")));
 }
 
-/// The name of the file's topic and the name of the directory contradict each other: nobody deleted this directory.
+/// The topic id in the file and the name of the directory contradict each other: this directory's
+/// topic was not deleted.
 #[test]
 fn a_directory_that_names_the_id_of_a_deleted_topic_is_refused_and_not_deleted() {
     let mut world = World::new(3, &[]);

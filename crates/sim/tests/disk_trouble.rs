@@ -1,4 +1,5 @@
-//! A disk that is full, or that fails: writes are refused with a reason, reads go on, nothing acknowledged is lost.
+//! A disk that is full or fails: writes are refused with a reason, reads continue, nothing
+//! acknowledged is lost.
 
 use ottla_sim::client::{create_topic, produce_once, read_to_end};
 use ottla_sim::world::World;
@@ -20,10 +21,10 @@ fn values(world: &mut World) -> Vec<String> {
 }
 
 #[test]
-fn a_full_disk_refuses_writes_serves_reads_and_takes_writes_again_without_a_restart() {
+fn a_full_disk_refuses_writes_serves_reads_and_accepts_writes_again_without_a_restart() {
     let mut world = world_with_a_record();
     world.disk.set_capacity(Some(world.disk.used_bytes()));
-    // Space that was reserved before may still be used up; then the disk is full.
+    // Space allocated earlier can still be used; then the disk is full.
     let large = "x".repeat(50_000);
     let refused = (0..100).find_map(|_| produce_once(&mut world, 0, &large).err());
     assert_eq!(refused, Some(ErrorCode::KafkaStorageError));
@@ -47,7 +48,7 @@ fn a_failed_sync_closes_the_partition_for_writes_until_it_is_opened_again() {
         produce_once(&mut world, 0, "lost"),
         Err(ErrorCode::KafkaStorageError)
     );
-    // The disk is well again, but what the failed sync should have written is not on it: no second try.
+    // The disk works again, but the data of the failed sync is not on it: a sync is never retried.
     assert_eq!(
         produce_once(&mut world, 0, "refused"),
         Err(ErrorCode::KafkaStorageError)
@@ -72,7 +73,7 @@ fn a_failed_write_closes_the_partition_for_writes_and_leaves_no_half_batch() {
     world.kill();
     assert!(world.start());
     assert!(produce_once(&mut world, 0, "second").is_ok());
-    // What was refused may be there whole or not at all.
+    // The refused batch may be there completely or not at all.
     let found = values(&mut world);
     assert!(
         [vec!["first", "second"], vec!["first", "torn", "second"]]
@@ -83,7 +84,7 @@ fn a_failed_write_closes_the_partition_for_writes_and_leaves_no_half_batch() {
 }
 
 #[test]
-fn below_the_reserve_writes_are_refused_while_there_is_still_room() {
+fn below_the_reserve_writes_are_refused_although_the_disk_is_not_full() {
     let mut world = world_with_a_record();
     world
         .disk

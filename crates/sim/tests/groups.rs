@@ -1,4 +1,5 @@
-//! Groups of real members against the real coordinator, amid broken connections, dying and slow members, restarts.
+//! Groups of real members and the real coordinator, with broken connections, dying and slow
+//! members, and restarts.
 //!
 //! `OTTLA_SIM_SEED=n` runs one seed, `OTTLA_SIM_SEEDS=n` the first n. A failure names its seed.
 
@@ -42,7 +43,7 @@ fn is_one_seed() -> bool {
     std::env::var("OTTLA_SIM_SEED").is_ok()
 }
 
-/// Nothing goes wrong.
+/// A scenario without faults.
 fn calm(seed: u64) -> Scenario {
     Scenario {
         members: 1 + seed % 5,
@@ -51,7 +52,8 @@ fn calm(seed: u64) -> Scenario {
             vec!["roundrobin"],
             vec!["sticky"],
             vec!["cooperative-sticky"],
-            // A group on its way from eager to cooperative, as Kafka's upgrade notes describe it.
+            // A group that migrates from eager to cooperative, as Kafka's upgrade notes describe
+            // it.
             vec!["cooperative-sticky,range", "range"],
             vec!["cooperative-sticky", "cooperative-sticky,range"],
         ][seed as usize % 6]
@@ -104,16 +106,16 @@ fn troubled(seed: u64) -> Scenario {
 }
 
 #[test]
-fn members_that_nothing_happens_to_settle_and_lose_nothing() {
+fn members_without_faults_settle_and_lose_nothing() {
     let total = for_each_seed(|seed| GroupRun::new(seed, calm(seed)).run());
     assert_eq!(total.broken_connections, 0);
     assert!(is_one_seed() || total.commits_accepted > 1_000);
 }
 
 #[test]
-fn no_partition_has_two_owners_and_every_group_settles_after_the_trouble() {
+fn no_partition_has_two_owners_and_every_group_settles_after_the_faults() {
     let total = for_each_seed(|seed| GroupRun::new(seed, troubled(seed)).run());
-    // The trouble was there.
+    // Faults were injected.
     if !is_one_seed() {
         assert!(
             total.broken_connections > 100 && total.killed > 10 && total.closed > 10,

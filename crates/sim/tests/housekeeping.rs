@@ -1,4 +1,5 @@
-//! When compaction comes: not before it may, and without waiting for the recovery point's own interval.
+//! The time of compaction: not too early, and without waiting for the recovery point's own
+//! interval.
 
 use ottla_core::time::Clock;
 use ottla_sim::client::{TOPIC, create_topic, read_to_end};
@@ -11,7 +12,7 @@ use ottla_wire::primitives::Reader;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 const SECOND_MICROS: u64 = 1_000_000;
-/// The interval at which recovery points move when nothing else moves them.
+/// The interval at which recovery points advance if nothing else advances them.
 const CHECKPOINT_MICROS: u64 = 60 * SECOND_MICROS;
 const VERSION: i16 = 11;
 
@@ -24,7 +25,7 @@ fn compacted(settings: &[(&str, &str)]) -> World {
     world
 }
 
-/// One record of the same key as all others, acknowledged.
+/// Produces one record, with the same key as all others, until it is acknowledged.
 fn produce(world: &mut World) {
     let mut builder = BatchBuilder::new(BatchOptions::default());
     let value = "x".repeat(1_000);
@@ -63,7 +64,7 @@ fn records(world: &mut World) -> usize {
 }
 
 #[test]
-fn compaction_does_not_wait_for_the_next_recovery_point_and_comes_once_in_a_backoff() {
+fn compaction_does_not_wait_for_the_next_recovery_point_and_runs_once_per_backoff() {
     let mut world = compacted(&[
         ("log.cleaner.min.cleanable.ratio", "0.01"),
         ("log.cleaner.backoff.ms", "15000"),
@@ -74,7 +75,7 @@ fn compaction_does_not_wait_for_the_next_recovery_point_and_comes_once_in_a_back
     let first = records(&mut world);
     assert!(first < 8, "{first} records are left of 20");
 
-    // As in Kafka the cleaner goes on until it finds nothing; then the backoff begins.
+    // As in Kafka, the cleaner continues until it finds nothing; then the backoff begins.
     world.maintain();
     (0..20).for_each(|_| produce(&mut world));
     let before = records(&mut world);
@@ -92,7 +93,7 @@ fn compaction_does_not_wait_for_the_next_recovery_point_and_comes_once_in_a_back
 }
 
 #[test]
-fn what_has_waited_for_max_compaction_lag_is_closed_and_compacted_however_little_it_is() {
+fn after_max_compaction_lag_a_segment_is_closed_and_compacted_whatever_its_size() {
     let mut world = compacted(&[
         ("log.cleaner.min.cleanable.ratio", "1"),
         ("log.cleaner.max.compaction.lag.ms", "20000"),

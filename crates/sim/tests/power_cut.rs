@@ -31,7 +31,7 @@ fn start(world: &mut World) {
     }
 }
 
-/// Reads everything; restarts and reads again when the power goes off in between.
+/// Reads everything; restarts and reads again if the power goes off in between.
 fn read_all(world: &mut World, oracle: &mut Oracle) {
     for index in 0..PARTITION_COUNT {
         loop {

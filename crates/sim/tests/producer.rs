@@ -1,4 +1,4 @@
-//! A producer amid broken connections, changing leaders, lost answers and failing brokers.
+//! A producer with broken connections, changing leaders, lost answers and failing brokers.
 //!
 //! `OTTLA_SIM_SEED=n` runs one seed, `OTTLA_SIM_SEEDS=n` the first n. A failure names its seed.
 
@@ -10,10 +10,10 @@ use ottla_sim::served::{Hurt, Served};
 
 const SEEDS_BY_DEFAULT: u64 = 300;
 
-/// Every scenario but the first runs for this part of the seeds.
+/// Every scenario but the first runs for one in this many seeds.
 const OTHERS_PART: u64 = 5;
 
-/// Runs the seeds, then has `check` look at what they came to in all; one seed alone proves nothing there.
+/// Runs the seeds, then calls `check` on their totals, unless only one seed was run.
 fn for_each_seed(part: u64, run: impl Fn(u64) -> Report, check: impl Fn(&Report) -> bool) {
     let number = |name: &str| {
         std::env::var(name)
@@ -63,7 +63,7 @@ fn add(total: &mut Report, run: Report) {
     }
 }
 
-/// A frequency between never and once in `often`.
+/// A random rate between never and once in `often`.
 fn rate(random: &mut Random, often: u64) -> u64 {
     match random.below(4) {
         0 => u64::MAX,
@@ -104,7 +104,7 @@ fn mishaps(random: &mut Random) -> Mishaps {
 fn scenario(random: &mut Random, settings: &[(&'static str, &str)]) -> (Scenario, Brokers) {
     let request_timeout_ms = [200, 600, 2_000][random.below(3) as usize];
     let linger_ms = [0, 5, 50][random.below(3) as usize];
-    // Tight ones let many batches expire.
+    // Short timeouts let many batches expire.
     let delivery_timeout_ms = request_timeout_ms + linger_ms + [0, 500, 20_000][random.below(3) as usize];
     let codec = ["none", "none", "none", "gzip", "snappy", "lz4", "zstd"][random.below(7) as usize];
     let mut all: Vec<(&'static str, String)> = vec![
@@ -140,7 +140,7 @@ fn scenario(random: &mut Random, settings: &[(&'static str, &str)]) -> (Scenario
         changes_producer_id: false,
         refused_records: u64::MAX,
         close_within_ms: None,
-        // Some of the errors after an append are none that a client retries.
+        // Some of the errors after an append are not retriable.
         may_refuse: mishaps.error_after_append != u64::MAX,
     };
     let (broker_count, partition_count) = (1 + random.below(4), 1 + random.below(6));
@@ -169,7 +169,7 @@ fn an_idempotent_producer_stores_every_acknowledged_record_once_and_in_order() {
 }
 
 #[test]
-fn batches_that_the_broker_finds_too_large_are_split_and_keep_their_order() {
+fn batches_that_are_too_large_for_the_broker_are_split_and_keep_their_order() {
     for_each_seed(
         OTHERS_PART,
         |seed| {
@@ -177,7 +177,7 @@ fn batches_that_the_broker_finds_too_large_are_split_and_keep_their_order() {
             let (mut scenario, mut brokers) = scenario(&mut random, &[]);
             brokers.set_batch_bytes_max(150 + random.below(300) as usize);
             scenario.may_refuse = true;
-            // Some records are too large even alone.
+            // Some records are too large even in a batch of their own.
             scenario.value_bytes_max = 20 + random.below(350);
             Producing::new(seed, scenario, brokers).run()
         },
@@ -186,7 +186,7 @@ fn batches_that_the_broker_finds_too_large_are_split_and_keep_their_order() {
 }
 
 #[test]
-fn refused_records_take_only_their_batch_with_them() {
+fn refused_records_fail_only_their_batch() {
     for_each_seed(
         OTHERS_PART,
         |seed| {
@@ -231,7 +231,7 @@ fn used_up_epochs_lead_to_another_producer_id() {
 }
 
 #[test]
-fn close_ends_in_time_whatever_happens() {
+fn close_always_ends_in_time() {
     for_each_seed(
         OTHERS_PART,
         |seed| {
@@ -284,7 +284,7 @@ fn without_idempotence_every_acknowledged_record_is_stored() {
 }
 
 #[test]
-fn acks_0_waits_for_nobody_and_leaves_nothing_behind() {
+fn acks_0_waits_for_no_answer_and_leaks_nothing() {
     for_each_seed(
         OTHERS_PART,
         |seed| {
@@ -300,7 +300,7 @@ fn acks_0_waits_for_nobody_and_leaves_nothing_behind() {
 
 fn served(seed: u64, hurt: Hurt) -> Report {
     let mut random = Random::new(seed);
-    // The reader of the simulated broker knows no codecs.
+    // The simulated broker cannot decompress.
     let (mut scenario, _) = scenario(&mut random, &[("compression.type", "none")]);
     scenario.may_refuse = false;
     let served = Served::new(
@@ -313,7 +313,7 @@ fn served(seed: u64, hurt: Hurt) -> Report {
 }
 
 #[test]
-fn our_own_broker_is_killed_and_every_acknowledged_record_is_there_once() {
+fn after_kills_of_our_own_broker_every_acknowledged_record_is_there_once() {
     for_each_seed(
         OTHERS_PART,
         |seed| served(seed, Hurt::Kill),
@@ -322,7 +322,7 @@ fn our_own_broker_is_killed_and_every_acknowledged_record_is_there_once() {
 }
 
 #[test]
-fn our_own_broker_loses_power_and_every_acknowledged_record_is_there_once() {
+fn after_power_cuts_of_our_own_broker_every_acknowledged_record_is_there_once() {
     for_each_seed(
         OTHERS_PART,
         |seed| served(seed, Hurt::PowerCut),

@@ -1,4 +1,5 @@
-//! A passing shortage of descriptors at every point of a run, a start and a stop: what it prevents is done when it is over.
+//! A temporary shortage of file descriptors at every point of a run, a start and a stop: work that
+//! it prevents is done when it is over.
 
 use ottla_core::config::RecoveryConfig;
 use ottla_sim::client::{create_topic, produce_once, read_to_end, try_to_create_topic};
@@ -6,7 +7,7 @@ use ottla_sim::world::World;
 use ottla_wire::error_code::ErrorCode;
 
 const PARTITIONS: i32 = 3;
-/// So many operations in a row find no descriptor.
+/// This many consecutive operations find no descriptor.
 const REFUSALS: u64 = 4;
 
 fn values(world: &mut World, partition: i32) -> Vec<String> {
@@ -14,7 +15,7 @@ fn values(world: &mut World, partition: i32) -> Vec<String> {
     records.into_iter().map(|(_, value)| value).collect()
 }
 
-/// Housekeeping looks after what was put off, and threads do what it asks for.
+/// Runs housekeeping, which retries postponed work, and the threads that it asks to work.
 fn let_it_recover(world: &mut World) {
     for _ in 0..4 {
         world.maintain();
@@ -22,7 +23,7 @@ fn let_it_recover(world: &mut World) {
     }
 }
 
-/// Every partition takes a record and gives it back, with all that was acknowledged before.
+/// Checks that every partition accepts a record and returns it together with all acknowledged ones.
 fn check_alive(world: &mut World, acknowledged: &[Vec<String>], at: u64) {
     for (partition, before) in (0..PARTITIONS).zip(acknowledged) {
         let produced = produce_once(world, partition, "alive");
@@ -59,7 +60,8 @@ fn world_with_records() -> (World, Vec<Vec<String>>) {
     (world, acknowledged)
 }
 
-/// Runs `play` with a shortage that begins after ever more operations, until none is refused; it returns how many were not.
+/// Runs `play` with a shortage that begins after 0, 1, 2, … operations, until none is refused.
+/// `play` returns the number of refusals that were left at its end.
 fn at_every_operation(mut play: impl FnMut(u64) -> u64) -> u64 {
     let mut operations = 0;
     while play(operations) < REFUSALS {
@@ -69,12 +71,12 @@ fn at_every_operation(mut play: impl FnMut(u64) -> u64) -> u64 {
 }
 
 #[test]
-fn a_shortage_while_records_are_written_leaves_no_partition_dead() {
+fn a_shortage_while_records_are_written_leaves_every_partition_usable() {
     let tries = at_every_operation(|at| {
         let mut world = World::new(13, &[]);
         assert!(world.start());
         world.disk.begin_shortage(at, REFUSALS);
-        // What was refused can be asked for again; a topic that was created comes to life by itself.
+        // A refused request can be repeated; a topic that was created is opened automatically.
         let is_there = |answer| matches!(answer, Some(ErrorCode::None | ErrorCode::TopicAlreadyExists));
         while !is_there(try_to_create_topic(&mut world, PARTITIONS)) {}
         let mut acknowledged = vec![Vec::new(); PARTITIONS as usize];
@@ -99,7 +101,7 @@ fn a_shortage_while_records_are_written_leaves_no_partition_dead() {
 }
 
 #[test]
-fn a_shortage_at_a_start_loses_nothing_and_what_could_not_be_opened_is_opened_later() {
+fn a_shortage_at_a_start_loses_nothing_and_unopened_partitions_are_opened_later() {
     let (mut origin, acknowledged) = world_with_records();
     origin.kill();
     let (mut refused, mut late) = (0, 0);
@@ -120,7 +122,7 @@ fn a_shortage_at_a_start_loses_nothing_and_what_could_not_be_opened_is_opened_la
                 .is_some_and(|node| node.partition_by_name("simulated", index).is_ok())
         };
         late += u64::from(!(0..PARTITIONS).all(is_served));
-        // Killed before anything was tried again, the next start still knows what there was.
+        // Even after a kill before any retry, the next start knows all partitions.
         let mut killed = world.fork(at);
         assert!(killed.start());
         check_alive(&mut killed, &acknowledged, at);

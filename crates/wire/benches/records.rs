@@ -1,4 +1,4 @@
-//! What a batch costs to build, to check and to read, in time per record.
+//! Benchmarks of building, validating and reading batches, in time per record.
 
 use std::hint::black_box;
 
@@ -94,7 +94,7 @@ fn json_line(i: u64) -> Vec<u8> {
     format!("{{\"order\":{i},\"customer\":{hash},\"status\":\"accepted\",\"amount\":{amount}}}").into_bytes()
 }
 
-/// Records of JSON, as the codecs meet them: about 128 KiB, a full batch of a busy producer.
+/// JSON records as input of the codecs: about 128 KiB, a full batch of a busy producer.
 fn json_records() -> Vec<u8> {
     (0..).flat_map(json_line).take(128 * 1024).collect()
 }
@@ -111,7 +111,7 @@ fn json_batch(codec: Codec, records: u64) -> Vec<u8> {
     builder.finish()
 }
 
-/// What a broker does with a batch before it appends it: about 16, 128 and 1024 KiB of records.
+/// The broker's validation of a batch before the append: about 16, 128 and 1024 KiB of records.
 fn bench_checks(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("check a batch of JSON");
     for records in [200, 1_600, 12_800] {

@@ -1,4 +1,4 @@
-//! The APIs by number, and which versions of them Ottla serves: one table.
+//! The APIs by number, and the versions that Ottla serves: one table.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ macro_rules! api_keys {
                 }
             }
 
-            /// The versions this crate can encode and decode.
+            /// The versions that this crate can encode and decode.
             pub fn known_versions(self) -> VersionRange {
                 match self {
                     $(ApiKey::$api => VersionRange {
@@ -55,21 +55,21 @@ macro_rules! api_keys {
                 }
             }
 
-            /// The versions Ottla serves; `None` when it does not serve the API at all.
+            /// The versions that Ottla serves; `None` if it does not serve the API at all.
             pub fn served_versions(self) -> Option<VersionRange> {
                 match self {
                     $(ApiKey::$api => api_keys!(@$state $($min $max)?),)*
                 }
             }
 
-            /// Where Ottla answers otherwise than Apache Kafka; empty when it does not.
+            /// The differences from Apache Kafka's answers; empty if there are none.
             pub fn deviations(self) -> &'static str {
                 match self {
                     $(ApiKey::$api => $deviations,)*
                 }
             }
 
-            /// Whether this version has compact forms and tagged fields (KIP-482).
+            /// Whether this version has compact encodings and tagged fields (KIP-482).
             pub fn is_flexible(self, version: i16) -> bool {
                 let first = match self {
                     $(ApiKey::$api => $module::$request::FIRST_FLEXIBLE_VERSION,)*
@@ -87,9 +87,10 @@ impl ApiKey {
         self as i16
     }
 
-    /// The versions an ApiVersions response announces.
+    /// The versions that an ApiVersions response announces.
     ///
-    /// - Source: KAFKA-18659. librdkafka takes the absence of Produce version 0 for the absence of compression.
+    /// - Source: KAFKA-18659. librdkafka interprets a missing Produce version 0 as no support for
+    ///   compression.
     pub fn announced_versions(self) -> Option<VersionRange> {
         let served = self.served_versions()?;
         Some(if self == ApiKey::Produce {
@@ -111,11 +112,11 @@ api_keys! {
     Produce = 0: produce::ProduceRequest, served 3 to 13, "ApiVersions announces version 0 and up, like Apache Kafka (KAFKA-18659); versions 0 to 2 are refused";
     Fetch = 1: fetch::FetchRequest, served 4 to 18, "";
     ListOffsets = 2: list_offsets::ListOffsetsRequest, served 1 to 11, "";
-    Metadata = 3: metadata::MetadataRequest, served 0 to 13, "where it creates a topic, the answer waits for that (one sync) and has the topic; Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION, and the client asks again";
+    Metadata = 3: metadata::MetadataRequest, served 0 to 13, "if the request creates a topic, the answer waits for the creation (one sync) and contains the topic; Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION and the client retries";
     OffsetCommit = 8: offset_commit::OffsetCommitRequest, served 2 to 10, "";
-    OffsetFetch = 9: offset_fetch::OffsetFetchRequest, served 1 to 10, "by name, too, offsets of an earlier topic of that name are not found";
-    FindCoordinator = 10: find_coordinator::FindCoordinatorRequest, served 0 to 6, "the answer waits until the coordinator is loaded; transactions and share groups have none and the answer says so, for transactions up to version 3 with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, on which librdkafka gives up";
-    JoinGroup = 11: join_group::JoinGroupRequest, served 0 to 9, "refused: duplicate protocol names, metadata above a quarter of max.message.bytes; an id given out leaves no record";
+    OffsetFetch = 9: offset_fetch::OffsetFetchRequest, served 1 to 10, "a request by topic name does not return offsets of a deleted topic with the same name either";
+    FindCoordinator = 10: find_coordinator::FindCoordinatorRequest, served 0 to 6, "the answer waits until the coordinator is loaded; there is no coordinator for transactions and share groups, which is answered with an error, for transactions up to version 3 with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, after which librdkafka stops retrying";
+    JoinGroup = 11: join_group::JoinGroupRequest, served 0 to 9, "refused: duplicate protocol names, metadata larger than a quarter of max.message.bytes; assigning a member id writes no record";
     Heartbeat = 12: heartbeat::HeartbeatRequest, served 0 to 4, "";
     LeaveGroup = 13: leave_group::LeaveGroupRequest, served 0 to 5, "";
     SyncGroup = 14: sync_group::SyncGroupRequest, served 0 to 5, "";
@@ -151,14 +152,14 @@ api_keys! {
     IncrementalAlterConfigs = 44: incremental_alter_configs::IncrementalAlterConfigsRequest, served 0 to 1, "";
     AlterPartitionReassignments = 45: alter_partition_reassignments::AlterPartitionReassignmentsRequest, served 0 to 1, "";
     ListPartitionReassignments = 46: list_partition_reassignments::ListPartitionReassignmentsRequest, served 0 to 0, "";
-    OffsetDelete = 47: offset_delete::OffsetDeleteRequest, served 0 to 0, "every topic counts as subscribed to by the members of a consumer or streams group (docs/guides/directories.md)";
+    OffsetDelete = 47: offset_delete::OffsetDeleteRequest, served 0 to 0, "for a consumer or streams group with members every topic counts as subscribed (docs/guides/directories.md)";
     DescribeClientQuotas = 48: describe_client_quotas::DescribeClientQuotasRequest, served 0 to 1, "";
-    AlterClientQuotas = 49: alter_client_quotas::AlterClientQuotasRequest, served 0 to 1, "an address must be a number: host names are not looked up";
-    DescribeUserScramCredentials = 50: describe_user_scram_credentials::DescribeUserScramCredentialsRequest, served 0 to 0, "credentials are kept, no listener uses them";
+    AlterClientQuotas = 49: alter_client_quotas::AlterClientQuotasRequest, served 0 to 1, "an ip entity must be a numeric address: host names are not resolved";
+    DescribeUserScramCredentials = 50: describe_user_scram_credentials::DescribeUserScramCredentialsRequest, served 0 to 0, "credentials are stored, but no listener uses them";
     AlterUserScramCredentials = 51: alter_user_scram_credentials::AlterUserScramCredentialsRequest, unserved, "";
     DescribeQuorum = 55: describe_quorum::DescribeQuorumRequest, served 0 to 2, "";
     AlterPartition = 56: alter_partition::AlterPartitionRequest, unserved, "";
-    UpdateFeatures = 57: update_features::UpdateFeaturesRequest, served 0 to 2, "metadata.version is kept from 23 (4.0-IV1) on; consumer, share and streams groups and transactions are not served at any level";
+    UpdateFeatures = 57: update_features::UpdateFeaturesRequest, served 0 to 2, "metadata.version must be at least 23 (4.0-IV1); consumer, share and streams groups and transactions are not served at any level";
     Envelope = 58: envelope::EnvelopeRequest, unserved, "";
     DescribeCluster = 60: describe_cluster::DescribeClusterRequest, served 0 to 2, "";
     DescribeProducers = 61: describe_producers::DescribeProducersRequest, served 0 to 0, "";
@@ -171,8 +172,8 @@ api_keys! {
     ConsumerGroupHeartbeat = 68: consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, unserved, "";
     ConsumerGroupDescribe = 69: consumer_group_describe::ConsumerGroupDescribeRequest, unserved, "";
     ControllerRegistration = 70: controller_registration::ControllerRegistrationRequest, unserved, "";
-    GetTelemetrySubscriptions = 71: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, served 0 to 0, "all metrics are asked for as the empty prefix, which every client understands, not as `*`; where no subscription matches, `ottla.telemetry.default.interval.ms` decides";
-    PushTelemetry = 72: push_telemetry::PushTelemetryRequest, served 0 to 0, "TELEMETRY_TOO_LARGE also for what unfolds to more than eight times telemetry.max.bytes; THROTTLING_QUOTA_EXCEEDED also when too many pushes wait to be read; null metrics are none";
+    GetTelemetrySubscriptions = 71: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, served 0 to 0, "a subscription to all metrics is sent as the empty prefix, which every client understands, not as `*`; if no subscription matches, `ottla.telemetry.default.interval.ms` applies";
+    PushTelemetry = 72: push_telemetry::PushTelemetryRequest, served 0 to 0, "TELEMETRY_TOO_LARGE also if a push decompresses to more than eight times telemetry.max.bytes; THROTTLING_QUOTA_EXCEEDED also while too many pushes wait to be read; null metrics count as empty";
     AssignReplicasToDirs = 73: assign_replicas_to_dirs::AssignReplicasToDirsRequest, unserved, "";
     ListConfigResources = 74: list_config_resources::ListConfigResourcesRequest, served 0 to 1, "";
     DescribeTopicPartitions = 75: describe_topic_partitions::DescribeTopicPartitionsRequest, served 0 to 0, "";
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_finds_its_way_back() {
+    fn every_key_survives_a_round_trip() {
         for api_key in ApiKey::ALL {
             assert_eq!(ApiKey::from_i16(api_key.code()), Some(*api_key));
         }

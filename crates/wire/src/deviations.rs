@@ -1,12 +1,13 @@
-//! Where Ottla answers a wrong request otherwise than Apache Kafka, on purpose: one table.
+//! The intended differences between Ottla's and Apache Kafka's answers to wrong requests: one
+//! table.
 //!
-//! `docs/reference/wire-support.md` is made of it, and `cargo xtask interop --only refusals` refers to it: each row is an answer that both
-//! brokers were seen to give.
+//! It is the source of `docs/reference/wire-support.md`, and `cargo xtask interop --only refusals`
+//! refers to it: each row was observed on both brokers.
 
 /// A difference and its reason.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Deviation {
-    /// The APIs that it is about, for people.
+    /// The APIs concerned, as text.
     pub of: &'static str,
     pub text: &'static str,
 }
@@ -15,57 +16,64 @@ macro_rules! deviations {
     ($($name:ident = $of:literal: $text:literal;)*) => {
         $(pub const $name: Deviation = Deviation { of: $of, text: $text };)*
 
-        /// Every one, in the order of the page.
+        /// All deviations, in the order of the page.
         pub const ALL: &[&Deviation] = &[$(&$name),*];
     };
 }
 
 deviations! {
-    UNNAMED = "all": "What makes Apache Kafka answer UNKNOWN_SERVER_ERROR is refused with the code that says what is wrong. \
-        So damaged compressed data and records that are not numbered 0, 1, 2, … are INVALID_RECORD, a codec that does not exist is \
-        UNSUPPORTED_COMPRESSION_TYPE, an isolation level that is none INVALID_REQUEST.";
-    SILENT = "all": "What makes Apache Kafka never answer is refused, or ends the connection: null records, a length of records \
-        below -1.";
-    NEGATIVE = "all": "A length below -1 ends the connection. Apache Kafka takes it for -1 where null is allowed.";
-    TEXT = "all": "Strings must be UTF-8, else the connection ends. Apache Kafka replaces what is none, so that two names become one.";
-    TWICE = "all": "What a request names twice is served and answered each time, in the request's order. Apache Kafka answers once, \
-        in an order of its own, and refuses it in ListOffsets. Of two batches for one partition in a Produce it drops one without a word.";
-    NUMBERING = "Produce": "Records that are not numbered 0, 1, 2, … are INVALID_RECORD also where they are not compressed. Apache \
-        Kafka appends them; consumers then see offsets that are another record's, and librdkafka loses records.";
-    RECORD_LENGTH = "Produce": "A record in a compressed batch that is not as long as it says is INVALID_RECORD. Apache Kafka appends \
-        it; librdkafka loses the records behind it.";
-    HEADER_VALUE = "Produce": "A header whose value has a length below -1 is INVALID_RECORD. Apache Kafka appends it where records are \
-        not compressed.";
-    ONE_STREAM = "Produce": "Compressed data is one gzip member, one snappy stream or block, one lz4 frame, or any number of zstd frames, \
-        with nothing behind it, else INVALID_RECORD. Apache Kafka appends more; librdkafka reads the first part, or nothing.";
-    CHECKSUMS = "Produce": "The checksum of an lz4 frame's content is checked. Apache Kafka passes over it; librdkafka refuses the batch.";
-    BEHIND_BATCH = "Produce": "Bytes behind a partition's batch are INVALID_RECORD. Apache Kafka drops them if they are too few for a \
-        header, else answers CORRUPT_MESSAGE.";
-    ATTRIBUTES = "Produce": "A batch with the delete horizon's bit, or one without meaning, is INVALID_RECORD; one that claims \
-        LogAppendTime is INVALID_TIMESTAMP for every topic. Apache Kafka keeps the bits, where the cleaner reads the first, and clears the claim \
-        unless the topic has LogAppendTime itself.";
-    TRANSACTIONS = "Produce": "Transactional batches with a transactional id are INVALID_TXN_STATE: transactions are not served yet.";
-    UNFOLDING = "Produce": "The compressed batches of a request may unfold to 100 MiB, all together, or to 16 times what the request \
-        has, if that is more; else MESSAGE_TOO_LARGE. Apache Kafka has no limit. librdkafka reads 100 MB of a batch by default.";
-    LIMITS = "Fetch": "A limit in bytes below 0 is 0. Apache Kafka answers UNKNOWN_SERVER_ERROR for every partition.";
-    PROTOCOLS = "JoinGroup": "A protocol named twice is INCONSISTENT_GROUP_PROTOCOL.";
-    EPOCHS = "OffsetForLeaderEpoch": "An epoch below -1 is answered as -1, which is none.";
-    VERSIONS = "ApiVersions": "An unknown version is answered with all APIs, as KIP-511 allows. Apache Kafka names ApiVersions alone.";
+    UNNAMED = "all": "A request that makes Apache Kafka answer UNKNOWN_SERVER_ERROR is refused with a specific code: \
+        INVALID_RECORD for damaged compressed data and for records that are not numbered 0, 1, 2, …, \
+        UNSUPPORTED_COMPRESSION_TYPE for an unknown codec, INVALID_REQUEST for an unknown isolation level.";
+    SILENT = "all": "A request that Apache Kafka never answers is refused, or ends the connection: null records, a length of \
+        records below -1.";
+    NEGATIVE = "all": "A length below -1 ends the connection. Apache Kafka treats it as -1 where null is allowed.";
+    TEXT = "all": "Strings must be valid UTF-8, else the connection ends. Apache Kafka replaces invalid bytes, so that two \
+        different names can become one.";
+    TWICE = "all": "An entry that is repeated in a request is served and answered each time, in the request's order. Apache \
+        Kafka answers it once, in an order of its own, and refuses it in ListOffsets. Of two batches for one partition in a \
+        Produce request it silently drops one.";
+    NUMBERING = "Produce": "Records that are not numbered 0, 1, 2, … are INVALID_RECORD, also in uncompressed batches. Apache \
+        Kafka appends those; consumers then see offsets of other records, and librdkafka loses records.";
+    RECORD_LENGTH = "Produce": "A record in a compressed batch whose announced length is wrong is INVALID_RECORD. Apache Kafka \
+        appends it; librdkafka loses the records after it.";
+    HEADER_VALUE = "Produce": "A header whose value has a length below -1 is INVALID_RECORD. Apache Kafka appends it in \
+        uncompressed batches.";
+    ONE_STREAM = "Produce": "Compressed data must be one gzip member, one snappy stream or block, one lz4 frame, or any number \
+        of zstd frames, without trailing bytes, else INVALID_RECORD. Apache Kafka appends more; librdkafka reads the first part, \
+        or nothing.";
+    CHECKSUMS = "Produce": "The content checksum of an lz4 frame is verified. Apache Kafka ignores it; librdkafka refuses the \
+        batch.";
+    BEHIND_BATCH = "Produce": "Bytes after a partition's batch are INVALID_RECORD. Apache Kafka drops them if they are too few \
+        for a header, else answers CORRUPT_MESSAGE.";
+    ATTRIBUTES = "Produce": "A batch with the delete horizon bit, or an unassigned bit, is INVALID_RECORD; one that claims \
+        LogAppendTime is INVALID_TIMESTAMP for every topic. Apache Kafka keeps these bits, and its cleaner interprets the first; \
+        it clears the claim unless the topic has LogAppendTime itself.";
+    TRANSACTIONS = "Produce": "Transactional batches with a transactional id are INVALID_TXN_STATE: transactions are not served \
+        yet.";
+    UNFOLDING = "Produce": "The compressed batches of a request may decompress to 100 MiB in total, or to 16 times the size of \
+        the request if that is more; else MESSAGE_TOO_LARGE. Apache Kafka has no limit. librdkafka reads 100 MB of a batch by \
+        default.";
+    LIMITS = "Fetch": "A byte limit below 0 counts as 0. Apache Kafka answers UNKNOWN_SERVER_ERROR for every partition.";
+    PROTOCOLS = "JoinGroup": "A protocol name that occurs twice is INCONSISTENT_GROUP_PROTOCOL.";
+    EPOCHS = "OffsetForLeaderEpoch": "An epoch below -1 is treated as -1, no epoch.";
+    VERSIONS = "ApiVersions": "An unknown version is answered with all APIs, as KIP-511 allows. Apache Kafka lists only \
+        ApiVersions.";
 }
 
-/// What stands before the table.
+/// The text before the table.
 pub const ANSWERS: &str = "\
-Every batch is read whole before it is acknowledged, and refused if a client could not read it: length, checksum, attributes, count \
-and numbering, and of each record its length, its integers, its key's, value's and headers' lengths, its timestamp, and its key where the topic \
-is compacted. Compressed batches are unfolded for that, each of them, always: there is no sample that damage could pass beside. It is \
-one pass, piece by piece, without memory for a record or a batch. What is more than half a megabyte, unfolded, is not done by the event loop; the \
-requests of the connection that come behind it wait.
+Every batch is validated completely before it is acknowledged, and refused if a client could not read it: its length, checksum, \
+attributes, record count and numbering, and for each record its length, integers, the lengths of key, value and headers, the \
+timestamp, and the presence of a key where the topic is compacted. Every compressed batch is decompressed for this, without \
+sampling. It is one pass over the data, piece by piece, without an allocation for a record or a batch. A batch that \
+decompresses to more than half a megabyte is not validated on the event loop; later requests of the connection wait.
 
-A refusal has words (`error_message`), and names the records at fault (`record_errors`, KIP-467) wherever they are known; Apache Kafka \
-has both for timestamps and missing keys only. Beside an error the log start offset is -1.
+A refusal has a text (`error_message`), and names the records at fault (`record_errors`, KIP-467) wherever they are known; \
+Apache Kafka has both only for timestamps and missing keys. With an error the log start offset is -1.
 
-`cargo xtask interop --only refusals` sends wrong requests and batches with one lie each to Apache Kafka and to Ottla, byte for byte the same, \
-and compares the answers. They are the same but for these:
+`cargo xtask interop --only refusals` sends the same wrong requests and batches, each with one fault, byte for byte to Apache \
+Kafka and to Ottla, and compares the answers. They are the same except for these:
 ";
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Kafka's error codes, whether a client may retry, and what each one says.
+//! Kafka's error codes, whether a client may retry, and a sentence for each.
 
 use std::fmt;
 
 macro_rules! error_codes {
     ($($variant:ident = $code:literal $name:literal $retry:ident $description:literal)*) => {
-        /// An error as it stands in a response.
+        /// An error code of a response.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(i16)]
         pub enum ErrorCode {
@@ -63,7 +63,7 @@ impl fmt::Display for ErrorCode {
 error_codes! {
     UnknownServerError = -1 "UNKNOWN_SERVER_ERROR" final "the broker failed in a way no other code describes"
     None = 0 "NONE" final "success"
-    OffsetOutOfRange = 1 "OFFSET_OUT_OF_RANGE" final "the offset lies before the log's start or behind its end"
+    OffsetOutOfRange = 1 "OFFSET_OUT_OF_RANGE" final "the offset is before the log's start or after its end"
     CorruptMessage = 2 "CORRUPT_MESSAGE" retry "a batch has a wrong checksum, a wrong size or no key where compaction needs one"
     UnknownTopicOrPartition = 3 "UNKNOWN_TOPIC_OR_PARTITION" retry "the broker does not have this topic or partition"
     InvalidFetchSize = 4 "INVALID_FETCH_SIZE" final "the fetch asks for an impossible number of bytes"
@@ -83,12 +83,12 @@ error_codes! {
     RecordListTooLarge = 18 "RECORD_LIST_TOO_LARGE" final "a batch is larger than a segment may be"
     NotEnoughReplicas = 19 "NOT_ENOUGH_REPLICAS" retry "fewer replicas are in sync than min.insync.replicas asks for, nothing was written"
     NotEnoughReplicasAfterAppend = 20 "NOT_ENOUGH_REPLICAS_AFTER_APPEND" retry "the batch was written, then too few replicas were left in sync"
-    InvalidRequiredAcks = 21 "INVALID_REQUIRED_ACKS" final "acks is none of -1, 0 and 1"
+    InvalidRequiredAcks = 21 "INVALID_REQUIRED_ACKS" final "acks is not -1, 0 or 1"
     IllegalGeneration = 22 "ILLEGAL_GENERATION" final "the group has moved on to another generation"
     InconsistentGroupProtocol = 23 "INCONSISTENT_GROUP_PROTOCOL" final "the member shares no protocol with the rest of its group"
     InvalidGroupId = 24 "INVALID_GROUP_ID" final "the group id is empty or not allowed"
     UnknownMemberId = 25 "UNKNOWN_MEMBER_ID" final "the group has no member with this id"
-    InvalidSessionTimeout = 26 "INVALID_SESSION_TIMEOUT" final "the session timeout lies outside of what the broker allows"
+    InvalidSessionTimeout = 26 "INVALID_SESSION_TIMEOUT" final "the session timeout is outside the range that the broker allows"
     RebalanceInProgress = 27 "REBALANCE_IN_PROGRESS" final "the group is rebalancing and the member must join again"
     InvalidCommitOffsetSize = 28 "INVALID_COMMIT_OFFSET_SIZE" final "the commit is too large for one batch"
     TopicAuthorizationFailed = 29 "TOPIC_AUTHORIZATION_FAILED" final "the principal may not do this with the topic"
@@ -117,11 +117,11 @@ error_codes! {
     TransactionCoordinatorFenced = 52 "TRANSACTION_COORDINATOR_FENCED" final "the marker comes from a transaction coordinator that has been replaced"
     TransactionalIdAuthorizationFailed = 53 "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" final "the principal may not use the transactional id"
     SecurityDisabled = 54 "SECURITY_DISABLED" final "the broker has no authorizer"
-    OperationNotAttempted = 55 "OPERATION_NOT_ATTEMPTED" final "another part of the request failed first, so this one was left alone"
+    OperationNotAttempted = 55 "OPERATION_NOT_ATTEMPTED" final "another part of the request failed first, so this one was not attempted"
     KafkaStorageError = 56 "KAFKA_STORAGE_ERROR" retry "the disk failed"
     LogDirNotFound = 57 "LOG_DIR_NOT_FOUND" final "the broker has no such log directory"
     SaslAuthenticationFailed = 58 "SASL_AUTHENTICATION_FAILED" final "the credentials are wrong"
-    UnknownProducerId = 59 "UNKNOWN_PRODUCER_ID" final "the partition knows nothing of this producer any more"
+    UnknownProducerId = 59 "UNKNOWN_PRODUCER_ID" final "the partition no longer has state of this producer"
     ReassignmentInProgress = 60 "REASSIGNMENT_IN_PROGRESS" final "the partition is being reassigned"
     DelegationTokenAuthDisabled = 61 "DELEGATION_TOKEN_AUTH_DISABLED" final "delegation tokens are switched off"
     DelegationTokenNotFound = 62 "DELEGATION_TOKEN_NOT_FOUND" final "there is no such delegation token"
@@ -139,8 +139,8 @@ error_codes! {
     FencedLeaderEpoch = 74 "FENCED_LEADER_EPOCH" retry "the request's leader epoch is older than the partition's"
     UnknownLeaderEpoch = 75 "UNKNOWN_LEADER_EPOCH" retry "the request's leader epoch is newer than the partition's"
     UnsupportedCompressionType = 76 "UNSUPPORTED_COMPRESSION_TYPE" final "this version of the API does not know the batch's codec"
-    StaleBrokerEpoch = 77 "STALE_BROKER_EPOCH" final "the broker has registered anew since"
-    OffsetNotAvailable = 78 "OFFSET_NOT_AVAILABLE" retry "a new leader does not know yet how far the log is safe"
+    StaleBrokerEpoch = 77 "STALE_BROKER_EPOCH" final "the broker has registered again since"
+    OffsetNotAvailable = 78 "OFFSET_NOT_AVAILABLE" retry "the new leader does not know the high watermark yet"
     MemberIdRequired = 79 "MEMBER_ID_REQUIRED" final "the member must join again under the id it has just been given"
     PreferredLeaderNotAvailable = 80 "PREFERRED_LEADER_NOT_AVAILABLE" retry "the preferred leader cannot lead at the moment"
     GroupMaxSizeReached = 81 "GROUP_MAX_SIZE_REACHED" final "the group takes no more members"
@@ -161,7 +161,7 @@ error_codes! {
     FeatureUpdateFailed = 96 "FEATURE_UPDATE_FAILED" final "the feature levels could not be changed"
     PrincipalDeserializationFailure = 97 "PRINCIPAL_DESERIALIZATION_FAILURE" final "the principal inside a forwarded request is unreadable"
     SnapshotNotFound = 98 "SNAPSHOT_NOT_FOUND" final "there is no such snapshot"
-    PositionOutOfRange = 99 "POSITION_OUT_OF_RANGE" final "the position lies outside of the snapshot"
+    PositionOutOfRange = 99 "POSITION_OUT_OF_RANGE" final "the position is outside the snapshot"
     UnknownTopicId = 100 "UNKNOWN_TOPIC_ID" retry "the broker has no topic with this id"
     DuplicateBrokerRegistration = 101 "DUPLICATE_BROKER_REGISTRATION" final "another living broker has this id"
     BrokerIdNotRegistered = 102 "BROKER_ID_NOT_REGISTERED" final "no broker has registered under this id"
@@ -176,11 +176,11 @@ error_codes! {
     UnreleasedInstanceId = 111 "UNRELEASED_INSTANCE_ID" final "another member still holds this group.instance.id"
     UnsupportedAssignor = 112 "UNSUPPORTED_ASSIGNOR" final "the group cannot use this assignor"
     StaleMemberEpoch = 113 "STALE_MEMBER_EPOCH" final "the member must learn its new epoch from a heartbeat first"
-    MismatchedEndpointType = 114 "MISMATCHED_ENDPOINT_TYPE" final "the request went to a broker and is for a controller, or the reverse"
+    MismatchedEndpointType = 114 "MISMATCHED_ENDPOINT_TYPE" final "the request is for a controller but went to a broker, or the reverse"
     UnsupportedEndpointType = 115 "UNSUPPORTED_ENDPOINT_TYPE" final "endpoints of this type are not known"
     UnknownControllerId = 116 "UNKNOWN_CONTROLLER_ID" final "there is no controller with this id"
     UnknownSubscriptionId = 117 "UNKNOWN_SUBSCRIPTION_ID" final "the telemetry subscription has changed"
-    TelemetryTooLarge = 118 "TELEMETRY_TOO_LARGE" final "the pushed telemetry is larger than the broker takes"
+    TelemetryTooLarge = 118 "TELEMETRY_TOO_LARGE" final "the pushed telemetry is larger than the broker accepts"
     InvalidRegistration = 119 "INVALID_REGISTRATION" final "the controller refuses the broker's registration"
     TransactionAbortable = 120 "TRANSACTION_ABORTABLE" final "the transaction must be aborted, after that the transactional id is usable again"
     InvalidRecordState = 121 "INVALID_RECORD_STATE" final "the record cannot be acknowledged in its state"
@@ -188,14 +188,14 @@ error_codes! {
     InvalidShareSessionEpoch = 123 "INVALID_SHARE_SESSION_EPOCH" retry "the request is not the next one of its share session"
     FencedStateEpoch = 124 "FENCED_STATE_EPOCH" final "the share group's state has a newer epoch"
     InvalidVoterKey = 125 "INVALID_VOTER_KEY" final "the voter key is not the receiver's"
-    DuplicateVoter = 126 "DUPLICATE_VOTER" final "the voter votes already"
+    DuplicateVoter = 126 "DUPLICATE_VOTER" final "the voter is already in the voter set"
     VoterNotFound = 127 "VOTER_NOT_FOUND" final "there is no such voter"
-    InvalidRegularExpression = 128 "INVALID_REGULAR_EXPRESSION" final "the regular expression cannot be read"
+    InvalidRegularExpression = 128 "INVALID_REGULAR_EXPRESSION" final "the regular expression cannot be parsed"
     RebootstrapRequired = 129 "REBOOTSTRAP_REQUIRED" final "the client must start over from its bootstrap servers"
     StreamsInvalidTopology = 130 "STREAMS_INVALID_TOPOLOGY" final "the streams topology is invalid"
     StreamsInvalidTopologyEpoch = 131 "STREAMS_INVALID_TOPOLOGY_EPOCH" final "the epoch of the streams topology is invalid"
     StreamsTopologyFenced = 132 "STREAMS_TOPOLOGY_FENCED" final "the epoch of the streams topology is outdated"
-    ShareSessionLimitReached = 133 "SHARE_SESSION_LIMIT_REACHED" retry "the broker holds as many share sessions as it may"
+    ShareSessionLimitReached = 133 "SHARE_SESSION_LIMIT_REACHED" retry "the broker has reached its limit of share sessions"
 }
 
 #[cfg(test)]
@@ -203,7 +203,7 @@ mod tests {
     use super::ErrorCode;
 
     #[test]
-    fn codes_are_gapless_and_find_their_way_back() {
+    fn codes_have_no_gaps_and_survive_a_round_trip() {
         for (expected, error_code) in (-1..).zip(ErrorCode::ALL) {
             assert_eq!(error_code.code(), expected);
             assert_eq!(ErrorCode::from_i16(expected), Some(*error_code));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_retries_what_passes_and_gives_up_on_what_does_not() {
+    fn transient_errors_are_retriable_and_permanent_ones_are_not() {
         assert!(ErrorCode::NotLeaderOrFollower.is_retriable());
         assert!(!ErrorCode::MessageTooLarge.is_retriable());
         assert_eq!(ErrorCode::UnknownTopicId.to_string(), "UNKNOWN_TOPIC_ID (100)");

@@ -1,4 +1,4 @@
-//! What stands before every request and response: a length, a header.
+//! The frame of every request and response: a length, then a header and a body.
 //!
 //! A frame is a signed 32-bit length, then that many bytes: a header and a body.
 
@@ -11,7 +11,7 @@ pub const LENGTH_BYTES: usize = 4;
 /// The smallest request header: API key 2, API version 2, correlation id 4, client id's length 2.
 pub const MIN_REQUEST_HEADER_BYTES: usize = 2 + 2 + 4 + 2;
 
-/// Who asks what, in which version.
+/// The header of a request: API, version, correlation id and client id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader<'a> {
     pub api_key: ApiKey,
@@ -24,16 +24,17 @@ pub struct RequestHeader<'a> {
 impl<'a> RequestHeader<'a> {
     /// Reads a header and leaves `reader` at the body.
     ///
-    /// - Shape: whether `api_version` is one we serve is not checked: ApiVersions answers even those it does not know.
-    /// - Errors: `UnknownKey`: without its schema nobody can say where the header of this API ends.
+    /// - Shape: does not check whether `api_version` is served: ApiVersions answers unknown ones
+    ///   too.
+    /// - Errors: `UnknownKey`: without the API's schema the end of its header is unknown.
     /// - Source: KIP-482 for header version 2.
     pub fn decode(reader: &mut Reader<'a>) -> Result<RequestHeader<'a>, DecodeError> {
         let key = reader.i16()?;
         let api_version = reader.i16()?;
         let correlation_id = reader.i32()?;
         let api_key = ApiKey::from_i16(key).ok_or(DecodeError::UnknownKey { key: key.into() })?;
-        // The client id keeps its plain form even in the flexible header, so that any broker can read the header of
-        // any ApiVersions request.
+        // The client id is not compact even in the flexible header, so that every broker can read
+        // the header of every ApiVersions request.
         let client_id = reader.nullable_string(false)?;
         if api_key.is_flexible(api_version) {
             reader.skip_tagged_fields()?;
@@ -59,7 +60,8 @@ impl<'a> RequestHeader<'a> {
 
 /// Whether a response's header ends with tagged fields (header version 1).
 fn has_tagged_response_header(api_key: ApiKey, api_version: i16) -> bool {
-    // KIP-511: a client that does not know what the broker speaks must be able to read the answer to ApiVersions.
+    // KIP-511: a client that does not know the broker's versions must be able to read the answer to
+    // ApiVersions.
     api_key != ApiKey::ApiVersions && api_key.is_flexible(api_version)
 }
 

@@ -1,6 +1,7 @@
-//! Bytes to values and back. Knows no state: every function here depends on its arguments alone.
+//! Kafka's wire format: bytes to values and back. It is stateless: every function depends only on
+//! its arguments.
 //!
-//! What it is not: no sockets, no files, no clock, no decision about what an answer should say.
+//! Not here: sockets, files, clocks, and decisions about the content of answers.
 //!
 //! Reading order: the modules below, top to bottom.
 

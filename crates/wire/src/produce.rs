@@ -1,4 +1,5 @@
-//! The produce request, read by hand: record bytes stay where the socket put them, and nothing is collected.
+//! The produce request, decoded by hand: record bytes are borrowed from the socket's read buffer,
+//! and nothing is collected.
 //!
 //! Versions 3 to 13: flexible from 9, topics by id from 13 (KIP-516).
 
@@ -8,12 +9,12 @@ use crate::records::batch::{BatchHeader, MAGIC};
 pub const VERSION_MIN: i16 = 3;
 pub const VERSION_MAX: i16 = 13;
 
-/// True when the version has compact lengths and tagged fields.
+/// Whether the version has compact lengths and tagged fields.
 pub fn is_flexible(version: i16) -> bool {
     version >= 9
 }
 
-/// True when topics are named by id.
+/// Whether topics are named by id.
 pub fn uses_topic_ids(version: i16) -> bool {
     version >= 13
 }
@@ -31,7 +32,7 @@ pub struct ProduceRequest<'a> {
     pub topic_count: usize,
     /// Of all topics.
     pub partition_count: usize,
-    /// Some partition's records begin as a transactional batch does.
+    /// Whether some partition's records start with a transactional batch.
     pub has_transactional_batch: bool,
     version: i16,
     reader: Reader<'a>,
@@ -137,19 +138,19 @@ impl<'a> ProduceRequest<'a> {
         if is_flexible(self.version) {
             self.reader.skip_tagged_fields()?;
         }
-        // Bytes behind the request are ignored, as for every other one.
+        // Bytes after the request are ignored, as in every other request.
         Ok((partitions, has_transactional_batch))
     }
 }
 
-/// Whether bytes that should be a batch have the transactional bit: without looking at what else they are.
+/// Whether bytes that should be a batch have the transactional bit set; nothing else is checked.
 fn is_transactional(records: &[u8]) -> bool {
     let header = records.first_chunk().map(BatchHeader::decode);
     header.is_some_and(|header| header.magic == MAGIC && header.is_transactional())
 }
 
-/// The count before an array that may not be null. Only bounds a loop whose every turn reads bytes, so that a count
-/// beyond the frame ends in `Truncated` and allocates nothing.
+/// Reads the count before an array that must not be null. The count only bounds a loop that reads
+/// bytes in every iteration, so a count beyond the frame ends in `Truncated` and allocates nothing.
 fn count(reader: &mut Reader<'_>, flexible: bool) -> Result<usize, DecodeError> {
     let count = if flexible {
         i64::from(reader.uvarint()?) - 1
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_request_is_refused_before_anything_is_taken_from_it() {
+    fn a_truncated_request_is_refused_as_a_whole() {
         for version in [3, 9, 13] {
             let bytes = sample(version);
             for end in 0..bytes.len() {

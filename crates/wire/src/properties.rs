@@ -1,12 +1,12 @@
-//! Files in the form of Java's `.properties`, with line numbers for those who must fix one.
+//! Parser of Java's `.properties` files; errors have line numbers.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Keys and values of a file, in the order of the keys.
+/// Keys and values of a file, sorted by key.
 pub type Properties = BTreeMap<String, String>;
 
-/// A line that cannot be read.
+/// A line that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertiesError {
     /// Counted from 1.
@@ -22,7 +22,7 @@ impl fmt::Display for PropertiesError {
 
 impl std::error::Error for PropertiesError {}
 
-/// Reads a whole file. A key given twice has its last value, as in Java.
+/// Parses a whole file. A repeated key has its last value, as in Java.
 pub fn parse(text: &str) -> Result<Properties, PropertiesError> {
     let mut properties = Properties::new();
     let mut lines = text.lines().enumerate();
@@ -51,7 +51,7 @@ pub fn parse(text: &str) -> Result<Properties, PropertiesError> {
     Ok(properties)
 }
 
-/// Reads one `key=value` of a command line; no escapes.
+/// Parses one `key=value` of a command line; there are no escapes.
 pub fn parse_override(text: &str) -> Option<(String, String)> {
     let (key, value) = text.split_once('=')?;
     let key = key.trim();
@@ -62,7 +62,7 @@ fn is_blank(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\x0c')
 }
 
-/// A line goes on when it ends with an odd number of backslashes.
+/// A line continues on the next one if it ends with an odd number of backslashes.
 fn continues(line: &str) -> bool {
     line.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
@@ -88,7 +88,7 @@ fn unescape(text: &str) -> Result<String, &'static str> {
     if !text.contains('\\') {
         return Ok(text.to_owned());
     }
-    // Java counts in UTF-16, so a character beyond the first plane is two escapes.
+    // Java escapes UTF-16 code units, so a character beyond the basic plane is two escapes.
     let mut units = Vec::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {

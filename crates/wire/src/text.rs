@@ -1,17 +1,17 @@
-//! Text that somebody else chose, made fit to be quoted: short enough for a message, and without characters that would control a
-//! terminal or forge a line of a log.
+//! Makes text from a peer safe to quote: short enough for a message, and without characters that
+//! control a terminal or forge a log line.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// The longest message of an answer. A client's string may have 32,767 bytes, and so may a message: one that quotes the other would
-/// not fit.
+/// The longest message of an answer. A client's string may have 32,767 bytes, which is also the
+/// limit of a message: a message that quotes such a string would not fit.
 pub const MESSAGE_BYTES_MAX: usize = 1_024;
 
 const ELLIPSIS: &str = "…";
 
-/// `text` if it is no longer than [`MESSAGE_BYTES_MAX`] bytes, otherwise its two ends: behind the quoted name, which is what is
-/// long, stands what is wrong with it.
+/// Returns `text` if it has at most [`MESSAGE_BYTES_MAX`] bytes, else its beginning and end: after
+/// the quoted name, the long part, the text says what is wrong with it.
 pub fn message(text: &str) -> Cow<'_, str> {
     if text.len() <= MESSAGE_BYTES_MAX {
         return Cow::Borrowed(text);
@@ -24,7 +24,7 @@ pub fn message(text: &str) -> Cow<'_, str> {
     Cow::Owned([&text[..head], ELLIPSIS, &text[tail..]].concat())
 }
 
-/// `text` for people to read: see [`PrintableWriter`].
+/// Returns `text` with control characters escaped: see [`PrintableWriter`].
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
@@ -34,7 +34,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// A JSON document whose strings have nothing unprintable in them either: JSON escapes what is below a blank, and these go the same way.
+/// Escapes unprintable characters in a JSON document too: JSON itself escapes only those below
+/// U+0020.
 pub fn printable_json(document: &str) -> Cow<'_, str> {
     let is_raw = |character: char| character != '\n' && is_unprintable(character);
     if !document.contains(is_raw) {
@@ -54,9 +55,10 @@ pub fn printable_json(document: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Passes text on with control characters escaped as in Rust (`\n`, `\u{1b}`), and no more than a number of bytes of it.
+/// Passes text on with control characters escaped as in Rust (`\n`, `\u{1b}`), up to a limit of
+/// bytes.
 ///
-/// Backslashes stay as they are: what is escaped already is not escaped again.
+/// Backslashes are not escaped, so that escaped text is not escaped again.
 #[derive(Debug)]
 pub struct PrintableWriter<W> {
     into: W,
@@ -110,7 +112,7 @@ const ESCAPED_BYTES_MAX: usize = 10;
 
 fn escape(character: char, into: &mut [u8; ESCAPED_BYTES_MAX]) -> &str {
     let mut end = 0;
-    // Of these characters `escape_default` makes at most ten, all of ASCII.
+    // `escape_default` makes at most ten ASCII characters of one.
     for escaped in character.escape_default() {
         into[end] = escaped as u8;
         end += 1;
@@ -118,7 +120,8 @@ fn escape(character: char, into: &mut [u8; ESCAPED_BYTES_MAX]) -> &str {
     std::str::from_utf8(&into[..end]).expect("escapes are ascii")
 }
 
-/// False for what moves a cursor, breaks a line, changes the direction of writing or shows as nothing.
+/// Returns false for characters that move the cursor, break a line, change the writing direction or
+/// are invisible.
 pub fn is_printable(character: char) -> bool {
     !is_unprintable(character)
 }
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_controls_a_terminal_or_breaks_a_line_is_escaped() {
+    fn control_characters_and_line_breaks_are_escaped() {
         assert_eq!(printable("plain, größer 名前 \\n"), "plain, größer 名前 \\n");
         assert_eq!(printable("a\nb\r\tc"), "a\\nb\\r\\tc");
         assert_eq!(printable("\x1b[2J\x07\0"), "\\u{1b}[2J\\u{7}\\u{0}");
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_says_the_same_without_what_controls_a_terminal() {
+    fn a_json_document_keeps_its_meaning_without_control_characters() {
         assert_eq!(printable_json("{\n  \"é\": 1\n}\n"), "{\n  \"é\": 1\n}\n");
         assert_eq!(
             printable_json("[\"\u{9b}2J\u{7f}\u{e0041}\"]"),
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_on_is_bounded_and_says_that_it_was_cut() {
+    fn output_is_bounded_and_marked_as_cut() {
         let written = |bytes_max, parts: &[&str]| {
             let mut text = String::new();
             let mut writer = PrintableWriter::new(&mut text, bytes_max);

@@ -1,15 +1,16 @@
-//! Where an answer says for how long its client is held back (KIP-219): most of them first, a few elsewhere.
+//! The position of `throttle_time_ms` in an answer (KIP-219): the first field of most, elsewhere in
+//! a few.
 //!
-//! The time is known when the answer is written already, so it is put into place afterwards, for all APIs alike.
+//! The time is known only after the answer was encoded, so it is patched afterwards, for all APIs.
 
 use crate::api_key::ApiKey;
 use crate::primitives::Reader;
 
 const FIELD_BYTES: usize = 4;
 
-/// Raises the throttle time in an encoded answer, behind its header, to `throttle_ms`.
+/// Raises the throttle time in an encoded answer, without its header, to at least `throttle_ms`.
 ///
-/// - Shape: false when this version has no such field; the client is then held back without being told.
+/// - Shape: false if this version has no such field; the client is then muted without being told.
 pub fn raise(api_key: ApiKey, api_version: i16, body: &mut [u8], throttle_ms: u32) -> bool {
     let throttle_ms = i32::try_from(throttle_ms).unwrap_or(i32::MAX);
     let place = position(api_key, api_version, body).and_then(|at| body.get_mut(at..at + FIELD_BYTES));
@@ -27,13 +28,13 @@ fn position(api_key: ApiKey, api_version: i16, body: &[u8]) -> Option<usize> {
         return None;
     }
     let first_version = match api_key {
-        // Last, before the tagged fields, of which an answer here has none: one byte.
+        // The last field, before an empty tag section of one byte.
         ApiKey::Produce => {
             let tag_bytes = usize::from(api_key.is_flexible(api_version));
             return body.len().checked_sub(FIELD_BYTES + tag_bytes);
         }
         ApiKey::ApiVersions => return behind_api_keys(api_version, body),
-        // Behind the error code.
+        // After the error code.
         ApiKey::OffsetDelete => return Some(2),
         ApiKey::DescribeQuorum | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate => return None,
         ApiKey::FindCoordinator
@@ -74,7 +75,8 @@ mod tests {
 
     const TOLD: i32 = 0x0a0b_0c0d;
 
-    /// Encodes an answer with and without a throttle time, and lets `raise` make the one from the other.
+    /// Encodes an answer with and without a throttle time, and checks that `raise` turns the second
+    /// into the first.
     macro_rules! check {
         ($($api:ident: $module:ident::$response:ident $({ $($field:ident: $value:expr),* })?),* $(,)?) => {{
             let mut checked = Vec::new();
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_served_answer_is_told_where_its_schema_says() {
+    fn every_served_answer_is_patched_where_its_schema_says() {
         let api_keys = || vec![api_versions::ApiVersion::default(); 300];
         let responses = || vec![produce::TopicProduceResponse::default(); 3];
         let mut checked = check!(
@@ -155,7 +157,7 @@ mod tests {
             ListConfigResources: list_config_resources::ListConfigResourcesResponse,
             DescribeTopicPartitions: describe_topic_partitions::DescribeTopicPartitionsResponse,
         );
-        // The one answer without the field.
+        // The only answer without the field.
         checked.push(ApiKey::DescribeQuorum);
         checked.sort();
         let served: Vec<ApiKey> = ApiKey::ALL
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_answer_stays_as_it_is() {
+    fn an_answer_without_the_field_is_not_changed() {
         for (api_key, version) in [
             (ApiKey::ApiVersions, 99),
             (ApiKey::DescribeQuorum, 0),

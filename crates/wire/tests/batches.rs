@@ -1,4 +1,4 @@
-//! Record batches against bytes that Apache Kafka's own classes wrote; see `batches/README.md`.
+//! Record batches against bytes written by Apache Kafka's own classes; see `batches/README.md`.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -102,7 +102,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(directory.join(format!("{name}.bin"))).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The records of a batch, decompressed, after every check there is.
+/// Decodes the records of a batch after all checks.
 fn read(bytes: &[u8]) -> (BatchHeader, Vec<Sample>) {
     let all: Vec<Batch<'_>> = batches(bytes).collect::<Result<_, _>>().unwrap();
     let [batch] = all[..] else {
@@ -135,7 +135,7 @@ fn read(bytes: &[u8]) -> (BatchHeader, Vec<Sample>) {
     (batch.header, samples)
 }
 
-/// Java's bytes are ours, and say what they should.
+/// Checks that our bytes equal Java's, and that they decode to the expected records.
 #[track_caller]
 fn check_same(name: &str, ours: &[u8]) {
     let theirs = golden(name);
@@ -168,7 +168,7 @@ fn java_batches_are_read_in_every_codec() {
 }
 
 #[test]
-fn uncompressed_batches_are_byte_for_byte_javas() {
+fn uncompressed_batches_equal_javas_byte_for_byte() {
     let producer = BatchOptions {
         producer_id: 4242,
         producer_epoch: 3,
@@ -209,7 +209,7 @@ fn uncompressed_batches_are_byte_for_byte_javas() {
 }
 
 #[test]
-fn sequences_and_times_read_from_headers_are_javas() {
+fn sequences_and_times_of_headers_equal_javas() {
     // Two records before the wrap, three after it.
     assert_eq!(read(&golden("idempotent")).0.last_sequence(), 2);
     let (header, samples) = read(&golden("log_append_time"));
@@ -221,7 +221,7 @@ fn sequences_and_times_read_from_headers_are_javas() {
 }
 
 #[test]
-fn a_batch_that_compaction_emptied_is_javas() {
+fn a_batch_emptied_by_compaction_equals_javas() {
     let original = BatchHeader {
         record_count: 5,
         max_timestamp: NOW_MS,
@@ -234,7 +234,7 @@ fn a_batch_that_compaction_emptied_is_javas() {
 }
 
 #[test]
-fn markers_are_javas() {
+fn transaction_markers_equal_javas() {
     let marker = |result| TransactionMarker {
         producer_id: 4242,
         producer_epoch: 3,
@@ -252,7 +252,7 @@ fn markers_are_javas() {
 }
 
 #[test]
-fn control_records_of_the_metadata_log_are_javas() {
+fn control_records_of_the_metadata_log_equal_javas() {
     let check = |name: &str, record: ControlRecord<'_>| {
         check_same(
             name,
@@ -325,7 +325,7 @@ fn a_producers_batch_from_java_passes_validation_untouched() {
 }
 
 #[test]
-fn ours_read_back_in_every_codec() {
+fn our_batches_are_read_back_in_every_codec() {
     let out = std::env::var_os("OTTLA_BATCHES_OUT").map(PathBuf::from);
     for codec in Codec::ALL {
         for (name, samples) in [("few", few()), ("many", many())] {

@@ -1,13 +1,15 @@
-//! The tables of configuration keys against Apache Kafka's own definitions; `cargo xtask golden` fetches those.
+//! The tables of configuration keys against Apache Kafka's own definitions, which `cargo xtask
+//! golden` fetches.
 
 use std::collections::BTreeMap;
 
 use ottla_wire::config_keys::{Allowed, ConfigKey, KAFKA_BROKER_NAMES, Scope, Update, keys};
 
-/// A first start must work without a file, and only on this machine.
+/// Different defaults, with which a first start works without a file and is not open to the
+/// network.
 const OTHER_DEFAULTS: [&str; 4] = ["listeners", "log.dir", "node.id", "process.roles"];
 
-/// Values that Apache Kafka refuses later than at parsing, or that fail when they are used.
+/// Keys with values that Apache Kafka refuses only after parsing, or that fail when used.
 const NARROWER_RANGES: [&str; 5] = [
     "default.replication.factor",
     "interval.ms",
@@ -16,7 +18,7 @@ const NARROWER_RANGES: [&str; 5] = [
     "socket.send.buffer.bytes",
 ];
 
-/// Ranges in words of their own, which the owners of these values check.
+/// Keys whose ranges Kafka describes only as text; the users of these values check them.
 const OTHER_WORDS: [&str; 7] = [
     "controller.quorum.bootstrap.servers",
     "controller.quorum.voters",
@@ -67,7 +69,7 @@ fn kafka_scope(scope: Scope) -> &'static str {
 
 const SCOPES: [Scope; 4] = [Scope::Broker, Scope::Topic, Scope::Group, Scope::ClientMetrics];
 
-/// Every row that Apache Kafka defines too, with its definition.
+/// Calls `check` for every row that Apache Kafka defines too.
 fn check_each(check: impl Fn(&ConfigKey, &Definition)) {
     let definitions = definitions();
     for scope in SCOPES {
@@ -113,14 +115,15 @@ fn types_are_kafkas() {
 }
 
 #[test]
-fn defaults_are_kafkas_but_for_a_first_start() {
+fn defaults_are_kafkas_except_those_for_a_first_start() {
     check_each(|key, definition| {
         let ours = match key.default {
             None => "null".to_owned(),
             Some(text) => format!("={text}"),
         };
         let required_or_other = definition.default == "required" || OTHER_DEFAULTS.contains(&key.name);
-        // Required by Kafka, or elsewhere by default: both are what OTHER_DEFAULTS is for, and the controller's listener.
+        // Without a default or with another one in Kafka: the keys of OTHER_DEFAULTS, and the
+        // controller's listener.
         if required_or_other && key.name != "controller.listener.names" {
             assert!(
                 OTHER_DEFAULTS.contains(&key.name) && ours != definition.default,
@@ -161,7 +164,7 @@ fn ranges_are_kafkas() {
 }
 
 #[test]
-fn keys_change_at_run_time_where_kafkas_do() {
+fn keys_are_dynamic_if_kafkas_are() {
     check_each(|key, definition| {
         let ours = match key.update {
             Update::ReadOnly => "read-only",

@@ -1,4 +1,5 @@
-//! Every message in every version against bytes that Apache Kafka's own classes wrote; see `golden/README.md`.
+//! Every message in every version against bytes written by Apache Kafka's own classes; see
+//! `golden/README.md`.
 
 #[path = "golden/hostile.rs"]
 mod hostile;
@@ -58,7 +59,8 @@ fn golden_sample(reader: &mut Reader<'_>) -> Result<GoldenSample, DecodeError> {
     })
 }
 
-/// With `OTTLA_GOLDEN_OUT` set, `cargo xtask golden --verify` hands what we wrote to Apache Kafka's classes.
+/// With `OTTLA_GOLDEN_OUT` set, our bytes are written to a file, which `cargo xtask golden
+/// --verify` has Apache Kafka's classes read.
 #[test]
 fn every_sample_reads_and_writes_as_apache_kafka_does() {
     let mut ours = Vec::new();
@@ -136,7 +138,7 @@ fn metadata_records_read_and_write_with_their_frame() {
 }
 
 #[test]
-fn a_frame_that_is_none_is_refused() {
+fn an_invalid_frame_is_refused() {
     assert_eq!(
         decode_frame(&[2, 2, 0]),
         Err(DecodeError::UnsupportedVersion { version: 2 })
@@ -188,7 +190,7 @@ fn a_group_record_is_known_by_the_type_in_its_key() {
     );
 }
 
-/// Rows of `facts.tsv` whose first word is `kind`.
+/// Returns the rows of `facts.tsv` whose first word is `kind`.
 fn facts(kind: &str) -> impl Iterator<Item = Vec<&'static str>> {
     let rows = include_str!("golden/facts.tsv")
         .lines()
@@ -218,7 +220,7 @@ fn headers_are_apache_kafkas() {
     let number = |text: &str| text.parse::<i16>().expect("facts hold numbers");
     let mut apis = BTreeSet::new();
     for row in facts("api") {
-        // What only Raft quorums, share groups and streams groups speak is not generated.
+        // APIs of Raft quorums, share groups and streams groups are not generated.
         let Some(api_key) = ApiKey::from_i16(number(row[1])) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! What must hold for any records and any bytes.
+//! Properties that hold for any records and any bytes.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -91,7 +91,7 @@ fn any_rules() -> impl Strategy<Value = ProduceRules> {
     )
 }
 
-/// Reads everything there is to read in bytes from nowhere.
+/// Reads everything that arbitrary bytes contain.
 fn read_all(bytes: &[u8]) {
     for batch in batches(bytes).map_while(Result::ok) {
         let _ = batch.verify_checksum();
@@ -156,7 +156,7 @@ fn harm(bytes: &mut Vec<u8>, damage: &Damage) {
     }
 }
 
-/// What a batch is damaged in before its length and checksum are made to fit.
+/// A fault of a batch, made before its length and checksum are corrected.
 #[derive(Clone, Debug)]
 struct Lie {
     records: Option<Damage>,
@@ -178,7 +178,8 @@ fn lies() -> impl Strategy<Value = Lie> {
     })
 }
 
-/// The batch with its records, or their packed form, or its header damaged; length and checksum fit.
+/// Returns a batch with damage in its records, their compressed form or its header, and with a
+/// correct length and checksum.
 fn damaged(samples: &[Sample], codec: Codec, lie: &Lie) -> Vec<u8> {
     let mut bytes = build(samples, Compression::NONE);
     let mut header = BatchHeader::parse(&bytes).unwrap();
@@ -200,7 +201,7 @@ fn damaged(samples: &[Sample], codec: Codec, lie: &Lie) -> Vec<u8> {
     bytes
 }
 
-/// What a consumer gets: all records that the batch announces, numbered from 0, and nothing else.
+/// Reads the batch as a consumer does: all announced records, numbered from 0, and nothing else.
 fn read_whole(stored: &[u8]) {
     let batch = Batch::parse(stored).unwrap();
     assert_eq!(batch.bytes.len(), stored.len());
@@ -292,14 +293,14 @@ proptest! {
             prop_assert!(validate(&bytes, &rules).is_err());
             return Ok(());
         }
-        // With a checksum that fits, only the structure is left to object.
+        // With a correct checksum only the structure can be refused.
         seal(&mut bytes);
         let Ok(valid) = validate(&bytes, &rules) else { return Ok(()) };
         read_whole(&[&valid.header_bytes(7, 1)[..], &valid.record_bytes].concat());
     }
 
     #[test]
-    fn bytes_from_nowhere_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2_000), rules in any_rules()) {
+    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2_000), rules in any_rules()) {
         read_all(&bytes);
         let _ = validate(&bytes, &rules);
         for codec in Codec::ALL {

@@ -14,7 +14,7 @@ type ledger struct {
 	first                      time.Time
 }
 
-// consume reads from the beginning to the end of every partition: once to warm up, then the measured passes.
+// consume reads every partition from beginning to end: once to warm up, then in measured passes.
 func consume(a arguments) {
 	partitions, records, passes := a.number("partitions"), a.number("records"), a.number("passes")
 	beginning := map[string]map[int32]kgo.Offset{a["topic"]: {}}

@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// errand does what surrounds a run; `ends` prints the sum of the ends of all partitions of each topic, which in a
-// topic without transactions and without a deletion is the number of records in it.
+// errand prepares and finishes a run; `ends` prints the sum of all partitions' end offsets of each topic, which is the
+// number of its records if it has no transactions and no deletions.
 func errand(what string, a arguments) {
 	client := connect(a)
 	defer client.Close()
@@ -19,7 +19,7 @@ func errand(what string, a arguments) {
 		for _, topic := range topics {
 			must(value(admin.CreateTopic(background, int32(a.number("partitions")), 1, nil, topic)).Err)
 		}
-		// Apache Kafka answers NOT_LEADER_OR_FOLLOWER for a moment; ListOffsets is repeated until it is answered.
+		// Apache Kafka answers NOT_LEADER_OR_FOLLOWER for a moment; ListOffsets is repeated until it succeeds.
 		value(admin.ListEndOffsets(background, topics...))
 	case "delete":
 		must(value(admin.DeleteTopics(background, topics...)).Error())

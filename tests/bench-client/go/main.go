@@ -1,5 +1,5 @@
 // franz-go as a contender of `cargo xtask bench-client` (see the Rust skeleton for the handshake), and the
-// administrative errands of every run: create and delete topics, look up where partitions end.
+// administrative errands of every run: create and delete topics, look up end offsets.
 package main
 
 import (

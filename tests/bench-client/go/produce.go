@@ -18,7 +18,7 @@ import (
 
 const slow = -1
 
-// answers is what became of the records of one phase.
+// answers has the outcomes of one phase's records.
 type answers struct {
 	acknowledged, slowAcknowledged, failed, answeredTwice atomic.Int64
 	begun                                                 time.Time
@@ -72,7 +72,7 @@ func produce(a arguments) {
 		options = append(options, kgo.ProducerLinger(time.Duration(a.number("linger"))*time.Millisecond))
 	}
 	if a["buffer"] != "" {
-		// Bytes shall be the limit, as with the others; the default is 10,000 records and any number of bytes.
+		// Bytes are the limit, as in the other clients; the default is 10,000 records and any number of bytes.
 		options = append(options, kgo.MaxBufferedBytes(int(a.number("buffer"))), kgo.MaxBufferedRecords(1<<30))
 	}
 	all := value(os.ReadFile(a["payloads"]))
@@ -163,7 +163,7 @@ func (l *load) phase(records int64, r *answers) (seconds float64, slowSent int64
 
 func (l *load) send(thread, records int64, r *answers) (late []int64) {
 	if l.rate > 0 {
-		// The loop sleeps in system calls then, and would keep other goroutines from its thread.
+		// The loop then sleeps in system calls and would block other goroutines of its thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
@@ -193,7 +193,7 @@ func (l *load) sendSlow(r *answers, isOver *atomic.Bool) (sent int64) {
 	return sent
 }
 
-// waitUntil returns the nanoseconds by which it missed. Go's own timers come from a poll with millisecond steps.
+// waitUntil returns the nanoseconds by which it was late. Go's own timers have a resolution of milliseconds (poll).
 func waitUntil(due time.Time) int64 {
 	if wait := time.Until(due); wait > 0 {
 		pause := syscall.NsecToTimespec(int64(wait))
@@ -202,7 +202,8 @@ func waitUntil(due time.Time) int64 {
 	return max(int64(time.Since(due)), 0)
 }
 
-// writeLatencies: for each record nanoseconds from due to answered; then, for each, from due to called. Little-endian.
+// writeLatencies writes, little-endian, for each record the nanoseconds from the due time to the answer; then, for each,
+// from the due time to the call.
 func (l *load) writeLatencies(r *answers, late [][]int64) {
 	file := value(os.Create(l.output))
 	out := bufio.NewWriter(file)

@@ -162,7 +162,7 @@ func topicConfigs(s *suite) {
 	set(kadm.DeleteConfig, "retention.ms", "")
 	eventually("retention.ms is back", func() bool { return read()["retention.ms"].MaybeValue() == "604800000" })
 
-	// The old AlterConfigs replaces everything that is set.
+	// The old AlterConfigs replaces all settings.
 	altered(s.admin.AlterTopicConfigsState(background,
 		[]kadm.AlterConfig{{Name: "retention.bytes", Value: kadm.StringPtr("5000000")}}, topic))
 	eventually("the whole state is replaced", func() bool {

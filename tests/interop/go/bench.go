@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// workload is what one run of the generator is asked for; every field is in the report.
+// workload has the options of one run of the generator; every field is in the report.
 type workload struct {
 	Kind       string  `json:"kind"`
 	Topic      string  `json:"topic"`
@@ -36,7 +36,7 @@ type workload struct {
 	Passes     int     `json:"passes"`
 }
 
-// result is one line of JSON. Latencies are milliseconds; intended counts from the schedule, service from the call.
+// result is one line of JSON. Latencies are in milliseconds; intended counts from the scheduled time, service from the call.
 type result struct {
 	Workload       workload     `json:"workload"`
 	Sent           int64        `json:"sent"`
@@ -103,7 +103,7 @@ func bench(kind, bootstrap string, arguments []string) {
 	must(json.NewEncoder(os.Stdout).Encode(r))
 }
 
-// payload holds the intended time (8 bytes, ns), the sequence number (8), the partition (4), then contents.
+// payload has the intended time (8 bytes, ns), the sequence number (8), the partition (4), then contents.
 type payload struct{ pool [][]byte }
 
 const stamped = 20
@@ -154,7 +154,7 @@ func producerOptions(w workload) []kgo.Opt {
 	return options
 }
 
-// usage is what both processes have consumed so far.
+// usage is the CPU time of both processes so far.
 type usage struct {
 	at                time.Time
 	broker, generator float64
@@ -187,7 +187,7 @@ func (r *result) account(before, after usage) {
 	}
 }
 
-// saturate sends as fast as acknowledgements allow: a capacity test, whose latency says nothing (it is saturated).
+// saturate sends as fast as acknowledgements allow: a capacity test, whose latency is that of a full queue.
 func saturate(s *suite, w workload) *result {
 	r := &result{Workload: w, Invalid: []string{}}
 	content := newPayload(w)
@@ -246,7 +246,7 @@ func paced(s *suite, w workload, endToEnd bool) *result {
 	begin := start.Add(time.Duration(w.Warmup * 1e9))
 	for i := int64(0); i < total; {
 		if wait := time.Until(due(i)); wait > 0 {
-			// Go's own timers come from a poll with millisecond steps, which is half of what is measured here.
+			// Go's own timers have a resolution of milliseconds (poll), half of the latencies measured here.
 			pause := syscall.NsecToTimespec(int64(wait))
 			_ = syscall.Nanosleep(&pause, nil)
 		}
@@ -302,10 +302,10 @@ func paced(s *suite, w workload, endToEnd bool) *result {
 	return r
 }
 
-// validate says why the generator, and not the broker, may have made these numbers.
+// validate returns the reasons why the generator, and not the broker, may have limited these numbers.
 func (r *result) validate() {
 	w := r.Workload
-	// The end of the last request belongs to the time that is accounted, hence 2 % and half a second.
+	// The end of the last request is part of the measured time, hence 2 % and half a second.
 	if r.Seconds > w.Seconds*1.02+0.5 {
 		r.Invalid = append(r.Invalid, fmt.Sprintf("schedule not held: %.1f s for a schedule of %.1f s", r.Seconds, w.Seconds))
 	}

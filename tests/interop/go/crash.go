@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A record of the crash test: key is one of 16 per partition, value is "key:number" with numbers that grow by one per
+// A record of the crash test: the key is one of 16 per partition, the value is "key:number" with consecutive numbers per
 // key. A line of the list of acknowledgements is "partition offset key:number".
 const keysPerPartition = 16
 
@@ -33,7 +33,7 @@ func crash(s *suite, phase string, rest []string) {
 	}
 }
 
-// crashLoad produces until standard input is closed, then waits for what is on its way.
+// crashLoad produces until standard input is closed, then waits for records in flight.
 func crashLoad(s *suite, topic string, partitions int, list string) {
 	file := value(os.Create(list))
 	var lock sync.Mutex
@@ -82,7 +82,7 @@ func crashLoad(s *suite, topic string, partitions int, list string) {
 	}
 }
 
-// crashCheck holds the log against the list.
+// crashCheck compares the log with the list.
 func crashCheck(s *suite, topic string, partitions int32, list string) {
 	type place struct {
 		partition int32

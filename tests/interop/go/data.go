@@ -42,7 +42,7 @@ func acks(s *suite) {
 		}
 		must(client.Flush(background))
 		client.Close()
-		// franz-go closes an acks=0 connection without waiting for what is on its way.
+		// franz-go closes an acks=0 connection without waiting for data in flight.
 		eventually("all records of acks="+level.name+" are there", func() bool {
 			ends := value(s.admin.ListEndOffsets(background, "go-acks"))
 			end, _ := ends.Lookup("go-acks", 0)
@@ -82,7 +82,7 @@ func idempotent(s *suite) {
 	}
 }
 
-// fillTimes writes timestamps 1,000,000 + 10 i, but for record 50, which is the newest of all.
+// fillTimes writes timestamps 1,000,000 + 10 i, except record 50, which is the newest of all.
 func fillTimes(s *suite, topic string) {
 	s.createTopic(topic, 1, "retention.ms", "-1")
 	client := s.client()
@@ -113,7 +113,7 @@ func offsetsByTime(s *suite) {
 		same(expected.offset, found.Offset, "offset")
 		same(expected.timestamp, found.Timestamp, "timestamp")
 	}
-	// kadm answers with the end when no record is that new.
+	// kadm returns the end offset if no record is that new.
 	found := at(value(s.admin.ListOffsetsAfterMilli(background, 5_000_001, "go-times")), "go-times")
 	same(int64(100), found.Offset, "beyond the newest")
 }
@@ -144,7 +144,7 @@ func manyPartitions(s *suite) {
 	defer producer.Close()
 	consumer := s.direct("go-many", count)
 	defer consumer.Close()
-	// Rounds over a session that lives on (KIP-227).
+	// Rounds over one fetch session (KIP-227).
 	for round := range 3 {
 		for i := range count {
 			text := strconv.Itoa(round) + "-" + strconv.Itoa(i)
@@ -181,7 +181,7 @@ func smallFetchLimits(s *suite) {
 	}
 	must(client.Flush(background))
 	client.Close()
-	// Each limit is smaller than one batch: the first batch must come all the same, or nobody makes progress.
+	// Each limit is smaller than one batch: the first batch must be returned anyway, or consumers make no progress.
 	consumer := s.direct("go-limits", 2, kgo.FetchMaxBytes(150), kgo.FetchMaxPartitionBytes(100))
 	defer consumer.Close()
 	take(consumer, 400)
@@ -197,7 +197,7 @@ func longPoll(s *suite) {
 	defer cancel()
 	same(0, len(consumer.PollFetches(short).Records()), "records of an empty topic")
 	must(producer.ProduceSync(background, &kgo.Record{Topic: "go-poll", Value: []byte("wake up")}).FirstErr())
-	// The fetch that waits must be answered by the append and not by its own 25 seconds.
+	// The append must complete the waiting fetch, not its own timeout of 25 seconds.
 	long, stop := context.WithTimeout(background, 12*time.Second)
 	defer stop()
 	same(1, len(consumer.PollFetches(long).Records()), "records after the append")
@@ -278,7 +278,7 @@ func recreateUnderLoad(s *suite) {
 				if err == nil {
 					acknowledged.Add(1)
 				} else {
-					// A producer keeps the id of a topic it knows until it is told to forget it.
+					// A producer keeps the id of a known topic until it is purged.
 					go client.PurgeTopicsFromProducing(topic)
 				}
 			})
@@ -304,7 +304,7 @@ func recreateUnderLoad(s *suite) {
 	}
 	stop.Store(true)
 	<-done
-	// Whatever the races were, the last incarnation is whole: from 0 to its end without a gap.
+	// Whatever the races were, the last incarnation is complete: from 0 to its end without a gap.
 	end := at(value(s.admin.ListEndOffsets(background, topic)), topic).Offset
 	consumer := s.direct(topic, 1)
 	defer consumer.Close()

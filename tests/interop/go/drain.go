@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// drain reads topics from their start to their end: every offset must be there, once and in order.
+// drain reads topics from start to end: every offset must be there, once and in order.
 func drain(s *suite, topics []string) {
 	type place struct {
 		topic     string

@@ -13,7 +13,7 @@ import (
 )
 
 // firstRecord connects and produces until one acks=all record is acknowledged, then prints the time (Unix ns).
-// It speaks the protocol itself: a client's own back-off would be most of what is measured.
+// It implements the protocol itself: a client's backoff would dominate the measured time.
 func firstRecord(bootstrap, topic string) {
 	request := firstProduce(topic)
 	for {
@@ -69,7 +69,7 @@ func firstProduce(topic string) *kmsg.ProduceRequest {
 		PartitionLeaderEpoch: -1, Magic: 2, FirstTimestamp: now, MaxTimestamp: now, ProducerID: -1, ProducerEpoch: -1,
 		FirstSequence: -1, NumRecords: 1, Records: record.AppendTo(nil),
 	}
-	// The length counts from behind itself, the checksum from the attributes (byte 21).
+	// The length counts the bytes after itself, the checksum those from the attributes (byte 21) on.
 	batch.Length = int32(len(batch.AppendTo(nil)) - 12)
 	batch.CRC = int32(crc32.Checksum(batch.AppendTo(nil)[21:], crc32.MakeTable(crc32.Castagnoli)))
 	partition := kmsg.NewProduceRequestTopicPartition()

@@ -159,7 +159,7 @@ func staticMembership(s *suite) {
 	_, generation := first.client.GroupMetadata()
 	second.cancel()
 	<-second.done
-	// A static member that closes does not leave (KIP-345): nobody else may notice.
+	// A static member that closes does not leave (KIP-345): other members must not notice.
 	second.client.Close()
 	again := join("two")
 	eventually("the member is back", func() bool { return len(again.partitions()) == 2 })
@@ -243,7 +243,7 @@ func groupAdministration(s *suite) {
 	must(value(s.admin.DeleteGroups(background, group))[group].Err)
 	is(kerr.GroupIDNotFound, value(s.admin.DeleteGroups(background, group))[group].Err)
 
-	// A JoinGroup that no client of ours would send harms nobody (KIP-394 answers it with a member id first).
+	// A JoinGroup that no real client sends has no effect on others (KIP-394: the first answer only assigns a member id).
 	request := kmsg.NewPtrJoinGroupRequest()
 	request.Group, request.ProtocolType = "go-malformed", "consumer"
 	request.SessionTimeoutMillis, request.RebalanceTimeoutMillis = 10_000, 10_000

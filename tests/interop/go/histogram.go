@@ -12,7 +12,7 @@ type histogram struct {
 	max    time.Duration
 }
 
-// percentiles are milliseconds.
+// percentiles are in milliseconds.
 type percentiles struct {
 	Count int64   `json:"count"`
 	P50   float64 `json:"p50"`
@@ -33,7 +33,7 @@ func (h *histogram) add(d time.Duration) {
 	h.max = max(h.max, d)
 }
 
-// A bucket is an exponent and the seven bits behind the first.
+// A bucket is an exponent and the seven bits after the leading one.
 func bucketOf(units uint64) int {
 	if units < 256 {
 		return int(units)

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// nullSink is a broker that throws everything away: what the generator reaches against it is the generator's limit.
+// nullSink is a broker that discards all records: the rate reached against it is the generator's own limit.
 func nullSink(partitions int) {
 	listener := value(net.Listen("tcp", "127.0.0.1:0"))
 	_, port, _ := net.SplitHostPort(listener.Addr().String())

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// push works long enough to push metrics: a producer and a consumer side by side, for some seconds.
+// push runs a producer and a consumer side by side for some seconds, long enough that they push metrics.
 func push(s *suite, seconds int) {
 	const topic = "push-franz-go"
 	s.createTopic(topic, 1)

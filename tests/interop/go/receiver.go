@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// receiver is the consumer of an end-to-end run: it checks what it gets and keeps the latency per interval.
+// receiver is the consumer of an end-to-end run: it checks the records and keeps the latency per interval.
 type receiver struct {
 	w           workload
 	warm, total int64

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// suite is what every case needs: clients on one bootstrap address, and the result lines.
-// A failed check panics, so that a case reads from top to bottom; run catches it.
+// suite has the parts common to all cases: clients on one bootstrap address, and the result lines.
+// A failed check panics, so that a case is straight-line code; run recovers.
 type suite struct {
 	bootstrap string
 	plain     *kgo.Client
@@ -106,7 +106,7 @@ func (s *suite) createTopic(name string, partitions int32, configs ...string) {
 	})
 }
 
-// fill writes count records value-0, value-1, ... to one partition, or round robin when it is negative.
+// fill writes count records value-0, value-1, ... to one partition, or round robin if it is negative.
 func (s *suite) fill(topic string, partition int32, partitions int, count int) {
 	client := s.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	defer client.Close()
@@ -122,7 +122,7 @@ func (s *suite) fill(topic string, partition int32, partitions int, count int) {
 	must(client.ProduceSync(background, records...).FirstErr())
 }
 
-// take polls until count records have come, then once more to see that there are no others.
+// take polls until count records have arrived, then once more to check that there are no others.
 func take(client *kgo.Client, count int) []*kgo.Record {
 	var records []*kgo.Record
 	ctx, cancel := context.WithTimeout(background, time.Minute)

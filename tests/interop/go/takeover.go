@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// takeover writes what two brokers must agree on when one opens the other's directory.
+// takeover writes data that two brokers must agree on if one opens the other's directory.
 func takeover(s *suite, phase string) {
 	switch phase {
 	case "fill":
@@ -77,7 +77,7 @@ func commit(s *suite, group, topic string, offset int64) {
 	must(s.admin.CommitAllOffsets(background, group, offsets))
 }
 
-// consume joins the group, reads count records from where it stands, and commits.
+// consume joins the group, reads count records from its committed position, and commits.
 func consume(s *suite, group, topic string, count int) {
 	client := s.client(kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(10*time.Second))

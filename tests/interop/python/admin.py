@@ -1,4 +1,4 @@
-"""Topics, configurations and what a broker says about itself."""
+"""Topics, configurations and the description of a broker."""
 
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import (
@@ -117,7 +117,7 @@ def topic_configs(suite):
     refused = alter(suite, ResourceType.TOPIC, topic, "retention.ms", "soon", AlterConfigOpType.SET)
     same(KafkaError.INVALID_CONFIG, error_code(refused), "retention.ms=soon")
 
-    # The old AlterConfigs replaces everything that is set.
+    # The old AlterConfigs replaces all settings.
     whole = ConfigResource(ResourceType.TOPIC, topic, set_config={"retention.bytes": "5000000"})
     next(iter(suite.admin.alter_configs([whole]).values())).result(60)
     eventually("retention.bytes is set", lambda: value("retention.bytes") == "5000000")

@@ -1,4 +1,4 @@
-"""Producing, fetching and looking offsets up."""
+"""Producing, fetching and looking up offsets."""
 
 import threading
 import time
@@ -34,7 +34,7 @@ def acks(suite):
             produce(producer, failed, "rd-acks", value=f"{level}-{i}")
         same(0, producer.flush(60), "records left in the queue")
         same([], failed, "errors")
-        # The queue of an acks=0 producer is empty when its bytes are sent, not when they have arrived.
+        # The queue of an acks=0 producer is empty when its bytes were sent, not when they have arrived.
         expected = {"0": 100, "1": 200, "all": 300}[level]
         eventually(f"all of acks={level} is there", lambda: offset(suite, "rd-acks", OffsetSpec.latest()) == expected)
     consumer = suite.direct("rd-acks", 1)
@@ -62,7 +62,7 @@ def idempotent(suite):
 
 
 def fill_times(suite, topic):
-    """Timestamps 1,000,000 + 10 i, but for record 50, which is the newest of all."""
+    """Timestamps 1,000,000 + 10 i, except record 50, which is the newest of all."""
     suite.create_topic(topic, retention_ms="-1")
     producer = suite.producer(linger_ms=0)
     failed = []
@@ -132,7 +132,7 @@ def small_fetch_limits(suite):
         produce(producer, failed, "rd-limits", partition=i % 2, value="x" * 1000)
     producer.flush(60)
     same([], failed, "errors")
-    # Each limit is smaller than one batch: the first batch must come all the same, or nobody makes progress.
+    # Each limit is smaller than one batch: the first batch must be returned anyway, or consumers make no progress.
     consumer = suite.direct(
         "rd-limits", 2, max_partition_fetch_bytes=1000, fetch_max_bytes=1000, message_max_bytes=1000
     )
@@ -145,7 +145,7 @@ def long_poll(suite):
     consumer = suite.direct("rd-poll", 1, fetch_wait_max_ms=25_000, socket_timeout_ms=60_000)
     same([], consumer.consume(1, 1.5), "records of an empty topic")
     suite.fill("rd-poll", 1, partition=0)
-    # The fetch that waits must be answered by the append and not by its own 25 seconds.
+    # The append must complete the waiting fetch, not its own timeout of 25 seconds.
     same(1, len(consumer.consume(1, 12)), "records after the append")
     consumer.close()
 
@@ -238,12 +238,12 @@ def recreate_under_load(suite):
             eventually(f"records are acknowledged in round {round_index}", lambda: acknowledged[0] > before + 100)
             old = topic_id(suite, topic)
             suite.admin.delete_topics([topic])[topic].result(60)
-            # The load may create it again by itself (auto-creation): either way there is a new topic id.
+            # The load may create the topic again (auto-creation): either way there is a new topic id.
             eventually("the topic exists again", lambda: recreated(suite, topic, old))
     finally:
         stop.set()
         thread.join()
-    # Whatever the races were, the last incarnation is whole: from 0 to its end without a gap.
+    # Whatever the races were, the last incarnation is complete: from 0 to its end without a gap.
     end = offset(suite, topic, OffsetSpec.latest())
     consumer = suite.direct(topic, 1)
     for i, message in enumerate(take(consumer, end)):

@@ -1,4 +1,4 @@
-"""Reads topics from their start to their end: every offset must be there, once and in order."""
+"""Reads topics from start to end: every offset must be there, once and in order."""
 
 import time
 

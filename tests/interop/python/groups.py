@@ -1,4 +1,4 @@
-"""Consumer groups of the classic protocol, and what an administrator does with them."""
+"""Consumer groups of the classic protocol, and their administration."""
 
 import threading
 
@@ -17,7 +17,7 @@ def run(suite):
 
 
 class Member:
-    """One group member on a thread of its own, polling until it is stopped."""
+    """One group member on its own thread, polling until it is stopped."""
 
     def __init__(self, suite, group, topic, **configs):
         self.consumer = suite.consumer(
@@ -65,7 +65,7 @@ class Member:
                 if failure.args[0].code() != KafkaError._NO_OFFSET:
                     raise
             self.consumer.close()
-        except Exception as failure:  # noqa: BLE001 - told to the case by stop
+        except Exception as failure:  # noqa: BLE001 - stop reports it to the case
             self.failed = failure
 
     def stop(self):
@@ -112,7 +112,7 @@ def static_membership(suite):
     second = Member(suite, group, topic, group_instance_id="two", partition_assignment_strategy="range")
     eventually("the partitions are shared", lambda: len(first.assigned) == 2 and len(second.assigned) == 2)
     before, assignments = set(second.assigned), first.assignments
-    # A static member that closes does not leave (KIP-345): nobody else may notice.
+    # A static member that closes does not leave (KIP-345): other members must not notice.
     second.stop()
     again = Member(suite, group, topic, group_instance_id="two", partition_assignment_strategy="range")
     eventually("the member is back", lambda: len(again.assigned) == 2)

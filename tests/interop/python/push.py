@@ -1,4 +1,4 @@
-"""Works long enough to push metrics: a producer and a consumer side by side, for some seconds."""
+"""Runs a producer and a consumer side by side for some seconds, long enough that they push metrics."""
 
 import time
 

@@ -1,11 +1,11 @@
-"""Works against a quota for some seconds and reports the rate that it got."""
+"""Sends or reads against a quota for some seconds and reports the reached rate."""
 
 import time
 
-# Large, so that headers of batches and requests are less than one percent of what the broker counts.
+# Large, so that headers of batches and requests are less than one percent of the counted bytes.
 RECORD = b"x" * 10_000
 
-# The first seconds hold the burst that is free and the start of the client.
+# The first seconds include the burst and the client's start.
 WARM_UP_SECONDS, SECONDS = 5, 15
 TOLERANCE = 0.05
 
@@ -15,7 +15,7 @@ def run(suite, role, topic, client_id, quota):
     configs = {"client_id": client_id, "throttle_cb": lambda event: throttles.append(event.throttle_time)}
     work = {"producer": produce, "consumer": consume, "requests": request}[role]
     rate = work(suite, topic, configs)
-    # How much of the broker's time requests took is the broker's to say.
+    # The broker itself reports the time that requests took.
     off = 0 if role == "requests" else rate / float(quota) - 1
     allowed = "" if role == "requests" else f" of {float(quota):.0f} allowed ({100 * off:+.1f} %)"
     name = f"{rate:.0f} bytes/s{allowed}, {len(throttles)} throttles told"
@@ -30,7 +30,7 @@ def run(suite, role, topic, client_id, quota):
 
 
 def measured(step):
-    """Bytes per second of what `step` returns, call by call."""
+    """Bytes per second, as returned by the calls of `step`."""
     began = time.monotonic()
     start, total, last = None, 0, None
     while True:
@@ -38,7 +38,7 @@ def measured(step):
         now = time.monotonic()
         if now - began < WARM_UP_SECONDS or (start is None and not done):
             continue
-        # From one arrival to another: what arrives in lumps is not cut in the middle of one.
+        # Measured from one arrival to another, because data arrives in bursts that must not be split.
         if start is None:
             start = now
         elif done:
@@ -48,7 +48,7 @@ def measured(step):
 
 
 def request(suite, topic, configs):
-    """One record in each request, as many as there may be."""
+    """One record in each request, as many requests as possible."""
     return produce(suite, topic, {**configs, "batch_num_messages": 1}, record=b"x")
 
 
@@ -76,7 +76,7 @@ def produce(suite, topic, configs, record=RECORD):
     rate = measured(step)
     if failed:
         raise AssertionError(failed[0])
-    # What still waits would take as long again.
+    # Flushing the waiting records would take as long again.
     producer.purge()
     producer.flush(30)
     return rate

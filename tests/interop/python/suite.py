@@ -1,4 +1,4 @@
-"""What every case needs: clients on one bootstrap address, waiting, and the result lines."""
+"""Common to all cases: clients on one bootstrap address, waiting, and the result lines."""
 
 import time
 import traceback
@@ -34,8 +34,8 @@ class Suite:
         eventually(f"{name} is served", lambda: self._is_served(name, partitions))
 
     def _is_served(self, name, partitions):
-        # Apache Kafka answers NOT_LEADER_OR_FOLLOWER for a moment: the controller is ahead of the broker. The client is a new one:
-        # librdkafka does not ask for metadata again for a partition beyond those that it has cached of a deleted topic of this name.
+        # Apache Kafka answers NOT_LEADER_OR_FOLLOWER for a moment: the controller is ahead of the broker. The client is new,
+        # because librdkafka does not refresh metadata for a partition beyond those cached of a deleted topic of this name.
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         wanted = {TopicPartition(name, index): OffsetSpec.latest() for index in range(partitions)}
         try:
@@ -89,7 +89,7 @@ def produce(producer, failed, topic, **arguments):
 
 
 def take(consumer, count):
-    """Polls until `count` records have come, then once more to see that there are no others."""
+    """Polls until `count` records have arrived, then once more to check that there are no others."""
     messages = []
     give_up = time.monotonic() + 60
     while len(messages) < count:
@@ -114,7 +114,7 @@ def check(holds, what):
 
 
 def error_code(future):
-    """The code that the future fails with; success fails the case."""
+    """The error code of the failed future; success fails the case."""
     try:
         result = future.result(60)
     except KafkaException as failure:
@@ -130,5 +130,5 @@ def eventually(what, holds):
 
 
 def _dotted(configs):
-    # Callbacks are Python's and keep their names.
+    # Callbacks are Python objects and keep their names.
     return {key if key.endswith("_cb") else key.replace("_", "."): value for key, value in configs.items()}

@@ -1,10 +1,10 @@
-"""What a transactional producer is told by a broker that serves no transactions."""
+"""The error of a transactional producer at a broker without transactions."""
 
 from confluent_kafka import KafkaException
 
 
 def refused(suite):
-    # librdkafka goes on looking for a coordinator after most errors, until the application's time is up.
+    # After most errors librdkafka keeps looking for a coordinator until the application's timeout.
     producer = suite.producer(transactional_id="nobody")
     try:
         producer.init_transactions(60)

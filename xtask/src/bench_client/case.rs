@@ -1,4 +1,4 @@
-//! What is measured: every case is one row of conditions under which all contenders run.
+//! The cases: each is one row of conditions under which all contenders run.
 
 use super::contender::Contender;
 
@@ -19,13 +19,13 @@ impl Content {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settings {
-    /// Each client as it comes.
+    /// Each client with its defaults.
     Defaults,
     /// The same batch, linger and buffer for all.
     Equal { batch_bytes: u64, linger_ms: u64 },
 }
 
-/// 32 MiB: Java's default `buffer.memory`, and everybody's in the cases with equal settings.
+/// 32 MiB: Java's default `buffer.memory`, and that of all clients in cases with equal settings.
 pub const BUFFER_BYTES: u64 = 32 * 1024 * 1024;
 
 #[derive(Clone, Debug)]
@@ -34,16 +34,16 @@ pub struct Produce {
     pub content: Content,
     pub compression: &'static str,
     pub threads: u64,
-    /// All threads send to one partition; else each has its own.
+    /// Whether all threads send to one partition; else each has its own.
     pub is_shared: bool,
     pub settings: Settings,
     pub records: u64,
     pub warmup: u64,
-    /// Records a second on a schedule; 0: as fast as acknowledgements allow.
+    /// Scheduled rate in records per second; 0: as fast as acknowledgements allow.
     pub rate: u64,
-    /// Beside the measured records, others whose callback sleeps so long.
+    /// Additional records whose callback sleeps, beside the measured ones.
     pub slow: Option<Slow>,
-    /// Answers by callback even where a client offers futures, too.
+    /// Whether callbacks are used even if a client also offers futures.
     pub wants_callbacks: bool,
     /// The broker is stopped for this long, shortly after the beginning.
     pub stall_ms: u64,
@@ -75,12 +75,13 @@ pub struct Case {
     pub key: String,
     pub title: String,
     pub kind: Kind,
-    /// Runs without `--full`.
+    /// Whether it also runs without `--full`.
     pub is_core: bool,
     pub contenders: Vec<Contender>,
 }
 
-/// How many records and seconds; `--quick` shows that the harness works and is no evidence.
+/// Numbers of records and seconds; `--quick` only checks that the harness works and is not
+/// evidence.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// In thousandths of the full number of records.
@@ -113,7 +114,7 @@ pub fn all(scale: Scale) -> Vec<Case> {
 }
 
 fn base(scale: Scale, bytes: usize, compression: &'static str, settings: Settings) -> Produce {
-    // About a second at the rates that were seen, whatever the size and the codec.
+    // About one second at the rates seen so far, for every size and codec.
     let records = match (bytes, compression) {
         (..=100, "none") => 2_000_000,
         (..=100, _) => 1_200_000,
@@ -291,7 +292,7 @@ fn special(cases: &mut Vec<Case>, scale: Scale) {
     );
 }
 
-/// krafka has no callbacks: what sleeps there is the application's own task.
+/// The clients with callbacks. krafka has none: there the application's own task would sleep.
 fn with_callbacks() -> Vec<Contender> {
     let has = |contender: &Contender| *contender != Contender::Krafka;
     Contender::ALL.into_iter().filter(has).collect()

@@ -1,4 +1,4 @@
-//! The clients that are compared, each a program of its own: how it is built and started.
+//! The compared clients, each a program of its own: how it is built and started.
 
 use crate::interop::toolchain::{self, run_quietly};
 use crate::kafka::Kafka;
@@ -51,7 +51,7 @@ impl Contender {
         })
     }
 
-    /// The workspace below `tests/bench-client` and the package in it, for those in Rust.
+    /// For contenders in Rust: the workspace below `tests/bench-client` and the package in it.
     fn rust_package(self) -> Option<(&'static str, &'static str)> {
         match self {
             Contender::Ottla => Some(("ottla", "bench-ottla")),
@@ -63,7 +63,7 @@ impl Contender {
     }
 }
 
-/// The contenders that could be built, and why the others could not.
+/// The contenders that could be built, and the reasons why others could not.
 pub struct Programs {
     kafka: Kafka,
     java_classes: PathBuf,
@@ -76,9 +76,9 @@ fn home() -> PathBuf {
 }
 
 impl Programs {
-    /// - Errors: the tool chains and the Go program (which also does the errands) must be there; a contender that
-    ///   cannot be built is noted in `failures` and left out.
-    /// - `is_built`: the programs in Rust are taken as they are.
+    /// - Errors: the tool chains and the Go program (which also does the errands) must be there; a
+    ///   contender that cannot be built is noted in `failures` and left out.
+    /// - `is_built`: the Rust programs are used without a build.
     pub fn prepare(wanted: &[Contender], is_built: bool) -> Result<Programs> {
         let mut programs = Programs {
             kafka: Kafka::prepare()?,
@@ -162,7 +162,7 @@ impl Programs {
         }
     }
 
-    /// Creating and deleting topics and looking up their ends: the Go program does it for all.
+    /// Creates and deletes topics and looks up their ends, with the Go program for all contenders.
     pub fn errand(&self, what: &str, bootstrap: &str, topics: &str, partitions: u64) -> Result<String> {
         let mut command = Command::new(&self.go);
         command
@@ -195,7 +195,7 @@ fn build_go(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What cargo came to: the programs that are there and current, and its complaints.
+/// The result of a cargo build: the programs that are up to date, and its errors.
 struct RustBuild {
     programs: Vec<String>,
     complaints: String,
@@ -209,8 +209,8 @@ impl RustBuild {
     }
 }
 
-/// A workspace in one go: features are unified over what is built together, so that one by one each would build
-/// the common dependencies anew.
+/// Builds a workspace with one command: features are unified over all packages of a build, so
+/// separate builds would each rebuild the common dependencies.
 fn build_rust(workspace: &str) -> Result<RustBuild> {
     println!("cargo: tests/bench-client/{workspace}");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -1,4 +1,5 @@
-//! Percentiles of a schedule, exact: every record's latency is in a file, nothing is sampled, merged or clipped.
+//! Exact percentiles of a schedule: every record's latency is in a file, nothing is sampled, merged
+//! or clipped.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -13,12 +14,12 @@ pub struct Latencies {
     pub p99: f64,
     pub p999: f64,
     pub max: f64,
-    /// From due to the call of `send`: how well the schedule was held.
+    /// From the due time to the call of `send`: how well the schedule was kept.
     pub late_p99_ms: f64,
     pub count: usize,
 }
 
-/// Reads `records` latencies and as many delays, in nanoseconds.
+/// Reads `records` latencies and the same number of delays, in nanoseconds.
 pub fn read(path: &Path, records: usize) -> Result<Latencies> {
     let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     ensure!(

@@ -1,4 +1,4 @@
-//! One run: a contender's process from its start to its report, watched from outside.
+//! One run: a contender's process from its start to its report, measured from outside.
 
 use super::case::{BUFFER_BYTES, Case, Consume, Kind, Produce, Settings};
 use super::contender::{Contender, Programs};
@@ -15,26 +15,26 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// A phase that takes longer hangs.
+/// A phase that takes longer counts as hung.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub rate: f64,
-    /// Seconds per million records.
+    /// CPU seconds per million records.
     pub client_cpu: f64,
     pub broker_cpu: f64,
     pub peak_mib: f64,
     pub seconds: f64,
     pub latencies: Option<Latencies>,
     pub version: String,
-    /// Why this run proves nothing; empty when all is well.
+    /// Why this run is invalid; empty if it is valid.
     pub invalid: Vec<String>,
     pub raw: Value,
 }
 
-/// A process that talks by lines.
+/// A process with a line protocol.
 struct Talk {
     child: Child,
     input: ChildStdin,
@@ -100,7 +100,7 @@ impl Drop for Talk {
     }
 }
 
-/// Runs `contender` under `case`. A contender that fails makes an invalid run, not an error.
+/// Runs `contender` under `case`. A contender's failure makes the run invalid and is not an error.
 pub fn run(programs: &Programs, broker: &Broker, case: &Case, contender: Contender) -> Result<Run> {
     match &case.kind {
         Kind::Produce(produce) => {
@@ -255,7 +255,7 @@ fn consume_once(
     Ok(run)
 }
 
-/// Fills what the consumer cases read; any contender's records would do.
+/// Writes the records for the consumer cases; any contender can write them.
 pub fn fill(programs: &Programs, broker: &Broker, consume: &Consume, topic: &str) -> Result<()> {
     programs.errand("create", &broker.server.bootstrap(), topic, consume.partitions)?;
     let payloads = payload::file(consume.bytes, super::case::Content::Json)?;
@@ -281,7 +281,7 @@ pub fn fill(programs: &Programs, broker: &Broker, consume: &Consume, topic: &str
     Ok(())
 }
 
-/// The handshake. Processor time is read between the lines, memory at the end of the measured part.
+/// Runs the handshake. CPU time is read between the lines, memory at the end of the measured part.
 fn watch(
     programs: &Programs,
     broker: &Broker,
@@ -319,14 +319,14 @@ fn watch(
     Ok((run, report))
 }
 
-/// From totals to rates per million records.
+/// Converts totals to values per million records.
 fn account(run: &mut Run, records: f64) {
     run.rate = records / run.seconds;
     run.client_cpu /= records / 1e6;
     run.broker_cpu /= records / 1e6;
 }
 
-/// Acknowledged is what the log holds: no more (a duplicate) and no less (a loss).
+/// Checks that the log has exactly the acknowledged records: more is a duplicate, fewer a loss.
 fn check_ends(run: &mut Run, end: u64) {
     let report = &run.raw["report"];
     let acknowledged =

@@ -1,8 +1,9 @@
 //! `cargo xtask bench-client`: our client beside Java's, librdkafka, franz-go, krafka and confluent-kafka, against one
 //! broker; writes docs/measurements/client-benchmarks.md.
 //!
-//! Every contender is a process of its own. All run one after the other under the same case, in one order and then in
-//! the opposite one, as often as there are pairs; what is published are medians and the ratios within a round.
+//! Every contender is a process of its own. All run one after the other under the same case, in one
+//! order and then in the opposite one, once per pair; medians and the ratios within a round are
+//! published.
 
 mod case;
 mod contender;
@@ -24,7 +25,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What the command line asks for.
+/// The options of the command line.
 pub struct Plan {
     target: Target,
     pairs: u32,
@@ -115,7 +116,7 @@ impl Plan {
     }
 }
 
-/// `256-lz4*` stands for every key that begins so.
+/// Matches a key; `256-lz4*` matches every key with this prefix.
 fn matches(key: &str, wanted: &str) -> bool {
     match wanted.strip_suffix('*') {
         Some(start) => key.starts_with(start),
@@ -132,14 +133,16 @@ pub struct Broker {
 impl Broker {
     fn start(plan: &Plan) -> Result<Broker> {
         let programs = server::Programs::prepare(plan.target == Target::Ottla)?;
-        // Deleted topics must not pile up, above all in memory: every run writes some hundred megabytes.
+        // Deleted topics must not accumulate, above all in memory: every run writes hundreds of
+        // megabytes.
         let site = Site::create_below(&plan.data, "broker", &[("log.segment.delete.delay.ms", "500")])?;
         let server = site.start_with(&programs, plan.target, &["ottla.durability=page-cache"])?;
         Ok(Broker { server, site })
     }
 }
 
-/// The runs of one contender under one case, by round; rounds are comparable, runs of different rounds less so.
+/// The runs of one contender under one case, by round. Runs within a round are comparable, runs of
+/// different rounds less so.
 pub struct Sample {
     pub case: usize,
     pub contender: Contender,
@@ -171,7 +174,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         );
         busy.push(machine::busy_share(Duration::from_secs(1))?);
         samples.extend(run_case(&plan, &programs, &broker, index, case)?);
-        // After every case: a run of an hour that is cut short has not been for nothing.
+        // After every case, so that an interrupted run of an hour leaves its results.
         write_results(&plan, &machine, &cases, &samples, &programs, &busy)?;
     }
     let Broker { server, site } = broker;
@@ -246,7 +249,7 @@ fn run_case(
     Ok(samples)
 }
 
-/// Data in memory that the broker does not let go would take the whole machine down.
+/// Checks the free memory: broker data in a memory file system could exhaust the machine.
 fn ensure_memory() -> Result<()> {
     const NEEDED_KIB: u64 = 6 * 1024 * 1024;
     let deadline = Instant::now() + Duration::from_secs(30);

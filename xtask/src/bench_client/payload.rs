@@ -1,4 +1,5 @@
-//! The contents of records: written to files, so that every contender sends the same bytes and makes none itself.
+//! The contents of records: written to files, so that every contender sends the same bytes and
+//! spends no time on making them.
 
 use super::case::Content;
 use crate::interop::toolchain;
@@ -6,7 +7,7 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::PathBuf;
 
-/// So many different records, one after the other and then again: more than any codec's window holds.
+/// The number of different records, which are sent in turn: more than fits into any codec's window.
 const COUNT: usize = 4096;
 
 const CITIES: [&str; 6] = ["Praha", "Brno", "Ostrava", "Plzen", "Liberec", "Olomouc"];
@@ -28,7 +29,7 @@ impl Random {
     }
 }
 
-/// The file with records of `bytes` each, one behind the other.
+/// Returns the file with consecutive records of `bytes` each.
 pub fn file(bytes: usize, content: Content) -> Result<PathBuf> {
     let folder = toolchain::cargo_target().join("bench-client/payloads");
     fs::create_dir_all(&folder)?;

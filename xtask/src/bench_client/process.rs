@@ -1,11 +1,11 @@
-//! Processor time and peak memory of another process, exact to the nanosecond and the page.
+//! CPU time and peak memory of another process, exact to the nanosecond and the page.
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
 
-/// User and system seconds of all threads of `pid`, those that have ended included.
+/// User and system seconds of all threads of `pid`, including ended ones.
 ///
-/// `/proc/PID/stat` counts in hundredths of a second, which is several percent of what is measured here.
+/// `/proc/PID/stat` counts in hundredths of a second, several percent of the times measured here.
 #[expect(
     unsafe_code,
     reason = "no safe wrapper offers the processor-time clock of another process"
@@ -26,7 +26,7 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
 }
 
-/// The most that was ever resident, in MiB; counted since the program began, not since its parent forked.
+/// Peak resident memory in MiB, since the exec of the program and not since its parent's fork.
 pub fn peak_memory_mib(pid: u32) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).context("reading /proc/PID/status")?;
     let line = text

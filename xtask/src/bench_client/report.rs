@@ -1,4 +1,4 @@
-//! docs/measurements/client-benchmarks.md.
+//! Renders docs/measurements/client-benchmarks.md.
 
 use super::case::{Case, Kind, Produce};
 use super::contender::Contender;
@@ -9,7 +9,7 @@ use crate::bench_kafka::report::round;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// One line while it runs.
+/// Returns the progress line of a run.
 pub fn line(contender: Contender, run: &Run) -> String {
     let mut text = format!("{:16}", contender.name());
     if run.rate > 0.0 {
@@ -73,7 +73,7 @@ impl Results<'_> {
 }
 
 impl Sample {
-    /// The values of the runs that count.
+    /// The values of the valid runs.
     fn values(&self, of: impl Fn(&Run) -> f64) -> Vec<f64> {
         self.runs
             .iter()
@@ -87,7 +87,7 @@ impl Sample {
     }
 }
 
-/// `ours / theirs` of each round in which both runs count.
+/// `ours / theirs` of each round in which both runs are valid.
 fn ratios(ours: &Sample, theirs: &Sample, of: impl Fn(&Run) -> f64) -> Vec<f64> {
     let pairs = ours.runs.iter().zip(&theirs.runs);
     pairs
@@ -175,7 +175,8 @@ fn aims(text: &mut String, results: &Results<'_>) {
             against_best(results, &key, |run| run.client_cpu),
             &|ratio| ratio <= 0.5,
         );
-        // The best of others as measured before this client was begun: franz-go and librdkafka against Apache Kafka.
+        // The best result of other clients before this client was written: franz-go and librdkafka
+// against Apache Kafka.
         let limit = if compression == "none" {
             0.78 / 2.0
         } else {

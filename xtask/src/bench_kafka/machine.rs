@@ -1,4 +1,4 @@
-//! The machine as the report names it, and the probe of its disk.
+//! The description of the machine for the report, and the probe of its disk.
 
 use crate::interop::toolchain::{output_of, root, target_directory};
 use anyhow::{Context, Result};
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Lines "name: value".
+/// Returns pairs of name and value.
 pub fn describe() -> Result<Vec<(String, String)>> {
     let mut lines = Vec::new();
     let mut add = |name: &str, value: String| lines.push((name.to_string(), value.trim().to_string()));
@@ -84,7 +84,8 @@ fn load_average() -> String {
     text.split_whitespace().take(3).collect::<Vec<_>>().join(", ")
 }
 
-/// Share of the machine's processor time (0 to 1) that was in use during `duration`, while nothing of ours ran.
+/// Share of the machine's CPU time (0 to 1) that other programs used during `duration`, while
+/// nothing of ours ran.
 pub fn busy_share(duration: Duration) -> Result<f64> {
     let read = || -> Result<(f64, f64)> {
         let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
@@ -95,7 +96,7 @@ pub fn busy_share(duration: Duration) -> Result<f64> {
             .split_whitespace()
             .skip(1);
         let ticks: Vec<f64> = fields.map(str::parse).collect::<Result<_, _>>()?;
-        // The fourth and fifth are idle and waiting for the disk.
+        // The fourth and fifth fields are idle and iowait.
         Ok((ticks.iter().take(8).sum(), ticks[3] + ticks[4]))
     };
     let (all, idle) = read()?;
@@ -104,7 +105,7 @@ pub fn busy_share(duration: Duration) -> Result<f64> {
     Ok(1.0 - (idle_after - idle) / (all_after - all).max(1.0))
 }
 
-/// fdatasync after appending 4 KiB, again and again for `duration`; sorted milliseconds.
+/// Repeats an append of 4 KiB and an fdatasync for `duration`; returns sorted milliseconds.
 pub fn probe_sync(duration: Duration) -> Result<Vec<f64>> {
     let path = target_directory().join("sync-probe");
     let mut file = File::create(&path).context("creating the probe file")?;
@@ -125,7 +126,9 @@ pub fn probe_sync(duration: Duration) -> Result<Vec<f64>> {
 /// CPU seconds (user and system, all threads) that `pid` has used.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("reading /proc/PID/stat")?;
-    // The name is in parentheses and may hold blanks; utime and stime are the 12th and 13th field behind it.
+    // The name is in parentheses and may contain blanks; utime and stime are the 12th and 13th
+    // field
+// after it.
     let fields: Vec<&str> = text[text.rfind(')').unwrap_or(0) + 1..]
         .split_whitespace()
         .collect();

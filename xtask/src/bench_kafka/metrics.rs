@@ -1,4 +1,4 @@
-//! What was measured: for each metric and broker one value per pair.
+//! The measured values: for each metric and broker one value per pair.
 
 use super::tails::Curve;
 use crate::interop::server::Target;
@@ -11,7 +11,7 @@ pub struct Metric {
     pub key: &'static str,
     pub title: &'static str,
     pub unit: &'static str,
-    /// The ratio Ottla / Kafka that is aimed at, if any.
+    /// The target of the ratio Ottla / Kafka, if any.
     pub aim: Option<f64>,
 }
 
@@ -166,7 +166,7 @@ pub struct Samples {
     values: BTreeMap<(&'static str, &'static str), Vec<f64>>,
     pub calibration: BTreeMap<&'static str, f64>,
     pub invalid: Vec<String>,
-    /// How busy other programs kept the machine before each broker's turn, 0 to 1.
+    /// CPU share of other programs before each broker's turn, 0 to 1.
     pub busy: Vec<f64>,
     raw: Vec<Value>,
 }
@@ -188,7 +188,7 @@ impl Samples {
         self.values.entry((key, column(target))).or_default().push(value);
     }
 
-    /// Keeps the generator's whole answer and what it says against itself.
+    /// Keeps the generator's complete result, and its objections to its own validity.
     pub fn keep(&mut self, target: Target, name: &str, result: &Value) {
         for reason in result["invalid"].as_array().into_iter().flatten() {
             let text = format!(

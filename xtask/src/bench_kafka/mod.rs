@@ -1,7 +1,9 @@
-//! `cargo xtask bench-kafka`: Ottla and Apache Kafka 4.3 side by side on this machine; writes docs/measurements/benchmarks.md.
+//! `cargo xtask bench-kafka`: measures Ottla and Apache Kafka 4.3 side by side on this machine;
+//! writes docs/measurements/benchmarks.md.
 //!
-//! The two run one after the other, A B then B A, with the same generator, the same durability and the same files
-//! of configuration. A number is a ratio of two medians in one run, with the spread of the pairs beside it.
+//! The two run in turn, A B then B A, with the same generator, the same durability and the same
+//! configuration files. A number is the ratio of two medians of one run, with the spread of the
+//! pairs.
 
 pub mod machine;
 pub mod metrics;
@@ -18,7 +20,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long everything takes; `--quick` shows that the harness works and is no evidence.
+/// The durations; `--quick` only checks that the harness works and is not evidence.
 pub struct Plan {
     pub pairs: u32,
     pub records: u64,
@@ -105,7 +107,7 @@ impl Durability {
         }
     }
 
-    /// Apache Kafka has no group commit: the nearest is a flush after every append.
+    /// Settings of Apache Kafka. It has no group commit: the nearest is a flush after every append.
     pub fn kafka(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Durability::PageCache => &[],

@@ -1,4 +1,4 @@
-//! docs/measurements/benchmarks.md.
+//! Renders docs/measurements/benchmarks.md.
 
 use super::metrics::{METRICS, Metric, Samples, median};
 use super::session::number;
@@ -219,7 +219,7 @@ fn tails(text: &mut String, plan: &Plan, curves: &[Curve]) {
     text.push('\n');
 }
 
-/// The points of both curves, thinned to at most 40 rows; a row shows the worst of those it stands for.
+/// Merges both curves into at most 40 rows; a row shows the worst of its points.
 fn merge(kafka: &Value, ottla: &Value) -> Vec<(f64, [f64; 4])> {
     let points = |result: &Value| result["curve"].as_array().cloned().unwrap_or_default();
     let (kafka, ottla) = (points(kafka), points(ottla));
@@ -316,7 +316,7 @@ fn shortfalls(text: &mut String, samples: &Samples, curves: &[Curve]) {
     }
 }
 
-/// Three significant digits.
+/// Rounds to three significant digits.
 pub fn round(value: f64) -> String {
     if !value.is_finite() {
         return String::from("-");

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 const PARTITIONS: &str = "6";
 const MILLION: f64 = 1_000_000.0;
 
-/// Runs the generator and returns the line of JSON it prints.
+/// Runs the generator and returns its JSON line.
 pub fn generate(lab: &Lab, kind: &str, server: &Server, topic: &str, more: &[&str]) -> Result<Value> {
     generate_at(lab, kind, &server.bootstrap(), server.pid(), topic, more)
 }
@@ -72,7 +72,7 @@ fn start(lab: &Lab, site: &Site, target: Target, durability: Durability) -> Resu
     site.start_with(&lab.programs, target, &[durability.ottla()])
 }
 
-/// What the generator reaches against a broker that throws everything away.
+/// Measures the generator's own limit against a broker that discards all records.
 pub fn calibrate(lab: &Lab, plan: &Plan, samples: &mut Samples) -> Result<()> {
     let mut sink = lab
         .generator()
@@ -104,7 +104,8 @@ pub fn calibrate(lab: &Lab, plan: &Plan, samples: &mut Samples) -> Result<()> {
     outcome
 }
 
-/// Start-up, idling, full batches, consuming and tiny requests, acknowledged from the page cache.
+/// Start-up, idle time, full batches, consuming and tiny requests, acknowledged from the page
+/// cache.
 pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Result<()> {
     let durability = Durability::PageCache;
     let site = site(target, durability, &[])?;
@@ -137,7 +138,7 @@ pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples)
 
     let records = plan.records.to_string();
     let warmup = (plan.warmup_seconds * 2).to_string();
-    // The warm-up is 100,000 records per second of `-warmup`: for a JVM, 20 times as much is not too long.
+    // The warm-up is 100,000 records per second of `-warmup`; a JVM needs about 20 times as much.
     let warm = (plan.warmup_seconds * 20).to_string();
     let result = generate(
         lab,
@@ -203,7 +204,8 @@ pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples)
     Ok(())
 }
 
-/// Full batches in every codec: both brokers unfold what they are sent. The generator packs it, so it is the limit of the rate.
+/// Full batches in every codec: both brokers decompress them. The generator compresses, so it
+/// limits the rate.
 fn compressed(lab: &Lab, plan: &Plan, target: Target, server: &Server, samples: &mut Samples) -> Result<()> {
     const METRICS: [(&str, &str); 4] = [
         ("gzip", "full_cpu_gzip"),
@@ -234,7 +236,8 @@ fn compressed(lab: &Lab, plan: &Plan, target: Target, server: &Server, samples: 
     Ok(())
 }
 
-/// Starts the broker on a directory that has the topic; milliseconds from there to the first acknowledgement.
+/// Starts the broker on a directory with the topic; returns the milliseconds to the first
+/// acknowledgement.
 fn first_record(lab: &Lab, site: &Site, target: Target) -> Result<(Server, f64)> {
     let mut probe = lab.generator();
     probe
@@ -253,7 +256,8 @@ fn first_record(lab: &Lab, site: &Site, target: Target) -> Result<(Server, f64)>
     Ok((server, (at - started.as_nanos()) as f64 / MILLION))
 }
 
-/// kafka-producer-perf-test as the second generator. It counts from the moment of sending, so it omits its own waiting.
+/// kafka-producer-perf-test as second generator. It counts from the moment of sending, so its own
+/// delays are missing (coordinated omission).
 fn java_paced(lab: &Lab, plan: &Plan, target: Target, server: &Server, samples: &mut Samples) -> Result<()> {
     let run = |seconds: u32| -> Result<String> {
         let mut command = lab
@@ -292,7 +296,8 @@ fn java_paced(lab: &Lab, plan: &Plan, target: Target, server: &Server, samples: 
     Ok(())
 }
 
-/// Tiny requests, each on the disk before it is acknowledged, beside the disk's own sync.
+/// Tiny requests, each synced to disk before its acknowledgement, compared with the disk's own sync
+/// time.
 pub fn disk(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Result<()> {
     let site = site(target, Durability::Disk, &[])?;
     let mut server = start(lab, &site, target, Durability::Disk)?;

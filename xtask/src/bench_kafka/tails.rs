@@ -9,11 +9,11 @@ use serde_json::Value;
 pub struct Curve {
     pub target: Target,
     pub durability: Durability,
-    /// What the generator printed.
+    /// The generator's output.
     pub result: Value,
 }
 
-/// Keeps about 6 GB on disk, whatever the duration: both brokers delete old segments while they are loaded.
+/// Keeps about 6 GB on disk for any duration: both brokers delete old segments under load.
 const RETENTION: [(&str, &str); 4] = [
     ("log.retention.bytes", "1000000000"),
     ("log.segment.bytes", "250000000"),

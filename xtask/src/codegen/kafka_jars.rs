@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 
 pub const KAFKA_VERSION: &str = "4.3.0";
 
-/// A jar that carries schemas.
+/// A jar with schemas.
 pub struct SchemaJar {
     pub artifact: &'static str,
     /// The schemas' folder inside the jar.
     pub folder: &'static str,
-    /// Where the classes made from these schemas live.
+    /// The Java package of the classes generated from these schemas.
     pub java_package: &'static str,
 }
 
@@ -40,7 +40,7 @@ pub const SCHEMA_JARS: [SchemaJar; 4] = [
     },
 ];
 
-/// No schemas, but the definitions of the broker's configuration keys.
+/// The jar with the definitions of the broker's configuration keys; it has no schemas.
 const CONFIGURATION_ARTIFACT: &str = "kafka-server";
 
 fn artifacts() -> impl Iterator<Item = &'static str> {
@@ -58,7 +58,7 @@ pub fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Runs a tool to completion; a tool that is not installed is one clear line.
+/// Runs a tool to completion; a missing tool is reported in one line.
 pub fn run_tool(command: &mut Command, why: &str) -> Result<Vec<u8>> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| {

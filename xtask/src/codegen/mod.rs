@@ -19,7 +19,8 @@ use self::schema::{Kind, Message};
 /// The test file beside the golden bytes, below `crates/wire`.
 const SAMPLES: &str = "tests/golden/samples.rs";
 
-/// Messages a one-machine broker neither sends nor receives: the Raft quorum's own, share groups, streams groups.
+/// Messages that a one-machine broker neither sends nor receives: the Raft quorum's own, share
+/// groups, streams groups.
 const LEFT_OUT: [&str; 9] = [
     "Share",
     "Streams",
@@ -32,7 +33,7 @@ const LEFT_OUT: [&str; 9] = [
     "UpdateRaftVoter",
 ];
 
-/// Where a message's file goes.
+/// The folder of a message's file.
 const MESSAGES: &str = "messages";
 const METADATA_RECORDS: &str = "metadata_records";
 const COORDINATOR_RECORDS: &str = "coordinator_records";
@@ -54,15 +55,15 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// A message, where its code goes, and where it came from.
+/// A message, the place of its code, and its schema.
 pub struct Source {
     pub message: Message,
     pub schema_path: PathBuf,
-    /// The class Apache Kafka generates from the same schema.
+    /// The class that Apache Kafka generates from the same schema.
     pub java_class: String,
 }
 
-/// Every message we generate, in the order of the jars and of the schemas' names.
+/// Every generated message, in the order of the jars and of the schemas' names.
 pub fn messages() -> Result<Vec<Source>> {
     let jars = kafka_jars::fetch()?;
     let mut sources = Vec::new();
@@ -93,7 +94,7 @@ pub fn messages() -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// All generated files by their path below `crates/wire`, not yet formatted.
+/// All generated files, before formatting, by their path below `crates/wire`.
 fn generate(sources: &[Source]) -> Result<BTreeMap<String, String>> {
     let mut folders: BTreeMap<&str, BTreeMap<String, Vec<Message>>> = BTreeMap::new();
     for source in sources {
@@ -140,7 +141,8 @@ fn generate(sources: &[Source]) -> Result<BTreeMap<String, String>> {
     Ok(files)
 }
 
-/// `Voters` is no `Vote`: a control record that even a single voter writes.
+/// Matches whole parts of a name: `Voters`, a control record that even a single voter writes, must
+/// not match `Vote`.
 fn is_named_by_part(name: &str, part: &str) -> bool {
     part == "Vote" && name.starts_with("Voters")
 }
@@ -235,7 +237,7 @@ fn coordinator_index(modules: &BTreeMap<String, Vec<Message>>) -> Result<String>
     let mut decode = String::new();
     let mut ordered: Vec<(i16, &str, &Message)> = Vec::new();
     for (module, messages) in modules {
-        // `__transaction_state` numbers its record types on its own.
+        // `__transaction_state` has its own numbers of record types.
         if module.starts_with("transaction_log") {
             continue;
         }
@@ -286,7 +288,7 @@ fn write_formatted(target: &Path, files: &BTreeMap<String, String>) -> Result<()
     for (path, source) in files {
         fs::write(target.join(path), source)?;
     }
-    // The index files lead rustfmt to all others.
+    // rustfmt finds all other files through the index files.
     let roots = files
         .keys()
         .filter(|path| path.ends_with("/mod.rs") || *path == SAMPLES);

@@ -1,4 +1,5 @@
-//! Test source: functions that make the same sample messages as `xtask/java/Golden.java`, and a table of all messages.
+//! Generates test source: functions that make the same sample messages as `xtask/java/Golden.java`,
+//! and a table of all messages.
 
 use std::fmt::Write as _;
 

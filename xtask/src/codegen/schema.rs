@@ -95,7 +95,7 @@ impl Type {
         })
     }
 
-    /// The name of the struct this type is or holds.
+    /// The name of the struct that this type is or contains.
     pub fn struct_name(&self) -> Option<&str> {
         match self {
             Type::Struct(name) => Some(name),
@@ -114,12 +114,12 @@ pub struct Field {
     pub tagged: Option<Versions>,
     pub tag: Option<u32>,
     pub ignorable: bool,
-    /// The schema's words; empty means the type's zero.
+    /// The default as text of the schema; empty means the type's zero.
     pub default: String,
 }
 
 impl Field {
-    /// Whether it says to people what went wrong, in words that may quote what they wrote.
+    /// Whether it is an error message for people, which may quote a client's text.
     pub fn is_message(&self) -> bool {
         self.field_type == Type::String && self.name.ends_with("ErrorMessage")
     }
@@ -153,7 +153,7 @@ pub struct Message {
     pub structs: Vec<Struct>,
 }
 
-/// Parses one schema. `None`: a header, or a message that no version carries any more.
+/// Parses one schema. `None`: a header, or a message without valid versions.
 pub fn parse(text: &str) -> Result<Option<Message>> {
     let value: Value = serde_json::from_str(&without_comments(text))?;
     let kind = match text_of(&value, "type")?.as_str() {

@@ -1,11 +1,11 @@
-//! Which cases exist, and which client can run which: a case that does not report is a failure.
+//! The cases, and the clients that can run each: a case that does not report is a failure.
 
 use super::clients::{CLIENTS, Client};
 
 /// One row of the table.
 pub struct Case {
     pub name: &'static str,
-    /// The clients that offer this; an absent one is shown as `-` and listed with `why_not`.
+    /// The clients that support this; others are shown as `-` and listed with `why_not`.
     pub clients: &'static [Client],
     pub why_not: &'static str,
 }

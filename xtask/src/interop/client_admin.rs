@@ -1,4 +1,4 @@
-//! Our admin client against a running broker: every API family once, with what it must answer.
+//! Our admin client against a running broker: every API family once, with its expected answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -19,7 +19,7 @@ use ottla_wire::error_code::ErrorCode;
 use super::server::{Programs, Target};
 use super::table::Table;
 
-/// Far more than a broker needs to learn what the controller has decided.
+/// Far more time than a broker needs to learn the controller's decisions.
 const PROPAGATION: Duration = Duration::from_secs(20);
 
 type Case = (&'static str, fn(&Admin) -> Result<()>);
@@ -32,7 +32,7 @@ const CASES: [Case; 5] = [
     ("cluster and log directories", cluster),
 ];
 
-/// What Ottla does not serve.
+/// APIs that Ottla does not serve.
 const KAFKA_CASES: [Case; 4] = [
     ("leader election", elections),
     ("client quotas", quotas),
@@ -63,7 +63,7 @@ pub fn run(table: &mut Table, programs: &Programs, bootstrap: &str, target: Targ
     Ok(())
 }
 
-/// A Java consumer that is killed when it goes out of scope.
+/// A Java consumer, killed when dropped.
 struct Member(Child);
 
 impl Drop for Member {
@@ -73,7 +73,7 @@ impl Drop for Member {
     }
 }
 
-/// Describes a group whose member is Java's.
+/// Describes a group with a Java member.
 fn member(admin: &Admin, programs: &Programs, bootstrap: &str, protocol: &str) -> Result<()> {
     let name = format!("admin-{protocol}");
     create(admin, &name, 2)?;
@@ -132,7 +132,7 @@ fn ensure_code<T: Debug>(result: Option<&Result<T, Error>>, expected: ErrorCode)
     }
 }
 
-/// A change is answered by the controller before every broker knows of it.
+/// Repeats a check: the controller answers a change before every broker knows of it.
 fn eventually(check: impl Fn() -> Result<()>) -> Result<()> {
     let started = Instant::now();
     loop {

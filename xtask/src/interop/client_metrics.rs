@@ -1,5 +1,5 @@
-//! Client metrics as Ottla receives them (KIP-714): subscriptions by Kafka's tools, pushes by clients of three families, and
-//! Apache Kafka on the directory afterwards.
+//! Client metrics with Ottla as broker (KIP-714): subscriptions by Kafka's tools, pushes by three
+//! client libraries, and Apache Kafka on the directory afterwards.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ const WORK_SECONDS: &str = "4";
 const INTERVAL_MS: &str = "500";
 const PUSHES_MIN: u64 = 3;
 
-/// The foreign clients, with what the doctor calls their library.
+/// The other clients, with the doctor's names of their libraries.
 const PUSHERS: [(Client, &str); 3] = [
     (Client::Java, "java"),
     (Client::Librdkafka, "librdkafka"),
@@ -69,7 +69,7 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients) -> Result<
     server.stop()
 }
 
-/// The subscription that all later steps live by.
+/// Creates the subscription for all later steps.
 fn subscriptions(tools: &Tools<'_>) -> Result<()> {
     let run = |arguments: &[&str]| tools.run(CLIENT_METRICS, arguments, "");
     let alter = [
@@ -153,7 +153,8 @@ fn configurations(tools: &Tools<'_>) -> Result<()> {
     )
 }
 
-/// The client produces and consumes for some seconds, as `interop-NAME-producer` and `interop-NAME-consumer`.
+/// Has the client produce and consume for some seconds, as `interop-NAME-producer` and
+/// `interop-NAME-consumer`.
 fn push(programs: &Programs, clients: &Clients, client: Client, server: &Server) -> Result<()> {
     let bootstrap = server.bootstrap();
     let arguments = ["push", bootstrap.as_str(), WORK_SECONDS];
@@ -165,7 +166,7 @@ fn push(programs: &Programs, clients: &Clients, client: Client, server: &Server)
     Ok(())
 }
 
-/// Whether the doctor has heard of both, by what they pushed and by what the broker saw.
+/// Checks that the doctor knows both, from their pushes and from the broker's counts.
 fn heard(admin_port: u16, client: Client, library: &str) -> Result<()> {
     let snapshots: Value = serde_json::from_str(&get(admin_port, "/doctor/snapshots")?)?;
     let snapshots = snapshots.as_array().context("no list of snapshots")?;

@@ -1,4 +1,4 @@
-//! The clients, three foreign ones and ours: how each is built and started, and the lines they answer with.
+//! The clients, three others and ours: how each is built and started, and their result lines.
 
 use super::toolchain::{self, run_quietly};
 use crate::kafka::Kafka;
@@ -31,7 +31,7 @@ impl Client {
     }
 }
 
-/// What a case came to: the text of the failure, if it failed.
+/// The outcome of a case: the text of the failure, if it failed.
 pub type Outcome = std::result::Result<(), String>;
 
 /// The clients, ready to run.
@@ -69,7 +69,7 @@ impl Clients {
         }
     }
 
-    /// Runs one phase and collects its cases; `Err` when the program itself cannot be started.
+    /// Runs one phase and collects its cases; `Err` if the program itself cannot be started.
     pub fn run(
         &self,
         kafka: &Kafka,

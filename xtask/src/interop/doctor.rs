@@ -1,5 +1,6 @@
-//! `ottla doctor collect` behind Apache Kafka with the plug-in of `plugins/kafka-telemetry`: a real Java producer's metrics become a
-//! verdict, and a collector that dies disturbs nobody.
+//! `ottla doctor collect` behind Apache Kafka with the plug-in of `plugins/kafka-telemetry`: a real
+//! Java producer's metrics become a verdict, and a dying collector affects neither broker nor
+//! clients.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
             survives(&mut collector, &mut producer),
         );
         add(
-            "a cluster that is no Ottla is asked through its collector",
+            "a cluster that is not Ottla is asked through its collector",
             no_ottla(ottla, &server.bootstrap()),
         );
         drop(producer);
@@ -97,7 +98,7 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
     Ok(())
 }
 
-/// What Maven makes of `plugins/kafka-telemetry`.
+/// The jars that Maven builds from `plugins/kafka-telemetry`.
 struct Plugin {
     directory: PathBuf,
     jar: PathBuf,
@@ -137,7 +138,7 @@ impl Plugin {
     }
 }
 
-/// A broker of Apache Kafka with the plug-in, and a subscription to all that the doctor reads.
+/// Starts Apache Kafka with the plug-in, and a subscription to all metrics that the doctor reads.
 fn broker(
     programs: &Programs,
     tools: &Kafka,
@@ -196,7 +197,7 @@ impl Collector {
         })
     }
 
-    /// `ottla doctor ARGUMENTS --collector`, which may end with 0 or 1.
+    /// Runs `ottla doctor ARGUMENTS --collector`, which may end with status 0 or 1.
     fn doctor(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.ottla);
         command.arg("doctor").args(arguments);
@@ -214,7 +215,7 @@ impl Collector {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What is said about a client, once it is known.
+    /// Returns the diagnosis of a client, if it is known.
     fn client(&self, id: &str) -> Result<Option<Value>> {
         let text = self.doctor(&["--format", "json"])?;
         let examination: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
@@ -253,7 +254,7 @@ impl Producer {
         })
     }
 
-    /// Records per second and the largest latency of its next report.
+    /// Returns records per second and the largest latency of its next report.
     fn next_report(&mut self) -> Result<(f64, f64)> {
         let line = self.lines.next().context("the producer ended")??;
         // 1000 records sent, 2000.0 records/sec (0.19 MB/sec), 1.2 ms avg latency, 14.0 ms max latency.
@@ -295,7 +296,7 @@ fn performance(kafka: &Kafka, bootstrap: &str, records: u64) -> Command {
     command
 }
 
-/// Waits until the client has a verdict that says something.
+/// Waits until the client has a verdict other than NOT_ENOUGH_DATA.
 fn verdict(collector: &Collector) -> Result<Value> {
     let started = Instant::now();
     let mut last = None;
@@ -361,7 +362,7 @@ fn exported(collector: &Collector, beside: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The only client of a file, examined.
+/// Diagnoses the only client of a file.
 fn replayed(ottla: &Path, path: &Path) -> Result<Value> {
     let mut command = Command::new(ottla);
     command.args(["doctor", "replay", "--format", "json"]).arg(path);
@@ -377,7 +378,7 @@ fn survives(collector: &mut Collector, producer: &mut Producer) -> Result<()> {
     producer.next_report()?;
     collector.child.kill()?;
     collector.child.wait()?;
-    // Several push intervals without anybody who listens. What the producer had to wait for itself is in its reports.
+    // Several push intervals without a collector. The producer's own waits are in its reports.
     for _ in 0..10 {
         let (records_per_second, latency_max_ms) = producer.next_report()?;
         ensure!(records_per_second > 0.0, "the producer stood still");
@@ -392,7 +393,7 @@ fn survives(collector: &mut Collector, producer: &mut Producer) -> Result<()> {
     verdict(collector).map(drop)
 }
 
-/// Nobody may listen where the collector would be; which way was taken is said all the same.
+/// There may be no collector at the default address; the message about asking it is printed anyway.
 fn no_ottla(ottla: &Path, bootstrap: &str) -> Result<()> {
     let mut command = Command::new(ottla);
     command.args(["doctor", "--bootstrap-server", bootstrap]);
@@ -401,7 +402,7 @@ fn no_ottla(ottla: &Path, bootstrap: &str) -> Result<()> {
         .output()
         .context("cannot start ottla doctor")?;
     let says = String::from_utf8_lossy(&output.stderr).into_owned();
-    let expected = format!("{bootstrap} is no Ottla: asking the collector at 127.0.0.1:9645");
+    let expected = format!("{bootstrap} is not Ottla: asking the collector at 127.0.0.1:9645");
     ensure!(says.contains(&expected), "{says}");
     Ok(())
 }
@@ -425,7 +426,7 @@ fn printed(ottla: &Path, programs: &Programs) -> Result<()> {
     Ok(())
 }
 
-/// - `client`: whose Java producer is used.
+/// - `client`: the version whose Java producer is used.
 fn older(ottla: &Path, programs: &Programs, client: &Kafka) -> Result<()> {
     let port = toolchain::free_port()?;
     let collector = Collector::start(ottla, port)?;

@@ -1,4 +1,5 @@
-//! Groups that mix our members with Java's: each kind leads and follows, joins, leaves, dies, and takes the other's place.
+//! Groups with our members and Java's: each kind leads and follows, joins, leaves, dies, and
+//! replaces the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +19,7 @@ use super::server::Programs;
 use super::table::Table;
 use super::toolchain;
 
-/// What a rebalance may take, a member's death included.
+/// Timeout of a rebalance, including one after a member's death.
 const SETTLE: Duration = Duration::from_secs(40);
 const PARTITIONS: i32 = 6;
 const PACKAGE: &str = "org.apache.kafka.clients.consumer.";
@@ -31,15 +32,15 @@ enum Maker {
 
 use Maker::{Java, Ours};
 
-/// What a member has told of itself.
+/// A log of what a member has reported.
 #[derive(Debug, Default)]
 struct Diary {
     generation: i32,
     owned: BTreeSet<String>,
-    /// Partitions that the listener was told of, in order.
+    /// Partitions passed to the listener, in order.
     revoked: Vec<String>,
     lost: Vec<String>,
-    /// How often each value was read.
+    /// The number of reads of each value.
     read: BTreeMap<String, u32>,
     failed: Option<String>,
     is_closed: bool,
@@ -75,7 +76,7 @@ struct Bench<'a> {
     started: u32,
     /// Values written so far.
     values: u32,
-    /// Those that no member who has left has read.
+    /// Values that no departed member has read.
     written: BTreeSet<String>,
 }
 
@@ -121,8 +122,8 @@ pub fn run(table: &mut Table, programs: &Programs, bootstrap: &str) -> Result<()
     Ok(())
 }
 
-/// A member of the other kind joins and leaves, a third joins, one is killed; nothing is lost, and what is not moved
-/// is not read twice.
+/// A member of the other kind joins and leaves, a third joins, one is killed; no record is lost,
+/// and partitions that do not move are not read twice.
 fn come_and_go(programs: &Programs, bootstrap: &str, assignor: &str, first: Maker) -> Result<()> {
     let second = if first == Ours { Java } else { Ours };
     let is_cooperative = assignor == "CooperativeStickyAssignor";
@@ -149,7 +150,7 @@ fn come_and_go(programs: &Programs, bootstrap: &str, assignor: &str, first: Make
     bench.write(60)?;
     bench.all_read()?;
     bench.nothing_read_twice()?;
-    // The leader goes; who leads next is of the other kind or not, as the coordinator likes.
+    // The leader leaves; the coordinator may choose either kind as the next leader.
     bench.close(0)?;
     bench.settle(&[3, 3])?;
     bench.write(60)?;
@@ -157,7 +158,7 @@ fn come_and_go(programs: &Programs, bootstrap: &str, assignor: &str, first: Make
     bench.nothing_read_twice()?;
     bench.join(second, &[&strategy])?;
     bench.settle(&[2, 2, 2])?;
-    // Java's member can be killed; ours lives in this process and would take it along.
+    // Java's member can be killed; ours runs in this process.
     let java = if second == Java { 0 } else { 1 };
     bench.kill_java(java)?;
     bench.settle(&[3, 3])?;
@@ -166,7 +167,8 @@ fn come_and_go(programs: &Programs, bootstrap: &str, assignor: &str, first: Make
     bench.close_all()
 }
 
-/// Kafka's way to cooperative rebalancing (KIP-429): both assignors are offered, then the old one is taken away.
+/// Kafka's migration to cooperative rebalancing (KIP-429): first both assignors are offered, then
+/// the old one is removed.
 fn upgrade(programs: &Programs, bootstrap: &str) -> Result<()> {
     let mut bench = Bench::create(programs, bootstrap, "mixed-upgrade")?;
     let eager = format!("partition.assignment.strategy={PACKAGE}RangeAssignor");
@@ -217,7 +219,8 @@ fn pattern(programs: &Programs, bootstrap: &str) -> Result<()> {
     bench.close_all()
 }
 
-/// The instance id moves from one client to the other without a rebalance; whoever had it is fenced.
+/// The instance id moves from one client to the other without a rebalance; the previous owner is
+/// fenced.
 fn take_over_static(programs: &Programs, bootstrap: &str, first: Maker) -> Result<()> {
     let second = if first == Ours { Java } else { Ours };
     let mut bench = Bench::create(programs, bootstrap, &format!("mixed-static-{first:?}"))?;
@@ -271,7 +274,7 @@ impl<'a> Bench<'a> {
         self.join_on(maker, &topic, settings)
     }
 
-    /// - `topics`: names between commas, or a pattern behind `~`.
+    /// - `topics`: comma-separated names, or a pattern after `~`.
     fn join_on(&mut self, maker: Maker, topics: &str, settings: &[&str]) -> Result<()> {
         self.started += 1;
         let name = format!("{} {}", if maker == Ours { "ours" } else { "java" }, self.started);
@@ -331,7 +334,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Waits until the members own so many partitions, each one's own, in one generation.
+    /// Waits until the members own these numbers of partitions, without overlap, in one generation.
     fn settle(&self, counts: &[usize]) -> Result<()> {
         self.wait(&format!("an assignment of {counts:?}"), |members| {
             let mut owned: BTreeSet<String> = BTreeSet::new();
@@ -370,7 +373,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Waits until somebody, perhaps one who has left, has read everything.
+    /// Waits until every value was read by some member, which may have left.
     fn all_read(&mut self) -> Result<()> {
         let written = self.written.clone();
         self.wait("all values to be read", |members| {
@@ -382,7 +385,9 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Between members that were told in time, positions are handed over by commits.
+    /// Checks that no value was read twice: members that are revoked in time hand over their
+    /// positions by
+/// commits.
     fn nothing_read_twice(&self) -> Result<()> {
         let mut read: BTreeMap<String, u32> = BTreeMap::new();
         for member in &self.members {
@@ -411,7 +416,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What this member has read need not be read by others.
+    /// Removes a member's values from those that others must read.
     fn forget(&mut self, index: usize) {
         let member = self.members.remove(index);
         let diary = lock(&member.diary);
@@ -497,7 +502,7 @@ fn create(bootstrap: &str, topic: &str, partitions: i32) -> Result<()> {
     Ok(())
 }
 
-/// Writes into the diary what the consumer is told.
+/// Records the listener's calls in the diary.
 struct Listener {
     diary: Arc<Mutex<Diary>>,
 }

@@ -1,7 +1,8 @@
-//! One Ottla becomes a cluster of Apache Kafka: `ottla grow`, a controller of its own, a broker on the same directory, a second
-//! broker that everything moves to, and the death of the first. A producer and a group run on through all of it.
+//! Grows one Ottla broker into a cluster of Apache Kafka: `ottla grow`, a separate controller, a
+//! broker on the same directory, a second broker that takes over everything, and the death of the
+//! first. A producer and a group run throughout.
 //!
-//! Settings and commands are those that `ottla grow` prints.
+//! Settings and commands are those printed by `ottla grow`.
 
 use super::directories::contents;
 use super::server::{Programs, Server, Site, Target};
@@ -41,17 +42,17 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
 
 struct Growth<'a> {
     programs: &'a Programs,
-    /// Ottla's, and then the first broker's of Apache Kafka.
+    /// The site of Ottla, and then of Apache Kafka's first broker.
     site: Site,
     second_port: u16,
 }
 
-/// What `ottla grow` printed.
+/// The output of `ottla grow`.
 struct Steps {
     cluster_id: String,
     controller_properties: String,
     broker_properties: String,
-    /// From where to where the old metadata log is to be moved.
+    /// Source and target of the old metadata log's move.
     moved: (PathBuf, PathBuf),
 }
 
@@ -113,7 +114,7 @@ impl Growth<'_> {
         Ok(())
     }
 
-    /// Both addresses: clients find the broker that is there.
+    /// Both addresses, so that clients find the running broker.
     fn bootstrap(&self) -> String {
         format!("{},127.0.0.1:{}", self.site.bootstrap(), self.second_port)
     }
@@ -150,12 +151,12 @@ impl Growth<'_> {
         })
     }
 
-    /// Runs one phase to its end; its cases.
+    /// Runs one phase to its end and returns its cases.
     fn cases(&self, arguments: &[&str]) -> Result<Vec<Case>> {
         self.client(arguments[0], &arguments[1..])?.finish()
     }
 
-    /// Waits until five thousand records more are acknowledged.
+    /// Waits until five thousand more records are acknowledged.
     fn some_more(&self, producer: &mut Client) -> Result<()> {
         let acknowledged = self.acknowledged()?;
         let bytes = || fs::metadata(&acknowledged).map_or(0, |metadata| metadata.len());
@@ -298,8 +299,9 @@ log.dirs={}
     }
 }
 
-/// Every registered controller must support a level, also one that is gone. 31 is above what Ottla's did; Apache Kafka 4.3 knows it
-/// as the next version's and has to be told to take it.
+/// Raises feature levels. Every registered controller must support a level, even one that is gone.
+/// 31 is above Ottla's maximum; for Apache Kafka 4.3 it is an unstable level of the next version,
+/// which must be enabled.
 fn raise_levels(tools: &Tools<'_>) -> Result<()> {
     let output = tools.run(FEATURES, &["upgrade", "--feature", "share.version=1"], "")?;
     contains(&output, "share.version was upgraded to 1")?;
@@ -309,14 +311,14 @@ fn raise_levels(tools: &Tools<'_>) -> Result<()> {
     contains(&output, "metadata.version was upgraded to 31")
 }
 
-/// What the suite's single nodes are configured with, and the next version's levels.
+/// Adds the settings of the suite's single nodes, and enables the next version's levels.
 fn with_defaults(properties: &str) -> String {
     format!(
         "{properties}unstable.feature.versions.enable=true\noffsets.topic.replication.factor=1\ngroup.initial.rebalance.delay.ms=0\nlog.segment.bytes=1048576\n"
     )
 }
 
-/// Topic and number, from `kafka-topics --describe`.
+/// Returns topic and partition index, from `kafka-topics --describe`.
 fn partitions_of(described: &str) -> Vec<(String, String)> {
     let partition = |line: &str| {
         let field = |name: &str| {
@@ -359,7 +361,7 @@ impl Steps {
     }
 }
 
-/// A line of the Java client: name and outcome.
+/// A result line of the Java client: name and outcome.
 type Case = (String, std::result::Result<(), String>);
 
 fn report_cases(report: Report<'_>, cases: Vec<Case>) {

@@ -1,7 +1,8 @@
-//! `cargo xtask interop`: unmodified clients and tools of others, and our own client, against a running broker.
+//! `cargo xtask interop`: unmodified clients and tools of other projects, and our own client,
+//! against a running broker.
 //!
-//! Against Ottla by default. With `--target kafka` the same cases run against Apache Kafka 4.3.0, which shows
-//! that they ask for Kafka's behaviour and not for ours.
+//! The default broker is Ottla. With `--target kafka` the same cases run against Apache Kafka
+//! 4.3.0, which proves that they expect Kafka's behaviour and not ours.
 
 pub mod cases;
 mod client_admin;
@@ -51,7 +52,7 @@ const PARTS: [&str; 16] = [
     "refusals",
 ];
 
-/// Parts about our clients, which need none of the foreign ones but Java's.
+/// Parts about our clients, which of the other clients need only Java's.
 const OWN_PARTS: [&str; 7] = [
     "security",
     "telemetry",
@@ -65,7 +66,7 @@ const OWN_PARTS: [&str; 7] = [
 struct Options {
     target: Target,
     parts: Vec<String>,
-    /// Directories of every version instead of the oldest and the newest.
+    /// Tests directories of every version instead of only the oldest and the newest.
     all_versions: bool,
 }
 
@@ -100,7 +101,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-/// Runs the suite; an error when any case failed.
+/// Runs the suite; an error if any case failed.
 pub fn run(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
     let has = |part: &str| options.parts.iter().any(|named| named == part);
@@ -122,7 +123,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
     let programs = Programs::prepare(with_ottla)?;
     let mut table = Table::default();
-    // Ottla does not encrypt yet, and what our client pushes is decoded by Kafka's classes: there the target is Apache Kafka.
+    // Ottla has no TLS yet, and our client's pushes are decoded by Kafka's classes: here the target
+    // is
+// always Apache Kafka.
     if has("security") {
         security::run(&mut table, &programs)?;
     }
@@ -139,15 +142,15 @@ pub fn run(arguments: &[String]) -> Result<()> {
         groups::run(&mut table, &programs, &server.bootstrap())?;
         server.stop()?;
     }
-    // Both sides' tools on one Apache Kafka, whatever the target.
+    // Kafka's tools and ours on one Apache Kafka, for every target.
     if has("perf") {
         perf::run(&mut table, &programs)?;
     }
-    // From Ottla to Apache Kafka, whatever the target.
+    // From Ottla to Apache Kafka, for every target.
     if has("grow") {
         grow::run(&mut table, &programs)?;
     }
-    // The plug-in is for Apache Kafka, whatever the target.
+    // The plug-in is for Apache Kafka, for every target.
     if has("doctor") {
         doctor::run(&mut table, &programs)?;
     }
@@ -188,7 +191,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         takeover::run(&mut table, &programs, &clients, options.target)?;
     }
 
-    // Between Apache Kafka and Ottla, whatever the target.
+    // Between Apache Kafka and Ottla, for every target.
     if has("directories") {
         directories::run(&mut table, &programs, &clients, options.all_versions)?;
     }
@@ -212,7 +215,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     report(&table, options.target, started)
 }
 
-/// Our client against every broker that it is made for; each has a table of its own.
+/// Runs our client against every supported broker; each has a table of its own.
 fn own_client(table: &mut Table, programs: &Programs, clients: &Clients, options: &Options) -> Result<()> {
     let did_cases = options.parts.iter().any(|part| part == "clients");
     for (broker, name, target) in [
@@ -245,7 +248,7 @@ fn report(table: &Table, target: Target, started: Instant) -> Result<()> {
     Ok(())
 }
 
-/// Each client writes with every codec, then each reads what all have written.
+/// Each client writes with every codec, then each reads all clients' records.
 fn exchange_records(
     table: &mut Table,
     programs: &Programs,

@@ -1,4 +1,4 @@
-//! Apache Kafka 2.1, the oldest broker that the client is made for, with the ZooKeeper that it needs.
+//! Apache Kafka 2.1, the oldest broker that our client supports, with its ZooKeeper.
 
 use super::toolchain::{self, run_quietly};
 use anyhow::{Context, Result, bail, ensure};

@@ -1,5 +1,6 @@
-//! Our own client against Ottla, Apache Kafka 4.3 and Apache Kafka 2.1: records exchanged with the foreign clients, its
-//! own cases, its commits seen by Kafka's tool, Java's transactions read.
+//! Our own client against Ottla, Apache Kafka 4.3 and Apache Kafka 2.1: records exchanged with
+//! other clients, its own cases, its commits as seen by Kafka's tool, and reading Java's
+//! transactions.
 
 use super::cases::{CASES, CODECS};
 use super::clients::{CLIENTS, Client, Clients};
@@ -9,18 +10,18 @@ use super::table::Table;
 use anyhow::Result;
 use std::time::Duration;
 
-/// Which broker it meets.
+/// The broker of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Broker {
     Ottla,
     Kafka,
-    /// 2.1, the oldest that the client is made for.
+    /// 2.1, the oldest that the client supports.
     OldKafka,
 }
 
 /// Runs against one broker and returns its table.
 ///
-/// - `is_known`: records and cases ran against this broker already, as part of the clients' table.
+/// - `is_known`: records and cases already ran against this broker, as part of the clients' table.
 pub fn run(programs: &Programs, clients: &Clients, broker: Broker, is_known: bool) -> Result<Table> {
     let mut table = Table::default();
     if broker == Broker::OldKafka {
@@ -96,7 +97,7 @@ impl<'a> Against<'a> {
         self.client(Client::Ottla, &[phase, &bootstrap], seconds)
     }
 
-    /// All write; all read what ours wrote, and ours reads what all wrote.
+    /// All clients write; all read our client's records, and ours reads all records.
     fn records(&mut self, who: &[Client]) -> Result<()> {
         let bootstrap = self.bootstrap.clone();
         for &client in who {

@@ -1,4 +1,5 @@
-//! Kafka's performance tools and `ottla perf` side by side, in turn, on one Apache Kafka: the same flags, the same lines.
+//! Compares Kafka's performance tools and `ottla perf`, in turn, on one Apache Kafka: the same
+//! flags, the same output lines.
 
 use super::server::{Programs, Site, Target};
 use super::table::Table;
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use regex::Regex;
 use std::process::Command;
 
-/// Far below what either tool or the broker can do: neither should be late.
+/// Far below the limits of tools and broker, so that no tool is late.
 const RATE: &str = "10000";
 const RECORDS: &str = "50000";
 const TOPIC: &str = "perf";
@@ -20,7 +21,7 @@ enum Tool {
     Ottlas,
 }
 
-/// Each pair in both orders, so that what the first leaves behind favours neither.
+/// Each pair in both orders, so that after-effects of the first run favour neither.
 const ORDER: [Tool; 4] = [Tool::Kafkas, Tool::Ottlas, Tool::Ottlas, Tool::Kafkas];
 
 struct Case {
@@ -29,7 +30,7 @@ struct Case {
     subcommand: &'static str,
     /// Every line of the output is one of these.
     lines: Vec<Regex>,
-    /// The line with the result, and what its first groups are called.
+    /// The pattern of the result line, and the names of its first groups.
     result: Regex,
     figures: &'static [&'static str],
 }
@@ -129,7 +130,7 @@ fn end_to_end() -> Case {
 impl Case {
     fn arguments(&self, bootstrap: &str, run: usize) -> Vec<String> {
         let mut arguments = vec!["--bootstrap-server", bootstrap];
-        // Nobody else may write to the topic of the third tool, and it is to create it.
+        // The third tool must create its topic, and no other client may write to it.
         let own_topic = format!("perf-e2e-{run}");
         match self.subcommand {
             "produce" => arguments.extend([

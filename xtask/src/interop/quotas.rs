@@ -1,5 +1,5 @@
-//! Client quotas as others see them: set by Kafka's kafka-configs, kept against the Java client and librdkafka, found by the doctor,
-//! and taken over by Apache Kafka.
+//! Client quotas: set by Kafka's kafka-configs, enforced for the Java client and librdkafka, found
+//! by the doctor, and taken over by Apache Kafka.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use super::toolchain;
 use super::tools::{CONFIGS, CONSUMER_PERF, PRODUCER_PERF, TOPICS, Tools, contains};
 
 const TOPIC: &str = "quotas";
-/// Large, so that headers of batches and requests are less than one percent of what is counted.
+/// Large, so that headers of batches and requests are less than one percent of the counted bytes.
 const RECORD_BYTES: &str = "10000";
 
-/// Small enough that no machine is the limit, large enough that one fetch is a fraction of a second.
+/// Small enough for every machine, large enough that one fetch is worth a fraction of a second.
 const PRODUCER_BYTE_RATE: f64 = 1_000_000.0;
 const CONSUMER_BYTE_RATE: f64 = 4_000_000.0;
 const REQUEST_PERCENTAGE: f64 = 2.0;
 
-/// How far a rate may be from its quota.
+/// Accepted relative difference between a rate and its quota.
 const TOLERANCE: f64 = 0.05;
 
 /// Runs everything on a broker of its own.
@@ -142,7 +142,7 @@ fn configurations(tools: &Tools<'_>) -> Result<String> {
     Ok(format!("{} kinds of entity", entities.len()))
 }
 
-/// What holds after the restart, too.
+/// Checks what must also hold after the restart.
 fn kept(tools: &Tools<'_>) -> Result<String> {
     let etl = entity(tools, &["--entity-type", "clients", "--entity-name", "etl"]);
     contains(&etl(&["--describe"])?, "producer_byte_rate=1024")?;
@@ -177,7 +177,8 @@ fn set(tools: &Tools<'_>, client_id: &str, value: &str) -> Result<()> {
     )
 }
 
-/// Runs kafka-producer-perf-test; its records per second in each interval of five seconds but the first.
+/// Runs kafka-producer-perf-test; returns records per second in each interval of five seconds
+/// except the first.
 fn produce(tools: &Tools<'_>, client_id: &str, records: u32) -> Result<(Vec<f64>, String)> {
     let servers = format!("bootstrap.servers={}", tools.bootstrap);
     let (records, client_id) = (records.to_string(), format!("client.id={client_id}"));
@@ -197,7 +198,7 @@ fn produce(tools: &Tools<'_>, client_id: &str, records: u32) -> Result<(Vec<f64>
         "batch.size=65536",
     ];
     let output = tools.run(PRODUCER_PERF, &arguments, "")?;
-    // The last line of this kind is of the whole run and has percentiles.
+    // The last such line is about the whole run and has percentiles.
     let lines = output
         .lines()
         .filter(|line| line.contains("records/sec") && !line.contains("50th"));
@@ -205,7 +206,7 @@ fn produce(tools: &Tools<'_>, client_id: &str, records: u32) -> Result<(Vec<f64>
     Ok((rates.skip(1).collect(), output))
 }
 
-/// The mean is within the tolerance of the quota.
+/// Checks that the mean is within the tolerance of the quota.
 fn check_rate(rates: &[f64], quota: f64) -> Result<String> {
     ensure!(rates.len() >= 2, "{} intervals measured", rates.len());
     let rate = rates.iter().sum::<f64>() / rates.len() as f64 * RECORD_BYTES.parse::<f64>()?;
@@ -261,7 +262,9 @@ fn doctor(admin_port: u16) -> Result<String> {
 fn java_consumer(tools: &Tools<'_>) -> Result<String> {
     let (_, output) = produce(tools, "filler", 10_000)?;
     contains(&output, "10000 records sent")?;
-    // The tool has no option for a client id that all versions know: whoever has no quota of his own has the default.
+    // The tool has no option for a client id that works in all versions: a client without a quota
+    // of its
+// own has the default quota.
     let default = entity(tools, &["--entity-type", "clients", "--entity-default"]);
     default(&[
         "--alter",
@@ -281,7 +284,7 @@ fn java_consumer(tools: &Tools<'_>) -> Result<String> {
     ];
     let output = tools.run(CONSUMER_PERF, &arguments, "")?;
     default(&["--alter", "--delete-config", "consumer_byte_rate"])?;
-    // Date, thread, MB, MB/s, records, records/s and more: an interval a line.
+    // Date, thread, MB, MB/s, records, records/s and more: one line per interval.
     let lines = output.lines().filter(|line| {
         line.split(", ").count() >= 8 && line.starts_with(|first: char| first.is_ascii_digit())
     });
@@ -292,7 +295,7 @@ fn java_consumer(tools: &Tools<'_>) -> Result<String> {
     check_rate(&rates[1..], CONSUMER_BYTE_RATE)
 }
 
-/// What the broker measured of the client that sends single records.
+/// The broker's measurement of the client that sends single records.
 fn request_time(admin_port: u16) -> Result<String> {
     let page: Value = serde_json::from_str(&get(admin_port, "/quotas")?)?;
     let clients = page["clients"].as_array().context("no clients")?;
@@ -302,10 +305,10 @@ fn request_time(admin_port: u16) -> Result<String> {
     let used = &tiny.context("librdkafka-requests is not known")?["quotas"]["request_percentage"];
     ensure!(
         used["throttles"].as_u64() > Some(0),
-        "nobody was held back: {used}"
+        "no request was throttled: {used}"
     );
     let rate = used["rate_max"].as_f64().context("no rate")?;
-    // The busiest ten seconds hold the first second, which is free: a tenth more at most.
+    // The busiest ten seconds include the burst of the first second: at most a tenth more.
     ensure!(
         rate <= REQUEST_PERCENTAGE * (1.1 + TOLERANCE),
         "{rate} % of a loop, {REQUEST_PERCENTAGE} allowed"
@@ -348,7 +351,7 @@ fn librdkafka(
 fn mutations(tools: &Tools<'_>) -> Result<String> {
     let anonymous = entity(tools, &["--entity-type", "users", "--entity-name", "ANONYMOUS"]);
     anonymous(&["--alter", "--add-config", "controller_mutation_rate=0.1"])?;
-    // Eleven windows of a tenth are free, the rest is a debt of a minute and a half.
+    // Eleven windows of a tenth are the burst, the rest is a debt of a minute and a half.
     tools.run(
         TOPICS,
         &["--create", "--topic", "first", "--partitions", "10"],

@@ -41,7 +41,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Kafka always (its tools and its Java client are needed in every run), Ottla when asked for.
+    /// Prepares Kafka always (its tools and Java client are needed in every run), and Ottla on
+    /// request.
     pub fn prepare(with_ottla: bool) -> Result<Programs> {
         let ottla = if with_ottla {
             Some(toolchain::build_ottla()?)
@@ -55,7 +56,7 @@ impl Programs {
     }
 }
 
-/// A data directory with its configuration file: what stays when a broker stops.
+/// A data directory with its configuration file, which outlives its brokers.
 pub struct Site {
     pub directory: PathBuf,
     pub port: u16,
@@ -64,12 +65,12 @@ pub struct Site {
 }
 
 impl Site {
-    /// A fresh directory `name` under `target/interop/data`; what an earlier run left there is removed.
+    /// Creates an empty directory `name` under `target/interop/data`, removing an earlier run's.
     pub fn create(name: &str, more: &[(&str, &str)]) -> Result<Site> {
         Site::create_below(&toolchain::target_directory().join("data"), name, more)
     }
 
-    /// The same in another folder, for instance in memory.
+    /// The same in another folder, for instance in a memory file system.
     pub fn create_below(parent: &Path, name: &str, more: &[(&str, &str)]) -> Result<Site> {
         let home = parent.join(name);
         if home.exists() {
@@ -90,8 +91,8 @@ impl Site {
         Ok(site)
     }
 
-    /// Another site with the same data and the same port, for when nothing runs on this one. What an earlier copy of that name
-    /// left is removed.
+    /// Copies the site, with the same data and port, while no broker runs on it. Removes an earlier
+    /// copy of that name.
     pub fn copy(&self, name: &str) -> Result<Site> {
         let parent = self.home().parent().context("a site lies in a folder")?;
         let home = parent.join(name);
@@ -114,7 +115,7 @@ impl Site {
         Ok(copy)
     }
 
-    /// Another node whose files lie beside this one's, by its own `properties`.
+    /// Another node with files beside this one's and its own `properties`.
     pub fn beside(&self, name: &str, directory: &Path, port: u16, properties: &str) -> Result<Site> {
         let site = Site {
             directory: directory.to_owned(),
@@ -141,14 +142,14 @@ impl Site {
         &self.properties
     }
 
-    /// Removes everything. A test that fails does not come here, so that somebody can look.
+    /// Removes everything. A failed test does not call this, so that its files can be inspected.
     pub fn remove(&self) {
         if let Some(home) = self.directory.parent() {
             let _ = fs::remove_dir_all(home);
         }
     }
 
-    /// Starts `target` on this directory and returns when it answers requests.
+    /// Starts `target` on this directory and waits until it answers requests.
     pub fn start(&self, programs: &Programs, target: Target) -> Result<Server> {
         self.start_with(programs, target, &[])
     }
@@ -243,9 +244,9 @@ impl Server {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Returns when an ApiVersions request is answered.
+    /// Waits until an ApiVersions request is answered.
     ///
-    /// - Errors: the process ended, or two minutes have passed; with the end of its log.
+    /// - Errors: the process ended, or two minutes have passed; the error has the end of its log.
     pub fn wait_ready(&mut self) -> Result<()> {
         while !self.answers() {
             if let Some(status) = self.child.try_wait()? {
@@ -279,13 +280,13 @@ impl Server {
         exchange().is_ok()
     }
 
-    /// SIGTERM, then wait for the process to end by itself.
+    /// Sends SIGTERM and waits for the process to end.
     pub fn stop(mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
         let asked = Instant::now();
         while asked.elapsed() < Duration::from_secs(60) {
             if let Some(status) = self.child.try_wait()? {
-                // A JVM that was asked to end says 143 (128 + SIGTERM) after a clean shutdown.
+                // A JVM exits with 143 (128 + SIGTERM) after a clean shutdown by SIGTERM.
                 let clean = status.success() || (self.target == Target::Kafka && status.code() == Some(143));
                 ensure!(
                     clean,
@@ -304,13 +305,13 @@ impl Server {
         )
     }
 
-    /// SIGKILL: what the process had in memory is gone.
+    /// Sends SIGKILL: data in the process's memory is lost.
     pub fn kill(mut self) -> Result<ExitStatus> {
         self.child.kill().context("kill -9")?;
         Ok(self.child.wait()?)
     }
 
-    /// Whether the process is still there; an early end is an error with its log.
+    /// Checks that the process still runs; an early end is an error with its log.
     pub fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -326,7 +327,7 @@ impl Server {
         kill_process(pid, signal).context("sending a signal")
     }
 
-    /// What this process has printed since it was started.
+    /// The output of this process since its start.
     pub fn printed(&self) -> String {
         let mut text = Vec::new();
         if let Ok(mut file) = File::open(&self.log) {

@@ -16,12 +16,12 @@ impl Table {
         self.clients.entry(client).or_default().extend(cases);
     }
 
-    /// A case of no particular client: a tool, a takeover step.
+    /// Adds a case without a client: a tool, a takeover step.
     pub fn add_other(&mut self, name: impl Into<String>, outcome: Outcome) {
         self.others.push((name.into(), outcome));
     }
 
-    /// Marks those of `names` that `client` should have reported and did not.
+    /// Marks as failed those of `names` that `client` did not report.
     pub fn expect(&mut self, client: Client, names: impl IntoIterator<Item = String>) {
         let reported = self.clients.entry(client).or_default();
         for name in names {
@@ -31,7 +31,7 @@ impl Table {
         }
     }
 
-    /// Marks every case that `clients` should have reported and did not.
+    /// Marks as failed every case that `clients` should have reported and did not.
     pub fn expect_cases(&mut self, with_cases: bool) {
         for client in CLIENTS {
             let mut expected: Vec<String> = Vec::new();
@@ -49,7 +49,9 @@ impl Table {
         }
     }
 
-    /// The table as Markdown, then the failures with their reasons; and how many failed.
+    /// Returns the table as Markdown, followed by the failures with their reasons, and the number
+    /// of
+/// failures.
     pub fn render(&self) -> (String, usize) {
         let mut text = String::new();
         let mut failures = Vec::new();

@@ -133,12 +133,13 @@ impl Takeover<'_> {
         Ok(())
     }
 
-    /// Kafka's own reader over all files of all partitions: batches, CRC, index entries against the log.
+    /// Runs Kafka's own reader over all files of all partitions: batches, CRC, index entries
+    /// against the log.
     fn dump(&self, expect_codecs: bool) -> Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.site.directory)? {
             let entry = entry?.path();
-            // A deleted topic waits a minute under this name; its files were never closed.
+            // A deleted topic keeps this name for a minute; its files were never closed.
             let deleted = entry.to_string_lossy().ends_with("-delete");
             if entry.is_dir() && !deleted {
                 for file in fs::read_dir(&entry)? {

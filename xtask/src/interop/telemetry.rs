@@ -1,5 +1,5 @@
-//! Our clients' metrics as Apache Kafka receives them (KIP-714): pushed by a saturated producer and by a consumer, decoded
-//! by Kafka's own classes.
+//! Our clients' metrics with Apache Kafka as broker (KIP-714): pushed by a saturated producer and
+//! by a consumer, decoded by Kafka's own classes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,11 +21,11 @@ const PRODUCER: &str = "telemetry-producer";
 const CONSUMER: &str = "telemetry-consumer";
 const GROUP: &str = "telemetry-group";
 const INTERVAL_MS: u32 = 500;
-/// Besides the terminating one.
+/// Pushes in addition to the terminating one.
 const PUSHES_MIN: usize = 4;
 const HANG: Duration = Duration::from_secs(60);
 
-/// What the receiver wrote of one push.
+/// The receiver's record of one push.
 struct Push {
     client: String,
     instance: String,
@@ -95,7 +95,8 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
     server.stop()
 }
 
-/// Sends without a pause until there are enough pushes; how many records it was, and the client's instance id.
+/// Sends without a pause until there are enough pushes; returns the number of records and the
+/// client's instance id.
 fn produce(bootstrap: &str, file: &Path) -> Result<(u64, String)> {
     let admin = Admin::new(&Config::new().set("bootstrap.servers", bootstrap))?;
     let subscription = ClientMetricsSubscription {
@@ -139,7 +140,7 @@ fn produce(bootstrap: &str, file: &Path) -> Result<(u64, String)> {
             count(file, PRODUCER)
         );
         for _ in 0..1000 {
-            // What fails is in record.error.total.
+            // Failures are counted in record.error.total.
             drop(producer.send(&record)?);
             sent += 1;
         }
@@ -149,7 +150,8 @@ fn produce(bootstrap: &str, file: &Path) -> Result<(u64, String)> {
     Ok((sent, instance))
 }
 
-/// The client's instance id. The receiver writes a push while it serves its request: the file may be complete a moment later.
+/// Returns the client's instance id. The receiver writes a push while it serves the request, so the
+/// file may be complete only a moment later.
 fn await_last_push(file: &Path, client: &str) -> Result<String> {
     let started = Instant::now();
     loop {
@@ -166,7 +168,7 @@ fn await_last_push(file: &Path, client: &str) -> Result<String> {
     }
 }
 
-/// Reads what the producer has sent, as a member of a group.
+/// Reads the producer's records as a member of a group.
 fn consume(bootstrap: &str, file: &Path, sent: u64) -> Result<()> {
     let config = Config::new()
         .set("bootstrap.servers", bootstrap)
@@ -180,7 +182,9 @@ fn consume(bootstrap: &str, file: &Path, sent: u64) -> Result<()> {
         ensure!(started.elapsed() < HANG, "{read} of {sent} records in {HANG:?}");
         read += consumer.poll(Duration::from_millis(500))?.len() as u64;
     }
-    // Closed before its first push, it would still push when it terminates; an interval shows the ordinary one, too.
+    // Closed before its first push, it would only push when it terminates; after an interval there
+    // is a
+// regular push too.
     while count(file, CONSUMER) < 2 {
         ensure!(
             started.elapsed() < 2 * HANG,

@@ -1,4 +1,4 @@
-//! The foreign tool chains, and the directory under `target/` that they build in.
+//! The other tool chains, and their build directory under `target/`.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -15,17 +15,17 @@ pub fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Where cargo builds.
+/// Cargo's target directory.
 pub fn cargo_target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Where everything foreign is built and every broker of a test keeps its data.
+/// The directory of other tool chains' builds and of the data of tests' brokers.
 pub fn target_directory() -> PathBuf {
     cargo_target().join("interop")
 }
 
-/// Fails with one line that names `program` when it cannot be started.
+/// Fails with one line that names `program` if it cannot be started.
 pub fn need(program: &str, arguments: &[&str], what: &str) -> Result<()> {
     let started = Command::new(program)
         .args(arguments)
@@ -38,12 +38,12 @@ pub fn need(program: &str, arguments: &[&str], what: &str) -> Result<()> {
     }
 }
 
-/// Runs to the end, silent unless it fails; then its output is in the error.
+/// Runs a command to its end, silent unless it fails; the error has its output.
 pub fn run_quietly(command: &mut Command) -> Result<()> {
     output_of(command).map(drop)
 }
 
-/// Runs to the end and returns standard output; on failure the error holds both streams.
+/// Runs a command to its end and returns standard output; on failure the error has both streams.
 pub fn output_of(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -61,7 +61,7 @@ pub fn output_of(command: &mut Command) -> Result<String> {
     Ok(stdout)
 }
 
-/// The last 2,000 bytes or so: an error names the end of what a program said, not megabytes of it.
+/// Returns about the last 2,000 bytes, so that an error does not quote megabytes of output.
 pub fn end_of(text: &str) -> &str {
     let from = text.len().saturating_sub(2000);
     let from = (from..text.len())
@@ -89,7 +89,8 @@ fn newest(path: &Path) -> Result<SystemTime> {
     Ok(time)
 }
 
-/// Builds the release binary of Ottla and returns its path; `OTTLA_BINARY` names one that is built already.
+/// Builds the release binary of Ottla and returns its path; `OTTLA_BINARY` names an existing
+/// binary.
 pub fn build_ottla() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("OTTLA_BINARY") {
         println!("OTTLA_BINARY: {}", path.to_string_lossy());
@@ -105,8 +106,8 @@ pub fn build_ottla() -> Result<PathBuf> {
     Ok(cargo_target().join("release/ottla"))
 }
 
-/// A port that nobody listens on, below the ephemeral range (32,768 and up), where an outgoing
-/// connection could take it between this check and its use.
+/// Returns a free port below the ephemeral range (32,768 and up), in which an outgoing connection
+/// could take the port between this check and its use.
 pub fn free_port() -> Result<u16> {
     let seed = u64::from(std::process::id()) * 7919
         + SystemTime::now()

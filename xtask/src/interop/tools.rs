@@ -30,7 +30,7 @@ pub(super) struct Tools<'a> {
 }
 
 impl Tools<'_> {
-    /// Runs one tool that must fail, with words that both brokers have in common; what it printed.
+    /// Runs one tool that must fail with text that both brokers print; returns its output.
     fn refused(&self, class: &str, arguments: &[&str], wanted: &str) -> Result<()> {
         match self.run(class, arguments, "") {
             Ok(output) => bail!("{} succeeded: {output}", arguments.join(" ")),
@@ -38,7 +38,7 @@ impl Tools<'_> {
         }
     }
 
-    /// Runs one tool with `--bootstrap-server`; its output, or an error with both streams.
+    /// Runs one tool with `--bootstrap-server`; returns its output, or an error with both streams.
     pub(super) fn run(&self, class: &str, arguments: &[&str], input: &str) -> Result<String> {
         let mut command: Command = self.kafka.tool(class);
         if class != PRODUCER_PERF {
@@ -102,7 +102,7 @@ const STEPS: &[(&str, Step)] = &[
     ("kafka-topics --delete", delete_topics),
 ];
 
-/// Runs every tool in this order; later ones look at what earlier ones did.
+/// Runs every tool in this order; later ones check the effects of earlier ones.
 pub fn run(table: &mut Table, kafka: &Kafka, site: &Site) -> Result<()> {
     let tools = Tools {
         kafka,
@@ -298,7 +298,7 @@ fn log_dirs(tools: &Tools<'_>) -> Result<()> {
     contains(&output, "\"partition\":\"tool-topic-2\"")
 }
 
-/// Where a partition is, it stays; elsewhere there is nothing.
+/// Reassignments to the broker itself are no-ops; there are no other brokers.
 fn reassign_partitions(tools: &Tools<'_>) -> Result<()> {
     let write = |name: &str, text: &str| -> Result<String> {
         let file = target_directory().join(name);
@@ -349,7 +349,7 @@ fn reassign_partitions(tools: &Tools<'_>) -> Result<()> {
     )?;
     let execute = ["--execute", "--reassignment-json-file", &elsewhere];
     tools.refused(REASSIGN, &execute, "Failed to alter dir for tool-topic-0-1")?;
-    // What the tool itself finds wrong, before it asks: there is one broker.
+    // The tool itself refuses this before it sends a request: there is only one broker.
     let others = write(
         "others.json",
         r#"{"version":1,"partitions":[{"topic":"tool-topic","partition":0,"replicas":[2]}]}"#,
@@ -392,7 +392,7 @@ fn leader_election(tools: &Tools<'_>) -> Result<()> {
     tools.refused(LEADER_ELECTION, &unknown, "UnknownTopicOrPartitionException")
 }
 
-/// Levels go up, and down where no record changes its form. What is lowered is raised again.
+/// Levels can be raised, and lowered if no record format changes. A lowered level is raised again.
 fn features(tools: &Tools<'_>) -> Result<()> {
     let run = |arguments: &[&str]| tools.run(FEATURES, arguments, "");
     let level = |feature: &str| -> Result<String> {

@@ -1,4 +1,4 @@
-//! A control group with a limit of memory, for one process.
+//! A control group with a memory limit, for one process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,20 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Where the memory controller is mounted: of version 1, or the only hierarchy of version 2.
+/// Mount points of the memory controller: of version 1, and of the unified hierarchy of version 2.
 const VERSION_1: &str = "/sys/fs/cgroup/memory";
 const VERSION_2: &str = "/sys/fs/cgroup";
 
-/// Removed when it is dropped; by then its process must have ended.
+/// A control group, removed when dropped; its process must have ended by then.
 pub struct ControlGroup {
     path: PathBuf,
     is_version_1: bool,
 }
 
 impl ControlGroup {
-    /// - Errors: this user, or this machine, makes no groups.
+    /// Creates a group.
+///
+/// - Errors: this user, or this machine, cannot create control groups.
     pub fn make(limit_bytes: u64) -> Result<ControlGroup> {
         let is_version_1 = Path::new(VERSION_1).join("memory.limit_in_bytes").exists();
         let top = if is_version_1 { VERSION_1 } else { VERSION_2 };
@@ -34,7 +36,7 @@ impl ControlGroup {
         }
         group.write(file, &limit_bytes.to_string())?;
         if !is_version_1 {
-            // What the kernel would swap out is over the limit, too.
+            // Without swap, so that the limit covers all memory.
             let _ = group.write("memory.swap.max", "0");
         }
         Ok(group)
@@ -44,7 +46,7 @@ impl ControlGroup {
         if self.is_version_1 { 1 } else { 2 }
     }
 
-    /// A program that is in the group before it begins.
+    /// Returns a command that joins the group before its program starts.
     pub fn command(&self, program: &Path) -> Command {
         let mut shell = Command::new("sh");
         let enter = "echo $$ > \"$0\" && exec \"$@\"";
@@ -55,7 +57,7 @@ impl ControlGroup {
         shell
     }
 
-    /// The most that it has used, the page cache among it.
+    /// Peak memory, including the page cache.
     pub fn peak_bytes(&self) -> Option<u64> {
         let file = if self.is_version_1 {
             "memory.max_usage_in_bytes"
@@ -65,7 +67,7 @@ impl ControlGroup {
         self.read(file)?.trim().parse().ok()
     }
 
-    /// How often something in it was killed because memory was short.
+    /// The number of out-of-memory kills in the group.
     pub fn kills(&self) -> Option<u64> {
         let file = if self.is_version_1 {
             "memory.oom_control"

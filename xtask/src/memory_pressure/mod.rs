@@ -1,5 +1,6 @@
-//! `cargo xtask memory-pressure`: a broker in a small control group before peers that send half a request, and peers that read no
-//! answer. It lives, stays within its memory, and serves everybody else; or the task fails.
+//! `cargo xtask memory-pressure`: a broker in a small control group with peers that send half a
+//! request and peers that read no answers. The task fails unless the broker survives, stays within
+//! its memory limit, and serves all other clients.
 
 mod group;
 mod peer;
@@ -22,17 +23,17 @@ const MIB: u64 = 1 << 20;
 
 const TOPIC: &str = "pressure";
 
-/// An answer copies small ranges of files, up to 256 of them: with these, 4.7 MiB.
+/// An answer copies up to 256 small file ranges: with this many partitions, 4.7 MiB.
 const PARTITIONS: i32 = 300;
 const RECORD_BYTES: usize = 18_000;
 
-/// Announced by those who send half of it.
+/// The size announced by peers that send only half of it.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// Requests that those who read nothing send in a row, if they are taken.
+/// Consecutive requests of peers that read no answers, as far as the broker reads them.
 const REQUESTS_IN_A_ROW: usize = 64;
 
-/// What those who read nothing ask for, in turn.
+/// The requests of peers that read no answers, in turn.
 const KINDS: [&str; 4] = ["fetch", "metadata", "versions", "polls"];
 
 struct Options {
@@ -76,7 +77,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-/// A broker, killed when it is dropped; then its group can be removed.
+/// A broker, killed when dropped, before its group is removed.
 struct Broker {
     child: Child,
     address: SocketAddr,
@@ -190,7 +191,7 @@ impl Drop for Broker {
     }
 }
 
-/// Times of one thing, in microseconds.
+/// Durations in microseconds.
 #[derive(Clone, Default)]
 struct Times(Vec<u64>);
 
@@ -214,7 +215,7 @@ impl Times {
     }
 }
 
-/// What a client does that does as it should: every time anew, until it is told to stop.
+/// A well-behaved client that repeats its requests until it is stopped.
 struct Polite {
     name: &'static str,
     times: Arc<Mutex<[Times; 3]>>,
@@ -255,7 +256,7 @@ impl Polite {
         }
     }
 
-    /// What took how long since the last call.
+    /// Prints the durations since the last call.
     fn tell(&self) -> usize {
         let times = std::mem::take(&mut *self.times.lock().unwrap_or_else(PoisonError::into_inner));
         for (what, times) in DONE.iter().zip(&times) {
@@ -328,7 +329,7 @@ fn check_memory(broker: &Broker, limit_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Two topics: one for those who behave, one with an answer of megabytes in it.
+/// Fills two topics: one for well-behaved clients, one whose fetch answers have megabytes.
 fn fill(address: SocketAddr) -> Result<()> {
     let mut peer = Peer::connect(address, "setup")?;
     peer.create_topic("polite", 1)?;
@@ -370,7 +371,7 @@ fn unread(broker: &Broker, options: &Options) -> Result<Vec<Peer>> {
     peers.collect()
 }
 
-/// After a second, in which everybody who behaves must have been served.
+/// Prints the state after a second, in which every well-behaved client must have been served.
 fn tell(what: &str, broker: &mut Broker, polite: &[Polite; 2]) -> Result<()> {
     std::thread::sleep(Duration::from_secs(1));
     println!("{what}:");
@@ -388,7 +389,7 @@ fn tell(what: &str, broker: &mut Broker, polite: &[Polite; 2]) -> Result<()> {
         let times = one.tell();
         ensure!(times > 0, "{} was not served", one.name);
     }
-    // Whoever has nothing to do with all this still comes in.
+    // An unrelated client can still connect.
     ensure!(
         TcpStream::connect(broker.address).is_ok(),
         "no connection is taken"

@@ -1,4 +1,4 @@
-//! Connections that write requests by hand, so that they can also leave them half written, and answers unread.
+//! Connections that write raw requests, so that requests can be left incomplete and answers unread.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Of the header behind the length, in the versions used here: a correlation id.
+/// Size of the response header after the length, in the versions used here: a correlation id.
 const RESPONSE_HEADER_BYTES: usize = 4;
 
 pub struct Peer {
@@ -55,7 +55,7 @@ impl Peer {
         Ok(self.socket.write_all(bytes)?)
     }
 
-    /// As much of `bytes` as the other side takes within a moment.
+    /// Sends as much of `bytes` as the peer accepts within a short time.
     pub fn send_some(&mut self, bytes: &[u8]) -> Result<usize> {
         self.socket.set_nonblocking(true)?;
         let (mut sent, mut refused) = (0, 0);
@@ -94,7 +94,7 @@ impl Peer {
         self.receive()
     }
 
-    /// How long a request took.
+    /// Sends a request and returns the time to its answer.
     pub fn timed(&mut self, frame: &[u8]) -> Result<Duration> {
         let began = Instant::now();
         self.send(frame)?;
@@ -140,7 +140,7 @@ impl Peer {
         self.frame(ApiKey::Produce, 7, |bytes| request.encode(bytes, 7))
     }
 
-    /// Everything from the start of so many partitions.
+    /// A fetch of these partitions from their start.
     pub fn fetch(&self, topic: &str, partitions: std::ops::Range<i32>, wait_ms: i32) -> Vec<u8> {
         let request = FetchRequest {
             replica_id: -1,
@@ -172,7 +172,7 @@ impl Peer {
         self.frame(ApiKey::Metadata, 4, |bytes| request.encode(bytes, 4))
     }
 
-    /// The smallest request there is.
+    /// The smallest possible request.
     pub fn versions(&self) -> Vec<u8> {
         self.frame(ApiKey::ApiVersions, 0, |_| {})
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask source-experiments`: every scenario of the sources on Apache Kafka 4.3 and on Ottla, in turn, and the page that
-//! shows source, prediction and measurement side by side.
+//! `cargo xtask source-experiments`: repeats published experiments on Apache Kafka 4.3 and on
+//! Ottla, in turn, and writes the page that shows source, prediction and measurement side by side.
 
 pub mod page;
 
@@ -13,10 +13,10 @@ use ottla_lab::bench::result::Report;
 use crate::interop::server::{Programs, Server, Site, Target};
 use crate::interop::toolchain;
 
-/// The scenarios in the order of the page, and what one machine makes necessary.
+/// The scenarios in the order of the page, with changes that a single machine needs.
 const SCENARIOS: &[Scenario] = &[
     Scenario::new("kontur", &[]),
-    // Across 72 ms a second has fourteen round trips; four seconds tell as much as six.
+    // With 72 ms a second has fourteen round trips; four seconds are as good as six.
     Scenario::new("rtt_by_acks", &["duration_seconds=4"]),
     Scenario::new("same_datacentre", &["duration_seconds=4"]),
     Scenario::new("send_buffer", &["duration_seconds=4"]),
@@ -51,7 +51,7 @@ impl Scenario {
 struct Plan {
     only: Vec<String>,
     rounds: u32,
-    /// Reports that exist already: nothing is measured.
+    /// Existing reports to use instead of measuring.
     from: Option<PathBuf>,
     output: PathBuf,
 }
@@ -120,7 +120,9 @@ fn measure(plan: &Plan) -> Result<PathBuf> {
     fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
     for scenario in chosen(plan) {
         println!("{}", scenario.name);
-        // Fresh ones for each: Apache Kafka deletes the thousands of partitions of an earlier scenario for minutes.
+        // New brokers for each scenario: Apache Kafka takes minutes to delete the thousands of
+        // partitions
+// of an earlier one.
         let kafka_site = Site::create("source-experiments-kafka", &[])?;
         let kafka = kafka_site.start(&programs, Target::Kafka)?;
         let ottla_site = Site::create("source-experiments-ottla", &[])?;
@@ -156,7 +158,7 @@ fn one(
         .stdout(Stdio::null())
         .status()
         .context("starting the bench")?;
-    // 1: an expectation does not hold, which is for the page to show.
+    // 1: an expectation does not hold, which the page shows.
     match status.code() {
         Some(0 | 1) => Ok(()),
         _ => bail!("ottla bench run {} ended with {status}", scenario.name),

@@ -1,10 +1,11 @@
-//! The page: for each experiment what its source reported, what the formulas say and what was measured.
+//! The page: for each experiment the published result, the formulas' prediction and the
+//! measurement.
 
 use std::fmt::Write;
 
 use ottla_lab::bench::result::{OnTarget, Point, Range, Report};
 
-/// Shown where the source reports nothing: the first of them that was measured.
+/// Figures shown if the source reports none: the first that was measured.
 const INSTEAD: [&str; 3] = ["end_to_end_p99_ms", "latency_p99_ms", "records_per_second"];
 
 pub fn write(reports: &[Report]) -> String {
@@ -89,14 +90,14 @@ fn section(page: &mut String, report: &Report) {
     page.push('\n');
 }
 
-/// `ext4 on /dev/vda at /, rw,relatime` as far as the comma.
+/// Returns `ext4 on /dev/vda at /, rw,relatime` up to the comma.
 pub fn without_options(filesystem: &str) -> &str {
     filesystem
         .split_once(", ")
         .map_or(filesystem, |(before, _)| before)
 }
 
-/// A command as anybody would type it: of paths only the last part is of interest.
+/// Returns a command with paths cut to their last part, independent of this machine.
 fn without_directories(command: &str) -> String {
     let words: Vec<&str> = command
         .split(' ')
@@ -185,7 +186,7 @@ fn predicted(range: Range, measured: f64) -> String {
     }
 }
 
-/// Three digits that count, thousands apart.
+/// Formats with three significant digits and separated thousands.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 || size == 0.0 => 0,
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_show_what_counts() {
+    fn numbers_have_three_significant_digits() {
         let shown: Vec<String> = [0.0, 0.126, 13.72, 678_113.4, 1_234_567.0, -1_234.0, -123.0]
             .map(number)
             .into();
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_told_without_the_places_of_one_machine() {
+    fn a_command_is_shown_without_paths_of_one_machine() {
         assert_eq!(
             without_directories("/somewhere/ottla bench run acks --output /else/where"),
             "ottla bench run acks --output where"

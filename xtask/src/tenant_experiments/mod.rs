@@ -1,5 +1,5 @@
-//! `cargo xtask tenant-experiments`: a victim alone and beside each of four disturbers, on Apache Kafka 4.3 and on Ottla in one run,
-//! and the page that shows what each did to it.
+//! `cargo xtask tenant-experiments`: measures a victim alone and beside each of four noisy
+//! neighbours, on Apache Kafka 4.3 and on Ottla in one run, and writes the page with their effects.
 
 mod page;
 mod processors;
@@ -17,7 +17,7 @@ use crate::source_experiments::newest;
 
 const SCENARIOS: [&str; 2] = ["cold_reader", "noisy_neighbour"];
 
-/// Who is measured, by the word of `--targets`: with Kafka's durability first, so that the first two are like with like.
+/// The measured brokers by their names in `--targets`; the first two have the same durability.
 const TARGETS: [(&str, Target, &[&str]); 3] = [
     ("kafka", Target::Kafka, &[]),
     ("ottla", Target::Ottla, &["ottla.durability=page-cache"]),
@@ -31,7 +31,7 @@ struct Plan {
     is_pinned: bool,
     /// `PATH=VALUE` for all scenarios, `SCENARIO:PATH=VALUE` for one.
     set: Vec<String>,
-    /// Reports that exist already: nothing is measured.
+    /// Existing reports to use instead of measuring.
     from: Option<PathBuf>,
     output: PathBuf,
 }
@@ -100,7 +100,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the scenarios on brokers that were started for this, each with a directory of its own.
+/// Runs the scenarios on brokers started for them, each with a directory of its own.
 fn measure(plan: &Plan) -> Result<PathBuf> {
     let programs = Programs::prepare(true)?;
     let binary = programs.ottla.clone().context("no binary of Ottla")?;
@@ -142,7 +142,7 @@ fn one(binary: &Path, plan: &Plan, scenario: &str, servers: &[Server], directory
     carry_out(command)
 }
 
-/// A virtual machine compiles what it runs often: its first minute under load is slower than all others.
+/// Warms up the JVM: its first minute under load is slower because of JIT compilation.
 fn warm_up(binary: &Path, servers: &[Server], directory: &Path) -> Result<()> {
     carry_out(bench(binary, "canonical", servers, directory))
 }
@@ -164,7 +164,7 @@ fn carry_out(mut command: Command) -> Result<()> {
         .stdout(Stdio::null())
         .status()
         .context("starting the bench")?;
-    // 1: an expectation does not hold, which is for the page to show.
+    // 1: an expectation does not hold, which the page shows.
     match status.code() {
         Some(0 | 1) => Ok(()),
         _ => bail!("{command:?} ended with {status}"),

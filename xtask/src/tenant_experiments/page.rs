@@ -1,4 +1,4 @@
-//! The page: the victim alone and beside each disturber, and what the disturber got.
+//! The page: the victim alone and beside each noisy neighbour, and the neighbour's own rate.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,9 +9,9 @@ use super::processors::Processors;
 use crate::source_experiments::page::{number, without_options};
 
 const ALONE: &str = "alone";
-/// A point's name begins with it, a disturber's follows.
+/// Prefix of a point's name, followed by the neighbour's name.
 const BESIDE: &str = "beside ";
-/// What the victim may lose.
+/// The largest accepted ratio of the victim's p99 beside a neighbour to that alone.
 const RATIO_MAX: f64 = 1.2;
 
 pub fn write(reports: &[Report], processors: &Processors) -> String {
@@ -62,7 +62,7 @@ fn places(processors: &Processors) -> String {
     }
 }
 
-/// Two brokers of one make are told apart by their durability.
+/// Names of the brokers; two of the same kind are distinguished by their durability.
 fn names(report: &Report) -> Vec<String> {
     let targets = &report.manifest.targets;
     let is_unique = |name: &str| targets.iter().filter(|target| target.name == name).count() == 1;
@@ -127,7 +127,7 @@ fn victims(page: &mut String, report: &Report) {
     page.push('\n');
 }
 
-/// Of the victim's p99 beside a disturber to that of the same round alone.
+/// Ratios of the victim's p99 beside a neighbour to that of the same round alone.
 fn ratios(report: &Report, point: &Point, which: usize) -> Vec<f64> {
     let Some(alone) = point_of(report, ALONE) else {
         return Vec::new();
@@ -225,7 +225,8 @@ fn group<'a>(one: &'a Measurement, name: &str) -> Option<&'a GroupResult> {
         .find(|group| group.name == name)
 }
 
-/// How much of what the disturber uses alone is free while the victim works: the scarcest of the places that they meet in.
+/// The share of the neighbour's resources, when alone, that the victim leaves free: the minimum
+/// over the resources that both use.
 fn left_over(victim: &OnTarget, disturber: &OnTarget, processors: &Processors) -> Option<f64> {
     let used = |on: &OnTarget, process| middle(on.measurements.iter().map(|one| cores(one, process)));
     let share = |process, count: usize| {
@@ -259,7 +260,7 @@ fn cores(one: &Measurement, process: Option<&str>) -> f64 {
     }
 }
 
-/// Each once, with where it applies.
+/// Returns each remark once, with the points that it applies to.
 fn remarks(report: &Report) -> Vec<String> {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for point in &report.points {
@@ -269,7 +270,7 @@ fn remarks(report: &Report) -> Vec<String> {
                 .reasons
                 .iter()
                 .map(|reason| format!("INVALID: {reason}"));
-            // What is expected and does not hold is printed in bold.
+            // Expectations that do not hold are printed in bold.
             let caveats = on
                 .verdict
                 .caveats

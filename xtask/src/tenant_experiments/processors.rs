@@ -1,4 +1,5 @@
-//! Who runs on which processors: on one machine the clients of a disturber take time from the broker that no network would take.
+//! Assignment of programs to processors: on one machine a noisy neighbour's clients take CPU time
+//! from the broker, which they would not do over a network.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 const FILE: &str = "processors.json";
 
-/// Numbers of processors. Equal lists: everybody runs everywhere.
+/// Processor numbers. Equal lists: every program runs on all processors.
 #[derive(Debug)]
 pub struct Processors {
     pub brokers: Vec<usize>,
@@ -17,8 +18,8 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// - `is_pinned`: brokers get the first half of the processors that we may use, clients the rest.
-    /// - Errors: there is only one processor to be shared out.
+    /// - `is_pinned`: brokers get the first half of the available processors, clients the rest.
+    /// - Errors: there is only one processor.
     pub fn plan(is_pinned: bool) -> Result<Processors> {
         let allowed = sched_getaffinity(None).context("asking for our processors")?;
         let all: Vec<usize> = (0..CpuSet::MAX_CPU)
@@ -46,17 +47,17 @@ impl Processors {
         self.brokers != self.clients
     }
 
-    /// Programs that this thread starts from now on are brokers.
+    /// Programs that this thread starts from now on run on the brokers' processors.
     pub fn for_brokers(&self) -> Result<()> {
         confine(&self.brokers)
     }
 
-    /// Programs that this thread starts from now on are clients.
+    /// Programs that this thread starts from now on run on the clients' processors.
     pub fn for_clients(&self) -> Result<()> {
         confine(&self.clients)
     }
 
-    /// Beside the reports of a run, for whoever reads them later.
+    /// Writes the assignment beside the reports of a run.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let path = directory.join(FILE);
         let text = json!({"brokers": self.brokers, "clients": self.clients}).to_string();

@@ -1,4 +1,4 @@
-//! The command line: what there is, and which file does it.
+//! The command line: the subcommands, one module each.
 
 mod server_properties;
 mod serve;
@@ -14,7 +14,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Kafka for one machine: durable, fast, calm.
+/// A Kafka broker for one machine that tells you which client is slow, why, and which setting to
+/// change
 #[derive(Parser)]
 #[command(name = "ottla", version = env!("OTTLA_VERSION"), about)]
 struct Command {
@@ -34,10 +35,11 @@ enum Job {
     Quota(quota::Quota),
 }
 
-/// The commit that the binary was built from, with `-dirty` behind it if files were changed; `None` without a repository.
+/// The commit that the binary was built from, with `-dirty` appended if tracked files were changed;
+/// `None` without a repository.
 const COMMIT: Option<&str> = option_env!("OTTLA_COMMIT");
 
-/// Runs the command line of this process. Exit status: 0 good, 1 failed, 2 usage.
+/// Runs the command line of this process. Exit status: 0 success, 1 failure, 2 wrong usage.
 pub fn run() -> ExitCode {
     match Command::parse().job {
         Job::Serve(serve) => serve.run(),

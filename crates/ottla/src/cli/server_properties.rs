@@ -1,4 +1,5 @@
-//! Kafka's configuration file and what is said on top of it, as commands take it that need a broker's settings.
+//! Kafka's configuration file and `--override`: arguments of commands that need a broker's
+//! settings.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +8,11 @@ use ottla_broker::properties::{Properties, parse, parse_override};
 
 #[derive(Args)]
 pub struct ServerProperties {
-    /// Kafka's configuration file.
+    /// Kafka's configuration file; without it every key has its default
     #[arg(value_name = "server.properties")]
     file: Option<PathBuf>,
 
-    /// One key on top of the file; may be repeated.
+    /// Set one key, overriding the file; may be repeated (as in kafka-server-start.sh)
     #[arg(long = "override", value_name = "key=value", value_parser = parse_pair)]
     overrides: Vec<(String, String)>,
 }

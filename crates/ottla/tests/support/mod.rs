@@ -1,4 +1,4 @@
-//! Records put into a broker by hand, so that a reader is tested without a writer.
+//! Writes records into a broker with raw requests, so that a reader is tested without a producer.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]

@@ -3,15 +3,15 @@
 use super::key::{ConfigKey, Update, boolean, int, list, same, string};
 
 const NO_CONSUMER_PROTOCOL: &str = "only the classic group protocol is served";
-const NO_SHARE_GROUPS: &str = "there are no share groups";
-const NO_STREAMS_GROUPS: &str = "there are no Streams groups";
+const NO_SHARE_GROUPS: &str = "share groups are not implemented";
+const NO_STREAMS_GROUPS: &str = "Streams groups are not implemented";
 
 /// The keys of groups, in the order of their names.
 pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "consumer.assignment.interval.ms",
         "1000",
-        "The shortest time between two assignments of a consumer group.",
+        "The minimum time between two assignments of a consumer group.",
     )
     .ms()
     .at_least(0)
@@ -20,7 +20,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "consumer.heartbeat.interval.ms",
         "5000",
-        "How often members of a consumer group report.",
+        "The heartbeat interval of members of a consumer group.",
     )
     .ms()
     .at_least(1)
@@ -29,7 +29,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "consumer.session.timeout.ms",
         "45000",
-        "After how long without a report a member is dropped.",
+        "The session timeout: a member without a heartbeat for this long is removed.",
     )
     .ms()
     .at_least(1)
@@ -38,7 +38,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "share.assignment.interval.ms",
         "1000",
-        "The shortest time between two assignments of a share group.",
+        "The minimum time between two assignments of a share group.",
     )
     .ms()
     .at_least(0)
@@ -53,7 +53,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "share.delivery.count.limit",
         "5",
-        "How often a record is delivered to a share group at most.",
+        "The maximum number of deliveries of a record to a share group.",
     )
     .at_least(2)
     .no_effect(NO_SHARE_GROUPS)
@@ -61,7 +61,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "share.heartbeat.interval.ms",
         "5000",
-        "How often members of a share group report.",
+        "The heartbeat interval of members of a share group.",
     )
     .ms()
     .at_least(1)
@@ -70,14 +70,14 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     string(
         "share.isolation.level",
         "read_uncommitted",
-        "Whether a share group sees records of open transactions.",
+        "Whether a share group reads records of open transactions.",
     )
     .one_of(&["read_committed", "read_uncommitted"])
     .no_effect(NO_SHARE_GROUPS),
     int(
         "share.partition.max.record.locks",
         "2000",
-        "How many records of a partition may be out for delivery at once.",
+        "The maximum number of records of a partition that are delivered and not yet acknowledged.",
     )
     .at_least(100)
     .no_effect(NO_SHARE_GROUPS)
@@ -85,7 +85,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "share.record.lock.duration.ms",
         "30000",
-        "How long a delivered record waits for its acknowledgement.",
+        "How long a delivered record stays locked for its acknowledgement.",
     )
     .ms()
     .at_least(1_000)
@@ -94,13 +94,13 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     boolean(
         "share.renew.acknowledge.enable",
         "true",
-        "Whether members may prolong that wait.",
+        "Whether members may renew the lock of a delivered record.",
     )
     .no_effect(NO_SHARE_GROUPS),
     int(
         "share.session.timeout.ms",
         "45000",
-        "After how long without a report a member is dropped.",
+        "The session timeout: a member without a heartbeat for this long is removed.",
     )
     .ms()
     .at_least(1)
@@ -109,7 +109,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "streams.assignment.interval.ms",
         "1000",
-        "The shortest time between two assignments of a Streams group.",
+        "The minimum time between two assignments of a Streams group.",
     )
     .ms()
     .at_least(0)
@@ -118,7 +118,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "streams.heartbeat.interval.ms",
         "5000",
-        "How often members of a Streams group report.",
+        "The heartbeat interval of members of a Streams group.",
     )
     .ms()
     .at_least(1)
@@ -127,7 +127,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "streams.initial.rebalance.delay.ms",
         "3000",
-        "How long a new Streams group waits for more members.",
+        "How long a new Streams group waits for more members before its first rebalance.",
     )
     .ms()
     .at_least(0)
@@ -136,7 +136,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "streams.num.standby.replicas",
         "0",
-        "How many standby copies each task of a Streams group has.",
+        "The number of standby replicas of each Streams task.",
     )
     .at_least(0)
     .no_effect(NO_STREAMS_GROUPS)
@@ -144,7 +144,7 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     int(
         "streams.session.timeout.ms",
         "45000",
-        "After how long without a report a member is dropped.",
+        "The session timeout: a member without a heartbeat for this long is removed.",
     )
     .ms()
     .at_least(1)
@@ -154,18 +154,18 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
 
 /// The keys of client-metrics subscriptions (KIP-714), in the order of their names.
 pub const CLIENT_METRICS_KEYS: &[ConfigKey] = &dynamic([
-    int("interval.ms", "300000", "How often clients push their metrics.")
+    int("interval.ms", "300000", "The interval at which clients push their metrics.")
         .ms()
         .between(100, 3_600_000),
     list(
         "match",
         "",
-        "Which clients the subscription is for, as selector=pattern: all patterns must match the whole value, and without any it is for all clients. Patterns are regular expressions without look-around and back references.",
+        "The clients that the subscription applies to, as selector=pattern; a client must match all patterns, each against the whole value, and without patterns it applies to all clients. Patterns are regular expressions without look-around and back references.",
     ),
     list(
         "metrics",
         "",
-        "The prefixes of the metrics that clients push; * is all, and none is none.",
+        "The name prefixes of the metrics that clients push; * selects all, an empty list none.",
     ),
 ]);
 

@@ -1,7 +1,7 @@
-//! The names of all broker keys of Apache Kafka 4.3.0, as its own definition lists them, and the three more that can only be
-//! set while it runs.
+//! The names of all broker keys of Apache Kafka 4.3.0, as its own definition lists them, and three
+//! more that can only be set dynamically.
 
-/// In the order of their names.
+/// Sorted by name.
 pub const KAFKA_BROKER_NAMES: &[&str] = &[
     "add.partitions.to.txn.retry.backoff.max.ms",
     "add.partitions.to.txn.retry.backoff.ms",

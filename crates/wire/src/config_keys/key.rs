@@ -18,7 +18,7 @@ pub enum ValueType {
     Short,
     Long,
     Double,
-    /// Words separated by commas.
+    /// Words, comma-separated.
     List,
     /// The name of a Java class.
     Class,
@@ -71,7 +71,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// For people; empty for `None`.
+    /// The unit's name for messages and pages; empty for `None`.
     pub fn name(self) -> &'static str {
         match self {
             Unit::None => "",
@@ -86,13 +86,13 @@ impl Unit {
     }
 }
 
-/// The values a key takes, within its type.
+/// The values that a key allows, within its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Allowed {
     Any,
     AtLeast(i64),
     Between(i64, i64),
-    /// -1 as well, for "the usual one".
+    /// The range, and -1 for the default.
     BetweenOrMinusOne(i64, i64),
     Ratio,
     /// For lists: every word is one of them.
@@ -104,11 +104,11 @@ pub enum Allowed {
 pub enum Update {
     /// At the next start.
     ReadOnly,
-    /// At once, set for one broker.
+    /// Immediately; set for one broker.
     PerBroker,
-    /// At once, set for one broker or for all.
+    /// Immediately; set for one broker or for all.
     ClusterWide,
-    /// At once: keys of topics, groups and client metrics.
+    /// Immediately: keys of topics, groups and client metrics.
     Dynamic,
 }
 
@@ -122,15 +122,16 @@ impl Update {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     Honoured,
-    /// Accepted, checked and stored, for the day Apache Kafka opens the directory; but nothing here depends on it.
+    /// Accepted, checked and stored for Apache Kafka, in case it opens the directory, but without
+    /// effect on Ottla.
     NoEffect(&'static str),
 }
 
-/// A key whose value holds where this one's is not set.
+/// A key whose value applies if this one is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synonym {
     pub name: &'static str,
-    /// What one of its units is in the key's own unit.
+    /// Converts its unit to the key's own unit.
     pub factor: i64,
 }
 
@@ -140,16 +141,16 @@ pub struct ConfigKey {
     pub name: &'static str,
     pub value_type: ValueType,
     pub unit: Unit,
-    /// As text, the way Kafka prints it; `None` is null: not set.
+    /// As Kafka prints it; `None`: null, not set.
     pub default: Option<&'static str>,
     pub allowed: Allowed,
     /// One sentence.
     pub doc: &'static str,
-    /// What a larger or different value costs.
+    /// The cost of a larger or different value.
     pub cost: Option<&'static str>,
     pub support: Support,
     pub update: Update,
-    /// Keys of the broker, nearest first.
+    /// Broker keys, in order of precedence.
     pub synonyms: &'static [Synonym],
 }
 

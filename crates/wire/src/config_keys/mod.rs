@@ -1,7 +1,8 @@
 //! Every configuration key: name, unit, default, range, meaning, cost, and whether Ottla honours it. One table per scope.
 //!
-//! From it come the parser, `docs/reference/configuration.md`, what DescribeConfigs answers, and the hint for a misspelt key. Names,
-//! types, defaults and ranges are those of Apache Kafka 4.3; keys that start with `ottla.` are ours.
+//! It is the source of the parser, `docs/reference/configuration.md`, DescribeConfigs and the hint
+//! for a misspelt key. Names, types, defaults and ranges are those of Apache Kafka 4.3; keys that
+//! start with `ottla.` are Ottla's own.
 
 mod key;
 mod value;
@@ -34,7 +35,7 @@ pub fn keys(scope: Scope) -> &'static [ConfigKey] {
     }
 }
 
-/// The row of a key.
+/// Finds the row of a key.
 pub fn find(scope: Scope, name: &str) -> Option<&'static ConfigKey> {
     let keys = keys(scope);
     keys.binary_search_by(|key| key.name.cmp(name))
@@ -50,18 +51,19 @@ pub fn broker_key(name: &str) -> Option<&'static ConfigKey> {
     find(Scope::Broker, name)
 }
 
-/// What a line of `server.properties` means to us.
+/// How Ottla treats a key of `server.properties`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BrokerKeyStatus {
     /// In the table; its `support` tells whether it has an effect.
     Listed(&'static ConfigKey),
-    /// A key of Apache Kafka that has no row here and no effect: security, tiered storage, share groups and the like.
+    /// A key of Apache Kafka without a row here and without effect: security, tiered storage, share
+    /// groups and the like.
     KafkaOnly,
-    /// Nobody's key. The nearest one is the hint for a typing error.
+    /// An unknown key. The nearest known one is the hint for a typing error.
     Unknown { nearest: Option<&'static str> },
 }
 
-/// Tells a key that is not honoured from one that is misspelt.
+/// Distinguishes a key without effect from a misspelt one.
 pub fn broker_key_status(name: &str) -> BrokerKeyStatus {
     if let Some(key) = broker_key(name) {
         return BrokerKeyStatus::Listed(key);
@@ -74,20 +76,21 @@ pub fn broker_key_status(name: &str) -> BrokerKeyStatus {
     }
 }
 
-/// The known broker key that looks most like `name`; ours and Kafka's are both candidates.
+/// Returns the broker key most similar to `name`, of Ottla's and of Kafka's.
 pub fn nearest_broker_key(name: &str) -> Option<&'static str> {
     let listed = BROKER_KEYS.iter().map(|key| key.name);
     nearest(name, listed.chain(KAFKA_BROKER_NAMES.iter().copied()))
 }
 
-/// The key of `scope` that looks most like `name`.
+/// Returns the key of `scope` most similar to `name`.
 pub fn nearest_key(scope: Scope, name: &str) -> Option<&'static str> {
     nearest(name, keys(scope).iter().map(|key| key.name))
 }
 
 fn is_kafka_only(name: &str) -> bool {
     let is_name = |name: &str| KAFKA_BROKER_NAMES.binary_search(&name).is_ok();
-    // Settings of plug-ins are passed on by prefix; a listener's own settings carry its name, and its SASL mechanism.
+    // Settings of plug-ins are passed on by prefix; a listener's own settings have its name, and
+    // its SASL mechanism, as a prefix.
     is_name(name)
         || ["rsm.config.", "rlmm.config."]
             .iter()

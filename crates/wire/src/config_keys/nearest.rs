@@ -1,10 +1,10 @@
-//! The known name that a misspelt one probably means.
+//! Finds the known name that a misspelt one probably means, by edit distance.
 
-/// The candidate with the fewest changed letters; `None` when even that one differs too much to be meant.
+/// Returns the candidate with the smallest edit distance; `None` if none is similar enough.
 ///
-/// - Shape: one change in three letters at most; the first of equals.
+/// - Shape: at most one change in three letters; the first of equals.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Nobody's key is longer than this, and the cost grows with the product of the lengths.
+    // No known key is longer, and the cost grows with the product of the lengths.
     const NAME_BYTES_MAX: usize = 200;
     if name.len() > NAME_BYTES_MAX {
         return None;
@@ -17,7 +17,7 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate)
 }
 
-/// Inserted, deleted, replaced bytes and swapped neighbours that lead from `a` to `b`.
+/// Returns the number of inserted, deleted, replaced and swapped bytes between `a` and `b`.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_far_away_is_no_hint() {
+    fn a_name_that_is_too_different_gets_no_hint() {
         let names = ["log.dirs", "num.partitions"];
         assert_eq!(nearest("lgo.dirs", names.into_iter()), Some("log.dirs"));
         assert_eq!(nearest("zookeeper.connect", names.into_iter()), None);

@@ -1,4 +1,4 @@
-//! The tables against themselves and against hostile values.
+//! Consistency of the tables, and parsing of hostile values.
 
 use super::*;
 
@@ -211,12 +211,12 @@ fn errors_name_what_is_allowed() {
         topic,
         "cleanup.policy",
         "delete,delete",
-        "cleanup.policy: 'delete' is there twice",
+        "cleanup.policy: 'delete' occurs twice",
     );
 }
 
 #[test]
-fn unknown_is_told_from_not_honoured() {
+fn unknown_keys_are_told_from_keys_without_effect() {
     assert!(matches!(broker_key_status("log.dirs"), BrokerKeyStatus::Listed(key) if key.is_honoured()));
     assert!(
         matches!(broker_key_status("num.io.threads"), BrokerKeyStatus::Listed(key) if !key.is_honoured())

@@ -1,10 +1,10 @@
-//! From text to a typed value, with the range in the error.
+//! Parses a key's text to a typed value; errors name the allowed range.
 
 use std::fmt;
 
 use super::key::{Allowed, ConfigKey, ValueType};
 
-/// A value that its key allows.
+/// A valid value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigValue {
     Boolean(bool),
@@ -56,7 +56,7 @@ impl ConfigValue {
     }
 }
 
-/// Why a key does not take a value. `value` is the text as it came; empty for a secret.
+/// Why a value is refused. `value` is the text as given; empty for a secret.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigError {
     WrongType {
@@ -92,7 +92,7 @@ impl fmt::Display for ConfigError {
             ConfigError::NotAllowed { key, value, words } => {
                 write!(f, "{key}: '{value}' is not one of {}", words.join(", "))
             }
-            ConfigError::Duplicate { key, word } => write!(f, "{key}: '{word}' is there twice"),
+            ConfigError::Duplicate { key, word } => write!(f, "{key}: '{word}' occurs twice"),
         }
     }
 }
@@ -112,10 +112,12 @@ impl fmt::Display for Allowed {
     }
 }
 
-/// Reads `text` as a value of `key`.
+/// Parses `text` as a value of `key`.
 ///
-/// - Shape: as Kafka does: surrounding blanks do not count, `true` and `false` in any case, words of a list between commas.
-/// - Errors: say what is allowed.
+/// - Shape: as Kafka does: surrounding blanks are ignored, `true` and `false` in any case, words of
+///   a
+///   list separated by commas.
+/// - Errors: name what is allowed.
 pub fn parse_value(key: &ConfigKey, text: &str) -> Result<ConfigValue, ConfigError> {
     let text = text.trim();
     let shown = || {

@@ -1,10 +1,10 @@
-//! What can be wrong with bytes.
+//! Errors of decoding.
 
 use std::fmt;
 
 use super::STRING_BYTES_MAX;
 
-/// Why bytes are not the message they should be.
+/// Why bytes cannot be decoded as a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// A value needs more bytes than are left.
@@ -17,9 +17,9 @@ pub enum DecodeError {
     UnexpectedNull,
     /// The marker before a nullable struct is neither "present" nor "null".
     PresenceMarker { marker: i64 },
-    /// A string longer than Kafka allows, which is what a plain string's length can say.
+    /// A string longer than Kafka allows: the maximum of a plain string's 16-bit length.
     StringTooLong { length: usize },
-    /// A string that is not UTF-8; `valid_bytes` of it are.
+    /// A string that is not UTF-8 after `valid_bytes` bytes.
     NotUtf8 { valid_bytes: usize },
     /// A varint that does not fit its type.
     VarintTooLong,
@@ -29,9 +29,9 @@ pub enum DecodeError {
     TaggedFieldSize { excess: isize },
     /// A version the schema does not have.
     UnsupportedVersion { version: i16 },
-    /// An API key or record type nobody knows.
+    /// An unknown API key or record type.
     UnknownKey { key: i64 },
-    /// Bytes behind the end of the message.
+    /// Bytes after the end of the message.
     TrailingBytes { count: usize },
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for DecodeError {
             }
             DecodeError::UnsupportedVersion { version } => write!(formatter, "unsupported version {version}"),
             DecodeError::UnknownKey { key } => write!(formatter, "unknown key {key}"),
-            DecodeError::TrailingBytes { count } => write!(formatter, "{count} bytes behind the message"),
+            DecodeError::TrailingBytes { count } => write!(formatter, "{count} bytes after the message"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes to values, within limits.
+//! Decodes bytes to values, with limits on memory.
 
 use super::{DecodeError, STRING_BYTES_MAX, Uuid};
 
@@ -11,10 +11,11 @@ const MEMORY_FLOOR_BYTES: usize = 16 * 1024 * 1024;
 
 /// Reads one frame from front to back. Strings and bytes are borrowed from it.
 ///
-/// An array's elements are larger in memory than on the wire (an empty string is one byte there and sixteen here), so
-/// a frame of nothing but small elements would multiply. Two limits hold against that: a count is refused when its
-/// elements at their smallest do not fit into the remaining bytes, and all arrays of one frame together take at most
-/// 16 MiB plus four times the frame.
+/// An array's elements are larger in memory than on the wire (an empty string is 1 byte on the wire
+/// and 16 bytes in memory), so a frame of many small elements would multiply in memory. Two limits
+/// prevent that: a count is refused if the remaining bytes cannot hold that many elements of
+/// minimum size, and all arrays of one frame together take at most 16 MiB plus four times the
+/// frame.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -30,7 +31,7 @@ impl<'a> Reader<'a> {
         Reader::with_memory_budget(bytes, budget)
     }
 
-    /// `memory_bytes`: what the elements of all arrays together may take.
+    /// `memory_bytes`: limit of the memory of all array elements together.
     pub fn with_memory_budget(bytes: &'a [u8], memory_bytes: usize) -> Reader<'a> {
         Reader {
             rest: bytes,
@@ -119,7 +120,7 @@ impl<'a> Reader<'a> {
     pub fn uvarint(&mut self) -> Result<u32> {
         let mut value: u32 = 0;
         for (index, &byte) in self.rest.iter().take(5).enumerate() {
-            // The fifth byte carries the bits 28 to 31.
+            // The fifth byte has bits 28 to 31.
             if index == 4 && byte > 0x0f {
                 return Err(DecodeError::VarintTooLong);
             }
@@ -139,7 +140,7 @@ impl<'a> Reader<'a> {
     pub fn uvarlong(&mut self) -> Result<u64> {
         let mut value: u64 = 0;
         for (index, &byte) in self.rest.iter().take(10).enumerate() {
-            // The tenth byte carries bit 63.
+            // The tenth byte has bit 63.
             if index == 9 && byte > 0x01 {
                 return Err(DecodeError::VarintTooLong);
             }
@@ -218,7 +219,7 @@ impl<'a> Reader<'a> {
         self.nullable_bytes(flexible)?.ok_or(DecodeError::UnexpectedNull)
     }
 
-    /// Books `bytes` of memory to this frame.
+    /// Charges `bytes` of memory to this frame's budget.
     fn charge(&mut self, bytes: usize) -> Result<()> {
         match self.memory_left.checked_sub(bytes) {
             Some(left) => {
@@ -232,7 +233,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads an array's count and makes room for its elements, within both limits.
+    /// Reads an array's count and allocates its elements, within both limits.
     fn elements<T>(&mut self, flexible: bool, min_element_bytes: usize) -> Result<Option<(usize, Vec<T>)>> {
         let Some(count) = self.long_length(flexible)? else {
             return Ok(None);
@@ -247,7 +248,7 @@ impl<'a> Reader<'a> {
         Ok(Some((count, Vec::with_capacity(count))))
     }
 
-    /// An array of structs, or null. `min_element_bytes`: the least an element takes on the wire.
+    /// An array of structs, or null. `min_element_bytes`: minimum size of an element on the wire.
     pub fn nullable_array<T>(
         &mut self,
         version: i16,
@@ -264,7 +265,7 @@ impl<'a> Reader<'a> {
         Ok(Some(elements))
     }
 
-    /// An array of structs. `min_element_bytes`: the least an element takes on the wire.
+    /// An array of structs. `min_element_bytes`: minimum size of an element on the wire.
     pub fn array<T>(
         &mut self,
         version: i16,
@@ -337,7 +338,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The number of tagged fields that follow; each takes two bytes at least.
+    /// The number of tagged fields that follow; each takes at least two bytes.
     pub fn tagged_field_count(&mut self) -> Result<u32> {
         let count = self.uvarint()?;
         if count as usize > self.rest.len() / 2 {
@@ -349,7 +350,7 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// A tagged field's tag, and how many bytes will remain behind its value.
+    /// A tagged field's tag, and the number of bytes that remain after its value.
     pub fn tagged_field(&mut self) -> Result<(u32, usize)> {
         let tag = self.uvarint()?;
         let size = self.uvarint()? as usize;
@@ -360,7 +361,7 @@ impl<'a> Reader<'a> {
         Ok((tag, end))
     }
 
-    /// Passes over the value of an unknown tagged field.
+    /// Skips the value of an unknown tagged field.
     pub fn skip_tagged_field(&mut self, end: usize) {
         self.rest = &self.rest[self.rest.len() - end..];
     }
@@ -373,7 +374,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over all tagged fields of a struct that knows none.
+    /// Skips all tagged fields of a struct that defines none.
     pub fn skip_tagged_fields(&mut self) -> Result<()> {
         for _ in 0..self.tagged_field_count()? {
             let (_, end) = self.tagged_field()?;

@@ -185,7 +185,7 @@ fn the_memory_budget_covers_all_arrays_of_a_frame() {
 }
 
 #[test]
-fn unknown_tagged_fields_are_passed_over() {
+fn unknown_tagged_fields_are_skipped() {
     // Two fields: tag 7 with 3 bytes, tag 300 with none; then a byte of the caller.
     let mut reader = Reader::new(&[2, 7, 3, 1, 2, 3, 0xac, 2, 0, 42]);
     assert_eq!(reader.skip_tagged_fields(), Ok(()));
@@ -224,7 +224,7 @@ fn the_size_of_a_tagged_field_goes_in_front_of_its_value() {
 }
 
 #[test]
-fn words_are_cut_to_what_fits_and_end_in_a_very_long_answer() {
+fn messages_are_cut_to_the_limit_and_omitted_in_a_very_long_answer() {
     let long = "é".repeat(STRING_BYTES_MAX);
     for flexible in [false, true] {
         let mut buffer = Vec::new();

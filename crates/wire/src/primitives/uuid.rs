@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// 16 bytes that name a topic, a directory or an incarnation. Written as URL-safe base64 without padding.
+/// A 16-byte id of a topic, a directory or an incarnation; as text, URL-safe base64 without
+/// padding.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub [u8; 16]);
 

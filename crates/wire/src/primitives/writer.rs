@@ -1,4 +1,4 @@
-//! Values to bytes, at the end of a buffer.
+//! Encodes values at the end of a buffer.
 
 use super::Uuid;
 use crate::text;
@@ -63,7 +63,9 @@ pub fn put_varlong(buffer: &mut Vec<u8>, value: i64) {
 
 /// A string, or null.
 ///
-/// - Shape: at most [`super::STRING_BYTES_MAX`] bytes. Decoded strings are; whoever makes longer ones is wrong.
+/// - Shape: at most [`super::STRING_BYTES_MAX`] bytes. Decoded strings have no more; a longer one
+///   is a
+///   bug of the caller.
 pub fn put_nullable_string(buffer: &mut Vec<u8>, value: Option<&str>, flexible: bool) {
     match value {
         Some(text) if flexible => put_compact_length(buffer, text.len()),
@@ -81,11 +83,12 @@ pub fn put_string(buffer: &mut Vec<u8>, value: &str, flexible: bool) {
     put_nullable_string(buffer, Some(value), flexible);
 }
 
-/// An answer of this size says no more in words: a request of a few bytes for each of a million things would be answered with a
-/// sentence for each. Their error codes are all there.
+/// An answer beyond this size gets no more error messages, only error codes: otherwise a request
+/// with a few bytes for each of a million entries would be answered with a sentence for each.
 const WORDS_END_BYTES: usize = 16 * 1024 * 1024;
 
-/// What an answer says in words, or null: cut to [`text::MESSAGE_BYTES_MAX`], because it may quote what a client wrote.
+/// An error message, or null; cut to [`text::MESSAGE_BYTES_MAX`], because it may quote a client's
+/// text.
 pub fn put_nullable_message(buffer: &mut Vec<u8>, value: Option<&str>, flexible: bool) {
     let value = value.filter(|_| buffer.len() < WORDS_END_BYTES);
     put_nullable_string(buffer, value.map(text::message).as_deref(), flexible);

@@ -1,4 +1,4 @@
-//! The header of a v2 record batch, and the walk over batches that lie back to back.
+//! The header of a v2 record batch, and iteration over consecutive batches.
 
 use std::fmt;
 
@@ -39,11 +39,11 @@ pub mod attributes {
     pub const CONTROL: i16 = 0b0010_0000;
     /// The base timestamp is the time after which tombstones of this batch may go (KIP-534).
     pub const DELETE_HORIZON: i16 = 0b0100_0000;
-    /// What a producer may set. Bits above the delete horizon mean nothing so far.
+    /// The bits that a producer may set. Bits above the delete horizon are unassigned.
     pub const OF_PRODUCERS: i16 = CODEC_MASK | TRANSACTIONAL;
 }
 
-/// Who decided a record's timestamp: the producer, or the broker at the time of the append.
+/// Whether a record's timestamp was set by the producer, or by the broker at the append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimestampType {
     #[default]
@@ -84,7 +84,7 @@ pub enum BatchError {
     InvalidLength {
         batch_length: i32,
     },
-    /// Another format; `batch_length` tells where the next batch would start.
+    /// Another format; `batch_length` gives the start of the next batch.
     UnsupportedMagic {
         magic: i8,
         batch_length: i32,
@@ -176,7 +176,7 @@ impl BatchHeader {
         Ok(header)
     }
 
-    /// Fewer than 61 bytes may still tell more than that they are too few.
+    /// Returns the error of fewer than 61 bytes, which can be more specific than `Truncated`.
     fn explain_short(bytes: &[u8]) -> BatchError {
         let available = bytes.len();
         let Some(length_bytes) = bytes.get(8..12).and_then(|slice| slice.first_chunk::<4>()) else {
@@ -225,7 +225,7 @@ impl BatchHeader {
         Ok(())
     }
 
-    /// Reads the 61 bytes without judging them.
+    /// Decodes the 61 bytes without checking them.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> BatchHeader {
         let mut fields = FieldReader(bytes);
         BatchHeader {
@@ -322,7 +322,7 @@ impl BatchHeader {
     }
 }
 
-/// `sequence + increment` in the circle 0..=`i32::MAX`; both must not be negative.
+/// `sequence + increment` modulo 2^31; neither may be negative.
 pub fn add_to_sequence(sequence: i32, increment: i32) -> i32 {
     let sum = i64::from(sequence) + i64::from(increment);
     i32::try_from(sum & 0x7FFF_FFFF).expect("31 bits fit")
@@ -353,7 +353,7 @@ impl FieldWriter<'_> {
     }
 }
 
-/// One whole batch in someone else's buffer.
+/// One whole batch, borrowed from a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch<'a> {
     pub header: BatchHeader,
@@ -364,7 +364,9 @@ pub struct Batch<'a> {
 impl<'a> Batch<'a> {
     /// Reads the batch at the start of `bytes`; what follows it is ignored.
     ///
-    /// - Errors: as [`BatchHeader::parse`], and `Truncated` if the records are cut. The checksum is not looked at.
+    /// - Errors: as [`BatchHeader::parse`], and `Truncated` if the records are cut. The checksum is
+    ///   not
+    ///   checked.
     pub fn parse(bytes: &'a [u8]) -> Result<Batch<'a>, BatchError> {
         let header = BatchHeader::parse(bytes)?;
         let needed = header.total_bytes();
@@ -377,7 +379,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The checksum of the bytes as they are.
+    /// Computes the checksum of the bytes.
     pub fn checksum(&self) -> u32 {
         crc32c::checksum(&self.bytes[CRC_START..])
     }
@@ -404,7 +406,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Walks batches that lie back to back. See [`Batches`].
+/// Iterates over consecutive batches. See [`Batches`].
 pub fn batches(bytes: &[u8]) -> Batches<'_> {
     Batches {
         bytes,
@@ -415,7 +417,8 @@ pub fn batches(bytes: &[u8]) -> Batches<'_> {
 
 /// The batches of a buffer in order; an error is the last item.
 ///
-/// - Shape: takes at least one header's bytes per item, whatever the lengths claim, so it ends.
+/// - Shape: consumes at least a header's bytes per item, whatever lengths are announced, so it
+///   ends.
 /// - Errors: the item after the last whole batch says why the rest is not one, e.g. `Truncated`.
 #[derive(Clone, Debug)]
 pub struct Batches<'a> {
@@ -450,13 +453,13 @@ impl<'a> Iterator for Batches<'a> {
 
 impl std::iter::FusedIterator for Batches<'_> {}
 
-/// Changes the fields that a broker may assign without touching the checksum.
+/// Sets the fields that a broker may assign without changing the checksum.
 pub fn assign_offset_and_epoch(batch: &mut [u8], base_offset: i64, leader_epoch: i32) {
     batch[0..8].copy_from_slice(&base_offset.to_be_bytes());
     batch[LENGTH_PREFIX_BYTES..MAGIC_AT].copy_from_slice(&leader_epoch.to_be_bytes());
 }
 
-/// Writes the checksum of everything after it into a batch's header.
+/// Writes the checksum over everything after it into a batch's header.
 pub fn seal(batch: &mut [u8]) {
     let crc = crc32c::checksum(&batch[CRC_START..]);
     batch[CRC_AT..CRC_START].copy_from_slice(&crc.to_be_bytes());
@@ -577,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_bytes_never_panic_the_walk() {
+    fn no_bytes_make_the_iteration_panic() {
         let bytes = [batch_at(0), batch_at(1)].concat();
         for position in 0..bytes.len() {
             for value in [0x00, 0x7F, 0x80, 0xFF] {

@@ -1,4 +1,4 @@
-//! Building one v2 batch from records.
+//! Builds one v2 batch from records.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct BatchOptions {
     pub base_offset: i64,
     pub leader_epoch: i32,
     pub compression: Compression,
-    /// `Some` makes it the time of every record, whatever they carry.
+    /// `Some` replaces the timestamp of every record.
     pub log_append_time: Option<i64>,
     pub producer_id: i64,
     pub producer_epoch: i16,
@@ -46,7 +46,7 @@ impl Default for BatchOptions {
 /// A record that cannot be in the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildError {
-    /// Offsets must grow from the base offset on, by less than 2^31 in all.
+    /// Offsets must increase from the base offset on, by less than 2^31 in total.
     OffsetOutOfOrder { offset: i64, next_offset: i64 },
 }
 
@@ -67,11 +67,11 @@ impl std::error::Error for BuildError {}
 
 /// Appends records one by one; `finish` gives the batch.
 ///
-/// Uncompressed records are encoded where they stay. The buffer can be reused from batch to batch.
+/// Uncompressed records are encoded in place. The buffer can be reused from batch to batch.
 #[derive(Debug)]
 pub struct BatchBuilder {
     options: BatchOptions,
-    /// The batch's header (blank until the end) and records, after what the caller's buffer held before.
+    /// The caller's earlier bytes, then the batch's header (blank until the end) and records.
     buffer: Vec<u8>,
     start: usize,
     base_timestamp: Option<i64>,
@@ -88,7 +88,7 @@ impl BatchBuilder {
         BatchBuilder::append_to(Vec::new(), options)
     }
 
-    /// Builds the batch at the end of `buffer`, behind what is there already.
+    /// Builds the batch at the end of `buffer`, after its existing contents.
     pub fn append_to(mut buffer: Vec<u8>, options: BatchOptions) -> BatchBuilder {
         let start = buffer.len();
         buffer.resize(start + HEADER_BYTES, 0);
@@ -105,7 +105,8 @@ impl BatchBuilder {
         }
     }
 
-    /// Builds a batch that stands for `original` after some of its records were removed: same offsets, producer and flags.
+    /// Builds the batch that replaces `original` after some of its records were removed: same
+    /// offsets, producer and flags.
     ///
     /// - Shape: the offset span stays the original's even if the last records, or all, are gone.
     pub fn replacing(
@@ -208,7 +209,7 @@ impl BatchBuilder {
         self.buffer.len() - self.start
     }
 
-    /// Gives the buffer with the finished batch at its end.
+    /// Returns the buffer with the finished batch at its end.
     pub fn finish(mut self) -> Vec<u8> {
         if self.options.compression.codec != Codec::None && self.record_count > 0 {
             let records = self.buffer.split_off(self.start + HEADER_BYTES);
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_read_back_under_every_codec() {
+    fn appended_records_are_read_back_with_every_codec() {
         for codec in Codec::ALL {
             let mut builder = BatchBuilder::new(BatchOptions {
                 base_offset: 1_000,
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_built_behind_one_another_in_one_buffer() {
+    fn several_batches_are_built_in_one_buffer() {
         let mut buffer = Vec::new();
         for base_offset in [0, 1, 2] {
             let mut builder = BatchBuilder::append_to(
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn log_append_time_overrides_what_records_say() {
+    fn log_append_time_overrides_the_records_timestamps() {
         let mut builder = BatchBuilder::new(BatchOptions {
             log_append_time: Some(99),
             ..BatchOptions::default()

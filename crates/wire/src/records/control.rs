@@ -1,6 +1,7 @@
-//! Control records: what brokers and controllers write between data records. Consumers skip them.
+//! Control records, which brokers and controllers write between data records. Consumers skip them.
 //!
-//! The key names the type, the value is a versioned message. Control records stand alone in batches with the control bit.
+//! The key has the type, the value is a versioned message. Control records are in batches of their
+//! own, with the control bit set.
 
 use std::fmt;
 
@@ -47,9 +48,9 @@ pub enum ControlRecord<'a> {
     SnapshotFooter,
     /// Raises `kraft.version` (KIP-853).
     KRaftVersion { kraft_version: i16 },
-    /// The voters from here on (KIP-853).
+    /// The voter set from here on (KIP-853).
     Voters(VotersRecord<'a>),
-    /// A type from the future. Kafka ignores such records.
+    /// An unknown, newer type. Kafka ignores such records.
     Unknown { record_type: i16 },
 }
 
@@ -86,7 +87,7 @@ impl std::error::Error for ControlError {}
 impl<'a> ControlRecord<'a> {
     /// Reads a record of a batch with the control bit.
     ///
-    /// - Shape: a higher version of a key or value is read as the highest we know, as Kafka does.
+    /// - Shape: a newer version of a key or value is read as the newest known one, as Kafka does.
     pub fn decode(record: &Record<'a>) -> Result<ControlRecord<'a>, ControlError> {
         let record_type = decode_type(record.key)?;
         if !(ABORT..=VOTERS).contains(&record_type) {
@@ -101,7 +102,8 @@ impl<'a> ControlRecord<'a> {
         let mut reader = Reader::new(value);
         Ok(match record_type {
             ABORT | COMMIT => {
-                // The only value whose version is a prefix; in the others it is the message's own first field.
+                // Only this value has its version as a prefix; in the others it is the message's
+                // own first field.
                 reader.i16()?;
                 let marker = EndTxnMarker::decode(&mut reader, version.min(EndTxnMarker::MAX_VERSION))?;
                 let result = if record_type == COMMIT {
@@ -139,7 +141,7 @@ impl<'a> ControlRecord<'a> {
         })
     }
 
-    /// The number in the record's key.
+    /// The type number in the record's key.
     pub fn record_type(&self) -> i16 {
         match self {
             ControlRecord::EndTransaction {
@@ -159,7 +161,9 @@ impl<'a> ControlRecord<'a> {
         }
     }
 
-    /// A leader change as version 0, the only one Kafka 4.3 writes; it refuses to start on version 1.
+    /// A leader change in version 0, the only one that Kafka 4.3 writes; it refuses to start on
+    /// version
+    /// 1.
     pub fn leader_change(
         leader_id: i32,
         voter_ids: &[i32],
@@ -226,9 +230,9 @@ fn decode_type(key: Option<&[u8]>) -> Result<i16, ControlError> {
     Ok(i16::from_be_bytes([bytes[2], bytes[3]]))
 }
 
-/// A batch of control records.
+/// Builds a batch of control records.
 ///
-/// - Shape: `options` says where it lies and who wrote it; the control bit is set whatever it says.
+/// - Shape: `options` has its offset and producer; the control bit is always set.
 pub fn control_batch(options: BatchOptions, timestamp: i64, records: &[ControlRecord<'_>]) -> Vec<u8> {
     let mut builder = BatchBuilder::new(BatchOptions {
         is_control: true,
@@ -243,11 +247,11 @@ pub fn control_batch(options: BatchOptions, timestamp: i64, records: &[ControlRe
     builder.finish()
 }
 
-/// The batch that ends a transaction in one partition: what WriteTxnMarkers makes the leader append.
+/// The batch that ends a transaction in one partition, which a leader appends for WriteTxnMarkers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionMarker {
     pub producer_id: i64,
-    /// With transaction version 2 already raised by the coordinator (KIP-890).
+    /// With transaction version 2 the coordinator has already raised it (KIP-890).
     pub producer_epoch: i16,
     pub result: TransactionResult,
     pub coordinator_epoch: i32,
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_is_laid_out_as_kafka_lays_it_out() {
+    fn a_marker_has_kafkas_layout() {
         let marker = TransactionMarker {
             producer_id: 77,
             producer_epoch: 6,

@@ -9,7 +9,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 
 /// The CRC-32C of `first` followed by `second`, without joining them.
 ///
-/// One checksum goes on over both, which is cheaper than to combine two.
+/// Continuing one checksum over both is cheaper than combining two.
 pub fn checksum_of_two(first: &[u8], second: &[u8]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(first);
@@ -26,16 +26,18 @@ pub fn combine(first: u32, second: u32, second_bytes: usize) -> u32 {
 /// The checksum of a message after its beginning changed: `whole` is the message's old checksum, `old_beginning` and
 /// `new_beginning` are checksums of its first part before and after, and `rest_bytes` follow that part unchanged.
 ///
-/// CRCs are linear: the part that follows contributes the same to both, so only the difference of the beginnings has to be
-/// carried over `rest_bytes`, in time proportional to the logarithm of the length.
+/// CRCs are linear: the unchanged part contributes the same to both, so only the difference of the
+/// beginnings must be carried over `rest_bytes`, in time proportional to the logarithm of the
+/// length.
 pub fn replace_beginning(whole: u32, old_beginning: u32, new_beginning: u32, rest_bytes: usize) -> u32 {
     whole ^ carry(old_beginning ^ new_beginning, rest_bytes)
 }
 
-/// What `checksum` contributes to the checksum of a message that goes on for `bytes`: its product with x^(8 bytes).
+/// Returns the contribution of `checksum` to the checksum of a message that continues for `bytes`:
+/// its product with x^(8 bytes).
 ///
-/// One product for every bit that is set in the length. The checksum crate's own way squares matrices and takes 20 to 70 µs,
-/// as long as checking a megabyte.
+/// It takes one product for every bit that is set in the length. The checksum crate squares
+/// matrices instead, which takes 20 to 70 µs, as long as the checksum of a megabyte.
 fn carry(checksum: u32, bytes: usize) -> u32 {
     let mut carried = checksum;
     let mut rest = bytes;
@@ -50,11 +52,11 @@ fn carry(checksum: u32, bytes: usize) -> u32 {
     carried
 }
 
-/// The polynomial without its highest term; the lowest bit is the highest power, as in the checksums.
+/// The polynomial without its highest term; the lowest bit is the highest power, as in checksums.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 const BITS_PER_BYTE_LOG2: usize = 3;
 
-/// x^(2^i) for every bit of a length in bits, one more so that the last step of `carry` has something to look at.
+/// x^(2^i) for every bit of a length in bits, and one more, which the last step of `carry` reads.
 const POWERS: [u32; usize::BITS as usize + BITS_PER_BYTE_LOG2 + 1] = {
     let mut powers = [1 << 30; usize::BITS as usize + BITS_PER_BYTE_LOG2 + 1];
     let mut i = 1;
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_beginning_needs_no_second_look_at_the_rest() {
+    fn a_changed_beginning_needs_no_second_pass_over_the_rest() {
         let mut bytes: Vec<u8> = (0..5000u32).map(|i| (i * 17 + 3) as u8).collect();
         let whole = checksum(&bytes);
         let old_beginning = checksum(&bytes[..40]);

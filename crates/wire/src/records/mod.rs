@@ -1,7 +1,7 @@
 //! Record batches: Kafka's unit of storage, of compression and of checksumming.
 //!
-//! Written by hand, because batches travel between socket and file by the gigabyte: the header is patched in place, record
-//! bytes are borrowed, and no step allocates per record.
+//! Written by hand, because this is the hot path between socket and file: the header is patched in
+//! place, record bytes are borrowed, and no step allocates per record.
 
 pub mod batch;
 pub mod builder;

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::batch::{BatchHeader, TimestampType};
 
-/// Why bytes are not the records that the batch announces. `position` counts bytes from the first record's first byte.
+/// Why bytes are not the records that the batch announces. `position` counts bytes from the first
+/// record's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
     /// The bytes end in the middle of a record.
@@ -65,7 +66,7 @@ impl std::error::Error for RecordError {}
 pub struct Record<'a> {
     pub offset: i64,
     pub timestamp: i64,
-    /// No bit of it has a meaning so far.
+    /// All bits are unassigned so far.
     pub attributes: i8,
     pub key: Option<&'a [u8]>,
     /// Null marks a deletion (a tombstone) in compacted topics.
@@ -80,7 +81,7 @@ pub struct Headers<'a> {
     bytes: &'a [u8],
 }
 
-/// One header. Keys should be UTF-8, but nothing on the way enforces it.
+/// One header. Keys should be UTF-8, but neither clients nor brokers enforce it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
     pub key: &'a [u8],
@@ -103,7 +104,7 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// The headers as they lie in the batch, without their count.
+    /// The encoded headers of the batch, without their count.
     fn encoded(&self) -> &'a [u8] {
         self.bytes
     }
@@ -143,7 +144,7 @@ impl ExactSizeIterator for HeaderIter<'_> {}
 
 /// Decodes the uncompressed records of one batch; an error is the last item.
 ///
-/// - Shape: as many items as the batch announces; bytes left over after them are an error.
+/// - Shape: as many items as the batch announces; bytes after them are an error.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     cursor: Cursor<'a>,
@@ -215,7 +216,7 @@ impl<'a> Iterator for Records<'a> {
 
 impl std::iter::FusedIterator for Records<'_> {}
 
-/// A record with its deltas as they are encoded, for those who know no base yet.
+/// A record with its encoded deltas, for callers that do not know the base yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRecord<'a> {
     pub attributes: i8,
@@ -307,9 +308,10 @@ impl<'a> RawRecord<'a> {
     }
 }
 
-/// What a record carries, wherever in a batch it will stand: the way from a producer's fields to a batch's bytes.
+/// A record's contents independent of its place in a batch: encodes a producer's fields to bytes.
 ///
-/// Two steps, so that the first can be taken before a batch is locked: [`Payload::byte_count`], then [`Payload::encode`].
+/// There are two steps, so that the first can run before a batch is locked:
+/// [`Payload::byte_count`], then [`Payload::encode`].
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a, H> {
     pub key: Option<&'a [u8]>,
@@ -317,10 +319,11 @@ pub struct Payload<'a, H> {
     pub headers: H,
 }
 
-/// Length 5, attributes 1, timestamp delta 10, offset delta 5: what a record may take beside its payload.
+/// The maximum size of a record without its payload: length 5, attributes 1, timestamp delta 10,
+/// offset delta 5.
 pub const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 1 + 10 + 5;
 
-/// The bytes of a record whose payload takes `payload_bytes`.
+/// The size of a record whose payload takes `payload_bytes`.
 #[inline]
 pub fn record_bytes(payload_bytes: usize, timestamp_delta: i64, offset_delta: i32) -> usize {
     let body_bytes = 1 + varlong_bytes(timestamp_delta) + varint_bytes(offset_delta) + payload_bytes;
@@ -342,7 +345,7 @@ impl<'a, H: ExactSizeIterator<Item = Header<'a>> + Clone> Payload<'a, H> {
             + header_bytes
     }
 
-    /// Appends the record to `out`; `payload_bytes` is what [`Payload::byte_count`] said.
+    /// Appends the record to `out`; `payload_bytes` is the result of [`Payload::byte_count`].
     #[inline]
     pub fn encode(self, payload_bytes: usize, timestamp_delta: i64, offset_delta: i32, out: &mut Vec<u8>) {
         let body_bytes = 1 + varlong_bytes(timestamp_delta) + varint_bytes(offset_delta) + payload_bytes;
@@ -381,8 +384,8 @@ impl<'a, H: ExactSizeIterator<Item = Header<'a>> + Clone> Payload<'a, H> {
 /// The zigzag form of length -1: null.
 const NULL_LENGTH: u64 = 1;
 
-/// Integers collected on the stack, so that they reach the buffer with one copy: checking the buffer's room for each
-/// of them costs more than writing them.
+/// Integers collected on the stack, so that one copy appends them all: a capacity check of the
+/// buffer for each of them costs more than writing them.
 #[derive(Default)]
 struct Front {
     bytes: [u8; Front::CAPACITY],
@@ -609,7 +612,7 @@ fn put_nullable_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
-/// A length on the wire is an i32; whoever builds a record of 2 GiB or more has a bug.
+/// A length on the wire is an i32; a record of 2 GiB or more is a bug of the caller.
 fn length_i32(length: usize) -> i32 {
     i32::try_from(length).expect("a record's parts are shorter than 2 GiB")
 }
@@ -676,7 +679,7 @@ mod tests {
         header
     }
 
-    /// The outcome of decoding one record whose body is `body`, with the right length before it.
+    /// Decodes one record with body `body` and its correct length.
     fn decode_one(body: &[u8]) -> Result<(), RecordError> {
         let mut bytes = Vec::new();
         put_varint(&mut bytes, body.len() as i32);

@@ -1,12 +1,14 @@
-//! What a leader checks before it appends one partition's records of a Produce request.
+//! Validates one partition's records of a Produce request before the leader appends them.
 //!
-//! A batch that passes can be read whole by every client, and is written as `[patched header][record bytes as they came]`.
-//! Compressed records are unfolded piece by piece and walked, as uncompressed ones are where they lie; nothing is allocated
-//! for a record. The first that breaks a rule is named.
+//! A batch that passes can be read completely by every client, and is written as `[patched
+//! header][record bytes as received]`. Uncompressed records are walked in place, compressed ones
+//! are decompressed piece by piece; there is no allocation per record. The error names the first
+//! record that breaks a rule.
 //!
-//! Deviations from Apache Kafka, which unfolds compressed batches too: records must be numbered 0, 1, 2, … (KIP-98) also where
-//! they are not compressed, a record must be as long as it says also where it is, compressed data is one stream with nothing behind
-//! it, and attributes that are the broker's, or nobody's, are refused.
+//! Deviations from Apache Kafka, which also decompresses compressed batches: records must be
+//! numbered 0, 1, 2, … (KIP-98) in uncompressed batches too, a record's announced length must be
+//! right in compressed batches too, compressed data is one stream without trailing bytes, and
+//! attribute bits that belong to the broker or are unassigned are refused.
 
 mod error;
 
@@ -26,17 +28,17 @@ use super::walk::{Seen, Visit, walk};
 
 pub use error::{ProduceError, RecordFault};
 
-/// zstd came with version 7 (KIP-110): consumers that produce with less may not know it.
+/// zstd was introduced with version 7 (KIP-110): older clients may not support it.
 const FIRST_PRODUCE_VERSION_WITH_ZSTD: i16 = 7;
 
-/// Every fault costs memory here and bytes in the response; a batch can hold a million of them.
+/// Limit of reported faults: each takes memory and response bytes, and a batch can have a million.
 pub const RECORD_FAULTS_MAX: usize = 100;
 
-/// What the topic, the request and the clock say about a partition's records.
+/// The rules for a partition's records, from the topic, the request and the clock.
 #[derive(Clone, Copy, Debug)]
 pub struct ProduceRules {
     pub produce_version: i16,
-    /// `max.message.bytes`: of the batch as it is stored, header included.
+    /// `max.message.bytes`: limit of the stored batch, header included.
     pub max_message_bytes: usize,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
@@ -44,9 +46,9 @@ pub struct ProduceRules {
     pub timestamp_before_max_ms: i64,
     /// `message.timestamp.after.max.ms`.
     pub timestamp_after_max_ms: i64,
-    /// Whether `cleanup.policy` holds `compact`: then every record needs a key.
+    /// Whether `cleanup.policy` contains `compact`: then every record needs a key.
     pub is_compacted: bool,
-    /// `compression.type`; `None` is `producer`: keep what came.
+    /// `compression.type`; `None` is `producer`: keep the batch's codec.
     pub compression: Option<Compression>,
     /// The wall clock, in milliseconds since 1970.
     pub now_ms: i64,
@@ -55,14 +57,17 @@ pub struct ProduceRules {
 /// A batch that may be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidBatch<'a> {
-    /// As it shall be stored, but for base offset and leader epoch, which only the log knows. The checksum is right.
+    /// The header to be stored, except for base offset and leader epoch, which the log assigns. The
+    /// checksum is right.
     pub header: BatchHeader,
-    /// What follows the header: the request's own bytes, or new ones if the topic wants another codec.
+    /// The bytes after the header: the request's own, or recompressed ones if the topic has another
+    /// codec.
     pub record_bytes: Cow<'a, [u8]>,
 }
 
 impl ValidBatch<'_> {
-    /// The 61 bytes to write in front of [`ValidBatch::record_bytes`]. The checksum covers neither argument.
+    /// The 61 bytes to write before [`ValidBatch::record_bytes`]. The checksum covers neither
+    /// argument.
     pub fn header_bytes(&self, base_offset: i64, leader_epoch: i32) -> [u8; HEADER_BYTES] {
         BatchHeader {
             base_offset,
@@ -76,16 +81,19 @@ impl ValidBatch<'_> {
         HEADER_BYTES + self.record_bytes.len()
     }
 
-    /// How many offsets the batch takes.
+    /// The number of offsets that the batch takes.
     pub fn record_count(&self) -> i32 {
         self.header.record_count
     }
 }
 
-/// Checks the records of one partition in a Produce request of version 3 or later.
+/// Validates the records of one partition in a Produce request of version 3 or later.
 ///
-/// - Units: `bytes` is the partition's whole `records` field; `budget` is what the request's batches may still unfold to.
-/// - Shape: costs one checksum and one walk, and for compressed batches unfolding them once; twice only where a record breaks a rule.
+/// - Units: `bytes` is the partition's whole `records` field; `budget` is the number of bytes to
+///   which
+///   the request's batches may still decompress.
+/// - Shape: costs one checksum, one walk, and one decompression of compressed batches; walk and
+///   decompression run a second time only if a record breaks a rule.
 /// - Errors: the first that applies; faults of records are collected.
 pub fn validate<'a>(
     bytes: &'a [u8],
@@ -109,7 +117,7 @@ pub fn validate<'a>(
     }
 }
 
-/// That there is exactly one batch of a known format and allowed size.
+/// Checks that there is exactly one batch, of a known format and allowed size.
 fn check_envelope(bytes: &[u8], rules: &ProduceRules) -> Result<BatchHeader, ProduceError> {
     if bytes.is_empty() {
         return Err(ProduceError::Empty);
@@ -214,11 +222,11 @@ fn has_bad_timestamp(timestamp: i64, rules: &ProduceRules) -> bool {
         && (is_too_late(timestamp, rules) || is_too_early(timestamp, rules))
 }
 
-/// Records that follow the rules.
+/// The result for valid records.
 struct Checked {
     /// In milliseconds since 1970.
     max_timestamp: i64,
-    /// Of the records before they were compressed.
+    /// Size of the records without compression.
     plain_bytes: usize,
 }
 
@@ -252,7 +260,7 @@ fn check_records(
     })
 }
 
-/// What all records of a batch have in common.
+/// Bounds over all records of a batch.
 struct Extent {
     min_delta: i64,
     max_delta: i64,
@@ -282,7 +290,7 @@ impl Visit for Extent {
 }
 
 impl Extent {
-    /// The largest timestamp; `None` if some record may break a rule.
+    /// The largest timestamp; `None` if a record may break a rule.
     fn max_timestamp_of_sound(&self, header: &BatchHeader, rules: &ProduceRules) -> Option<i64> {
         let max_timestamp = header.base_timestamp.checked_add(self.max_delta)?;
         let min_timestamp = header.base_timestamp.checked_add(self.min_delta)?;
@@ -328,7 +336,7 @@ impl<'a> Faults<'a> {
 
 impl Visit for Faults<'_> {
     fn record(&mut self, index: i32, seen: Seen) {
-        // Java adds deltas with wrap-around, too.
+        // Java adds deltas with wrap-around too.
         let timestamp = self.base_timestamp.wrapping_add(seen.timestamp_delta);
         self.max_timestamp = self.max_timestamp.max(timestamp);
         let Some(fault) = Fault::of(index, timestamp, &seen, self.rules) else {
@@ -397,7 +405,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Keeps the record bytes; changes the header, and with it the checksum, only where it must.
+/// Keeps the record bytes; changes the header, and its checksum, only if needed.
 fn in_place<'a>(
     header: &BatchHeader,
     record_bytes: &'a [u8],
@@ -423,7 +431,7 @@ fn in_place<'a>(
     }
 }
 
-/// Packs the records again, as `compression.type` of the topic says.
+/// Recompresses the records with the topic's `compression.type`.
 fn recompress<'a>(
     header: &BatchHeader,
     codec: Codec,

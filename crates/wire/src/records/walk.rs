@@ -1,8 +1,9 @@
-//! The walk over a batch's records that tells whether they are what the batch announces, and within what bounds.
+//! Walks over a batch's records to check that they are what the batch announces, and finds their
+//! bounds.
 //!
-//! It looks at lengths and deltas and skips over keys and values, so a record costs a few nanoseconds however long it is. Records
-//! come in pieces of any size, as a codec unfolds them; none is put together. What the walk takes, [`super::record::Records`]
-//! reads whole.
+//! It reads lengths and deltas and skips keys and values, so a record costs a few nanoseconds
+//! whatever its length. Records arrive in pieces of any size from a decompressor and are not
+//! reassembled. Records that pass the walk can be decoded by [`super::record::Records`].
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use super::compression::CompressionError;
 use super::compression::unfold::Pieces;
 use super::record::RecordError;
 
-/// What a walk sees of a record, as it is encoded.
+/// The fields of a record that the walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub timestamp_delta: i64,
@@ -18,7 +19,7 @@ pub struct Seen {
     pub has_key: bool,
 }
 
-/// What has become of the records, in bytes and in order.
+/// A visitor of the records, in order.
 pub trait Visit {
     fn record(&mut self, index: i32, seen: Seen);
 }
@@ -27,7 +28,7 @@ pub trait Visit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WalkError {
     Codec(CompressionError),
-    /// `index` counts from 0. It is the number of records for what follows the last.
+    /// `index` counts from 0; for bytes after the last record it is the number of records.
     Record {
         index: i32,
         error: RecordError,
@@ -45,10 +46,10 @@ impl fmt::Display for WalkError {
 
 impl std::error::Error for WalkError {}
 
-/// Checks that the pieces hold exactly `record_count` records, and nothing behind them.
+/// Checks that the pieces have exactly `record_count` records and no trailing bytes.
 ///
-/// - Shape: every record is visited once, in order, before the walk fails over a later one.
-/// - Returns how many bytes the pieces held.
+/// - Shape: every record is visited once, in order, before the walk fails at a later one.
+/// - Returns the number of bytes of all pieces.
 pub fn walk<V: Visit>(record_count: i32, pieces: &mut dyn Pieces, visit: &mut V) -> Result<usize, WalkError> {
     let mut walker = Walker {
         pieces,
@@ -57,7 +58,7 @@ pub fn walk<V: Visit>(record_count: i32, pieces: &mut dyn Pieces, visit: &mut V)
     };
     let mut index = 0;
     while index < record_count {
-        // A piece often ends with a record: the next is looked at whole, too.
+        // A piece often ends with a record: the next record is again tried on the fast path.
         walker.has_byte().map_err(WalkError::Codec)?;
         index = walker.walk_whole(index, record_count, visit);
         if index < record_count {
@@ -96,7 +97,8 @@ impl From<RecordError> for Stop {
     }
 }
 
-// The fifth byte of 32 bits, and the tenth of 64. Clients disagree about what larger ones mean.
+// Maximum of a varint's last byte: the fifth of 32 bits, the tenth of 64. Clients interpret larger
+// ones differently.
 const VARINT_LAST_MAX: u8 = 0x0F;
 const VARLONG_LAST_MAX: u8 = 0x01;
 
@@ -109,7 +111,8 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    /// Walks the records that lie whole in the current piece; returns the index of the first that does not, or is not one.
+    /// Walks the records that are complete in the current piece; returns the index of the first
+    /// that is incomplete or invalid.
     fn walk_whole<V: Visit>(&mut self, first: i32, record_count: i32, visit: &mut V) -> i32 {
         let mut rest = &self.pieces.piece()[self.position..];
         let bytes = rest.len();
@@ -126,7 +129,7 @@ impl Walker<'_> {
         index
     }
 
-    /// Walks one record byte by byte: it goes on in the next piece, or something is wrong with it.
+    /// Walks one record byte by byte: it continues in the next piece, or it is invalid.
     #[cold]
     fn walk_slowly(&mut self) -> Result<Seen, Stop> {
         let position = self.position();
@@ -136,7 +139,7 @@ impl Walker<'_> {
             return Err(invalid_length(position, length));
         };
         let mut left = announced;
-        // The attributes have no meaning so far.
+        // The attributes are unassigned so far.
         self.byte(&mut left)?;
         let timestamp_delta = self.varlong(&mut left)?;
         let offset_delta = self.varint(&mut left)?;
@@ -165,7 +168,7 @@ impl Walker<'_> {
 
     /// Checks that nothing follows.
     fn end(&mut self) -> Result<usize, Stop> {
-        // Even where no byte is missing, the end of compressed data is still to be checked.
+        // Even after the last record the end of the compressed data must be checked.
         if self.has_byte()? {
             return Err(Stop::Record(RecordError::TrailingBytes {
                 position: self.position(),
@@ -179,7 +182,7 @@ impl Walker<'_> {
         self.before + self.position
     }
 
-    /// Takes the next piece when this one is read; false at the end.
+    /// Fetches the next piece if this one is used up; false at the end.
     fn has_byte(&mut self) -> Result<bool, CompressionError> {
         let bytes = self.pieces.piece().len();
         if self.position < bytes {
@@ -190,6 +193,8 @@ impl Walker<'_> {
         self.pieces.next()
     }
 
+    /// Reads a byte.
+    ///
     /// - `left`: bytes of the record that are not read yet.
     fn byte(&mut self, left: &mut usize) -> Result<u8, Stop> {
         let position = self.position();
@@ -240,7 +245,7 @@ impl Walker<'_> {
         usize::try_from(length).map_err(|_| invalid_length(self.position(), length))
     }
 
-    /// Skips bytes that may be null, and says whether they are not.
+    /// Skips nullable bytes; returns false if they are null.
     fn skip_nullable(&mut self, left: &mut usize) -> Result<bool, Stop> {
         let length = self.varint(left)?;
         if length == -1 {
@@ -276,14 +281,15 @@ fn invalid_length(position: usize, length: i32) -> Stop {
     Stop::Record(RecordError::InvalidLength { position, length })
 }
 
-/// The record at the start of `bytes` and what follows it; `None` if it is not all there, or is none.
+/// Returns the record at the start of `bytes` and the rest; `None` if it is incomplete or invalid.
 #[inline(always)]
 fn whole_record(bytes: &[u8]) -> Option<(Seen, &[u8])> {
-    // The next record starts where this one's length says, which a processor knows before it has walked this one.
+    // The next record's start follows from this one's length, so a processor can begin with it
+    // before it has finished this one (instruction-level parallelism).
     let mut prefix = Steps { bytes, position: 0 };
     let record_bytes = prefix.length()?;
     let (record, after) = bytes[prefix.position..].split_at_checked(record_bytes)?;
-    // After the attributes byte, which has no meaning so far.
+    // After the attributes byte, which is unassigned so far.
     let mut steps = Steps {
         bytes: record,
         position: 1,
@@ -382,12 +388,13 @@ impl Steps<'_> {
 
     #[inline(always)]
     fn skip(&mut self, bytes: usize) -> Option<()> {
-        // Reads check the end themselves, and the record's end is compared, so a position beyond the bytes goes nowhere.
+        // A position beyond the bytes is harmless: reads check bounds, and the record's end is
+        // compared.
         self.position = self.position.checked_add(bytes)?;
         Some(())
     }
 
-    /// Skips bytes that may be null, and says whether they are not.
+    /// Skips nullable bytes; returns false if they are null.
     #[inline(always)]
     fn skip_nullable(&mut self) -> Option<bool> {
         match self.varint()? {
@@ -416,7 +423,7 @@ mod tests {
     use crate::records::builder::{BatchBuilder, BatchOptions};
     use crate::records::record::{Header, Records};
 
-    /// Bytes in pieces of a few lengths, in turn.
+    /// Bytes cut into pieces of a few lengths, in turn.
     struct Cut<'a> {
         piece: &'a [u8],
         rest: &'a [u8],
@@ -456,7 +463,8 @@ mod tests {
         (all, outcome)
     }
 
-    /// Records with and without key, value and headers, some longer than a piece, and lengths of one, two and three bytes.
+    /// Records with and without key, value and headers, some longer than a piece, with lengths
+    /// encoded in one, two and three bytes.
     fn sample() -> (BatchHeader, Vec<u8>) {
         let mut builder = BatchBuilder::new(BatchOptions::default());
         let headers = [
@@ -498,10 +506,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_does_not_depend_on_how_the_bytes_are_cut() {
+    fn the_error_does_not_depend_on_how_the_bytes_are_cut() {
         let (header, bytes) = sample();
         let mut refused = 0;
-        // What follows is one long value.
+        // The rest is one long value.
         for position in 0..300 {
             for value in [0x00, 0x01, 0x7F, 0x80, 0xFF] {
                 let mut harmed = bytes.clone();
@@ -529,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_end_is_seen_and_the_record_named() {
+    fn every_truncation_is_noticed_and_names_the_record() {
         let (header, bytes) = sample();
         let mut boundaries = vec![];
         let mut records = Records::new(&header, &bytes);
@@ -551,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_last_record_is_seen_in_any_piece() {
+    fn trailing_bytes_are_noticed_in_any_piece() {
         let (header, mut bytes) = sample();
         let position = bytes.len();
         bytes.extend_from_slice(b"more");
@@ -571,8 +579,9 @@ mod tests {
     }
 
     #[test]
-    fn integers_that_clients_read_differently_are_none() {
-        // A record of ten bytes, five of which are the length of its value; the last holds the upper four bits.
+    fn integers_that_clients_read_differently_are_refused() {
+        // A record of ten bytes; five of them are its value's length, the last one with the upper
+        // four bits.
         let record = |last| [20, 0, 0, 0, 1, 0x80, 0x80, 0x80, 0x80, last, 0];
         for (last, is_sound) in [(0x00, true), (0x10, false), (0x70, false)] {
             for lengths in [&[usize::MAX][..], &[1]] {

@@ -1,4 +1,4 @@
-//! Bytes that are no message: every decoder refuses them, in bounded memory and without a panic.
+//! Invalid bytes: every decoder refuses them, in bounded memory and without a panic.
 
 use ottla_wire::messages::list_groups::ListGroupsRequest;
 use ottla_wire::messages::metadata::MetadataRequest;
@@ -8,7 +8,7 @@ use super::sample::Kind;
 use super::samples::MESSAGES;
 use super::{GoldenSample, golden_samples};
 
-/// Passes a body to every decoder in every version; only panics and endless allocation can fail.
+/// Passes a body to every decoder in every version; only a panic or an excessive allocation fails.
 fn decode_everywhere(body: &[u8]) {
     for entry in MESSAGES {
         for version in entry.min_version..=entry.max_version {
@@ -107,7 +107,7 @@ fn a_frame_of_the_smallest_elements_does_not_multiply_in_memory() {
 }
 
 #[test]
-fn a_flood_of_tagged_fields_is_passed_over_without_memory() {
+fn a_million_unknown_tagged_fields_are_skipped_without_allocation() {
     // ListGroups version 5: two empty filters, then a million unknown tagged fields of no bytes.
     let count: u32 = 1_000_000;
     let mut body = vec![1, 1];
@@ -129,7 +129,7 @@ fn random_bytes_are_read_or_refused() {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            // Small bytes are likely lengths, presence markers and tags, and lead deeper.
+            // Small bytes are plausible lengths, presence markers and tags, and reach deeper code.
             *byte = if state & 3 == 0 {
                 (state >> 32) as u8
             } else {

@@ -1,17 +1,18 @@
-//! What a sample message holds. `xtask/java/Golden.java` follows the same rules; a change here is a change there.
+//! The values of sample messages. `xtask/java/Golden.java` follows the same rules: change both.
 //!
-//! A field's value follows from the names on the way to it: a seed is hashed with each (FNV-1a), and the value is the
-//! seed after one more mixing. So two fields never hold the same value, and a swapped pair shows.
+//! A field's value is derived from the names on the path to it: a seed is hashed with each
+//! (FNV-1a), and the value is the seed after one more mixing. So no two fields have the same value,
+//! and a swapped pair is noticed.
 
 use ottla_wire::primitives::DecodeError;
 pub use ottla_wire::primitives::Uuid;
 
-/// What kind of sample.
+/// The kind of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// No field has its default.
     Populated,
-    /// As `Populated`, but null is wherever null may be.
+    /// As `Populated`, but null wherever null is allowed.
     Nulls,
     /// Every field has its default, but arrays of structs have one element, itself of defaults.
     Defaults,
@@ -35,7 +36,7 @@ pub struct Entry {
     pub metadata_record_type: Option<i16>,
     pub min_version: i16,
     pub max_version: i16,
-    /// Decodes; what decodes must survive being encoded and decoded again.
+    /// Decodes; a decoded value must survive being encoded and decoded again.
     pub decode: fn(&[u8], i16) -> Result<(), DecodeError>,
     /// The sample, encoded.
     pub sample: fn(i16, Kind) -> Vec<u8>,

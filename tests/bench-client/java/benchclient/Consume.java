@@ -9,7 +9,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
-/** The reading loop of a consumer: from the beginning to the end of every partition, again and again, checked. */
+/** The reading loop of a consumer: repeated, checked passes from the beginning to the end of every partition. */
 final class Consume {
     private static long records;
     private static long bytes;

@@ -57,7 +57,7 @@ final class Produce {
         }
     }
 
-    /** What became of the records of one phase. */
+    /** The outcomes of one phase's records. */
     private final class Answers {
         final AtomicLong acknowledged = new AtomicLong();
         final AtomicLong slowAcknowledged = new AtomicLong();
@@ -127,7 +127,7 @@ final class Produce {
         if (arguments.containsKey("batch")) {
             int batch = Integer.parseInt(arguments.get("batch"));
             settings.put("batch.size", batch);
-            // A request must be able to hold a batch.
+            // A request must have room for a batch.
             settings.put("max.request.size", Math.max(batch + 65_536, 1_048_576));
         }
         if (arguments.containsKey("linger")) {
@@ -211,7 +211,7 @@ final class Produce {
         }
     }
 
-    /** Nanoseconds by which it was missed. */
+    /** Returns the nanoseconds by which it was late. */
     private static long waitUntil(long due) {
         long wait = due - System.nanoTime();
         while (wait > 0) {
@@ -221,7 +221,7 @@ final class Produce {
         return Math.max(-wait, 0);
     }
 
-    /** For each record: nanoseconds from due to answered; then, for each: from due to called. Little-endian. */
+    /** For each record: nanoseconds from the due time to the answer; then, for each: to the call. Little-endian. */
     private void writeLatencies(Answers answers, List<long[]> late) throws Exception {
         int count = answers.answeredAt.length();
         try (OutputStream out = new BufferedOutputStream(Files.newOutputStream(Path.of(latencyFile)))) {

@@ -1,4 +1,4 @@
-//! `send` and its futures; `send_with` a callback where the callback is what is measured.
+//! `send` and its futures; `send_with` with a callback if the callback is measured.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,7 +24,7 @@ impl Producer {
             .set("enable.idempotence", "true")
             .set("compression.type", &load.compression);
         if let Some(bytes) = load.batch_bytes {
-            // A request must be able to hold a batch.
+            // A request must have room for a batch.
             config = config
                 .set("batch.size", bytes)
                 .set("max.request.size", (bytes + 65_536).max(1_048_576));
@@ -68,7 +68,7 @@ impl Producer {
     }
 }
 
-/// Takes the answers at the front that have come.
+/// Takes the completed answers at the front.
 fn collect(waiting: &mut VecDeque<(u64, SendFuture)>, answers: &Answers) {
     let mut context = Context::from_waker(Waker::noop());
     while let Some((slot, future)) = waiting.front_mut() {

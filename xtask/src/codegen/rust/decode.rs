@@ -7,8 +7,9 @@ use anyhow::{Result, anyhow, bail, ensure};
 use super::super::schema::{Field, Struct, Type, Versions};
 use super::{Emitter, condition, field_name, number_method, uses};
 
-/// Bytes that cannot be null by their schema and are read as empty where they are: clients without metrics to push send null.
-/// Refusing such a push would close the connection, and the client would come back with the next one.
+/// Bytes that are not nullable by their schema but are accepted as null and read as empty: clients
+/// without metrics to push send null. Refusing such a push would close the connection, and the
+/// client would reconnect and push again.
 const NULL_IS_EMPTY: [(&str, &str); 1] = [("PushTelemetryRequest", "Metrics")];
 
 impl Emitter<'_> {
@@ -60,7 +61,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// The versions in which tagged fields exist at all.
+    /// The versions with tagged fields.
     pub(super) fn flexible_versions(&self) -> Versions {
         let all = self.message.versions;
         self.message
@@ -87,7 +88,7 @@ impl Emitter<'_> {
         )
     }
 
-    /// The expression that reads one field.
+    /// Returns the expression that reads one field.
     fn read(&self, field: &Field, in_tag: bool) -> Result<String> {
         let nullable = field
             .nullable

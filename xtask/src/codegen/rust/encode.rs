@@ -116,7 +116,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// The statements that write one field.
+    /// Returns the statements that write one field.
     fn write(&self, field: &Field, in_tag: bool) -> Result<String> {
         let place = format!("self.{}", field_name(&field.name));
         let flexible = self.flexible();

@@ -1,4 +1,5 @@
-//! Schemas in, Rust source text out. Layout is rustfmt's business; this only gets tokens and names right.
+//! Generates Rust source from schemas. It only takes care of tokens and names; rustfmt does the
+//! layout.
 
 mod decode;
 mod encode;
@@ -20,7 +21,8 @@ pub fn file(messages: &[Message]) -> Result<String> {
     Ok(source)
 }
 
-/// The struct names that more than one message of a file uses; they get their message's name in front.
+/// The struct names that more than one message of a file uses; they get their message's name as
+/// prefix.
 pub fn clashing_names(messages: &[Message]) -> BTreeSet<&str> {
     let mut seen = BTreeSet::new();
     let mut clashing = BTreeSet::new();
@@ -57,7 +59,8 @@ pub fn field_name(name: &str) -> String {
     }
 }
 
-/// A condition on `version` that separates `versions` from the rest of `all`; `None` when it always holds.
+/// Returns a condition on `version` that separates `versions` from the rest of `all`; `None` if it
+/// always holds.
 pub fn condition(versions: Versions, all: Versions) -> Option<String> {
     match (versions.min > all.min, versions.max < all.max) {
         (false, false) => None,
@@ -73,7 +76,7 @@ pub fn condition(versions: Versions, all: Versions) -> Option<String> {
     }
 }
 
-/// Whether `source` mentions the variable `name`, alone and not as a part of another name.
+/// Whether `source` uses the variable `name`, as a whole word.
 pub fn uses(source: &str, name: &str) -> bool {
     let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
     source.match_indices(name).any(|(at, _)| {
@@ -176,7 +179,7 @@ impl<'m> Emitter<'m> {
         })
     }
 
-    /// The field's default as an expression, and whether it is what `Default` gives.
+    /// The field's default as an expression, and whether it equals that of `Default`.
     pub fn default(&self, field: &Field) -> Result<(String, bool)> {
         let text = field.default.as_str();
         if Self::is_optional(field) && (text == "null" || field.field_type == Type::Records) {
@@ -245,7 +248,7 @@ impl<'m> Emitter<'m> {
         })
     }
 
-    /// The least an element of this type takes on the wire, in any of the versions that carry it.
+    /// The minimum size of an element of this type on the wire, over all versions that have it.
     fn min_wire_bytes(&self, of: &Type, versions: Versions) -> Result<usize> {
         let Type::Struct(name) = of else {
             bail!("only structs are counted by hand")
@@ -417,7 +420,7 @@ impl<'m> Emitter<'m> {
         Ok(())
     }
 
-    /// `true`, `false` or `flexible`, a variable of the generated function.
+    /// Returns `true`, `false` or `flexible`, a variable of the generated function.
     fn flexible(&self) -> &'static str {
         match self.message.flexible {
             None => "false",
@@ -439,7 +442,7 @@ impl<'m> Emitter<'m> {
         }
     }
 
-    /// Coordinator records carry their type or version in two bytes in front.
+    /// Coordinator records have their type or version in their first two bytes.
     fn record_frame(&self, source: &mut String) -> Result<()> {
         let lifetime = if self.struct_borrows(&self.message.structs[0])? {
             "'a"

@@ -1,4 +1,5 @@
-//! Directories that were formatted and never started, and those that are refused: what a refusal says to do must work.
+//! Directories that were formatted but never started, and refused ones: the advice of a refusal
+//! must work.
 
 use super::super::server::{Programs, Site, Target};
 use super::super::table::Table;
@@ -16,7 +17,7 @@ fn add(table: &mut Table, name: &str, outcome: Result<()>) {
     table.add_other(format!("directory {name}"), outcome);
 }
 
-/// Ottla on a formatted directory shows the levels and the user that Kafka shows on another like it.
+/// Ottla on a formatted directory shows the same levels and user as Kafka on an equal one.
 pub(super) fn never_started(
     table: &mut Table,
     programs: &Programs,
@@ -24,7 +25,7 @@ pub(super) fn never_started(
     version: &Version,
     all_quorums: bool,
 ) {
-    // Of the newest a static quorum, which the journeys do not have.
+    // For the newest version a static quorum, which the journeys do not cover.
     let is_newest = version.number == crate::kafka::VERSION;
     for is_static in [false, true] {
         if !all_quorums && is_static != is_newest {
@@ -52,7 +53,7 @@ fn serves_as_formatted(programs: &Programs, kafka: &Kafka) -> Result<()> {
             ottla: programs.ottla.clone(),
         };
         shown.push(levels_and_users(&owner, programs, &site, target)?);
-        // And back: what Ottla wrote into it opens in the version that formatted it.
+        // And back: the version that formatted the directory opens what Ottla wrote.
         if target == Target::Ottla {
             shown.push(levels_and_users(&owner, programs, &site, Target::Kafka)?);
         }
@@ -86,7 +87,7 @@ fn levels_and_users(
         let (name, rest) = line.split_once("SupportedMinVersion")?;
         let (_, level) = rest.split_once("FinalizedVersionLevel:")?;
         let level = level.split("Epoch").next()?;
-        // Level 0 is shown only by those that know the feature.
+        // Level 0 is shown only by versions that know the feature.
         (level.trim() != "0").then(|| format!("{} {}", name.trim(), level.trim()))
     };
     let mut lines: Vec<String> = features.lines().filter_map(finalized).collect();
@@ -96,7 +97,7 @@ fn levels_and_users(
     Ok(lines)
 }
 
-/// A level that is not kept, how a directory gets it, and what it is called in a refusal.
+/// An unsupported level, how a directory gets it, and its name in a refusal.
 struct Unkept {
     name: &'static str,
     version: &'static str,
@@ -122,7 +123,7 @@ const UNKEPT: [Unkept; 2] = [
     },
 ];
 
-/// Levels that are not kept: refused with a sentence, nothing changed, and what the sentence says to do works.
+/// Unsupported levels: refused with a message, nothing is changed, and the message's advice works.
 pub(super) fn refusals(table: &mut Table, programs: &Programs) -> Result<()> {
     for unkept in &UNKEPT {
         let owner = Programs {
@@ -152,7 +153,7 @@ pub(super) fn refusals(table: &mut Table, programs: &Programs) -> Result<()> {
     Ok(())
 }
 
-/// A directory formatted for a level that is not kept.
+/// A directory formatted for an unsupported level.
 fn site_of(owner: &Programs, unkept: &Unkept) -> Result<Site> {
     let settings = [&SETTINGS[..], unkept.settings].concat();
     let site = Site::create(&format!("directory-{}", unkept.name), &settings)?;
@@ -161,7 +162,7 @@ fn site_of(owner: &Programs, unkept: &Unkept) -> Result<Site> {
     Ok(site)
 }
 
-/// Starts Ottla, which must end by itself; what it said.
+/// Starts Ottla, which must exit by itself; returns its output.
 fn refusal(programs: &Programs, site: &Site) -> Result<String> {
     let before = contents(&site.directory)?;
     let mut server = site.spawn(programs, Target::Ottla, &[])?;
@@ -177,7 +178,7 @@ fn refusal(programs: &Programs, site: &Site) -> Result<String> {
     Ok(said)
 }
 
-/// What stands between the backquotes behind `command`.
+/// Returns the words between the backquotes after `command`.
 fn remedy(said: &str, command: &str) -> Result<Vec<String>> {
     let opening = format!("`{command} ");
     let (_, rest) = said

@@ -1,4 +1,4 @@
-//! What a log means once it is compacted: the last value of every key.
+//! The meaning of a compacted log: the last value of every key.
 
 use anyhow::{Context, Result, bail, ensure};
 use ottla_wire::records::batch::{BatchError, batches};
@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Keys of `__consumer_offsets` begin with the number of their record type.
+/// Last values by key. Keys of `__consumer_offsets` begin with the number of their record type.
 pub type Latest = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const RECORD_BYTES_MAX: usize = 64 << 20;
 
-/// The segments of all partitions of `topic`, by partition directory and file name.
+/// Returns the segments of all partitions of `topic`, sorted by partition directory and file name.
 pub fn segments(log_directory: &Path, topic: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(log_directory)? {
@@ -38,7 +38,7 @@ pub fn segments(log_directory: &Path, topic: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The last value of every key that is not deleted, over all partitions of a topic.
+/// Returns the last value of every key that is not deleted, over all partitions of a topic.
 pub fn latest(log_directory: &Path, topic: &str) -> Result<Latest> {
     let mut latest = Latest::new();
     for segment in segments(log_directory, topic)? {
@@ -52,9 +52,9 @@ pub fn latest(log_directory: &Path, topic: &str) -> Result<Latest> {
     Ok(latest)
 }
 
-/// What is left to compact: records of closed segments with a newer one for their key in the closed segments of their
-/// partition, and partitions without a closed segment. Partitions with transactions do not count: what is open stops
-/// compaction.
+/// Counts what is left to compact: records of closed segments with a newer record of their key in
+/// the closed segments of their partition, and partitions without a closed segment. Partitions with
+/// transactions do not count: an open transaction stops compaction.
 pub fn left_to_compact(log_directory: &Path, topic: &str) -> Result<usize> {
     let mut partitions: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
     for segment in segments(log_directory, topic)? {
@@ -82,14 +82,15 @@ pub fn left_to_compact(log_directory: &Path, topic: &str) -> Result<usize> {
 /// Takes a key and its value, `None` for a tombstone.
 type Take<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>);
 
-/// Hands out keys and values in the order of the log, those of transactions apart: an uncommitted offset is no value yet, and
-/// group records are never written in one. Tells whether there were transactions.
+/// Passes keys and values in log order, except those of transactions: an uncommitted offset is no
+/// value yet, and group records are never in a transaction. Returns whether there were
+/// transactions.
 fn read(segment: &Path, take: Take<'_>) -> Result<bool> {
     read_batches(segment, take).with_context(|| segment.display().to_string())
 }
 
 fn read_batches(segment: &Path, take: Take<'_>) -> Result<bool> {
-    // A segment that is being replaced is read again at the next look.
+    // A segment that is being replaced is read again in the next check.
     let bytes = match fs::read(segment) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         bytes => bytes?,
@@ -98,7 +99,7 @@ fn read_batches(segment: &Path, take: Take<'_>) -> Result<bool> {
     for batch in batches(&bytes) {
         let batch = match batch {
             Ok(batch) => batch,
-            // The end of a log that nobody closed.
+            // The end of a log that was not closed.
             Err(BatchError::Truncated { .. }) => break,
             Err(error) => bail!("{error}"),
         };
@@ -129,7 +130,7 @@ pub fn record_type(key: &[u8]) -> i16 {
         .map_or(-1, |bytes| i16::from_be_bytes(*bytes))
 }
 
-/// Whether a key is of this group: all keys go on with the group's id.
+/// Whether a key belongs to this group: after the type all keys have the group's id.
 pub fn is_of_group(key: &[u8], group: &str) -> bool {
     let length = u16::try_from(group.len()).expect("a short name").to_be_bytes();
     key.get(2..).is_some_and(|rest| {
@@ -138,7 +139,8 @@ pub fn is_of_group(key: &[u8], group: &str) -> bool {
     })
 }
 
-/// Every record of groups of other protocols is what it was; nothing was added, and only `deleted` groups are gone.
+/// Checks that all records of groups of other protocols are unchanged, none was added, and only
+/// `deleted` groups are gone.
 pub fn check_kept(before: &Latest, after: &Latest, deleted: &[&str]) -> Result<()> {
     let is_foreign = |key: &&Vec<u8>| record_type(key) > 2;
     let is_deleted = |key: &&Vec<u8>| deleted.iter().any(|group| is_of_group(key, group));

@@ -1,8 +1,8 @@
-//! Directories that Apache Kafka 4.x formats by default: used in every way that leaves something behind, stopped or killed,
-//! opened and served by Ottla, and given back.
+//! Directories that Apache Kafka 4.x formats by default: filled with every kind of data, stopped or
+//! killed, opened and served by Ottla, and opened by Apache Kafka again.
 //!
-//! What Kafka's admin client is told before and after must be the same, and every record of groups that Ottla does not serve
-//! must be what it was, also after Ottla has compacted the offsets topic.
+//! Kafka's admin client must get the same answers before and after, and every record of groups that
+//! Ottla does not serve must be unchanged, even after Ottla has compacted the offsets topic.
 
 mod formatted;
 mod latest;
@@ -18,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A version, and the kinds of groups that it knows beside classic and consumer groups.
+/// A version, and its kinds of groups besides classic and consumer groups.
 struct Version {
     number: &'static str,
     kinds: &'static [&'static str],
@@ -26,7 +26,7 @@ struct Version {
 
 const KINDS: &[&str] = &["share", "streams"];
 
-/// The newest patch of each line; of 4.3 the one that the rest of the suite runs.
+/// The newest patch of each minor version; of 4.3 the one that the rest of the suite uses.
 const VERSIONS: [Version; 4] = [
     Version {
         number: "4.0.2",
@@ -46,7 +46,7 @@ const VERSIONS: [Version; 4] = [
     },
 ];
 
-/// The oldest and the newest: what is between them differs in levels only.
+/// The oldest and the newest: versions between them differ only in levels.
 const IN_EVERY_RUN: [&str; 2] = ["4.0.2", crate::kafka::VERSION];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,8 +71,8 @@ impl Stop {
     }
 }
 
-/// Share groups keep their state in a topic of their own, for which the defaults ask for three brokers. Members that are gone
-/// with their process hold up others for a session.
+/// Share groups keep their state in a topic whose defaults need three brokers. Members of a killed
+/// process block others until their session expires.
 const SETTINGS: [(&str, &str); 5] = [
     ("share.coordinator.state.topic.replication.factor", "1"),
     ("share.coordinator.state.topic.min.isr", "1"),
@@ -81,7 +81,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("group.consumer.session.timeout.ms", "30000"),
 ];
 
-/// Lets Ottla compact what was written a moment ago.
+/// Lets Ottla compact recent records.
 const COMPACT_SOON: [&str; 2] = [
     "log.cleaner.backoff.ms=100",
     "log.flush.offset.checkpoint.interval.ms=200",
@@ -96,13 +96,14 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, all_versio
             number => Kafka::prepare_version(number)?,
         };
         for stop in [Stop::Clean, Stop::Kill] {
-            // A static quorum (kraft.version 0) in one of the two of the oldest version.
+            // A static quorum (kraft.version 0) in one of the two directories of the oldest
+            // version.
             let is_oldest = version.number == IN_EVERY_RUN[0];
             let kafka = match stop {
                 Stop::Kill if is_oldest => kafka.with_static_voters(),
                 _ => kafka.clone(),
             };
-            // A run that is no longer than it must be: of the oldest version the one with the other quorum will do.
+            // To save time, of the oldest version only the one with the static quorum is run.
             if all_versions || !is_oldest || stop == Stop::Kill {
                 Journey::begin(programs, clients, kafka, version, stop)?.run(table);
             }
@@ -118,7 +119,9 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, all_versio
 struct Journey<'a> {
     programs: &'a Programs,
     clients: &'a Clients,
-    /// The version that formats the directory and gets it back; clients and tools are the suite's.
+    /// The version that formats the directory and opens it again at the end; clients and tools are
+    /// the
+/// suite's.
     owner: Programs,
     kinds: &'a [&'static str],
     stop: Stop,
@@ -126,11 +129,11 @@ struct Journey<'a> {
     name: String,
 }
 
-/// What was there before Ottla came.
+/// The state before Ottla opened the directory.
 struct Before {
     facts: Vec<String>,
     offsets: latest::Latest,
-    /// Of topics that Ottla must not write.
+    /// Files of topics that Ottla must not write.
     foreign_topics: BTreeMap<PathBuf, Vec<u8>>,
 }
 
@@ -248,7 +251,7 @@ impl<'a> Journey<'a> {
         Ok(contents)
     }
 
-    /// Runs one phase of the Java client; its cases.
+    /// Runs one phase of the Java client and returns its cases.
     fn clients_do(&self, server: &Server, phase: &str, more: &[&str]) -> Vec<(String, Result<()>)> {
         self.client_does(Client::Java, server, phase, more)
     }
@@ -277,7 +280,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// What an admin client is told, without what this journey itself adds and takes away.
+    /// The answers to an admin client, without the changes made by this journey itself.
     fn facts(&self, server: &Server, name: &str, kinds: &[&str]) -> Result<Vec<String>> {
         let file = self.site.directory.with_file_name(format!("facts-{name}"));
         let file = file.to_str().context("the target directory is not UTF-8")?;
@@ -286,7 +289,7 @@ impl<'a> Journey<'a> {
         }
         let text = fs::read_to_string(file)?;
         let is_ours = |line: &&str| !line.contains("visit") && !line.contains("-gone");
-        // Ottla was told to compact soon; that setting stays.
+        // The setting that makes Ottla compact soon stays.
         let is_kept =
             |line: &&str| !line.contains("segment.ms=") && !line.contains("min.cleanable.dirty.ratio=");
         Ok(text
@@ -302,7 +305,7 @@ impl<'a> Journey<'a> {
             Target::Ottla => &[][..],
             Target::Kafka => self.kinds,
         };
-        // Ottla has no share groups to tell of, and shows settings that it does not know without their values.
+        // Ottla does not report share groups, and shows unknown settings without their values.
         let is_kafkas =
             |line: &str| line.starts_with("share ") || line.contains(" remote.fetch.max.wait.ms=");
         let is_compared = |line: &&String| target == Target::Kafka || !is_kafkas(line);
@@ -396,7 +399,8 @@ impl<'a> Journey<'a> {
     }
 }
 
-/// Every file below a directory with its contents; what comes and goes with a process that holds it is left out.
+/// Returns every file below a directory with its contents, except files that exist only while a
+/// process uses the directory.
 pub(super) fn contents(directory: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory)? {

@@ -1,4 +1,4 @@
-//! Topics, configurations and what a broker says about itself.
+//! Topics, configurations and the description of a broker.
 
 use super::suite::{MINUTE, Suite, eventually, fails_with, only, partition, same, take};
 use anyhow::{Context, Result, ensure};

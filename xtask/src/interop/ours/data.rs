@@ -1,4 +1,4 @@
-//! Producing, fetching and looking offsets up.
+//! Producing, fetching and looking up offsets.
 
 use super::suite::{
     MINUTE, Suite, eventually, fails_with, only, partition, partitions, poll, same, take, text_record,
@@ -29,7 +29,7 @@ pub fn run(suite: &mut Suite) {
     suite.run("seek, pause and resume", seek_and_pause);
 }
 
-/// What a broker of 2018 can do, and what it cannot.
+/// Features of a broker of 2018, and features that it lacks.
 pub fn old_broker(suite: &mut Suite) {
     suite.run("old broker: acks 0, 1 and all", acks);
     suite.run("old broker: idempotent producer", idempotent);
@@ -90,7 +90,7 @@ fn idempotent(suite: &Suite) -> Result<()> {
     Ok(())
 }
 
-/// Timestamps 1,000,000 + 10 i, but for record 50, which is the newest of all.
+/// Timestamps 1,000,000 + 10 i, except record 50, which is the newest of all.
 fn fill_times(suite: &Suite, topic: &str) -> Result<()> {
     suite.create_topic(topic, 1, &[("retention.ms", "-1")])?;
     let producer = suite.producer(&[])?;
@@ -129,7 +129,7 @@ fn offsets_by_time(suite: &Suite) -> Result<()> {
     ensure!(beyond.is_empty(), "beyond the newest: {beyond:?}");
     consumer.assign([of.clone()])?;
     consumer.seek_to_time(std::slice::from_ref(&of), 1_000_905)?;
-    // Record 50 is far ahead of its time, so it is the first that is not too early.
+    // Record 50 has a far later timestamp, so it is the first one at or after the wanted time.
     same(
         &50,
         &take(&mut consumer, 50)?[0].offset,
@@ -187,7 +187,7 @@ fn many_partitions(suite: &Suite) -> Result<()> {
         Ok(producer.flush()?)
     };
     consumer.assign(all.clone())?;
-    // Rounds over a session that lives on: all partitions, then a changed set (KIP-227).
+    // Rounds over one fetch session: all partitions, then a changed set (KIP-227).
     for round in 0..3 {
         send(&round.to_string(), COUNT)?;
         let seen: BTreeMap<i32, String> = take(&mut consumer, COUNT as usize)?
@@ -205,7 +205,7 @@ fn many_partitions(suite: &Suite) -> Result<()> {
     consumer.assign(all[10..40].to_vec())?;
     consumer.seek(&all[12], 2)?;
     send("last", 40)?;
-    // Positions of an assignment that stays are kept; partition 12 reads one record again.
+    // Positions of partitions that stay assigned are kept; partition 12 reads one record again.
     take(&mut consumer, 31)?;
     Ok(())
 }
@@ -218,7 +218,9 @@ fn small_fetch_limits(suite: &Suite) -> Result<()> {
         drop(producer.send(&text_record("ottla-limits", i % 2, &value))?);
     }
     producer.flush()?;
-    // Each limit is smaller than one batch: the first batch must come all the same, or nobody makes progress.
+    // Each limit is smaller than one batch: the first batch must be returned anyway, or consumers
+    // make no
+// progress.
     let mut consumer = suite.consumer(&[
         ("max.partition.fetch.bytes", "100"),
         ("fetch.max.bytes", "150"),
@@ -240,7 +242,7 @@ fn long_poll(suite: &Suite) -> Result<()> {
     )?;
     let producer = suite.producer(&[])?;
     producer.send(&text_record("ottla-poll", 0, "wake up"))?.wait()?;
-    // The fetch that waits must be answered by the append and not by its own 25 seconds.
+    // The append must complete the waiting fetch, not its own timeout of 25 seconds.
     same(
         &1,
         &poll(&mut consumer, Duration::from_secs(12))?.len(),
@@ -257,7 +259,7 @@ fn record_too_large(suite: &Suite) -> Result<()> {
     fails_with(ErrorCode::MessageTooLarge, refused)?;
     let next = producer.send(&text_record("ottla-large", 0, "small"))?.wait()?;
     same(&0, &next.offset, "offset after the refused record")?;
-    // What is larger than max.request.size does not leave the client.
+    // A record larger than max.request.size is not sent.
     let here = producer.send(&text_record("ottla-large", 0, &"x".repeat(2_000_000)));
     let here = here.and_then(|sent| sent.wait());
     ensure!(
@@ -349,7 +351,9 @@ fn recreate_under_load(suite: &Suite) -> Result<()> {
     let topic = "ottla-recreated";
     suite.create_topic(topic, 2, &[])?;
     let is_over = AtomicBool::new(false);
-    // As in the other clients' cases: what cannot be delivered in the moments between two incarnations expires soon.
+    // As in the other clients' cases: records that cannot be delivered between two incarnations of
+    // the
+// topic expire soon.
     let producer = suite.producer(&[
         ("linger.ms", "1"),
         ("max.block.ms", "2000"),
@@ -363,7 +367,7 @@ fn recreate_under_load(suite: &Suite) -> Result<()> {
                 if is_over.load(Ordering::Relaxed) {
                     break;
                 }
-                // Records of the moments between two incarnations may fail; nothing may hang.
+                // Records between two incarnations of the topic may fail; nothing may hang.
                 let _ = producer.send(&text_record(topic, i % 2, "load"));
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -376,7 +380,7 @@ fn recreate_under_load(suite: &Suite) -> Result<()> {
                     let new = NewTopic::new(topic).partitions(2).replicas(1);
                     match only(suite.admin.create_topics(vec![new]).wait()) {
                         Ok(_) => Ok(true),
-                        // The load may have created it.
+                        // The load may have created the topic (auto-creation).
                         Err(Error::Broker {
                             code: ErrorCode::TopicAlreadyExists,
                             ..
@@ -392,7 +396,7 @@ fn recreate_under_load(suite: &Suite) -> Result<()> {
         outcome
     })?;
     producer.close(MINUTE)?;
-    // Whatever the races were, the last incarnation is whole: from 0 to its end without a gap.
+    // Whatever the races were, the last incarnation is complete: from 0 to its end without a gap.
     let end = suite.offset(topic, 0, OffsetSpec::Latest)?;
     let mut consumer = suite.consumer(&[])?;
     consumer.assign([partition(topic, 0)])?;

@@ -1,4 +1,4 @@
-//! Consumer groups of the classic protocol, and what an administrator does with them.
+//! Consumer groups of the classic protocol, and their administration.
 
 use super::suite::{MINUTE, Suite, eventually, fails_with, only, partition, partitions, poll, same, take};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -24,7 +24,7 @@ pub fn run(suite: &mut Suite) {
     suite.run("group administration", administration);
 }
 
-/// What a member knows, for the thread that watches it.
+/// A member's state, for the thread that watches it.
 #[derive(Clone, Debug, Default)]
 struct Known {
     assigned: BTreeSet<TopicPartition>,
@@ -180,7 +180,7 @@ fn static_membership(suite: &Suite) -> Result<()> {
         Ok(is_shared && one.generation > 0 && one.generation == two.generation)
     })?;
     let before = first.known();
-    // A static member that closes does not leave (KIP-345): nobody else may notice.
+    // A static member that closes does not leave (KIP-345): other members must not notice.
     let gone = second.stop()?;
     let again = start("two")?;
     eventually("the member is back", || {

@@ -1,4 +1,4 @@
-//! Kafka's tool on our commits, and a reader of Java's transactions.
+//! Kafka's tool reads our commits, and our consumer reads Java's transactions.
 
 use super::suite::{MINUTE, Suite, partition, poll, same, take};
 use crate::interop::toolchain::{output_of, run_quietly};
@@ -51,7 +51,8 @@ fn commits_seen(suite: &Suite, kafka: &Kafka) -> Result<()> {
     )
 }
 
-/// What Java's transactional producer wrote to `ottla-transactions`: 10 committed, 10 aborted, 5 committed, 3 left open.
+/// Reads the records of Java's transactional producer in `ottla-transactions`: 10 committed, 10
+/// aborted, 5 committed, 3 left open.
 pub fn transactions(suite: &mut Suite) -> Result<()> {
     let kafka = Kafka::prepare()?;
     let name = "ottla-transactions";
@@ -71,7 +72,8 @@ pub fn transactions(suite: &mut Suite) -> Result<()> {
             .map(super::suite::Taken::text)
             .collect();
         same(&expected, &read, "committed records")?;
-        // Three markers stand between the records: 10 + 1, 10 + 1, 5 + 1; then come the open transaction's.
+        // Three markers are between the records: 10 + 1, 10 + 1, 5 + 1; then come the open
+        // transaction's.
         let stable = consumer.end_offsets([of.clone()])?;
         same(&Some(&28), &stable.get(&of), "last stable offset")?;
         let mut all = suite.consumer(&[])?;

@@ -1,7 +1,9 @@
-//! The part of the interop suite that our own client plays: the same cases and the same lines as the foreign clients.
+//! Our own client's part of the interop suite: the same cases and the same lines as the other
+//! clients.
 //!
-//! `cargo xtask interop-client PHASE BOOTSTRAP [ARGUMENT...]` is started by the suite as a process of its own, like the
-//! others, so that a client that hangs is a failed case and not a hanging suite.
+//! The suite starts `cargo xtask interop-client PHASE BOOTSTRAP [ARGUMENT...]` as a separate
+//! process, like the other clients, so that a hanging client is a failed case and does not hang the
+//! suite.
 
 mod suite;
 mod records;

@@ -1,7 +1,8 @@
 //! Records that every client writes and every client reads.
 //!
-//! Record i of a topic goes to partition i % 3; key null when i % 5 == 0, else key-i; value null when i % 7 == 0, else
-//! value-i- and i % 50 times abcdefghij; headers writer, i and nothing (null); timestamp 1,700,000,000,000 + i.
+//! Record i of a topic goes to partition i % 3; key null when i % 5 == 0, else key-i; value null
+//! when i % 7 == 0, else value-i- and i % 50 times abcdefghij; headers writer, i and nothing
+//! (null); timestamp 1,700,000,000,000 + i.
 
 use super::suite::{MINUTE, Suite, partitions, same, take};
 use crate::interop::cases::CODECS;

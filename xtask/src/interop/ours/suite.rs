@@ -1,4 +1,4 @@
-//! What every case needs: clients on one bootstrap address, waiting, and the result lines.
+//! Common to all cases: clients on one bootstrap address, waiting, and the result lines.
 
 use anyhow::{Context, Result, bail, ensure};
 use ottla_client::Error;
@@ -20,7 +20,7 @@ pub struct Suite {
     failures: usize,
 }
 
-/// A record that outlives the poll that gave it.
+/// A record that outlives its poll.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Taken {
     pub partition: i32,
@@ -87,7 +87,7 @@ impl Suite {
         Ok(Consumer::new(&self.config(&[&base, settings].concat()))?)
     }
 
-    /// Creates a topic and waits until every partition of it is served.
+    /// Creates a topic and waits until all of its partitions are served.
     pub fn create_topic(&self, name: &str, partitions: i32, configs: &[(&str, &str)]) -> Result<()> {
         let topic = NewTopic::new(name).partitions(partitions).replicas(1);
         let topic = configs
@@ -98,7 +98,7 @@ impl Suite {
             .wait()?
             .remove(name)
             .context("an answer")??;
-        // Apache Kafka does not know a new topic everywhere at once.
+        // In Apache Kafka a new topic is not known everywhere immediately.
         eventually("every partition has an end", || {
             let ends = (0..partitions)
                 .map(|index| (partition(name, index), OffsetSpec::Latest))
@@ -113,7 +113,7 @@ impl Suite {
         Ok(())
     }
 
-    /// Writes `count` records named value-0, value-1, ... and returns what was acknowledged.
+    /// Writes `count` records named value-0, value-1, ... and returns the acknowledgements.
     pub fn fill(&self, topic: &str, partition: Option<i32>, count: usize) -> Result<Vec<RecordMetadata>> {
         let producer = self.producer(&[("linger.ms", "5")])?;
         let mut sent = Vec::new();
@@ -168,7 +168,7 @@ pub fn text_record<'a>(topic: &'a str, index: i32, value: &'a str) -> Record<'a>
     }
 }
 
-/// What one poll gives, copied.
+/// Returns copies of one poll's records.
 pub fn poll(consumer: &mut Consumer, timeout: Duration) -> Result<Vec<Taken>> {
     let records = consumer.poll(timeout)?;
     let taken = records.iter().map(|record| Taken {
@@ -192,7 +192,7 @@ pub fn poll(consumer: &mut Consumer, timeout: Duration) -> Result<Vec<Taken>> {
     Ok(taken.collect())
 }
 
-/// Polls until `count` records have come, then once more to see that there are no others.
+/// Polls until `count` records have arrived, then once more to check that there are no others.
 pub fn take(consumer: &mut Consumer, count: usize) -> Result<Vec<Taken>> {
     let mut taken = Vec::new();
     let give_up = Instant::now() + MINUTE;
@@ -217,7 +217,7 @@ pub fn same<T: PartialEq + Debug>(expected: &T, actual: &T, what: &str) -> Resul
     Ok(())
 }
 
-/// Whether the call failed with this code of the broker.
+/// Checks that the call failed with this error code of the broker.
 pub fn fails_with<T: Debug>(code: ErrorCode, outcome: std::result::Result<T, Error>) -> Result<()> {
     match outcome {
         Err(Error::Broker { code: found, .. }) if found == code => Ok(()),
@@ -225,7 +225,7 @@ pub fn fails_with<T: Debug>(code: ErrorCode, outcome: std::result::Result<T, Err
     }
 }
 
-/// The result for the only thing that a call named.
+/// Returns the result of a call for a single item.
 pub fn only<K: Ord + Debug, T>(
     results: std::result::Result<BTreeMap<K, std::result::Result<T, Error>>, Error>,
 ) -> std::result::Result<T, Error> {

@@ -1,4 +1,4 @@
-//! What is asked of the controller and about the cluster.
+//! Requests to the controller and about the cluster.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::deviations::{NEGATIVE, TWICE, UNNAMED, VERSIONS};
@@ -36,7 +36,8 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// A CreateTopics of version 4 with one topic that can lie. Only validated, unless it says otherwise.
+/// A CreateTopics request of version 4 with one topic whose fields can be wrong. It is only
+/// validated by default.
 #[derive(Clone)]
 struct New {
     name: String,
@@ -604,7 +605,7 @@ fn configs() -> Vec<Case> {
         let body = (0..times).fold(Body::new().i32(times), |body, _| one(body));
         plain(ApiKey::DescribeConfigs, 1, name, expected, body.i8(0))
     };
-    // Version 0: kind, name, and of each setting its name, what is done, and a value.
+    // Version 0: kind, name, and for each setting its name, operation and value.
     let alter = |name: &str, expected, kind: i8, resource: &str, settings: &[(&str, i8, Option<&str>)]| {
         let body = Body::new()
             .i32(1)

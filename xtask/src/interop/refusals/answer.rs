@@ -1,4 +1,4 @@
-//! An answer in words: what is compared where the bytes of two brokers differ.
+//! An answer as text, which is compared if the bytes of two brokers differ.
 
 use std::sync::LazyLock;
 
@@ -11,16 +11,16 @@ use regex::Regex;
 
 use super::exchange::{Ask, Outcome};
 
-/// What one broker answered.
+/// One broker's answer.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// As it came, but for the correlation id; empty if nothing did.
+    /// The received bytes, without the correlation id; empty if there were none.
     bytes: Vec<u8>,
-    /// The names of its error codes in the order of the answer, without repetition; or `closed`, `silence`.
+    /// The names of its error codes in order, without repetition; or `closed`, `silence`.
     pub short: String,
-    /// All of it, but for what is each broker's own.
+    /// The whole answer without broker-specific parts.
     text: String,
-    /// With the brokers' own words.
+    /// The whole answer including broker-specific parts.
     pub verbose: String,
 }
 
@@ -51,8 +51,8 @@ impl Said {
         }
     }
 
-    /// Whether Ottla says what Apache Kafka says: byte for byte, or in everything but words. Ottla names records at fault where
-    /// Apache Kafka names none.
+    /// Whether Ottla's answer equals Apache Kafka's: byte for byte, or except for messages. Ottla
+    /// may name records at fault where Apache Kafka names none.
     pub fn is_like(&self, kafka: &Said) -> bool {
         if !self.bytes.is_empty() && self.bytes == kafka.bytes {
             return true;
@@ -69,8 +69,8 @@ const NO_RECORDS: &str = "record_errors: []";
 static RECORDS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"record_errors: \[[^\]]*\]").expect("the pattern is one"));
 
-/// What two brokers may say differently: words for people, how long a request was held back, names that are made up on the way,
-/// and what is a matter of the moment.
+/// Fields that may differ between two brokers: messages for people, throttle times, generated
+/// names, and values that depend on time.
 static OWN_WORDS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(concat!(
         r#"(error_message|batch_index_error_message): (None|Some\("(?:[^"\\]|\\.)*"\))|"#,
@@ -78,7 +78,7 @@ static OWN_WORDS: LazyLock<Regex> = LazyLock::new(|| {
         r#"(member_id|leader): "[^"]*"|"#,
         // Null and empty are the same to every client.
         r"(aborted_transactions): (None|Some\(\[\]\))|",
-        // Beside an error.
+        // In answers with an error.
         r"(base_offset): -1, log_append_time_ms: -1, log_start_offset: -?\d+|",
         r"(producer_id): \d+",
     ))

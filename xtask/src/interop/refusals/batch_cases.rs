@@ -1,4 +1,4 @@
-//! Produce: a batch whose header or records lie.
+//! Produce: a batch with a wrong header or wrong records.
 
 use ottla_wire::deviations::{ATTRIBUTES, HEADER_VALUE, NUMBERING, UNNAMED};
 use ottla_wire::records::batch::attributes;
@@ -20,7 +20,7 @@ fn header(name: &str, expected: Expected, change: impl Fn(&mut Forged) + 'static
     batch(name, expected, move |forged| forged.with(&change))
 }
 
-/// The second of three records lies.
+/// A case with a wrong second record of three.
 fn record(name: &str, expected: Expected, change: impl Fn(&mut ForgedRecord) + 'static) -> Case {
     batch(name, expected, move |forged| forged.record(1, &change))
 }

@@ -1,4 +1,4 @@
-//! A lie and what is expected to come of it.
+//! A case: a wrong request and its expected answers.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::deviations::Deviation;
@@ -6,24 +6,25 @@ use ottla_wire::primitives::{Uuid, put_i8, put_i16, put_i32, put_i64, put_uuid, 
 
 use super::exchange::Ask;
 
-/// What both brokers have in common while the cases run. They run on copies of one directory, so that even ids are the same.
+/// The facts common to both brokers while the cases run. They run on copies of one directory, so
+/// even ids are the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
     pub now_ms: i64,
     pub topic_id: Uuid,
-    /// The partition that belongs to the case alone.
+    /// The partition used only by this case.
     pub partition: i32,
 }
 
 pub const TOPIC: &str = "lies";
 pub const TOPIC_PARTITIONS: i32 = 600;
 
-/// What the two brokers shall answer to the last request of a case: `Said::short`.
+/// The expected answers of both brokers to the last request of a case: `Said::short`.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected {
-    /// The same, down to every field that is not a broker's own word.
+    /// The same answer, in every field that is not broker-specific.
     Both(&'static str),
-    /// A deliberate deviation, as docs/reference/wire-support.md has it.
+    /// An intended deviation, listed in docs/reference/wire-support.md.
     Differ {
         kafka: &'static str,
         ottla: &'static str,
@@ -50,7 +51,7 @@ pub const fn differ(kafka: &'static str, ottla: &'static str, why: &'static Devi
     Expected::Differ { kafka, ottla, why }
 }
 
-/// What a case sends, in order, where it plays.
+/// Makes the requests of a case, in order.
 type Script = dyn Fn(&Scene) -> Vec<Ask>;
 
 pub struct Case {
@@ -64,7 +65,7 @@ impl Case {
         Case::several(name, expected, move |scene| vec![ask(scene)])
     }
 
-    /// The requests follow each other on one connection; the last answer counts.
+    /// A case with several requests on one connection; the last answer counts.
     pub fn several(
         name: impl Into<String>,
         expected: Expected,

@@ -1,4 +1,4 @@
-//! Produce: compressed records that are not what their batch says.
+//! Produce: compressed records that do not match their batch.
 
 use ottla_wire::deviations::{CHECKSUMS, ONE_STREAM, RECORD_LENGTH, UNFOLDING, UNNAMED};
 use ottla_wire::records::compression::{Codec, compress};
@@ -129,7 +129,8 @@ fn data(codec: Codec) -> Vec<Case> {
             forged.with(|batch| batch.payload = Some(payload(batch)))
         })
     };
-    // The codec finds out, or the records that come out are none, or there is nothing that could.
+    // Either the codec detects it, or the decompressed records are invalid, or it cannot be
+    // detected.
     let of = |gzip, snappy, lz4, zstd| match codec {
         Codec::Gzip => gzip,
         Codec::Snappy => snappy,
@@ -274,13 +275,13 @@ fn snappy_streams() -> Vec<Case> {
     ]
 }
 
-/// The length, then one literal: a block that needs no encoder.
+/// A block made without an encoder: the length, then one literal.
 fn bare_block(plain: &[u8]) -> Vec<u8> {
     let length = u8::try_from(plain.len()).expect("one byte holds the length");
     [&[length, 60 << 2, length - 1][..], plain].concat()
 }
 
-/// Records that are large before they are compressed.
+/// Decompression bombs.
 fn bombs() -> Vec<Case> {
     let record = |codec: Codec, expected, mib: usize| {
         let name = format!("a record of {mib} MiB");

@@ -1,4 +1,4 @@
-//! One request on a connection of its own, and what came of it.
+//! One request on a connection of its own, and its outcome.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::RequestHeader;
 
-/// A request as it goes over the wire, without its length.
+/// An encoded request without its length.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub api_key: ApiKey,
@@ -37,15 +37,15 @@ impl Ask {
     }
 }
 
-/// What a broker did with a request.
+/// A broker's reaction to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The response, behind its length: header and body.
+    /// The response without its length: header and body.
     Answer(Vec<u8>),
     Closed,
-    /// The next request was answered, this one was not.
+    /// This request was not answered, but the next one was.
     Silence,
-    /// Neither an answer nor an end, for this request and what comes behind it.
+    /// Neither an answer nor an end of the connection, for this request and the next one.
     Hangs,
 }
 
@@ -56,7 +56,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// - `patience`: for how long a broker may think.
+    /// - `patience`: timeout of an answer.
     pub fn connect(port: u16, patience: Duration) -> Result<Wire> {
         let stream = TcpStream::connect(("127.0.0.1", port)).context("connecting")?;
         stream.set_read_timeout(Some(patience))?;
@@ -68,11 +68,13 @@ impl Wire {
         })
     }
 
-    /// Sends the request and, behind it, one that every broker answers: a request without an answer is told by the order.
+    /// Sends the request, followed by one that every broker answers: so an unanswered request is
+    /// recognised
+/// by the order of answers.
     pub fn ask(&mut self, ask: &Ask) -> Result<Outcome> {
         let mut bytes = framed(&ask.frame);
         bytes.extend_from_slice(&SENTINEL);
-        // The broker may have closed before it has read all of it.
+        // The broker may close the connection before it has read everything.
         let _ = self.stream.write_all(&bytes);
         let outcome = match self.frame()? {
             Outcome::Answer(frame) if frame.starts_with(&SENTINEL_ID.to_be_bytes()) => {

@@ -1,10 +1,11 @@
-//! Record batches in which any field can lie; the checksum is right unless it is the lie.
+//! Forged record batches, in which any field can be wrong; the checksum is right unless it is the
+//! fault.
 
 use ottla_wire::primitives::{put_i8, put_i16, put_i32, put_i64, put_u32, put_varint, put_varlong};
 use ottla_wire::records::batch::{self, HEADER_BYTES};
 use ottla_wire::records::compression::{Codec, compress};
 
-/// A record whose lengths say what they are told to.
+/// A record with freely chosen lengths.
 #[derive(Clone, Debug, Default)]
 pub struct ForgedRecord {
     pub length: Option<i32>,
@@ -18,7 +19,7 @@ pub struct ForgedRecord {
     pub header_count: Option<i32>,
     /// Key's length, key, value's length, value.
     pub headers: Vec<(i32, &'static [u8], i32, &'static [u8])>,
-    /// Behind the last field, and counted by the record's length.
+    /// Bytes after the last field, included in the record's length.
     pub more: Vec<u8>,
 }
 
@@ -47,7 +48,7 @@ impl ForgedRecord {
     }
 }
 
-/// A batch of three sound records until told otherwise.
+/// A batch, by default with three sound records.
 #[derive(Clone, Debug)]
 pub struct Forged {
     pub base_offset: i64,
@@ -65,7 +66,7 @@ pub struct Forged {
     pub record_count: i32,
     pub records: Vec<ForgedRecord>,
     pub codec: Codec,
-    /// In place of the compressed records.
+    /// Replaces the compressed records.
     pub payload: Option<Vec<u8>>,
 }
 
@@ -111,12 +112,12 @@ impl Forged {
         self.with(|batch| change(&mut batch.records[index]))
     }
 
-    /// The records as they are before they are compressed.
+    /// The records without compression.
     pub fn plain(&self) -> Vec<u8> {
         self.records.iter().flat_map(ForgedRecord::bytes).collect()
     }
 
-    /// The records in the batch's codec.
+    /// The records compressed with the batch's codec.
     pub fn packed(&self) -> Vec<u8> {
         let mut packed = Vec::new();
         compress(self.codec.into(), &self.plain(), &mut packed);

@@ -1,4 +1,4 @@
-//! What is asked of a group coordinator.
+//! Requests to a group coordinator.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::deviations::{NEGATIVE, PROTOCOLS, TEXT, TWICE};
@@ -324,7 +324,7 @@ fn members() -> Vec<Case> {
     ]
 }
 
-/// An OffsetCommit of version 7 with one partition that can lie.
+/// An OffsetCommit request of version 7 with one partition whose fields can be wrong.
 #[derive(Clone)]
 struct Commit {
     group: &'static str,
@@ -576,7 +576,7 @@ fn committed() -> Vec<Case> {
     ]
 }
 
-/// OffsetFetch of version 10 for partition 0 of one topic.
+/// An OffsetFetch request of version 10 for partition 0 of one topic.
 fn by_id(id: Uuid) -> Body {
     let body = Body::new()
         .compact_count(1)

@@ -1,4 +1,5 @@
-//! Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers: what is asked of partitions.
+//! Requests about partitions: Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords,
+//! DescribeProducers.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::deviations::{EPOCHS, LIMITS, TWICE, UNNAMED};
@@ -9,7 +10,7 @@ use super::exchange::Ask;
 
 use Expected::Both;
 
-/// A Fetch of version 11, with one partition that can lie.
+/// A Fetch request of version 11 with one partition whose fields can be wrong.
 #[derive(Clone)]
 struct Fetch {
     replica_id: i32,

@@ -1,5 +1,6 @@
-//! `--only refusals`: requests and batches with one lie each, the same bytes to Apache Kafka and to Ottla, which run on copies
-//! of one directory. Their answers must be the same, or differ as the table of cases says.
+//! `--only refusals`: sends requests and batches with one fault each, the same bytes to Apache
+//! Kafka and to Ottla, which run on copies of one directory. Their answers must be the same, or
+//! differ as the table of cases says.
 
 mod exchange;
 mod answer;
@@ -27,10 +28,10 @@ use super::clients::{CLIENTS, Clients};
 use super::server::Programs;
 use super::table::Table;
 
-/// Longer than any wait that a case asks for.
+/// Longer than any wait requested by a case.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// What the cases are about, and whether each of them has a partition of its own.
+/// A group of cases: its subject, and whether each case has a partition of its own.
 type Group = (&'static str, fn() -> Vec<Case>, bool);
 
 const GROUPS: [Group; 7] = [
@@ -45,7 +46,7 @@ const GROUPS: [Group; 7] = [
 
 pub fn run(table: &mut Table, programs: &Programs, clients: &Clients) -> Result<()> {
     let stage = Stage::set(programs)?;
-    // Partition 0 belongs to all.
+    // Partition 0 is shared by all cases.
     let mut partitions = 1..TOPIC_PARTITIONS;
     let mut stored_alike = Ok(());
     for (group, cases, has_partitions) in GROUPS {
@@ -90,7 +91,9 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients) -> Result<
     stage.strike()
 }
 
-/// - Errors: the answers are not what the case expects, in both brokers' words.
+/// Runs a case on both brokers.
+///
+/// - Errors: unexpected answers; the text has both.
 fn play(stage: &Stage, case: &Case, partition: i32) -> Result<()> {
     let asks = (case.ask)(&stage.scene(partition));
     let kafka = last(stage.kafka_port(), &asks)?;
@@ -125,7 +128,7 @@ fn play(stage: &Stage, case: &Case, partition: i32) -> Result<()> {
     Ok(())
 }
 
-/// Sends the requests on one connection and returns what came of the last.
+/// Sends the requests on one connection and returns the answer to the last.
 fn last(port: u16, asks: &[Ask]) -> Result<Said> {
     let mut wire = Wire::connect(port, PATIENCE)?;
     let mut said = None;
@@ -135,7 +138,8 @@ fn last(port: u16, asks: &[Ask]) -> Result<Said> {
     said.context("a case without requests")
 }
 
-/// What a consumer gets of the partition from either broker: the same bytes, but for the epoch of who appended them.
+/// Checks that a consumer gets the same bytes of the partition from both brokers, except leader
+/// epochs.
 fn check_stored(stage: &Stage, partition: i32) -> Result<()> {
     let began = Instant::now();
     loop {
@@ -144,7 +148,7 @@ fn check_stored(stage: &Stage, partition: i32) -> Result<()> {
         if kafka == ottla {
             return Ok(());
         }
-        // What nobody waited for becomes visible a moment later.
+        // Records with acks=0 or 1 become visible a moment later.
         ensure!(
             began.elapsed() < PATIENCE,
             "\n  Kafka: {kafka:02x?}\n  Ottla: {ottla:02x?}"

@@ -1,4 +1,4 @@
-//! Produce: requests that lie around sound batches.
+//! Produce: wrong requests with sound batches.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::deviations::{ATTRIBUTES, BEHIND_BATCH, SILENT, TEXT, TWICE};
@@ -19,14 +19,14 @@ fn case(name: &str, expected: Expected, ask: impl Fn(&Scene) -> Ask + 'static) -
     Case::new(name, expected, ask)
 }
 
-/// A request of version 8 with a body of its own.
+/// A request of version 8 with a custom body.
 fn raw(name: &str, expected: Expected, body: impl Fn(&Scene) -> Body + 'static) -> Case {
     case(name, expected, move |scene| {
         Ask::new(ApiKey::Produce, 8, body(scene))
     })
 }
 
-/// What stands before the topics of a request without a transactional id.
+/// The fields before the topics of a request without a transactional id.
 fn head(acks: i16, topics: i32) -> Body {
     Body::new().i16(-1).i16(acks).i32(5_000).i32(topics)
 }
@@ -364,7 +364,7 @@ fn several() -> Vec<Case> {
     ]
 }
 
-/// Topics with rules of their own.
+/// Topics with settings of their own.
 fn topics() -> Vec<Case> {
     let send = |topic: &'static str, forge: fn(Forged) -> Forged| {
         move |scene: &Scene| {

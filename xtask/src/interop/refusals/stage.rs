@@ -1,4 +1,4 @@
-//! Two brokers on copies of one directory, with the topics that the cases are about.
+//! Two brokers on copies of one directory, with the topics of the cases.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::exchange::{Ask, Outcome, Wire};
 use super::forged::Forged;
 use crate::interop::server::{Programs, Server, Site, Target};
 
-/// Beside [`TOPIC`]: name and settings. Each has [`OTHER_PARTITIONS`].
+/// Topics in addition to [`TOPIC`]: name and settings. Each has [`OTHER_PARTITIONS`].
 const OTHER_TOPICS: [(&str, &[(&str, &str)]); 5] = [
     ("compacted", &[("cleanup.policy", "compact")]),
     ("tight", &[("max.message.bytes", "200")]),
@@ -32,7 +32,7 @@ const OTHER_TOPICS: [(&str, &[(&str, &str)]); 5] = [
 ];
 pub const OTHER_PARTITIONS: i32 = 20;
 
-/// How long what has to be there before the cases may take.
+/// Timeout of the preparations.
 const START_MAX: Duration = Duration::from_secs(60);
 
 pub struct Stage {
@@ -44,7 +44,9 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Ottla makes the topics and puts three records into partition 0; then Kafka opens a copy of its directory.
+    /// Has Ottla create the topics and write three records to partition 0; then Kafka opens a copy
+    /// of its
+/// directory.
     pub fn set(programs: &Programs) -> Result<Stage> {
         let (kafka_site, ottla_site) = (
             Site::create("refusals-kafka", &[])?,
@@ -101,13 +103,13 @@ impl Stage {
     }
 }
 
-/// All topics of the stage.
+/// All topics.
 pub fn topics() -> Vec<&'static str> {
     let others = OTHER_TOPICS.iter().map(|(name, _)| *name);
     [TOPIC].into_iter().chain(others).collect()
 }
 
-/// A broker that answers may still be about to lead its partitions.
+/// Waits for leaders: a broker that answers may not lead its partitions yet.
 fn wait_for_leaders(port: u16) -> Result<()> {
     let others = OTHER_TOPICS.map(|(name, _)| (name, OTHER_PARTITIONS));
     let began = Instant::now();
@@ -123,7 +125,7 @@ fn wait_for_leaders(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Whether every partition says where its log ends.
+/// Whether every partition returns its log end offset.
 fn is_led(port: u16, topic: &str, partitions: i32) -> Result<bool> {
     let latest = |partition_index| ListOffsetsPartition {
         partition_index,
@@ -148,8 +150,9 @@ fn is_led(port: u16, topic: &str, partitions: i32) -> Result<bool> {
     Ok(partitions.all(|partition| partition.error_code == 0))
 }
 
-/// Asks until the answer, behind its correlation id, begins with a throttle time and an error code of zero: a coordinator makes
-/// its topic first, and producer ids come from the controller by the thousand.
+/// Repeats the request until the answer, after its correlation id, begins with a throttle time and
+/// error code 0: a coordinator first creates its topic, and producer ids are allocated by the
+/// controller in blocks of a thousand.
 fn wait_for(port: u16, ask: &Ask) -> Result<()> {
     let began = Instant::now();
     while !answer(port, ask)?[4..].starts_with(&[0; 4 + 2]) {
@@ -159,7 +162,7 @@ fn wait_for(port: u16, ask: &Ask) -> Result<()> {
     Ok(())
 }
 
-/// What the partition holds, as a consumer gets it, without leader epochs.
+/// Returns the partition's records as a consumer gets them, without leader epochs.
 pub fn stored(port: u16, topic: &str, partition: i32) -> Result<Vec<u8>> {
     let request = FetchRequest {
         replica_id: -1,

@@ -1,4 +1,4 @@
-//! Produce: every combination of what makes a batch part of a transaction.
+//! Produce: every combination of the fields that make a batch transactional.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::deviations::TRANSACTIONS;
@@ -43,8 +43,8 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// What Apache Kafka says, and what we do. Without a transactional id nobody could ever end the transaction; with one Apache
-/// Kafka asks the id's coordinator, which does not know it.
+/// The expected answers. Without a transactional id the transaction could never be ended; with one,
+/// Apache Kafka asks the id's coordinator, which does not know it.
 fn expected(claim: Claim) -> Expected {
     let has_producer = claim.producer_id >= 0;
     let plain = match () {

@@ -1,4 +1,4 @@
-//! An Apache Kafka with a listener for every way to be connected to, and for every way to be misconfigured.
+//! An Apache Kafka with a listener for every kind of connection, and for every misconfiguration.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,10 +13,10 @@ use crate::interop::server::{Programs, Server, Site, Target};
 use crate::interop::toolchain;
 
 pub const USER: &str = "alice";
-/// What a line of JAAS could stumble over is in it.
+/// A password with all characters that a parser of JAAS could get wrong.
 pub const PASSWORD: &str = "it's; = \"x\\y\" käse";
 
-/// The listeners beside the one without security, by their names in `server.properties`.
+/// The listeners with security, by their names in `server.properties`.
 pub const LISTENERS: [(&str, &str); 6] = [
     ("SSL", "SSL"),
     ("MUTUAL", "SSL"),
@@ -30,7 +30,7 @@ pub struct Broker {
     pub server: Server,
     ports: Vec<(&'static str, u16)>,
     pub authority: Authority,
-    /// Another authority, which nobody trusts.
+    /// Another authority, which is not trusted.
     pub stranger: Authority,
     pub client_store: PathBuf,
     pub stranger_store: PathBuf,
@@ -135,12 +135,12 @@ fn sasl_settings() -> Vec<(String, String)> {
             _ => "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         };
         put("sasl.enabled.mechanisms", mechanisms);
-        // A properties file takes the backslash for its own.
+        // The backslash is an escape character of properties files.
         put("plain.sasl.jaas.config", &escaped(&plain));
         put("scram-sha-256.sasl.jaas.config", &scram);
         put("scram-sha-512.sasl.jaas.config", &scram);
     }
-    // Sessions of a few seconds: this client must authenticate again in the middle of its work (KIP-368).
+    // Sessions of a few seconds: the client must re-authenticate while it works (KIP-368).
     settings.push((
         "listener.name.saslssl.connections.max.reauth.ms".to_owned(),
         "3000".to_owned(),
@@ -148,7 +148,7 @@ fn sasl_settings() -> Vec<(String, String)> {
     settings
 }
 
-/// As `java.util.Properties` reads it: bytes of Latin-1, a backslash before what would mean something.
+/// Escapes for `java.util.Properties`: Latin-1 bytes, and a backslash before special characters.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for unit in text.encode_utf16() {
@@ -161,7 +161,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Java takes the last value of a key that is there twice.
+/// Appends settings: Java takes the last value of a repeated key.
 fn add_listeners(site: &Site, ports: &[(&str, u16)]) -> Result<()> {
     let text = fs::read_to_string(site.properties())?;
     let value = |key: &str| {

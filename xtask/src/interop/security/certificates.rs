@@ -1,4 +1,4 @@
-//! Certificates of one run: an authority, brokers good and bad, clients.
+//! Certificates of one run: an authority, valid and invalid brokers, clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rcgen::{
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: PathBuf,
-    /// The PEM file that trusts it.
+    /// The PEM trust store with its certificate.
     pub file: PathBuf,
 }
 
@@ -33,7 +33,7 @@ impl Authority {
         })
     }
 
-    /// A key store in PEM form, private key and certificate in one file, for these names.
+    /// Creates a PEM key store for these names, with private key and certificate in one file.
     pub fn sign(
         &self,
         file: &str,

@@ -1,4 +1,5 @@
-//! What our clients do over each way in: make a topic, produce, consume, outlive a session.
+//! Our clients' work over each kind of connection: create a topic, produce, consume, outlive a
+//! session.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,10 @@ use ottla_client::producer::{Producer, Record};
 
 const RECORDS: usize = 3_000;
 const VALUE_BYTES: usize = 2_000;
-/// What all of it may take; far from what it takes.
+/// Timeout of all of it, far above the usual time.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// A client's first call, to see whether it gets in at all.
+/// The kind of client that makes the first call.
 #[derive(Clone, Copy, Debug)]
 pub enum Caller {
     Admin,
@@ -46,7 +47,7 @@ impl Caller {
     }
 }
 
-/// Everything that went in comes out, in its order.
+/// Checks that all produced records are consumed, in order.
 pub fn run(config: &Config, topic: &str) -> Result<()> {
     let admin = Admin::new(config)?;
     let created = admin.create_topics(vec![NewTopic::new(topic)]).wait()?;
@@ -96,14 +97,15 @@ pub fn run(config: &Config, topic: &str) -> Result<()> {
     Ok(())
 }
 
-/// Does not compress to nothing, and differs from record to record.
+/// A value that differs from record to record and does not compress to almost nothing.
 fn value(number: usize) -> Vec<u8> {
     (0..VALUE_BYTES)
         .map(|at| ((at * 31 + number * 17) >> 3) as u8)
         .collect()
 }
 
-/// Produces over several sessions on one connection: a client that did not authenticate again would lose it.
+/// Produces over several sessions on one connection: without re-authentication the client would
+/// lose it.
 pub fn outlive_sessions(config: &Config, topic: &str) -> Result<()> {
     const SESSIONS: f64 = 3.0;
     let producer = Producer::new(config)?;
@@ -133,7 +135,7 @@ pub fn outlive_sessions(config: &Config, topic: &str) -> Result<()> {
 
 fn total(producer: &Producer, name: &str) -> Result<f64> {
     let metrics = producer.metrics().snapshot();
-    // Those of the client as a whole, not of one node.
+    // Metrics of the whole client, not of one node.
     let found: Vec<&Metric> = metrics
         .iter()
         .filter(|metric| metric.name == name && metric.group == "producer-metrics")

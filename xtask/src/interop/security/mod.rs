@@ -1,5 +1,5 @@
-//! Our client against an Apache Kafka that encrypts and authenticates, and against every mistake an operator makes:
-//! each must end in an error that says which one it was.
+//! Our client against an Apache Kafka with TLS and SASL, and with every mistake of an operator:
+//! each must end in an error that names the mistake.
 
 mod broker;
 mod certificates;
@@ -20,15 +20,15 @@ use super::table::Table;
 use broker::{Broker, PASSWORD, USER};
 use exchange::Caller;
 
-/// What a call of a client without a chance may take; its error must come by then, usually at once.
+/// Timeout of a call that cannot succeed; its error usually comes immediately.
 const CALL_MS: u64 = 4_000;
-/// What errors say of a port that is spoken to in the wrong way.
+/// The error texts for a wrong protocol on a port.
 const PORT_MISTAKES: [&str; 3] = [
     "the port speaks TLS",
     "may be one without TLS",
     "the port may want SASL",
 ];
-/// Longer than any call: who needs this long hangs.
+/// Longer than any call: a call that takes this long counts as hung.
 const HANG: Duration = Duration::from_secs(60);
 
 pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
@@ -91,7 +91,7 @@ fn jaas(broker: &Broker, mechanism: &str, module: &str) -> Config {
         )
 }
 
-/// Everything that must work: records go in and come out again.
+/// All kinds of connection that must work: records are produced and consumed.
 fn ways_in(broker: &Broker) -> Vec<(String, Outcome)> {
     let scram = "org.apache.kafka.common.security.scram.ScramLoginModule";
     let plain = "org.apache.kafka.common.security.plain.PlainLoginModule";
@@ -139,7 +139,7 @@ fn ways_in(broker: &Broker) -> Vec<(String, Outcome)> {
     outcomes
 }
 
-/// What is done wrong, how the client is set, what its error must say.
+/// A mistake: its name, the client's configuration, and text that its error must contain.
 type Mistake = (&'static str, Config, &'static str);
 
 fn wrong_certificates(broker: &Broker) -> Vec<Mistake> {
@@ -260,7 +260,7 @@ fn mistakes(broker: &Broker) -> Vec<(String, Outcome)> {
 
 fn check(caller: Caller, result: Result<(), Error>, expected: &str) -> Result<()> {
     let error = match (caller, result) {
-        // A poll ends without records when brokers are away, as Java's does: they may come back.
+        // As in Java, a poll ends without records if brokers are unreachable: they may come back.
         (Caller::Consumer, Ok(())) if !is_lasting(expected) => return Ok(()),
         (_, Ok(())) => bail!("it worked"),
         (_, Err(error)) => error,
@@ -269,16 +269,17 @@ fn check(caller: Caller, result: Result<(), Error>, expected: &str) -> Result<()
     Ok(())
 }
 
-/// Whether this is a mistake of certificates or passwords, and not of the port, which another attempt might find mended.
+/// Whether the mistake is in certificates or passwords; a wrong port may be corrected before a
+/// retry.
 fn is_lasting(expected: &str) -> bool {
     !PORT_MISTAKES.contains(&expected)
 }
 
-/// Runs `work` on a thread of its own and gives it up when it hangs.
+/// Runs `work` on a separate thread and abandons it if it hangs.
 fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
-        // Nobody listens any more when the work took too long.
+        // The receiver is gone if the work took too long.
         let _ = sender.send(work());
     });
     match receiver.recv_timeout(HANG) {

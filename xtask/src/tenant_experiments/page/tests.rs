@@ -1,4 +1,4 @@
-//! The page of reports made up for it.
+//! The page for made-up reports.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ fn processors(brokers: &[usize], clients: &[usize]) -> Processors {
 }
 
 #[test]
-fn a_victim_is_held_against_its_own_round() {
+fn a_victim_is_compared_within_its_own_round() {
     let report = report();
     // 11/10, 6.5/5 and 30/10.
     let ratios = ratios(&report, &report.points[2], 0);
@@ -100,13 +100,14 @@ fn a_victim_is_held_against_its_own_round() {
 }
 
 #[test]
-fn what_is_left_over_is_what_the_victim_does_not_use() {
+fn the_rest_is_what_the_victim_does_not_use() {
     let report = report();
     let (victim, disturber) = (&report.points[0].on[0], &report.points[1].on[0]);
-    // 0.6 of a processor of 0.8 that the flood takes alone; the clients' place is nearly idle.
+    // 0.6 of the 0.8 processors that the flood takes alone; the clients' processors are nearly
+    // idle.
     let left = left_over(victim, disturber, &processors(&[0], &[1])).unwrap();
     assert!((left - 0.75).abs() < 1e-9, "{left}");
-    // Two for all, 0.5 of them used by the victim.
+    // Two processors for all programs, 0.5 of them used by the victim.
     assert_eq!(
         left_over(victim, disturber, &processors(&[0, 1], &[0, 1])),
         Some(1.0)
@@ -119,12 +120,12 @@ fn what_is_left_over_is_what_the_victim_does_not_use() {
         0,
         &processors(&[0], &[1]),
     );
-    // Only the first round has a partner alone.
+    // Only the first round has a measurement of the victim alone.
     assert_eq!(row[..5], ["1,000", "600", "70 %", "75 %", "93 %"]);
 }
 
 #[test]
-fn the_page_has_a_row_for_each_point_with_a_victim_and_tells_what_is_invalid() {
+fn the_page_has_a_row_for_each_point_with_a_victim_and_marks_invalid_ones() {
     let mut report = report();
     report.points[2].on[0].verdict.reasons = vec![String::from("7 records were not acknowledged")];
     for point in &mut report.points {

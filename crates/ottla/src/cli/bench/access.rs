@@ -1,4 +1,4 @@
-//! The clusters that a scenario is run on: those that were named, and the one that is started here.
+//! The clusters on which a scenario runs: those named by the user, and an embedded broker.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use ottla_lab::scenario::model::Scenario;
 use super::Failure;
 use super::arguments::Run;
 
-/// Reachable as long as this lives.
+/// The clusters of a run; dropping this stops the embedded broker.
 pub struct Clusters {
     accesses: Vec<Access>,
     embedded: Option<Broker>,
@@ -18,6 +18,8 @@ pub struct Clusters {
 }
 
 impl Clusters {
+    /// Prepares access to the clusters and starts the embedded broker if there is one.
+    ///
     /// - Errors: settings that cannot be read, a broker that cannot be started.
     pub fn reach(arguments: &Run, scenario: &Scenario) -> Result<Clusters, Failure> {
         let settings = match &arguments.command_config {
@@ -62,13 +64,13 @@ impl Clusters {
         &self.accesses
     }
 
-    /// Whose disk is probed.
+    /// The directory whose disk is probed.
     pub fn data(&self) -> &Path {
         &self.data
     }
 }
 
-/// Starts a broker in this process, in a directory that goes away with it.
+/// Starts a broker in this process, in a temporary directory that is removed with it.
 pub fn embed(scenario: &Scenario) -> Result<(Broker, Access), Failure> {
     let mut properties = vec![("ottla.admin.listener", "127.0.0.1:0")];
     properties.extend(

@@ -12,50 +12,56 @@ pub enum Format {
 
 #[derive(Args, Debug)]
 pub struct Run {
-    /// A name of `ottla bench list`, or a file: a scenario, an OpenMessaging workload or a Trogdor spec.
+    /// A name from `ottla bench list`, or a file: a scenario, an OpenMessaging Benchmark workload
+    /// or a Kafka Trogdor spec
     pub scenario: String,
 
-    /// The cluster to measure, `host:port,...`; repeated, several take turns. Without it an embedded broker is started.
+    /// Cluster to measure, `host:port,...`; repeat it to measure several in turn. Without it an
+    /// embedded broker is started
     #[arg(long = "bootstrap-server", value_name = "SERVERS")]
     pub bootstrap_servers: Vec<String>,
 
-    /// Measure the embedded broker too, in turn with the clusters that are named.
+    /// Measure an embedded broker too, in turn with the clusters of --bootstrap-server
     #[arg(long)]
     pub embedded: bool,
 
-    /// A file with Kafka's client settings, for security.
+    /// File with client settings, e.g. for TLS and SASL (as in Kafka's tools)
     #[arg(long, value_name = "FILE")]
     pub command_config: Option<PathBuf>,
 
-    /// The Kafka driver file that belongs to an OpenMessaging workload.
+    /// Kafka driver file that belongs to an OpenMessaging Benchmark workload
     #[arg(long, value_name = "FILE")]
     pub driver: Option<PathBuf>,
 
-    /// Process id of the broker, if it runs on this machine: its processor time and memory become part of the report.
-    /// One per --bootstrap-server, in the same order.
+    /// Process id of a broker on this machine, whose CPU time and memory are then reported; one per
+    /// --bootstrap-server, in the same order
     #[arg(long, value_name = "PID")]
     pub broker_pid: Vec<u32>,
 
-    /// Admin address of the first cluster, if that is an Ottla, `host:port`: its stage times become part of the report.
+    /// Admin address of the first cluster, `host:port`, if it is an Ottla broker, whose time per
+    /// request stage is then reported
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<String>,
 
-    /// How much of the source's size: 1 runs what the source ran. Without it the scenario's own for a small machine.
+    /// Factor on the size of the scenario's source; 1 runs it at full size [default: the scenario's
+    /// own factor, for a small machine]
     #[arg(long)]
     pub scale: Option<f64>,
 
-    /// How often every point is run, in turn.
+    /// Number of measurements of every point, interleaved [default: the scenario's own]
     #[arg(long)]
     pub rounds: Option<u32>,
 
-    /// One value of the scenario, by path: producers.load.settings.linger.ms=5; may be repeated.
+    /// Set one value of the scenario by its path, e.g. producers.load.settings.linger.ms=5; may be
+    /// repeated
     #[arg(long, value_name = "PATH=VALUE", value_parser = pair)]
     pub set: Vec<(String, String)>,
 
-    /// Where the report goes: NAME-TIME.json and NAME-TIME.html.
+    /// Directory of the report files NAME-TIME.json and NAME-TIME.html
     #[arg(long, value_name = "DIRECTORY", default_value = "ottla-bench")]
     pub output: PathBuf,
 
+    /// Output on the terminal: text for people, or JSON
     #[arg(long, default_value = "text")]
     pub format: Format,
 }
@@ -65,7 +71,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((path.to_owned(), value.to_owned()))
 }
 
-/// The command as it was typed, quoted where a shell needs it.
+/// Returns the command line of this process, quoted where a shell needs it.
 pub fn command_line() -> String {
     let quoted = std::env::args().enumerate().map(|(index, word)| {
         let is_plain = word

@@ -1,4 +1,5 @@
-//! `ottla bench` alone: what this machine carries, and how calm it is at half of that.
+//! `ottla bench` without a subcommand: this machine's throughput, and its p99 latency at half of
+//! that.
 
 use std::process::ExitCode;
 
@@ -11,7 +12,7 @@ use ottla_lab::scenario::model::Scenario;
 use super::progress::Bar;
 use super::{Failure, access, arguments, is_stopped, stop_flag};
 
-/// Of the catalog: one producer, one consumer, no rate.
+/// The scenario of the catalog: one producer, one consumer, no rate.
 const SCENARIO: &str = "canonical";
 
 pub fn run() -> Result<ExitCode, Failure> {

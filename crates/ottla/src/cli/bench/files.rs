@@ -1,4 +1,4 @@
-//! The files of a report: known to be writable before the run.
+//! The files of a report, created before the run so that a full or read-only disk is noticed early.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,14 +15,16 @@ pub struct Files {
     page: (PathBuf, File),
 }
 
-/// A report of many points is some hundred KiB; what does not fit is found before the run.
+/// Free space required before the run; a report of many points has a few hundred KiB.
 const ROOM_BYTES: u64 = 4 << 20;
 
 impl Files {
-    /// - Errors: the directory cannot be made, or has no room for a report.
+    /// Creates the directory and both files.
+    ///
+    /// - Errors: the directory cannot be created, or has no room for a report.
     pub fn prepare(directory: &Path, name: &str) -> Result<Files, Failure> {
         let cannot = |path: &Path, error: &dyn std::fmt::Display| {
-            Failure::failed(format!("no report can be written to {}: {error}", path.display()))
+            Failure::failed(format!("the report cannot be written to {}: {error}", path.display()))
         };
         fs::create_dir_all(directory).map_err(|error| cannot(directory, &error))?;
         let space = rustix::fs::statvfs(directory).map_err(|error| cannot(directory, &error))?;
@@ -30,7 +32,7 @@ impl Files {
         if free_bytes < ROOM_BYTES {
             return Err(cannot(
                 directory,
-                &format_args!("{free_bytes} bytes are free, {ROOM_BYTES} are wanted"),
+                &format_args!("{free_bytes} bytes are free, {ROOM_BYTES} are needed"),
             ));
         }
         let now = SystemTime::now()

@@ -1,4 +1,5 @@
-//! `ottla bench`, `ottla bench run | list | compare`: where scenarios meet brokers, files and people.
+//! `ottla bench`, `ottla bench run | list | compare`: runs scenarios on clusters and writes
+//! reports.
 
 mod access;
 mod arguments;
@@ -26,9 +27,11 @@ use self::access::Clusters;
 use self::arguments::{Format, Run};
 use self::progress::Bar;
 
-/// Measure: throughput and p99 of this machine, or any scenario on any cluster
+/// Measure throughput and p99 latency on this machine, or run any scenario on any cluster
 ///
-/// Without a subcommand: the canonical workload on an embedded broker, in less than a minute.
+/// Without a subcommand it measures the canonical workload on an embedded broker in less than a
+/// minute. Exit status: 0 valid, 1 the report is INVALID or an expectation does not hold, 2 wrong
+/// usage.
 #[derive(Args)]
 pub struct Bench {
     #[command(subcommand)]
@@ -37,25 +40,27 @@ pub struct Bench {
 
 #[derive(Subcommand)]
 enum Job {
-    /// Run a scenario by its name or from a file
+    /// Run a scenario, given by name or as a file, and write a report
     Run(Run),
-    /// List the scenarios that come with this program, each with its question
+    /// List the built-in scenarios, each with the question that it answers
     List {
+        /// Output: text for people, or JSON
         #[arg(long, default_value = "text")]
         format: Format,
     },
-    /// Compare two reports
+    /// Compare the figures of two reports
     Compare {
-        /// A report's JSON.
+        /// JSON file of the first report
         a: PathBuf,
-        /// Another one's.
+        /// JSON file of the second report
         b: PathBuf,
+        /// Output: text for people, or JSON
         #[arg(long, default_value = "text")]
         format: Format,
     },
 }
 
-/// What went wrong, and the exit status that says so: 1 failed, 2 usage.
+/// What went wrong, and the exit status: 1 failed, 2 wrong usage.
 pub(super) struct Failure {
     pub text: String,
     pub status: u8,
@@ -95,7 +100,7 @@ impl Bench {
     }
 }
 
-/// A flag that the first Ctrl-C sets; the second one ends the process.
+/// Returns a flag that the first Ctrl-C sets; the second one ends the process.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -108,7 +113,7 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 
 fn run_scenario(arguments: &Run) -> Result<ExitCode, Failure> {
     let scenario = load(arguments)?;
-    // A report that cannot be written is known before the run, not after it.
+    // Fails before the run, not after it, if the report cannot be written.
     let files = files::Files::prepare(&arguments.output, &scenario.name)?;
     let stop = stop_flag()?;
     let clusters = Clusters::reach(arguments, &scenario)?;
@@ -136,7 +141,7 @@ fn run_scenario(arguments: &Run) -> Result<ExitCode, Failure> {
     Ok(status(&report))
 }
 
-/// 0 good, 1 where a record was lost, the report is INVALID or an expectation does not hold.
+/// Returns 0, or 1 if a record was lost, the report is INVALID or an expectation does not hold.
 fn status(report: &Report) -> ExitCode {
     let holds = report
         .points
@@ -172,11 +177,11 @@ fn load(arguments: &Run) -> Result<Scenario, Failure> {
     if let Some(rounds) = arguments.rounds {
         scenario.rounds = rounds;
     }
-    // The text is read once more so that everything that was set is checked like the rest.
+    // The text is parsed once more, so that values from --set are checked like the rest.
     parse::parse(&parse::render(&scenario), &arguments.scenario).map_err(Failure::usage)
 }
 
-/// Ours, or another tool's; what has no effect here is said.
+/// Reads a scenario of Ottla or of another tool; fields without effect here are printed.
 fn from_files(arguments: &Run) -> Result<Scenario, Failure> {
     let read = |path: &Path| {
         std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
@@ -236,7 +241,7 @@ fn compare_files(a: &Path, b: &Path, format: Format) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the user wants to end.
+/// Whether the user asked to stop.
 pub(super) fn is_stopped(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! The bar during a run: point, rate, time left. On a terminal only; in a pipe there is silence.
+//! The progress bar of a run: point, rate, time left. It is shown only on a terminal.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ pub struct Bar {
     state: Mutex<State>,
 }
 
-/// What the next line is made of.
+/// The values of the next line.
 #[derive(Debug, Default)]
 struct State {
     point: String,
@@ -26,12 +26,12 @@ struct State {
     number: usize,
     of: usize,
     first_begin: Option<Instant>,
-    /// Of the running measurement: when, and how many records there were.
+    /// The last sample of the running measurement: its time and number of records.
     last: Option<(Instant, u64)>,
     records_per_second: f64,
 }
 
-/// Thousandths of the whole run.
+/// Length of the bar: thousandths of the whole run.
 const LENGTH: u64 = 1_000;
 
 impl Bar {
@@ -56,7 +56,7 @@ impl Bar {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let now = Instant::now();
         match progress {
-            Progress::Calibrating => self.bar.set_message("what the generator can do alone"),
+            Progress::Calibrating => self.bar.set_message("calibrating: the generator's own capacity"),
             Progress::Begins {
                 point,
                 target,
@@ -78,14 +78,16 @@ impl Bar {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
 impl State {
-    /// - `place`: which of how many.
+    /// Begins the next measurement.
+    ///
+    /// - `place`: its number and the total.
     fn begin(&mut self, point: &str, target: &str, place: (usize, usize), now: Instant) {
         self.point = clean(point);
         self.target = clean(target);
@@ -103,7 +105,7 @@ impl State {
         match self.last {
             Some((at, before)) => {
                 let seconds = now.saturating_duration_since(at).as_secs_f64();
-                // Every second a new number: faster ones cannot be read.
+                // The number changes once a second: faster changes cannot be read.
                 if seconds >= 1.0 {
                     self.records_per_second = done.saturating_sub(before) as f64 / seconds;
                     self.last = Some((now, done));
@@ -126,7 +128,7 @@ impl State {
         text
     }
 
-    /// Of the running measurement, 0 to 1.
+    /// Progress of the running measurement, 0 to 1.
     fn share_of_one(course: &Course, now: Instant) -> f64 {
         let length = (course.warmup + course.duration)
             .as_secs_f64()
@@ -134,13 +136,14 @@ impl State {
         (now.saturating_duration_since(course.begin).as_secs_f64() / length).min(1.0)
     }
 
-    /// Of the whole run.
+    /// Progress of the whole run, 0 to 1.
     fn share(&self, course: &Course, now: Instant) -> f64 {
         let before = self.number.saturating_sub(1) as f64;
         (before + State::share_of_one(course, now)) / self.of.max(1) as f64
     }
 
-    /// What the measurements took so far, set-up and tear-down included; the first is taken for its course.
+    /// Estimates the time left from the mean of past measurements, including set-up and tear-down;
+    /// during the first one from its planned duration.
     fn left(&self, course: &Course, now: Instant) -> Duration {
         let course_seconds = (course.warmup + course.duration).as_secs_f64();
         let passed = self
@@ -191,7 +194,7 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         assert_eq!(clock(state.left(&course(begin), at(30))), "2:30");
         assert_eq!(state.share(&course(begin), at(30)), 0.5 / 3.0);
-        // The first took 90 seconds with what was around it; so will the others.
+        // The first took 90 seconds including set-up; the same is expected of the others.
         state.begin("p", "t", (2, 3), at(90));
         assert_eq!(clock(state.left(&course(at(90)), at(90))), "3:00");
         state.begin("p", "t", (3, 3), at(180));
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_where_it_is_and_how_fast() {
+    fn a_line_shows_position_and_rate() {
         let begin = Instant::now();
         let mut state = State::default();
         state.begin("linger.ms=5\x1b[2J", "Kafka", (2, 6), begin);
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_without_length_has_a_line_too() {
+    fn a_measurement_without_duration_has_a_line_too() {
         let now = Instant::now();
         let empty = Course {
             warmup: Duration::ZERO,

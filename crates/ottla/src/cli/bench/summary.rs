@@ -1,4 +1,4 @@
-//! A report on a terminal: the verdict, the table, small plots. Never a number without its caveat.
+//! A report on a terminal: verdict, table, small plots. Every number is shown with its caveats.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -8,7 +8,7 @@ use ottla_lab::bench::result::{OnTarget, Point, Report, Verdict};
 
 use crate::cli::doctor::text::clean;
 
-/// For standard output; in colour where that is a terminal and `NO_COLOR` is not set.
+/// Renders for standard output; in colour if it is a terminal and `NO_COLOR` is not set.
 pub fn text(report: &Report) -> String {
     let is_coloured = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     render(report, is_coloured)
@@ -37,7 +37,7 @@ fn render(report: &Report, is_coloured: bool) -> String {
     if report.was_interrupted {
         line(
             &mut out,
-            format_args!("  note     interrupted: points that follow were not measured"),
+            format_args!("  note     interrupted: later points were not measured"),
         );
     }
     for target in &report.manifest.targets {
@@ -75,10 +75,10 @@ const HEADS: [&str; 8] = [
     "of rounds",
     "error",
 ];
-/// Texts stand to the left of their columns, numbers to the right.
+/// The first columns are text, left-aligned; numbers are right-aligned.
 const TEXT_COLUMNS: usize = 3;
 const TARGET_COLUMN: usize = 2;
-/// Longer names would push the numbers off the screen.
+/// Longer names are cut so that the numbers stay on the screen.
 const NAME_LETTERS: usize = 30;
 
 fn draw_table(report: &Report, is_coloured: bool, out: &mut String) {
@@ -165,7 +165,7 @@ fn row(report: &Report, point: &Point, figure: &str, target: usize, name: String
     ]
 }
 
-/// What a reader of this one number must know.
+/// Returns the caveat of a number.
 fn remark(on: &OnTarget, figure: &str, is_coloured: bool) -> String {
     if !on.verdict.is_valid() {
         return word(&on.verdict, is_coloured);
@@ -184,7 +184,7 @@ fn cut(name: &str) -> String {
     name.chars().take(NAME_LETTERS - 1).chain(['…']).collect()
 }
 
-/// The latency of points sorted by their rate, one line for each target.
+/// Draws the latency of points sorted by rate, one line for each target.
 fn draw_load(report: &Report, out: &mut String) {
     for (target, name) in report
         .manifest
@@ -215,7 +215,7 @@ fn draw_load(report: &Report, out: &mut String) {
     }
 }
 
-/// Rate and p99 of the middle round over time, and why a point is INVALID.
+/// Draws rate and p99 of the median round over time, and the reasons of an INVALID point.
 fn draw_points(report: &Report, is_coloured: bool, out: &mut String) {
     for point in &report.points {
         for (index, on) in point.on.iter().enumerate() {
@@ -265,7 +265,7 @@ fn draw_points(report: &Report, is_coloured: bool, out: &mut String) {
     }
 }
 
-/// The report's verdict repeats what its points say, with their names.
+/// Whether the report's verdict already contains this text of a point.
 fn is_said(report: &Report, text: &str) -> bool {
     let verdict = &report.verdict;
     verdict
@@ -323,15 +323,15 @@ fn range(values: &[f64]) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heights {
     FromZero,
-    /// From the smallest to the largest: what counts is by which factor.
+    /// From the smallest to the largest value: factors count.
     Logarithms,
 }
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// A longer run is drawn in so many steps, each with its largest value.
+/// A longer run is drawn in this many steps, each with its largest value.
 const BARS: usize = 60;
 
-/// One block for each value; a blank where there is none.
+/// Returns one block character for each value; a blank where there is none.
 fn bars(values: &[f64], heights: Heights) -> String {
     let size = values.len().div_ceil(BARS).max(1);
     let steps: Vec<f64> = values
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_an_invalid_point_says_so() {
+    fn every_number_of_an_invalid_point_is_marked() {
         let mut report = sample::report();
         report.points.remove(0);
         report.points.remove(0);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_terminal_gets_colours_and_no_text_brings_its_own() {
+    fn only_a_terminal_gets_colours_and_texts_cannot_add_their_own() {
         let mut report = sample::report();
         report.scenario.name = String::from("\x1b[2J\rgone\n");
         let plain = render(&report, false);
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_show_what_is_there() {
+    fn bars_show_values_and_gaps() {
         assert_eq!(bars(&[0.0, 1.0, 8.0], Heights::FromZero), " ▂█");
         assert_eq!(bars(&[1.0, 10.0, 100.0], Heights::Logarithms), "▁▅█");
         assert_eq!(bars(&[5.0, 5.0], Heights::Logarithms), "▅▅");
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_points_is_told_too() {
+    fn a_report_without_points_is_rendered_too() {
         let mut report = sample::report();
         report.points.clear();
         assert!(render(&report, false).contains("point"));

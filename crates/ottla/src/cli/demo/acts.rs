@@ -1,4 +1,4 @@
-//! The four acts: a bottleneck each, the doctor's change, and the same again.
+//! The four acts: each measures a bottleneck, applies the doctor's change and measures again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct Act {
     pub play: fn(&Stage, Say<'_>) -> Result<Proof, String>,
 }
 
-/// Tells whoever watches what is going on.
+/// Shows the current step in the progress line.
 pub type Say<'a> = &'a dyn Fn(&str);
 
 pub const ACTS: &[Act] = &[
@@ -35,7 +35,7 @@ pub const ACTS: &[Act] = &[
     },
     Act {
         name: ActName::Window,
-        title: "3. A window too small for the way",
+        title: "3. A TCP window that is too small for the round trip",
         play: window,
     },
     Act {
@@ -48,7 +48,7 @@ pub const ACTS: &[Act] = &[
 const ROUND_TRIP_MS: f64 = 10.0;
 const FAR_ROUND_TRIP_MS: f64 = 50.0;
 const CALLBACK: Duration = Duration::from_millis(1);
-/// Threads that take over what the callback did.
+/// Threads that do the work which the callback did before.
 const CALLBACK_THREADS: u32 = 4;
 
 fn request_rate(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
@@ -105,10 +105,10 @@ fn callback(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     say("as it is");
     let before = one(stage, role("callback-before", 0))?;
     let change = recommended(&before)?;
-    say("with callbacks that hand their work over");
+    say("with callbacks that hand their work to other threads");
     let after = one(stage, role("callback-after", CALLBACK_THREADS))?;
     let question = format!(
-        "{wanted:.0} records/s, and every callback writes to a database for {} ms. Why do confirmations come so late?",
+        "{wanted:.0} records/s, and every callback writes to a database for {} ms. Why are acknowledgements so late?",
         CALLBACK.as_millis()
     );
     let applied = format!("{} ({CALLBACK_THREADS} threads here)", change.set);
@@ -127,7 +127,7 @@ fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     let role = |name: &str, settings: BTreeMap<String, String>| {
         let buffer_bytes: u64 = settings["send.buffer.bytes"]
             .parse()
-            .map_err(|_| format!("send.buffer.bytes={} is no number", settings["send.buffer.bytes"]))?;
+            .map_err(|_| format!("send.buffer.bytes={} is not a number", settings["send.buffer.bytes"]))?;
         Ok::<_, String>(Role {
             load: ProduceLoad {
                 settings,
@@ -135,7 +135,7 @@ fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
                 record_bytes: 60_000,
                 ..producer(name, &topic)
             },
-            // What Linux makes of the setting: twice its size.
+            // Linux doubles the value of SO_SNDBUF.
             link: Some(link(FAR_ROUND_TRIP_MS, 2 * buffer_bytes)),
             told: Told {
                 application: application(wanted),
@@ -153,7 +153,7 @@ fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     say(&change.set);
     let after = one(stage, role("window-after", with(own, &change)?)?)?;
     let question = format!(
-        "{wanted:.0} records/s of 60 kB to another data centre, {FAR_ROUND_TRIP_MS} ms there and back. Why is it so slow?"
+        "{wanted:.0} records/s of 60 kB to another data centre with a round trip of {FAR_ROUND_TRIP_MS} ms. Why is it so slow?"
     );
     let applied = change.set.clone();
     Ok(proof(question, before, change, applied, &after))
@@ -201,7 +201,7 @@ fn neighbour(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     )?;
     Ok(Proof {
         question: format!(
-            "{wanted:.0} records/s have a p99 of {:.1} ms; then a neighbour floods the broker. Who suffers, and what should he change?",
+            "{wanted:.0} records/s have a p99 of {:.1} ms; then another client floods the broker. Which client suffers, and what should the other one change?",
             alone.latency_p99_ms
         ),
         before: format!(
@@ -214,7 +214,7 @@ fn neighbour(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
             calm.latency_p99_ms,
             requests_per_second(&batched)
         ),
-        applied: format!("{} at the neighbour's", change.set),
+        applied: format!("{} for the neighbour", change.set),
         result: figure(&change.promise, &batched),
         promised: change.promise,
         diagnosis: guilty.diagnosis,
@@ -277,7 +277,7 @@ fn recommended(performance: &Performance) -> Result<Recommendation, String> {
     })
 }
 
-/// Applies `key=value`.
+/// Returns the settings with the change, `key=value, key=value`, applied.
 fn with(
     mut own: BTreeMap<String, String>,
     change: &Recommendation,
@@ -287,14 +287,14 @@ fn with(
             .split_once('=')
             .filter(|(key, _)| client_keys().any(|known| known.name == *key));
         let Some((key, value)) = setting else {
-            return Err(format!("the doctor's change is no setting of a producer: {part}"));
+            return Err(format!("the doctor's change is not a producer setting: {part}"));
         };
         own.insert(key.to_owned(), value.to_owned());
     }
     Ok(own)
 }
 
-/// One producer, before the doctor's change and after it.
+/// Compares one producer before and after the doctor's change.
 fn proof(
     question: String,
     before: Performance,
@@ -331,7 +331,7 @@ fn requests_per_second(performance: &Performance) -> f64 {
     total / performance.outcome.seconds.max(f64::MIN_POSITIVE)
 }
 
-/// The promised figure as it was measured.
+/// Returns the measured value of the promised figure.
 fn figure(promise: &Promise, performance: &Performance) -> f64 {
     match promise.figure.as_str() {
         "requests_per_second" => requests_per_second(performance),

@@ -1,4 +1,4 @@
-//! `ottla demo`: the doctor's promises, kept or not, on this machine in two minutes.
+//! `ottla demo`: measures on this machine, in two minutes, whether the doctor's promises hold.
 
 mod stage;
 mod acts;
@@ -13,19 +13,21 @@ use indicatif::{ProgressBar, ProgressStyle};
 use acts::ACTS;
 use stage::Stage;
 
-/// Let the doctor find a bottleneck, apply its change, and measure whether the promise was kept
+/// Create four bottlenecks, apply the change the doctor recommends, and measure whether it helped
 ///
-/// Starts a broker in this process; nothing else is needed. Exit status 1: a promise was not kept.
+/// Starts a broker in this process; nothing else is needed. Exit status: 0 every promise was kept,
+/// 1 a promise was not kept.
 #[derive(Args)]
 pub struct Demo {
-    /// One act only.
+    /// Run only this act; without it all four run in turn
     #[arg(long, value_enum)]
     act: Option<ActName>,
 
-    /// How long each measurement lasts, after two seconds of warm-up.
+    /// Duration of each measurement in seconds, after a warm-up of 2 seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 7, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
 
+    /// Output: text for people, or one JSON document at the end
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
@@ -38,13 +40,14 @@ enum Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ActName {
-    /// Experiment I of the Kontur talk: more records than the sender's requests carry
+    /// More records per second than one sender's requests can carry (experiment I of the Kontur
+    /// talk)
     RequestRate,
-    /// A callback that blocks
+    /// A completion callback that blocks the sender thread
     Callback,
-    /// A link whose window is too small for its round trip
+    /// A TCP window that is too small for the link's round trip
     Window,
-    /// A neighbour that sends a flood of tiny requests
+    /// Another client floods the broker with tiny requests
     Neighbour,
 }
 

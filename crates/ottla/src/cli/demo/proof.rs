@@ -1,4 +1,4 @@
-//! What an act shows: the diagnosis, its promise, and what came of it.
+//! The result of an act: the diagnosis, its promise, and the measurement after the change.
 
 use std::fmt;
 
@@ -6,18 +6,19 @@ use ottla_lab::doctor::Diagnosis;
 use ottla_lab::doctor::diagnosis::Promise;
 use serde_json::json;
 
-/// Lines of arithmetic from the beginning, where the pipe is, and from the end, where the cause is; `ottla doctor explain` shows all.
+/// Evidence lines shown from the beginning (the pipe) and from the end (the cause); `ottla doctor
+/// explain` shows all of them.
 const EVIDENCE_SHOWN: usize = 2;
 
-/// A result within so much of what was promised keeps the promise.
+/// Relative tolerance: a result within 10 % of the promise keeps it.
 const TOLERANCE: f64 = 0.1;
 
 pub struct Proof {
     pub question: String,
-    /// The measured figure, in words: `29,971 records/s, 1.2 s from send() to the answer`.
+    /// The measurement as text: `29971 records/s, 1200.0 ms from send() to the answer`.
     pub before: String,
     pub diagnosis: Diagnosis,
-    /// What was done, as it was done here.
+    /// The change as it was applied here.
     pub applied: String,
     pub after: String,
     pub promised: Promise,
@@ -26,7 +27,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// As much as was promised, or more.
+    /// Whether the result is at least as good as promised, within the tolerance.
     pub fn is_kept(&self) -> bool {
         match self.promised.is_better_when_lower() {
             true => self.result <= self.promised.high * (1.0 + TOLERANCE),
@@ -52,7 +53,7 @@ trait Direction {
 
 impl Direction for Promise {
     fn is_better_when_lower(&self) -> bool {
-        // Fewer requests for the same records are what a neighbour is asked for.
+        // A noisy neighbour is asked to send the same records in fewer requests.
         self.unit == "ms" || self.figure == "requests_per_second"
     }
 }
@@ -95,7 +96,7 @@ fn promise(promise: &Promise) -> String {
     format!("{range} {}, {}", promise.unit, promise.assumption)
 }
 
-/// Thousands apart, as the doctor writes them.
+/// Formats with a space between thousands, as the doctor does.
 fn number(value: f64) -> String {
     let text = format!("{value:.0}");
     let mut grouped = String::new();
@@ -108,6 +109,8 @@ fn number(value: f64) -> String {
     grouped
 }
 
+/// Returns the JSON document.
+///
 /// - `proofs`: each with the title of its act.
 pub fn json(proofs: &[(&str, Proof)]) -> String {
     let proofs: Vec<_> = (proofs.iter())

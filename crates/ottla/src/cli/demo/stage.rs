@@ -1,4 +1,4 @@
-//! A broker with the doctor in it, and a way to run producers against it: what every act plays on.
+//! The set-up of every act: a broker with its doctor, and a way to run producers against it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use ottla_lab::scenario::model::LinkSpec;
 
 use crate::cli::serve::doctor::Doctor;
 
-/// Clients push so often; a verdict wants two pushes, and an act is short.
+/// Interval of the clients' telemetry pushes: an act is short, and a verdict needs two pushes.
 const PUSH_INTERVAL_MS: u32 = 1_000;
 const WARMUP: Duration = Duration::from_secs(2);
 
@@ -30,27 +30,27 @@ pub struct Stage {
     duration: Duration,
 }
 
-/// What the owner of a producer tells the doctor, because no client sends it.
+/// Facts given to the doctor by the owner of a producer, since no client sends them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told {
     pub application: Application,
     pub network: Network,
 }
 
-/// One producer's part in a scene.
+/// One producer of a measurement: its load, its link and its owner's facts.
 pub struct Role {
     pub load: ProduceLoad,
     pub link: Option<LinkSpec>,
     pub told: Told,
 }
 
-/// How a producer fared, by its own clock, and what the doctor said of it while it ran.
+/// A producer's measured outcome, and the doctor's diagnosis while it ran.
 pub struct Performance {
     pub outcome: ProduceOutcome,
     pub diagnosis: Diagnosis,
-    /// Mean from `send` to the answer.
+    /// Mean time from `send` to the answer.
     pub answered_ms: f64,
-    /// From when a record was due.
+    /// Counted from when a record was due.
     pub latency_p99_ms: f64,
 }
 
@@ -66,7 +66,7 @@ impl Stage {
         let interval = PUSH_INTERVAL_MS.to_string();
         let properties = [
             ("ottla.telemetry.default.interval.ms", interval.as_str()),
-            // A scene is over before a real disk's sync would tell anything about clients.
+            // Sync times would only add the disk's noise to measurements of a few seconds.
             ("ottla.durability", "page-cache"),
         ];
         let broker = Broker::start_temporary_with(&properties, doctor.additions())
@@ -87,7 +87,7 @@ impl Stage {
         })
     }
 
-    /// Makes a topic for one scene.
+    /// Creates a topic for one act.
     pub fn topic(&self, name: &str, partitions: u32) -> Result<TopicLoad, String> {
         let topic = NewTopic {
             name: name.to_owned(),
@@ -105,7 +105,7 @@ impl Stage {
         })
     }
 
-    /// Runs all of them at once; performances come in the order of the roles.
+    /// Runs all roles concurrently and returns their performances in the same order.
     pub fn perform(&self, roles: Vec<Role>) -> Result<Vec<Performance>, String> {
         let course = Course {
             begin: Instant::now() + Duration::from_millis(200),
@@ -117,7 +117,7 @@ impl Stage {
             let running: Vec<_> = (roles.iter())
                 .map(|role| scope.spawn(|| self.produce(role, &course)))
                 .collect();
-            // While they still run: what is said then is what an operator would have seen.
+            // Diagnosed while the producers still run, as an operator would see it.
             let end = course.begin + course.warmup + course.duration;
             thread::sleep(
                 end.saturating_duration_since(Instant::now())
@@ -128,7 +128,7 @@ impl Stage {
                 .collector()
                 .snapshots(crate::cli::serve::doctor::now_ms());
             thread::sleep(end.saturating_duration_since(Instant::now()));
-            // A backlog that would take half a minute to drain tells nothing more.
+            // Draining the backlog could take half a minute and would add no information.
             course.stop.store(true, Ordering::Relaxed);
             let mut performances = Vec::new();
             for (role, handle) in roles.iter().zip(running) {
@@ -171,14 +171,14 @@ fn examine(role: &Role, snapshots: &[Snapshot]) -> Result<Diagnosis, String> {
         .max_by_key(|snapshot| snapshot.telemetry.pushes)
         .cloned()
         .ok_or_else(|| {
-            format!("nobody heard of producer {name}: it pushed nothing and its broker saw nothing")
+            format!("no readings of producer {name}: it pushed no metrics and its broker saw no requests")
         })?;
     snapshot.application = told(snapshot.application, role.told.application);
     snapshot.network = role.told.network;
     Ok(rules::examine(&snapshot))
 }
 
-/// The owner's word counts where the client says nothing.
+/// Fills in the owner's facts where the client reports none.
 fn told(own: Application, told: Application) -> Application {
     Application {
         threads: own.threads.or(told.threads),
@@ -189,7 +189,7 @@ fn told(own: Application, told: Application) -> Application {
     }
 }
 
-/// Kafka's settings, key by key.
+/// Makes a map of Kafka settings from pairs.
 pub fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     (pairs.iter())
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))

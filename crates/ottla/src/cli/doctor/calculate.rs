@@ -1,4 +1,4 @@
-//! `ottla doctor formula` and `ottla doctor predict`: what would be, with units.
+//! `ottla doctor formula` and `ottla doctor predict`: calculations with units.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,13 +13,14 @@ use super::{Failure, Format, Place, json, place, print, replay};
 
 #[derive(Args)]
 pub struct Formula {
-    /// What to work out; without it all are listed.
+    /// Name of the formula; without it all formulas are listed with their inputs
     name: Option<String>,
 
-    /// Numbers with units: rtt=72ms batch.size=16KiB.
+    /// Inputs with units, e.g. rtt=72ms batch.size=16KiB
     #[arg(value_name = "NAME=VALUE")]
     numbers: Vec<String>,
 
+    /// Output: text for people, or JSON
     #[arg(long, default_value = "text")]
     format: Format,
 }
@@ -42,17 +43,19 @@ impl Formula {
 
 #[derive(Args)]
 pub struct Predict {
-    /// A file that `ottla doctor replay` reads, or a client of a running doctor.
+    /// A file as for `ottla doctor replay`, or the client.id or client instance id of a client of a
+    /// running doctor
     #[arg(value_name = "FILE|CLIENT")]
     of: String,
 
-    /// A setting as it would be; may be repeated.
+    /// A changed setting; may be repeated
     #[arg(long, value_name = "KEY=VALUE", required = true)]
     set: Vec<String>,
 
     #[command(flatten)]
     place: Place,
 
+    /// Output: text for people, or JSON
     #[arg(long, default_value = "text")]
     format: Format,
 }
@@ -68,7 +71,9 @@ impl Predict {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// - Errors: the file or the doctor cannot be read; several clients are meant.
+    /// Reads the client's readings.
+    ///
+    /// - Errors: the file or the doctor cannot be read; several clients match.
     fn snapshot(&self) -> Result<Snapshot, Failure> {
         let is_file = self.of == "-" || Path::new(&self.of).is_file() || self.of.contains('/');
         if is_file {
@@ -91,7 +96,9 @@ impl Predict {
     }
 }
 
-/// - Errors: which instances there are; one of them must be named.
+/// Returns the only element.
+///
+/// - Errors: there are several; the text lists the instances, of which one must be named.
 fn only(mut snapshots: Vec<Snapshot>) -> Result<Snapshot, String> {
     if snapshots.len() == 1 {
         return Ok(snapshots.remove(0));
@@ -113,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_clients_are_named() {
+    fn several_matching_clients_are_listed_in_the_error() {
         let snapshot = |instance: &str| {
             let mut snapshot = Snapshot::default();
             snapshot.client.client_id = "orders".into();

@@ -1,4 +1,4 @@
-//! `ottla doctor` and `ottla doctor explain`: what a running doctor says.
+//! `ottla doctor` and `ottla doctor explain`: the diagnoses of a running doctor.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,18 +14,19 @@ pub struct Look {
     #[command(flatten)]
     place: Place,
 
+    /// Output: text for people, or JSON
     #[arg(long, default_value = "text")]
     format: Format,
 
-    /// A live screen, until q is pressed.
+    /// Show a live screen until q is pressed
     #[arg(long, conflicts_with_all = ["format", "export"])]
     watch: bool,
 
-    /// Seconds between two looks of --watch.
+    /// Refresh interval of --watch in seconds, 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, requires = "watch", value_parser = interval)]
     interval: f64,
 
-    /// Keeps the readings of all clients in a file, which `ottla doctor replay` takes.
+    /// Also write the readings of all clients to this file, for `ottla doctor replay`
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
 }
@@ -59,12 +60,13 @@ impl Look {
 
 #[derive(Args)]
 pub struct Explain {
-    /// `client.id`, or the id of one instance.
+    /// The client's client.id, or its client instance id
     client: String,
 
     #[command(flatten)]
     place: Place,
 
+    /// Output: text for people, or JSON
     #[arg(long, default_value = "text")]
     format: Format,
 }
@@ -86,7 +88,7 @@ impl Explain {
     }
 }
 
-/// Every client with all its reasoning, or the same as JSON.
+/// Prints every client with its complete reasoning, as text or JSON.
 pub fn tell(examination: &Examination, format: Format) -> Result<(), Failure> {
     if format == Format::Json {
         return print(&json(examination)?);

@@ -1,4 +1,5 @@
-//! `ottla doctor`: what limits each client, with the arithmetic, the one change and what would not help.
+//! `ottla doctor`: what limits each client, with the arithmetic, the recommended change and the
+//! changes that would not help.
 
 pub(in crate::cli) mod place;
 pub(in crate::cli) mod text;
@@ -18,10 +19,11 @@ use ottla_broker::text::printable_json;
 
 use self::place::Place;
 
-/// Find what limits each client, and the one change that helps
+/// Show what limits each client, and which setting to change
 ///
-/// Without a subcommand: asks Ottla's admin address, or a collector, about every client that it has seen.
-/// Exit status: 0 no client is limited, 1 some client is limited or loses records, 2 no answer (usage, nobody there).
+/// Without a subcommand it asks Ottla's admin address, or a collector, about all clients that it
+/// knows. Exit status: 0 no client is limited, 1 at least one client is limited or loses records,
+/// 2 no answer or wrong usage.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Doctor {
@@ -34,15 +36,17 @@ pub struct Doctor {
 
 #[derive(Subcommand)]
 enum Job {
-    /// Tell the whole chain of reasoning about one client
+    /// Show the complete reasoning about one client: questions, arithmetic, change, refused changes
     Explain(examine::Explain),
-    /// Examine files: exported cases, output of kafka-producer-perf-test --print-metrics, fixtures
+    /// Diagnose clients from files: exported readings, or output of kafka-producer-perf-test.sh
+    /// --print-metrics
     Replay(replay::Replay),
-    /// Receive metrics of Apache Kafka's clients: from the plug-in in its brokers, or by OTLP/HTTP
+    /// Receive client metrics of an Apache Kafka cluster (KIP-714): from its brokers' plug-in, or
+    /// by OTLP/HTTP
     Collect(collect::Collect),
-    /// Work out what a change of settings would bring
+    /// Predict what a change of settings would do to one client
     Predict(calculate::Predict),
-    /// Work out one formula, with units
+    /// Calculate one formula from numbers with units; without a name list all formulas
     Formula(calculate::Formula),
 }
 
@@ -62,7 +66,7 @@ impl Failure {
         Failure(text.to_string())
     }
 
-    /// About a file.
+    /// Returns a failure that names a file.
     fn of_file(path: &std::path::Path, problem: impl std::fmt::Display) -> Failure {
         Failure(format!("{}: {problem}", path.display()))
     }
@@ -88,18 +92,20 @@ impl Doctor {
     }
 }
 
-/// 1 when somebody should act.
+/// Returns exit status 1 if some client is limited or loses records, else 0.
 fn status(is_bad: bool) -> ExitCode {
     ExitCode::from(u8::from(is_bad))
 }
 
-/// Milliseconds since 1970.
+/// Returns the wall clock in milliseconds since 1970.
 fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// - Errors: standard output is gone; nobody reads any more, which is no failure of ours to tell.
+/// Prints to standard output. A broken pipe is not an error: the reader has closed it.
+///
+/// - Errors: standard output cannot be written.
 pub(in crate::cli) fn print(text: &str) -> Result<(), Failure> {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
@@ -115,7 +121,7 @@ fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     Ok(printable_json(&text).into_owned())
 }
 
-/// Writes what an operator wants to keep, whole or not at all.
+/// Writes a file atomically: to a temporary file, then renamed.
 fn write_file(path: &PathBuf, text: &str) -> Result<(), Failure> {
     let mut beside = path.clone().into_os_string();
     beside.push(".part");

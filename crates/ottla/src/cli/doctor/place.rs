@@ -1,4 +1,4 @@
-//! Where the doctor is asked: Ottla's admin address, or a collector's.
+//! The address at which the doctor is asked: Ottla's admin address, or a collector's.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -15,36 +15,38 @@ use super::Failure;
 /// Ottla's own default (`ottla.admin.listener`).
 const ADMIN_ADDRESS: &str = "127.0.0.1:9644";
 
-/// Where `ottla doctor collect` listens unless it is told otherwise.
+/// The default address of `ottla doctor collect`.
 pub const COLLECTOR_ADDRESS: &str = "127.0.0.1:9645";
 
 /// The broker's setting that names the admin address.
 const ADMIN_KEY: &str = "ottla.admin.listener";
 
-/// Ten thousand clients with all their reasoning are about 100 MB.
+/// The limit of an answer: ten thousand clients with all their reasoning are about 100 MB.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Args, Debug, Default)]
 pub struct Place {
-    /// A broker, `host:port`: an Ottla is asked for its admin address, for Apache Kafka the collector is asked.
+    /// A Kafka address of the cluster, `host:port`: an Ottla broker is asked for its admin address;
+    /// for Apache Kafka the collector at its default address is used
     #[arg(long, value_name = "SERVERS", conflicts_with_all = ["admin", "collector"])]
     pub bootstrap_server: Option<String>,
 
-    /// A file with Kafka's client settings for --bootstrap-server, for security.
+    /// File with client settings for --bootstrap-server, e.g. for TLS and SASL (as in Kafka's
+    /// tools)
     #[arg(long, value_name = "FILE", requires = "bootstrap_server")]
     pub command_config: Option<PathBuf>,
 
-    /// Ottla's admin address, `host:port` [default: 127.0.0.1:9644]
+    /// Ottla's admin address (ottla.admin.listener), `host:port` [default: 127.0.0.1:9644]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "collector")]
     pub admin: Option<String>,
 
-    /// A running `ottla doctor collect`, `host:port`.
+    /// Address of a running `ottla doctor collect`, `host:port`
     #[arg(long, value_name = "ADDRESS")]
     pub collector: Option<String>,
 }
 
 impl Place {
-    /// Host and port that serve /doctor.
+    /// Returns the host and port that serve /doctor.
     ///
     /// - Errors: the cluster cannot be asked, or its admin address cannot be reached from here.
     pub fn address(&self) -> Result<String, Failure> {
@@ -56,14 +58,14 @@ impl Place {
         }
     }
 
-    /// The same for what only Ottla serves.
+    /// Returns the address for pages that only Ottla serves.
     ///
-    /// - Errors: also, the cluster is another broker's.
+    /// - Errors: also if the cluster is not Ottla.
     pub fn address_of_ottla(&self) -> Result<String, Failure> {
         match (&self.admin, &self.bootstrap_server) {
             (None, Some(servers)) => self
                 .admin_of_cluster(servers)?
-                .ok_or_else(|| Failure(format!("{servers} is no Ottla: it has no {ADMIN_KEY}"))),
+                .ok_or_else(|| Failure(format!("{servers} is not Ottla: it has no {ADMIN_KEY}"))),
             _ => self.address(),
         }
     }
@@ -72,11 +74,11 @@ impl Place {
         if let Some(address) = self.admin_of_cluster(servers)? {
             return Ok(address);
         }
-        eprintln!("ottla doctor: {servers} is no Ottla: asking the collector at {COLLECTOR_ADDRESS}");
+        eprintln!("ottla doctor: {servers} is not Ottla: asking the collector at {COLLECTOR_ADDRESS}");
         Ok(COLLECTOR_ADDRESS.to_owned())
     }
 
-    /// `None` when the cluster is no Ottla.
+    /// Returns the admin address; `None` if the cluster is not Ottla.
     fn admin_of_cluster(&self, servers: &str) -> Result<Option<String>, Failure> {
         let config = match &self.command_config {
             Some(path) => Config::from_file(path).map_err(Failure::new)?,
@@ -106,16 +108,16 @@ impl Place {
     }
 }
 
-/// The admin address as it is seen from here.
+/// Returns the admin address as reachable from this machine.
 ///
-/// - `listener`: the setting's value; `host`: where the broker is reached.
+/// - `listener`: the setting's value; `host`: the broker's host as it is reached from here.
 fn reachable(listener: &str, host: &str) -> Result<String, Failure> {
     let tell = |problem: &str| Err(Failure(format!("{ADMIN_KEY} of {host} {problem}")));
     let Some((bound, port)) = listener.rsplit_once(':') else {
         return tell("is empty: its admin address is switched off");
     };
     if port == "0" {
-        return tell("takes any free port; the broker's ready line names it: use --admin");
+        return tell("has port 0, any free port; the broker's ready line names it: use --admin");
     }
     let bound = bound.trim_start_matches('[').trim_end_matches(']');
     let is = |test: fn(&IpAddr) -> bool| bound.parse().is_ok_and(|address: IpAddr| test(&address));
@@ -129,20 +131,20 @@ fn reachable(listener: &str, host: &str) -> Result<String, Failure> {
     let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
     if is(IpAddr::is_loopback) && !is_here {
         return tell(&format!(
-            "is {listener}, which only its own machine reaches: run ottla doctor there, or use --admin with a tunnel"
+            "is {listener}, which is reachable only from its own machine: run ottla doctor there, or use --admin with a tunnel"
         ));
     }
     Ok(listener.to_owned())
 }
 
-/// Addresses are pasted from ready lines, which write them as URLs.
+/// Removes `http://`: addresses are pasted from ready lines, which print URLs.
 fn without_scheme(address: &str) -> &str {
     address.trim_start_matches("http://").trim_end_matches('/')
 }
 
-/// The diagnoses of all clients, the worst first.
+/// Returns the diagnoses of all clients, the worst first.
 ///
-/// - Errors: nobody answers, or in another version of the form.
+/// - Errors: no answer, or one of another version.
 pub fn examination(address: &str) -> Result<Examination, Failure> {
     let text = ask::ask(address, "GET", "/doctor", ANSWER_BYTES_MAX)
         .map_err(|error| unreachable(address, &error))?;
@@ -151,9 +153,9 @@ pub fn examination(address: &str) -> Result<Examination, Failure> {
 
 fn read_examination(text: &str) -> Result<Examination, String> {
     let parsed: Result<Examination, serde_json::Error> = serde_json::from_str(text);
-    // The version is looked at first: in another one other fields may be missing.
+    // The version is checked first: another version may lack some fields.
     let value: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| format!("/doctor is no JSON: {error}"))?;
+        serde_json::from_str(text).map_err(|error| format!("/doctor is not JSON: {error}"))?;
     match value.get("version").and_then(serde_json::Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
         Some(version) => {
@@ -161,14 +163,14 @@ fn read_examination(text: &str) -> Result<Examination, String> {
                 "/doctor has version {version}; this program reads version {VERSION}"
             ));
         }
-        None => return Err(String::from("/doctor has no version: this is no doctor")),
+        None => return Err(String::from("/doctor has no version: this is not a doctor")),
     }
     let mut examination = parsed.map_err(|error| format!("/doctor: {error}"))?;
     examination.sort();
     Ok(examination)
 }
 
-/// What the diagnoses are made of.
+/// Returns the readings on which the diagnoses are based.
 pub fn snapshots(address: &str) -> Result<Vec<Snapshot>, Failure> {
     let text = ask::ask(address, "GET", "/doctor/snapshots", ANSWER_BYTES_MAX)
         .map_err(|error| unreachable(address, &error))?;
@@ -178,7 +180,7 @@ pub fn snapshots(address: &str) -> Result<Vec<Snapshot>, Failure> {
 fn unreachable(address: &str, error: &std::io::Error) -> Failure {
     let hint = match error.kind() {
         std::io::ErrorKind::ConnectionRefused => {
-            "; is ottla serve or ottla doctor collect running there? --admin, --collector or --bootstrap-server name another"
+            "; is ottla serve or ottla doctor collect running there? --admin, --collector or --bootstrap-server select another address"
         }
         _ => "",
     };
@@ -191,7 +193,7 @@ mod tests {
     use crate::cli::doctor::sample;
 
     #[test]
-    fn an_admin_address_is_seen_from_where_the_broker_is() {
+    fn an_admin_address_is_resolved_relative_to_the_brokers_host() {
         let check = |listener: &str, host: &str, expected: &str| {
             let found = reachable(listener, host).map_err(|Failure(text)| text);
             match expected.strip_prefix("error: ") {
@@ -204,7 +206,7 @@ mod tests {
         check(
             "127.0.0.1:9644",
             "10.0.0.7",
-            "error: only its own machine reaches",
+            "error: reachable only from its own machine",
         );
         check("0.0.0.0:9644", "10.0.0.7", "10.0.0.7:9644");
         check("[::]:9644", "fd00::7", "[fd00::7]:9644");
@@ -220,7 +222,7 @@ mod tests {
         assert_eq!(read_examination(&text).unwrap(), sample::examination());
         let error = read_examination(&text.replace("\"version\":1", "\"version\":2")).unwrap_err();
         assert_eq!(error, "/doctor has version 2; this program reads version 1");
-        assert!(read_examination("[]").unwrap_err().contains("no doctor"));
-        assert!(read_examination("<html>").unwrap_err().contains("no JSON"));
+        assert!(read_examination("[]").unwrap_err().contains("not a doctor"));
+        assert!(read_examination("<html>").unwrap_err().contains("not JSON"));
     }
 }

@@ -1,4 +1,4 @@
-//! `ottla doctor replay`: the rules on what was kept in files.
+//! `ottla doctor replay`: applies the rules to readings in files.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,21 @@ use ottla_lab::doctor::{Snapshot, replay, rules};
 
 use super::{Failure, Format, examine, now_ms, status};
 
-/// A case of ten thousand clients.
+/// The limit of a file: about ten thousand clients.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Args)]
 pub struct Replay {
-    /// Exported cases, outputs of --print-metrics or fixtures; `-` is standard input.
+    /// Readings from `ottla doctor --export`, or output of kafka-producer-perf-test.sh
+    /// --print-metrics; `-` reads standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
+    /// Output: text for people, or JSON
     #[arg(long, default_value = "text")]
     format: Format,
 
-    /// End with status 1 when some client is limited or loses records.
+    /// Exit with status 1 if some client is limited or loses records
     #[arg(long)]
     exit_code: bool,
 }
@@ -30,7 +32,7 @@ pub struct Replay {
 impl Replay {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let mut clients = Vec::new();
-        // The order of several files is kept: it is how they are told apart.
+        // Several files keep their order, so that their results can be told apart.
         for path in &self.files {
             clients.extend(examined(&read(path)?, 0).clients);
         }
@@ -44,7 +46,7 @@ impl Replay {
     }
 }
 
-/// What the rules say, the worst first.
+/// Diagnoses the clients, the worst first.
 pub fn examined(snapshots: &[Snapshot], at_ms: i64) -> Examination {
     let mut examination = Examination {
         version: VERSION,
@@ -55,9 +57,9 @@ pub fn examined(snapshots: &[Snapshot], at_ms: i64) -> Examination {
     examination
 }
 
-/// The clients that a file tells of.
+/// Reads the clients of a file.
 ///
-/// - Errors: with the file's name; it cannot be read, or is of none of the forms.
+/// - Errors: with the file's name; it cannot be read, or has an unknown format.
 pub fn read(path: &Path) -> Result<Vec<Snapshot>, Failure> {
     let text = text_of(path).map_err(|error| Failure::of_file(path, error))?;
     replay::read(&text).map_err(|problem| Failure::of_file(path, problem))

@@ -1,4 +1,4 @@
-//! Diagnoses made by hand: what the shapes of text and screen are tested on.
+//! Hand-made diagnoses for the tests of text and screen.
 
 use ottla_lab::doctor::Diagnosis;
 use ottla_lab::doctor::diagnosis::{
@@ -7,7 +7,7 @@ use ottla_lab::doctor::diagnosis::{
 };
 use ottla_lab::doctor::time::{TimePart, TimeShare};
 
-/// One that is limited and one that is well, sorted.
+/// One limited client and one that keeps up, sorted.
 pub fn examination() -> Examination {
     Examination {
         version: VERSION,

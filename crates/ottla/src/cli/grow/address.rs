@@ -1,4 +1,4 @@
-//! Who is to be the controller, and where: `3001@10.0.0.9:9093`, as in `controller.quorum.voters`.
+//! The new controller's id and address: `3001@10.0.0.9:9093`, as in `controller.quorum.voters`.
 
 use std::str::FromStr;
 
@@ -16,7 +16,7 @@ impl FromStr for ControllerAddress {
     fn from_str(text: &str) -> Result<ControllerAddress, String> {
         let (id, address) = text
             .split_once('@')
-            .ok_or("must be ID@HOST:PORT, as 3001@10.0.0.9:9093")?;
+            .ok_or("must be ID@HOST:PORT, e.g. 3001@10.0.0.9:9093")?;
         let id = id
             .parse()
             .ok()
@@ -39,11 +39,11 @@ impl FromStr for ControllerAddress {
         };
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:%".contains(&byte);
         if host.is_empty() || !host.bytes().all(is_name) {
-            return Err(format!("'{host}' is no host name"));
+            return Err(format!("'{host}' is not a host name"));
         }
         if ["0.0.0.0", "::", "0:0:0:0:0:0:0:0"].contains(&host) {
             return Err(format!(
-                "nobody can connect to {host}: name the address at which brokers and other controllers reach the controller"
+                "{host} cannot be connected to: name the address at which brokers and other controllers reach the controller"
             ));
         }
         Ok(ControllerAddress {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_and_an_address_are_read_and_what_is_wrong_is_named() {
+    fn an_id_and_an_address_are_read_and_errors_name_the_wrong_part() {
         check("3001@10.0.0.9:9093", Ok((3001, "10.0.0.9", 9093)));
         check("0@kafka-1.example:1", Ok((0, "kafka-1.example", 1)));
         check("7@[::1]:65535", Ok((7, "::1", 65535)));
@@ -81,10 +81,10 @@ mod tests {
         check("1@a", Err("no port"));
         check("1@a:0", Err("'0'"));
         check("1@a:65536", Err("'65536'"));
-        check("1@:9093", Err("'' is no host name"));
+        check("1@:9093", Err("'' is not a host name"));
         check("1@a b:9093", Err("'a b'"));
         check("1@::1:9093", Err("[::1]:9093"));
-        check("1@0.0.0.0:9093", Err("nobody can connect to 0.0.0.0"));
-        check("1@[::]:9093", Err("nobody can connect to ::"));
+        check("1@0.0.0.0:9093", Err("0.0.0.0 cannot be connected to"));
+        check("1@[::]:9093", Err(":: cannot be connected to"));
     }
 }

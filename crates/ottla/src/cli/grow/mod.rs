@@ -1,4 +1,4 @@
-//! `ottla grow`: a stopped node's metadata for Apache Kafka controllers of their own.
+//! `ottla grow`: writes a stopped node's metadata for separate Apache Kafka controllers.
 
 mod address;
 mod text;
@@ -14,37 +14,41 @@ use self::address::ControllerAddress;
 use super::serve::start_log;
 use super::server_properties::ServerProperties;
 
-/// Prepare a stopped broker's directory for separate Apache Kafka controllers, and say every next step
+/// Write a stopped broker's metadata for a separate Apache Kafka controller, and print the next
+/// steps
 ///
-/// Writes the metadata into a new directory that a controller of Apache Kafka 4.x is started on. The broker's own
-/// directory is read and not changed: until Apache Kafka was started on it, ottla serve can go on with it as before.
+/// Writes the metadata into a new directory on which a controller of Apache Kafka 4.x is then
+/// started. The broker's own directory is only read: ottla serve can continue with it until Apache
+/// Kafka has been started on it. Exit status: 0 prepared, or all checks passed; 1 the directory
+/// cannot be used; 2 wrong usage.
 #[derive(Args)]
 pub struct Grow {
     #[command(flatten)]
     properties: ServerProperties,
 
-    /// The stopped broker's log directory, in place of the file's log.dirs
+    /// The stopped broker's log directory; overrides log.dirs of the file
     #[arg(long, value_name = "DIR")]
     log_dirs: Option<PathBuf>,
 
-    /// The controller to be: an id that no node has, and the address at which brokers and other controllers reach it
+    /// The new controller: a node id that is not in use, and the address at which brokers and other
+    /// controllers reach it, e.g. 3001@10.0.0.9:9093 (as in controller.quorum.voters)
     #[arg(long, value_name = "ID@HOST:PORT")]
     controller: ControllerAddress,
 
-    /// The controller's log directory to be; made, or empty
+    /// The new controller's log directory; created if missing, else it must be empty
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
-    /// Check everything, say what would be written, and write nothing
+    /// Run all checks and print what would be written, without writing anything
     #[arg(long)]
     check: bool,
 }
 
-/// Why nothing was prepared, and the exit status.
+/// Why nothing was written, and the exit status.
 struct Failure(String, u8);
 
 impl Grow {
-    /// Exit status: 0 prepared, or fit to be; 1 not fit; 2 usage.
+    /// Exit status: 0 prepared, or all checks passed; 1 refused; 2 wrong usage.
     pub fn run(self) -> ExitCode {
         start_log();
         match self.grow() {
@@ -92,14 +96,14 @@ fn refused(error: growth::NodeError) -> Failure {
     Failure(error.to_string(), 1)
 }
 
-/// Nothing but logs may lie in a log directory.
+/// Refuses an `out` inside a log directory, which may contain nothing but logs.
 fn check_apart<'a>(out: &Path, log_directories: impl Iterator<Item = &'a Path>) -> Result<(), Failure> {
     let out_place = place(out);
     for directory in log_directories {
         if out_place.starts_with(place(directory)) {
             let (out, directory) = (out.display(), directory.display());
             return Err(Failure(
-                format!("--out {out} lies in the broker's log directory {directory}: name one beside it"),
+                format!("--out {out} is inside the broker's log directory {directory}: name one beside it"),
                 1,
             ));
         }
@@ -107,7 +111,7 @@ fn check_apart<'a>(out: &Path, log_directories: impl Iterator<Item = &'a Path>) 
     Ok(())
 }
 
-/// The absolute path, links followed as far as it is there.
+/// Returns the absolute path, with symbolic links resolved in the part of it that exists.
 fn place(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let known = absolute

@@ -1,11 +1,11 @@
-//! What was prepared, and what to do next, for people.
+//! The output of `ottla grow` for people: what was written, and the next steps.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use ottla_broker::growth::{EndpointImage, Growth, METADATA_VERSION, SHARE_VERSION, STREAMS_VERSION};
 
-/// Kafka's numbers in a registration.
+/// Kafka's security protocols by their number in a registration record.
 const PROTOCOLS: [&str; 4] = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"];
 
 pub fn of_check(growth: &Growth, out: &Path) -> String {
@@ -72,7 +72,7 @@ fn facts(growth: &Growth) -> String {
     text
 }
 
-/// The first version that knows all finalized levels.
+/// Returns the first version that supports all finalized feature levels.
 fn oldest_kafka(growth: &Growth) -> &'static str {
     let level = |name: &str| growth.levels().get(name).copied().unwrap_or(0);
     match level(METADATA_VERSION) {
@@ -165,7 +165,7 @@ fn broker_properties(growth: &Growth) -> String {
     indented(&settings)
 }
 
-/// As configured, where the broker was registered with it.
+/// Returns the configured listener, if the broker was registered with it.
 fn inter_broker_listener(growth: &Growth) -> &str {
     let configured = growth.inter_broker_listener_name();
     let endpoints = &growth.broker().endpoints;
@@ -217,7 +217,8 @@ fn host_and_port(host: &str, port: u16) -> String {
     }
 }
 
-/// A place for the old metadata log outside of the log directory, where Apache Kafka suffers no other names.
+/// Returns a path for the old metadata log outside the log directory, in which Apache Kafka accepts
+/// no other names.
 fn kept_beside(metadata_log: &Path) -> PathBuf {
     let directory = metadata_log.parent().unwrap_or(Path::new("/"));
     let mut name = directory.file_name().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! `ottla perf consume`: flags and lines of kafka-consumer-perf-test.
+//! `ottla perf consume`: the flags and output lines of kafka-consumer-perf-test.
 
 use std::time::Duration;
 
@@ -12,91 +12,93 @@ use super::{Failure, Format, config, metrics_json, metrics_text, stop_on_signal,
 
 const MIB: f64 = 1_048_576.0;
 
-/// Read records as one consumer of a group and measure the rate (kafka-consumer-perf-test)
+/// Read records as one member of a consumer group and measure the rate
+/// (kafka-consumer-perf-test.sh)
 #[derive(Args)]
 #[command(group(ArgGroup::new("topics").required(true).args(["topic", "include"])))]
 #[command(group(ArgGroup::new("count").required(true).args(["num_records", "messages"])))]
 #[command(group(ArgGroup::new("file").args(["command_config", "consumer_config"])))]
 pub struct Consume {
-    /// Where the cluster is.
+    /// Brokers to connect to first (bootstrap.servers)
     #[arg(long, value_name = "host:port,...")]
     bootstrap_server: String,
 
-    /// The topic to read.
+    /// Topic to read
     #[arg(long)]
     topic: Option<String>,
 
-    /// A regular expression; topics whose whole name matches are read.
+    /// Read every topic whose whole name matches this regular expression
     #[arg(long, value_name = "regex")]
     include: Option<String>,
 
-    /// How many records to read.
+    /// Number of records to read
     #[arg(long, value_name = "count")]
     num_records: Option<u64>,
 
-    /// The older name of --num-records.
+    /// Deprecated name of --num-records
     #[arg(long, value_name = "count")]
     messages: Option<u64>,
 
-    /// The consumer group; a new one otherwise.
+    /// Consumer group (group.id) [default: perf-consumer- and a random number]
     #[arg(long, value_name = "group")]
     group: Option<String>,
 
-    /// Bytes of one partition in one answer.
+    /// Maximum bytes of one partition in one fetch response (max.partition.fetch.bytes)
     #[arg(long, value_name = "bytes", default_value_t = 1 << 20)]
     fetch_size: u32,
 
-    /// A setting of the consumer; wins over the file's. May be repeated.
+    /// A consumer setting; overrides the file; may be repeated
     #[arg(long, value_name = "name=value")]
     command_property: Vec<String>,
 
-    /// A file with the consumer's settings.
+    /// File with consumer settings
     #[arg(long, value_name = "file")]
     command_config: Option<String>,
 
-    /// The older name of --command-config.
+    /// Deprecated name of --command-config
     #[arg(long = "consumer.config", value_name = "file")]
     consumer_config: Option<String>,
 
-    /// Where the group has no offsets yet, begin with what comes, not with what is there.
+    /// Start at the end of partitions without a committed offset (auto.offset.reset=latest), not at
+    /// their beginning
     #[arg(long)]
     from_latest: bool,
 
-    /// The socket's receive buffer.
+    /// Size of the TCP receive buffer (receive.buffer.bytes)
     #[arg(long, value_name = "bytes", default_value_t = 2 << 20)]
     socket_buffer_size: u32,
 
-    /// Print the consumer's metrics at the end.
+    /// Print the consumer's metrics at the end
     #[arg(long)]
     print_metrics: bool,
 
-    /// A line per interval instead of one at the end.
+    /// Print one line per --reporting-interval instead of one line at the end
     #[arg(long)]
     show_detailed_stats: bool,
 
-    /// End when no record has come for so long.
+    /// Exit when no record has arrived for this long
     #[arg(long, value_name = "ms", default_value_t = 10_000, num_args = 0..=1, default_missing_value = "10000")]
     timeout: u64,
 
-    /// Time between detailed lines.
+    /// Time between the lines of --show-detailed-stats
     #[arg(long, value_name = "ms", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
     reporting_interval: u64,
 
-    /// How times are written, in the letters of java.text.SimpleDateFormat.
+    /// Format of times, as in java.text.SimpleDateFormat
     #[arg(long, value_name = "pattern", default_value = "yyyy-MM-dd HH:mm:ss:SSS")]
     date_format: String,
 
-    /// Leave out the names of the columns.
+    /// Omit the line with the column names
     #[arg(long)]
     hide_header: bool,
 
-    /// Kafka's lines, or one JSON object at the end.
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
 
 impl Consume {
-    /// True: all records came.
+    /// Returns false if the run was interrupted.
     pub fn run(self) -> Result<bool, Failure> {
         let dates = DateFormat::parse(&self.date_format).map_err(Failure::Usage)?;
         if self.messages.is_some() {
@@ -234,7 +236,7 @@ fn total_line(outcome: &ConsumePerfOutcome, dates: &DateFormat) -> String {
 }
 
 fn interval_line(interval: &ConsumeInterval, dates: &DateFormat) -> String {
-    // Kafka's tool has one thread, which it calls 0.
+    // Kafka's tool has one thread, with id 0.
     const THREAD: u32 = 0;
     let mib = interval.bytes as f64 / MIB;
     let rebalance_ms = interval.rebalance.as_millis();

@@ -1,4 +1,4 @@
-//! `ottla perf e2e`: flags and lines of kafka-e2e-latency.
+//! `ottla perf e2e`: the flags and output lines of kafka-e2e-latency.
 
 use clap::Args;
 use ottla_client::config::ClientKind;
@@ -7,63 +7,67 @@ use ottla_lab::perf::e2e::{self, EndToEndEvent, EndToEndOutcome, EndToEndPerf, H
 use super::java::fixed;
 use super::{Failure, Format, config, stop_on_signal, warn_of};
 
-/// Send one record at a time and wait until it is read (kafka-e2e-latency)
+/// Send one record at a time, wait until a consumer reads it, and measure the latency
+/// (kafka-e2e-latency.sh)
 ///
-/// A closed loop: the next record is sent when the last one has arrived, so the latency says nothing about load.
+/// This is a closed loop: a record is sent only after the previous one was read, so the latency is
+/// that of an idle broker and says nothing about load.
 #[derive(Args)]
 pub struct EndToEnd {
-    /// Where the cluster is.
+    /// Brokers to connect to first (bootstrap.servers)
     #[arg(long, value_name = "host:port,...")]
     bootstrap_server: Option<String>,
 
-    /// The topic to write and read; created where it is missing. Nobody else should write to it.
+    /// Topic to write and read; created with one partition if missing. No other client should write
+    /// to it
     #[arg(long)]
     topic: Option<String>,
 
-    /// How many records.
+    /// Number of records to send
     #[arg(long, value_name = "count")]
     num_records: Option<u64>,
 
-    /// 1 or all.
+    /// Acknowledgements to wait for (acks): 1 or all
     #[arg(long, value_name = "acks")]
     producer_acks: Option<String>,
 
-    /// Bytes of a value.
+    /// Size of a record's value
     #[arg(long, value_name = "bytes")]
     record_size: Option<usize>,
 
-    /// Bytes of a key.
+    /// Size of a record's key
     #[arg(long, value_name = "bytes", default_value_t = 0, num_args = 0..=1, default_missing_value = "0")]
     record_key_size: usize,
 
-    /// Headers of a record.
+    /// Number of headers per record
     #[arg(long, value_name = "count", default_value_t = 0, num_args = 0..=1, default_missing_value = "0")]
     num_headers: usize,
 
-    /// Bytes of a header's key.
+    /// Size of a header's key
     #[arg(long, value_name = "bytes", default_value_t = 0, num_args = 0..=1, default_missing_value = "0")]
     record_header_key_size: usize,
 
-    /// Bytes of a header's value; -1: it has none.
+    /// Size of a header's value; -1 sends a null value
     #[arg(long, value_name = "bytes", default_value_t = 0, num_args = 0..=1, default_missing_value = "0",
           allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     record_header_size: i64,
 
-    /// A file with settings for all clients.
+    /// File with settings for the producer, the consumer and the admin client
     #[arg(long, value_name = "file")]
     command_config: Option<String>,
 
-    /// Kafka's lines, or one JSON object at the end.
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 
-    /// The older form: bootstrap-server topic num-records producer-acks record-size [command-config].
+    /// Deprecated form: bootstrap-server topic num-records producer-acks record-size
+    /// [command-config]
     #[arg(hide = true, num_args = 0..)]
     positional: Vec<String>,
 }
 
 impl EndToEnd {
-    /// True: every record arrived.
+    /// Returns false if the run was interrupted.
     pub fn run(mut self) -> Result<bool, Failure> {
         self.take_positional()?;
         let perf = self.perf()?;
@@ -97,7 +101,7 @@ impl EndToEnd {
         let usage = "bootstrap-server topic num-records producer-acks record-size [command-config]";
         if is_named || !(5..=6).contains(&count) {
             return Err(Failure::Usage(format!(
-                "{count} positional arguments; expected are none or {usage}"
+                "{count} positional arguments; expected none or {usage}"
             )));
         }
         let mut arguments = std::mem::take(&mut self.positional).into_iter();
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_form_means_the_same() {
+    fn positional_arguments_mean_the_same_as_named_ones() {
         let mut old = parse(&["b:1", "t", "1000", "all", "512"]);
         old.take_positional().unwrap();
         let new = parse(&[

@@ -1,11 +1,12 @@
-//! Numbers and dates as Java's formatters write them, since scripts read Kafka's lines.
+//! Numbers and dates as Java's formatters write them, because scripts parse the lines of Kafka's
+//! tools.
 
 use std::fmt::Write;
 use std::time::SystemTime;
 
 use jiff::Zoned;
 
-/// `%.4f` and the like.
+/// Formats like Java's `%.4f`, with `digits` decimals.
 pub fn fixed(number: f64, digits: usize) -> String {
     if number.is_infinite() {
         let sign = if number < 0.0 { "-" } else { "" };
@@ -14,7 +15,7 @@ pub fn fixed(number: f64, digits: usize) -> String {
     format!("{number:.digits$}")
 }
 
-/// A pattern of `java.text.SimpleDateFormat`: the letters that dates are usually written with.
+/// A pattern of `java.text.SimpleDateFormat`, with its common letters: `yMdHhmsSaEZ`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DateFormat {
     pieces: Vec<Piece>,
@@ -23,12 +24,14 @@ pub struct DateFormat {
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),
-    /// A letter and how often it stands there.
+    /// A letter and how often it is repeated.
     Field(char, usize),
 }
 
 impl DateFormat {
-    /// - Errors: a letter that is none of Java's, or one that is not written here.
+    /// Parses a pattern.
+    ///
+    /// - Errors: a letter that Java does not know or that is not supported here.
     pub fn parse(pattern: &str) -> Result<DateFormat, String> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut letters = pattern.chars().peekable();
@@ -53,7 +56,7 @@ impl DateFormat {
         Ok(DateFormat { pieces })
     }
 
-    /// In the machine's time zone.
+    /// Formats in the machine's time zone.
     pub fn format(&self, time: SystemTime) -> String {
         match Zoned::try_from(time) {
             Ok(zoned) => self.format_zoned(&zoned),
@@ -74,7 +77,7 @@ impl DateFormat {
     }
 }
 
-/// What follows a quotation mark; two of them are one.
+/// Reads quoted text after a quotation mark; two quotation marks stand for one.
 fn quoted(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<String, String> {
     let mut text = String::new();
     if letters.next_if_eq(&'\'').is_some() {
@@ -89,7 +92,7 @@ fn quoted(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Stri
             return Ok(text);
         }
     }
-    Err(String::from("the date format has a quotation mark without end"))
+    Err(String::from("the date format has an unclosed quotation mark"))
 }
 
 fn field(time: &Zoned, letter: char, count: usize) -> String {
@@ -137,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_are_not_understood_are_refused() {
+    fn unsupported_patterns_are_refused() {
         assert!(DateFormat::parse("yyyy w").is_err());
         assert!(DateFormat::parse("'open").is_err());
     }
 
     #[test]
-    fn numbers_without_an_end_have_javas_names() {
+    fn infinity_and_nan_are_written_as_in_java() {
         assert_eq!(fixed(1.0 / 0.0, 4), "Infinity");
         assert_eq!(fixed(f64::NAN, 2), "NaN");
         assert_eq!(fixed(2.0, 4), "2.0000");

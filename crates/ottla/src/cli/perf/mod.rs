@@ -1,4 +1,5 @@
-//! `ottla perf produce|consume|e2e`: the performance tools of Apache Kafka 4.3, by their flags and lines, over Ottla's client.
+//! `ottla perf produce|consume|e2e`: the performance tools of Apache Kafka 4.3, with their flags
+//! and output lines, on Ottla's client.
 
 mod produce;
 mod consume;
@@ -20,9 +21,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::doctor::text::clean;
 
-/// Measure one producer or consumer, as Kafka's performance tools do
+/// Measure one producer or consumer, with the flags and output of Kafka's performance tools
 ///
-/// Exit status: 0 when all is well, 1 when records failed, 2 for usage.
+/// Exit status: 0 success, 1 records failed or the run was interrupted, 2 wrong usage.
 #[derive(Args)]
 pub struct Perf {
     #[command(subcommand)]
@@ -38,13 +39,13 @@ enum Tool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Kafka's lines.
+    /// The lines of Kafka's tool
     Text,
-    /// One object at the end; progress goes to standard error.
+    /// One JSON object at the end; progress goes to standard error
     Json,
 }
 
-/// Why there is nothing to print.
+/// Why there is no result.
 #[derive(Debug)]
 enum Failure {
     Usage(String),
@@ -82,16 +83,16 @@ impl Perf {
     }
 }
 
-/// A line: in JSON's company it goes where it does not disturb.
+/// Prints a line; with JSON output it goes to standard error.
 fn print(format: Format, line: &str) {
-    // Nobody may be listening any more; the run goes on.
+    // A closed output does not end the run.
     let _ = match format {
         Format::Text => writeln!(std::io::stdout(), "{line}"),
         Format::Json => writeln!(std::io::stderr(), "{line}"),
     };
 }
 
-/// Settings from a file, then those of the command line.
+/// Returns the file's settings, overridden by those of the command line.
 fn config(file: Option<&str>, properties: &[String]) -> Result<Config, Failure> {
     let mut config = match file {
         Some(file) => Config::from_file(file)?,
@@ -107,12 +108,14 @@ fn config(file: Option<&str>, properties: &[String]) -> Result<Config, Failure> 
     }
     if config.get("transactional.id").is_some() {
         return Err(Failure::Usage(String::from(
-            "transactional.id: this client has no transactions",
+            "transactional.id: this client does not support transactions",
         )));
     }
     Ok(config)
 }
 
+/// Prints the warnings about the settings.
+///
 /// - Errors: `Usage` when the settings are wrong.
 fn warn_of(config: &Config, kind: ClientKind) -> Result<(), Failure> {
     for warning in config.warnings(kind)? {
@@ -121,7 +124,7 @@ fn warn_of(config: &Config, kind: ClientKind) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Set by the first signal; the second ends the process.
+/// Returns a flag that the first signal sets; the second signal ends the process.
 fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -132,7 +135,7 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Kafka's table of metrics.
+/// Returns the metrics table of Kafka's tools.
 fn metrics_text(lines: &[MetricLine]) -> String {
     let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
     let mut text = format!("\n{:width$}   Value", "Metric Name");
@@ -151,7 +154,7 @@ fn metrics_json(lines: &[MetricLine]) -> serde_json::Value {
         .iter()
         .map(|line| {
             let value = match &line.value {
-                // JSON has no word for what is not a number.
+                // NaN and infinities become null: JSON has no numbers for them.
                 Value::Number(number) => serde_json::json!(number),
                 Value::Text(text) => serde_json::json!(text.as_ref()),
             };
@@ -166,14 +169,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_of_the_command_line_win_and_may_contain_equals_signs() {
+    fn settings_of_the_command_line_override_and_may_contain_equals_signs() {
         let properties = ["a=1", "sasl.jaas.config=x y=z;"].map(String::from);
         let config = config(None, &properties).unwrap();
         assert_eq!(config.get("sasl.jaas.config"), Some("x y=z;"));
     }
 
     #[test]
-    fn settings_that_are_none_are_refused() {
+    fn malformed_and_transactional_settings_are_refused() {
         for property in ["linger.ms", "transactional.id=t"] {
             assert!(matches!(
                 config(None, &[property.to_owned()]),
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_stand_in_columns() {
+    fn metrics_are_printed_in_columns() {
         let lines = [
             MetricLine {
                 name: String::from("app-info:version:{client-id=p}"),

@@ -1,4 +1,4 @@
-//! `ottla perf produce`: flags and lines of kafka-producer-perf-test.
+//! `ottla perf produce`: the flags and output lines of kafka-producer-perf-test.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,93 +13,94 @@ use super::java::fixed;
 use super::{Failure, Format, config, metrics_json, metrics_text, print, stop_on_signal, warn_of};
 use crate::cli::doctor::text::clean;
 
-/// Kinds of errors that are told one by one.
+/// Kinds of errors printed separately; the rest is summed up.
 const ERRORS_TOLD: usize = 10;
 
-/// Send records at a rate and measure their latency (kafka-producer-perf-test)
+/// Send records at a given rate and measure their latency (kafka-producer-perf-test.sh)
 ///
-/// With a rate, latency counts from when a record was due, not from when it was sent: waiting in this tool is waiting too. Without
-/// one it is the latency of a full queue.
+/// With a rate, latency counts from the time a record was due on the schedule, not from the time it
+/// was sent, so that a delay in this tool is included (no coordinated omission). Without a rate the
+/// producer is saturated and the latency is that of its full queue.
 #[derive(Args)]
 #[command(group(ArgGroup::new("payload").required(true).args(["record_size", "payload_file", "payload_monotonic"])))]
 #[command(group(ArgGroup::new("properties").args(["producer_props", "command_property"])))]
 #[command(group(ArgGroup::new("file").args(["producer_config", "command_config"])))]
 pub struct Produce {
-    /// Where the cluster is; wins over bootstrap.servers among the settings.
+    /// Brokers to connect to first; overrides bootstrap.servers of the settings
     #[arg(long, value_name = "host:port,...")]
     bootstrap_server: Option<String>,
 
-    /// Where the records go.
+    /// Topic to write to
     #[arg(long)]
     topic: String,
 
-    /// How many.
+    /// Number of records to send
     #[arg(long, value_name = "count", value_parser = clap::value_parser!(u64).range(1..))]
     num_records: u64,
 
-    /// Records per second; below 0: as fast as the producer takes them.
+    /// Target rate in records per second; -1 sends as fast as the producer accepts records
     #[arg(long, value_name = "rate", allow_negative_numbers = true)]
     throughput: f64,
 
-    /// Letters per record.
+    /// Size of a record's value; it is filled with random letters
     #[arg(long, value_name = "bytes", value_parser = clap::value_parser!(u32).range(1..))]
     record_size: Option<u32>,
 
-    /// A file with payloads, of which one is chosen at random for every record.
+    /// File with values; one is chosen at random for every record
     #[arg(long, value_name = "file")]
     payload_file: Option<String>,
 
-    /// What separates the payloads of the file.
+    /// Separator between the values of --payload-file
     #[arg(long, value_name = "text", default_value = "\\n", allow_hyphen_values = true)]
     payload_delimiter: String,
 
-    /// Records contain their number.
+    /// The value of each record is its number
     #[arg(long)]
     payload_monotonic: bool,
 
-    /// The producer's settings; they win over the file's.
+    /// Producer settings; they override the file
     #[arg(long, value_name = "name=value", num_args = 1..)]
     command_property: Vec<String>,
 
-    /// The older name of --command-property.
+    /// Deprecated name of --command-property
     #[arg(long, value_name = "name=value", num_args = 1..)]
     producer_props: Vec<String>,
 
-    /// A file with the producer's settings.
+    /// File with producer settings
     #[arg(long, value_name = "file")]
     command_config: Option<String>,
 
-    /// The older name of --command-config.
+    /// Deprecated name of --command-config
     #[arg(long = "producer.config", value_name = "file")]
     producer_config: Option<String>,
 
-    /// Print the producer's metrics at the end.
+    /// Print the producer's metrics at the end
     #[arg(long)]
     print_metrics: bool,
 
-    /// Refused: Ottla's client has no transactions.
+    /// Not supported: Ottla's client has no transactions
     #[arg(long, value_name = "id")]
     transactional_id: Option<String>,
 
-    /// Refused, as above.
+    /// Not supported: Ottla's client has no transactions
     #[arg(long, value_name = "ms")]
     transaction_duration_ms: Option<u64>,
 
-    /// The first records, which a second line at the end leaves out.
+    /// Number of first records that a second, steady-state summary leaves out
     #[arg(long, value_name = "count", default_value_t = 0)]
     warmup_records: u64,
 
-    /// Time between lines of progress.
+    /// Time between progress lines
     #[arg(long, value_name = "ms", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
     reporting_interval: u64,
 
-    /// Kafka's lines, or one JSON object at the end.
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
 
 impl Produce {
-    /// True: every record was acknowledged.
+    /// Returns true if every record was acknowledged.
     pub fn run(self) -> Result<bool, Failure> {
         let perf = self.perf()?;
         let stop = stop_on_signal()?;
@@ -166,7 +167,7 @@ impl Produce {
         let usage = |text: &str| Err(Failure::Usage(text.to_owned()));
         if self.transactional_id.is_some() || self.transaction_duration_ms.is_some() {
             return usage(
-                "--transactional-id and --transaction-duration-ms: this client has no transactions",
+                "--transactional-id and --transaction-duration-ms: this client does not support transactions",
             );
         }
         if self.throughput == 0.0 || !self.throughput.is_finite() {
@@ -201,13 +202,13 @@ impl Produce {
             std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
         let payloads = split(&text, &self.payload_delimiter);
         if payloads.is_empty() {
-            return Err(Failure::Usage(format!("{file}: it is empty")));
+            return Err(Failure::Usage(format!("{file}: the file is empty")));
         }
         self.print(&format!("Number of records read: {}", payloads.len()));
         Ok(Payload::Given(payloads))
     }
 
-    /// A line that is not the result.
+    /// Prints a line that is not the JSON result.
     fn print(&self, line: &str) {
         print(self.format, line);
     }
@@ -246,7 +247,7 @@ fn absolute(file: &str) -> String {
     }
 }
 
-/// Like Java's `Scanner`: a separator at the beginning or the end makes no empty payload.
+/// Splits like Java's `Scanner`: a separator at the beginning or the end makes no empty payload.
 fn split(text: &str, delimiter: &str) -> Vec<Vec<u8>> {
     let delimiter = delimiter
         .replace("\\n", "\n")
@@ -277,7 +278,7 @@ fn observer(format: Format, errors: &Errors) -> Observer {
         ProduceEvent::Interval(interval) => print(format, &interval_line(&interval)),
         ProduceEvent::Failed(error) => {
             let mut errors = errors.lock().unwrap_or_else(PoisonError::into_inner);
-            // It may quote what a broker said.
+            // The error may quote text from a broker.
             let text = clean(&error.to_string());
             let is_new = !errors.contains_key(&text) && errors.len() < ERRORS_TOLD;
             if is_new {

@@ -1,4 +1,4 @@
-//! `ottla quota`: who uses how much of what can be limited, who is held back, and which quotas would fit.
+//! `ottla quota`: each client's use of its quotas, its throttling, and suggested quotas.
 
 mod page;
 mod show;
@@ -12,9 +12,10 @@ use clap::{Args, Subcommand};
 use super::doctor::place::Place;
 use super::doctor::{Failure, print};
 
-/// Show what clients use of their quotas, and suggest quotas from it
+/// Show each client's use of its quotas, and suggest quotas from it
 ///
-/// Quotas are set by Kafka's own kafka-configs.sh; `ottla quota suggest` prints its commands.
+/// Quotas are set with Kafka's kafka-configs.sh; `ottla quota suggest` prints its commands.
+/// Exit status: 0 shown, 2 no answer or wrong usage.
 #[derive(Args)]
 pub struct Quota {
     #[command(subcommand)]
@@ -23,24 +24,27 @@ pub struct Quota {
 
 #[derive(Subcommand)]
 enum Job {
-    /// Tell what each user and client id uses, its limits, and how often it was held back, or would have been in a dry run
+    /// Show rates, limits and throttling of each user and client id (in a dry run: throttling that
+    /// would have happened)
     Show(show::Show),
-    /// Print the commands that give each client what it was seen to use, with head room
+    /// Print kafka-configs.sh commands that set each client's quotas to its observed use plus head
+    /// room
     Suggest(suggest::Suggest),
 }
 
-/// Where the broker is asked.
+/// The address of the broker's admin interface.
 #[derive(Args)]
 struct Broker {
-    /// A broker, `host:port`, which is asked for its admin address.
+    /// A Kafka address of the broker, `host:port`; the broker is asked for its admin address
     #[arg(long, value_name = "SERVERS", conflicts_with = "admin")]
     bootstrap_server: Option<String>,
 
-    /// A file with Kafka's client settings for --bootstrap-server, for security.
+    /// File with client settings for --bootstrap-server, e.g. for TLS and SASL (as in Kafka's
+    /// tools)
     #[arg(long, value_name = "FILE", requires = "bootstrap_server")]
     command_config: Option<PathBuf>,
 
-    /// Ottla's admin address, `host:port` [default: 127.0.0.1:9644]
+    /// Ottla's admin address (ottla.admin.listener), `host:port` [default: 127.0.0.1:9644]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
 }

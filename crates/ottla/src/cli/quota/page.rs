@@ -7,13 +7,13 @@ use serde::Deserialize;
 
 use super::Failure;
 
-/// The form that is understood here.
+/// The version of the answer that this program reads.
 const VERSION: u32 = 1;
 
-/// Ten thousand clients are about 15 MB.
+/// The limit of an answer: ten thousand clients are about 15 MB.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// Everybody that the broker knows, the heaviest first.
+/// All clients that the broker knows, the heaviest first.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Page {
     pub version: u32,
@@ -28,11 +28,11 @@ pub struct Client {
     pub user: String,
     pub client_id: String,
     pub is_connected: bool,
-    /// By the quota's key.
+    /// By quota key, e.g. `producer_byte_rate`.
     pub quotas: BTreeMap<String, Use>,
 }
 
-/// What a client uses of one thing, in the unit of the quota's key.
+/// A client's use of one quota, in the unit of the quota's key.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 pub struct Use {
     pub limit: Option<f64>,
@@ -44,13 +44,13 @@ pub struct Use {
     pub throttle_ms: u64,
 }
 
-/// The page as text and as a value.
+/// Returns the page as text and as a value.
 ///
-/// - Errors: nobody answers, or in another version of the form.
+/// - Errors: no answer, or one of another version.
 pub fn ask(address: &str) -> Result<(String, Page), Failure> {
     let text = ask::ask(address, "GET", "/quotas", ANSWER_BYTES_MAX).map_err(|error| {
         Failure(format!(
-            "{address}: {error}; --admin or --bootstrap-server name another broker"
+            "{address}: {error}; --admin or --bootstrap-server select another broker"
         ))
     })?;
     let page = read(&text).map_err(|problem| Failure(format!("{address}: {problem}")))?;
@@ -59,7 +59,7 @@ pub fn ask(address: &str) -> Result<(String, Page), Failure> {
 
 fn read(text: &str) -> Result<Page, String> {
     let value: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| format!("/quotas is no JSON: {error}"))?;
+        serde_json::from_str(text).map_err(|error| format!("/quotas is not JSON: {error}"))?;
     let version = value.get("version").and_then(serde_json::Value::as_u64);
     if version != Some(u64::from(VERSION)) {
         let found = version.map_or_else(|| String::from("none"), |version| version.to_string());
@@ -81,6 +81,6 @@ mod tests {
         let error = read(&page.replace("\"version\":1", "\"version\":2")).unwrap_err();
         assert_eq!(error, "/quotas has version 2; this program reads version 1");
         assert!(read("{}").unwrap_err().contains("none"));
-        assert!(read("<").unwrap_err().contains("no JSON"));
+        assert!(read("<").unwrap_err().contains("not JSON"));
     }
 }

@@ -1,4 +1,4 @@
-//! `ottla quota show`: a row for each thing that a client uses or has a limit of.
+//! `ottla quota show`: a row for each quota that a client uses or has a limit for.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub struct Show {
     #[command(flatten)]
     broker: Broker,
 
-    /// How to print it.
+    /// Output: a table, or the JSON of the admin address
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
@@ -71,13 +71,13 @@ fn table(page: &Page) -> String {
     }
     if page.is_dry_run {
         text.push_str(
-            "\nottla.quota.dry.run is on: nobody is held back; the last column says who would have been.\n",
+            "\nottla.quota.dry.run is on: no client is throttled; the last column shows throttling that would have happened.\n",
         );
     }
     if page.connections_throttled > 0 {
         let _ = writeln!(
             text,
-            "\n{} connections came faster than connection_creation_rate.",
+            "\n{} connections exceeded connection_creation_rate and were delayed.",
             page.connections_throttled
         );
     }
@@ -108,7 +108,7 @@ fn row(client: &Client, key: &str, of: &Use) -> [String; HEADINGS.len()] {
     ]
 }
 
-/// Whole from a hundred on, else with three digits.
+/// Formats without decimals from 100 on, else with three significant digits.
 fn number(value: f64) -> String {
     if value == 0.0 || value >= 100.0 {
         return format!("{value:.0}");
@@ -123,7 +123,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn what_is_used_or_limited_has_a_row() {
+    fn every_used_or_limited_quota_has_a_row() {
         let of = |limit, used, rate, throttles| Use {
             limit,
             used,
@@ -174,6 +174,6 @@ mod tests {
                 "-"
             ]
         );
-        assert!(text.contains("who would have been") && lines.len() == 5, "{text}");
+        assert!(text.contains("would have happened") && lines.len() == 5, "{text}");
     }
 }

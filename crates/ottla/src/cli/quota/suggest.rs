@@ -1,4 +1,4 @@
-//! `ottla quota suggest`: quotas from what was seen, as the commands that set them.
+//! `ottla quota suggest`: quotas from observed use, as kafka-configs.sh commands.
 
 use std::fmt::Write;
 
@@ -13,12 +13,12 @@ pub struct Suggest {
     #[command(flatten)]
     broker: Broker,
 
-    /// How much more than in its busiest ten seconds a client may use, in percent.
+    /// Head room above a client's rate in its busiest ten seconds, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     head_room: u32,
 }
 
-/// What an operator would write, smallest unit first.
+/// The quotas that are suggested, in the order in which they are printed.
 const KEYS: [&str; 3] = ["producer_byte_rate", "consumer_byte_rate", "request_percentage"];
 
 const ANONYMOUS: &str = "ANONYMOUS";
@@ -32,13 +32,13 @@ impl Suggest {
 
 fn script(page: &Page, head_room_percent: u32) -> String {
     let mut text = format!(
-        "# What each client used in its busiest ten seconds, and {head_room_percent} % more; at least its busiest second.\n"
+        "# Each client's rate in its busiest ten seconds plus {head_room_percent} %, and at least that of its busiest second.\n"
     );
     let mut greatest_percentage: f64 = 0.0;
     for client in &page.clients {
         let wanted = |key: &str| {
             let value = value(client.quotas.get(key)?, head_room_percent)?;
-            // Kafka takes no part of a byte.
+            // Kafka accepts only whole bytes.
             Some(if key.ends_with("byte_rate") {
                 value.ceil()
             } else {
@@ -60,7 +60,7 @@ fn script(page: &Page, head_room_percent: u32) -> String {
             None => {
                 let _ = writeln!(
                     text,
-                    "# Without a client id, so only a default holds for it: {}",
+                    "# A client without a client id, to which only a default quota applies: {}",
                     values.join(",")
                 );
             }
@@ -68,7 +68,7 @@ fn script(page: &Page, head_room_percent: u32) -> String {
     }
     if greatest_percentage > 0.0 {
         text.push_str(
-            "# For whoever is not named, the time of event loops that the heaviest of these may take.\n",
+            "# The default for all other clients: the event loop time of the heaviest client above.\n",
         );
         let values = format!("request_percentage={greatest_percentage}");
         let _ = writeln!(
@@ -77,12 +77,13 @@ fn script(page: &Page, head_room_percent: u32) -> String {
             command(page, &values, "--entity-type clients --entity-default")
         );
     } else {
-        text.push_str("# Nobody has used anything yet.\n");
+        text.push_str("# No client has sent requests yet.\n");
     }
     text
 }
 
-/// With head room, and so that not even the busiest second would have been held back; two digits, rounded up.
+/// Returns the rate with head room, at least that of the busiest second so that it would not have
+/// been throttled, rounded up to two digits.
 fn value(of: &Use, head_room_percent: u32) -> Option<f64> {
     let head_room = 1.0 + f64::from(head_room_percent) / 100.0;
     let wanted = (of.rate_max * head_room).max(of.rate_of_one_second_max);
@@ -91,7 +92,7 @@ fn value(of: &Use, head_room_percent: u32) -> Option<f64> {
     }
     let unit = 10f64.powf(wanted.log10().floor() - 1.0);
     let rounded = (wanted / unit - 1e-9).ceil() * unit;
-    // A share of a loop keeps four decimals of a percent, which is a microsecond in a second.
+    // A share of an event loop keeps four decimals of a percent: one microsecond per second.
     Some(if rounded >= 10.0 {
         rounded.round()
     } else {
@@ -99,7 +100,7 @@ fn value(of: &Use, head_room_percent: u32) -> Option<f64> {
     })
 }
 
-/// The options of kafka-configs that name the client; `None` when it has no name.
+/// Returns the kafka-configs.sh options that name the client; `None` without a client id.
 fn entity(client: &Client) -> Option<String> {
     if client.client_id.is_empty() {
         return None;
@@ -122,13 +123,13 @@ fn command(page: &Page, values: &str, entity: &str) -> String {
     )
 }
 
-/// As a shell takes it: names come from the network.
+/// Quotes a word for a shell, because names come from the network.
 fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.,:=@/".contains(&byte);
     if word.bytes().all(is_plain) && !word.starts_with('-') {
         return word.to_owned();
     }
-    // A line break would end the comment or the command that it stands in.
+    // A line break would end the comment or the command.
     let word: String = word.chars().filter(|letter| is_printable(*letter)).collect();
     format!("'{}'", word.replace('\'', "'\\''"))
 }
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commands_are_kafkas_and_names_cannot_break_out() {
+    fn the_commands_are_kafka_configs_and_names_cannot_break_out_of_quotes() {
         let client = |user: &str, client_id: &str, produced| Client {
             user: user.to_owned(),
             client_id: client_id.to_owned(),
@@ -193,8 +194,8 @@ mod tests {
                     "{alter} request_percentage=5 --entity-type users --entity-name alice --entity-type clients \
                      --entity-name 'a'\\''b; rm -rf x'"
                 ),
-                "# Without a client id, so only a default holds for it: producer_byte_rate=1,request_percentage=5".to_owned(),
-                "# For whoever is not named, the time of event loops that the heaviest of these may take.".to_owned(),
+                "# A client without a client id, to which only a default quota applies: producer_byte_rate=1,request_percentage=5".to_owned(),
+                "# The default for all other clients: the event loop time of the heaviest client above.".to_owned(),
                 format!("{alter} request_percentage=5 --entity-type clients --entity-default"),
             ]
         );

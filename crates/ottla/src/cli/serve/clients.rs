@@ -1,5 +1,5 @@
-//! From the broker's sums for each connection to what the doctor is told of each client: a minute's window, its connections
-//! together, its neighbours beside it.
+//! Turns the broker's counters per connection into the doctor's readings per client: a sliding
+//! window of one minute over all connections of a client, with its heaviest neighbours.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -14,20 +14,21 @@ use ottla_lab::doctor::snapshot::{
 
 use super::membership::Memberships;
 
-/// A window is made of as many readings: a minute of five seconds each.
+/// Slices of a window: twelve of five seconds are a minute.
 const SLICES_MAX: usize = 12;
 
-/// Past windows of a client that are remembered, one for each minute.
+/// Past windows kept for each client, one per minute.
 const PAST_MAX: usize = 60;
 
-/// Clients whose past is remembered; ids and addresses come from the network.
+/// Clients whose past is kept: bounded, because ids and addresses come from the network.
 const CLIENTS_MAX: usize = 16_384;
 
-/// Neighbours that are named, and from which share of the event loops on.
+/// At most this many neighbours are named, each with at least this share of the event loops' time.
 const NEIGHBOURS_MAX: usize = 3;
 const NEIGHBOUR_SHARE_MIN: f64 = 0.02;
 
-/// One client in one role: its instance where that is known, else all connections of one name from one host.
+/// One client in one role: its client instance where that is known, else all connections with the
+/// same client id and principal from one host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     client_id: Arc<str>,
@@ -50,22 +51,22 @@ impl Key {
     }
 }
 
-/// What one client did between two readings, or in a window of several.
+/// One client's counters over a slice, or over a window of several.
 #[derive(Clone, Debug, Default)]
 struct Sums {
-    /// Of a window: since the slice in which it came.
+    /// In a window: since the slice in which the client first appeared.
     seconds: f64,
     software: Option<(Arc<str>, Arc<str>)>,
-    /// Of its produce requests, or of its fetches.
+    /// Its produce requests, or its fetches.
     api: ApiActivity,
     other_micros: u64,
     connections: u64,
     round_trip_micros: Option<u32>,
-    /// Of a consumer: where it stood in each partition, first and last.
+    /// A consumer's first and last position in each partition.
     positions: BTreeMap<(Arc<str>, i32), (Stand, Stand)>,
 }
 
-/// Where a consumer stood in a partition.
+/// A consumer's position in a partition, and the partition's end at that moment.
 #[derive(Clone, Copy, Debug)]
 struct Stand {
     at: Moment,
@@ -74,14 +75,14 @@ struct Stand {
 }
 
 impl Sums {
-    /// Takes in the next slice of the same client.
+    /// Adds the next slice of the same client.
     fn merge(&mut self, later: &Sums) {
         self.api.merge(&later.api);
         self.other_micros += later.other_micros;
         self.connections = later.connections;
         self.round_trip_micros = later.round_trip_micros.or(self.round_trip_micros);
         self.software = later.software.clone().or_else(|| self.software.take());
-        // A partition that is no longer fetched belongs to somebody else by now.
+        // A partition that is no longer fetched was reassigned to another member.
         if !later.positions.is_empty() {
             let before = std::mem::take(&mut self.positions);
             self.positions = later
@@ -95,13 +96,14 @@ impl Sums {
         }
     }
 
-    /// Time of event loops that the client took.
+    /// Event loop time that the client took, in microseconds.
     fn loop_micros(&self) -> u64 {
         stage_sum(&self.api, BUSY) + self.other_micros
     }
 }
 
-/// Adds what `now` says beyond `before`, which is the same connection earlier: to its client as a producer, and as a consumer.
+/// Adds the difference between `now` and `before`, two readings of the same connection, to its
+/// client as a producer and as a consumer.
 fn add_connection(clients: &mut HashMap<Key, Sums>, now: &Activity, before: Option<&Activity>) {
     let none = ApiActivity::default();
     let produce_before = before.and_then(|before| before.produce.as_deref());
@@ -139,9 +141,10 @@ fn stage_sum(api: &ApiActivity, stages: &[Stage]) -> u64 {
 }
 
 const QUEUE: &[Stage] = &[Stage::Queued];
-/// In these the event loop works; in the others a request waits.
+/// The event loop works in these stages; in the others a request waits.
 const BUSY: &[Stage] = &[Stage::Handled, Stage::Appended];
-// One machine has no followers: that a request waits for the disk, to write or to read, is its log's own time.
+// One machine has no followers, so waiting for the disk, to write or to read, is Kafka's
+// LocalTimeMs.
 const LOCAL: &[Stage] = &[Stage::Handled, Stage::Appended, Stage::Synced, Stage::ColdRead];
 const REMOTE: &[Stage] = &[Stage::WaitedForData, Stage::WaitedForGroup, Stage::Controller];
 const RESPONSE_QUEUE: &[Stage] = &[Stage::Behind];
@@ -157,14 +160,14 @@ struct Slice {
     clients: HashMap<Key, Sums>,
 }
 
-/// What a client was like, a value a minute.
+/// A client's history, one value per minute.
 #[derive(Debug, Default)]
 struct Past {
     shares: VecDeque<f32>,
     total_micros: VecDeque<f32>,
 }
 
-/// Turns readings into windows.
+/// Turns successive readings into windows.
 #[derive(Default)]
 pub struct Windows {
     previous: Option<Reading>,
@@ -173,7 +176,7 @@ pub struct Windows {
     readings: u64,
 }
 
-/// The window of the whole broker.
+/// Totals of the whole broker over the window.
 struct Whole {
     node_id: i32,
     loop_micros_available: f64,
@@ -183,7 +186,8 @@ struct Whole {
 }
 
 impl Windows {
-    /// Takes the next reading; what is to be told of every client that did something in the window.
+    /// Takes the next reading and returns an observation for every client with requests in the
+    /// window.
     pub fn take(&mut self, reading: Reading) -> Vec<Observed> {
         let Some(previous) = self.previous.take() else {
             self.previous = Some(reading);
@@ -204,7 +208,7 @@ impl Windows {
             }
         }
         name_what_came_before(&mut clients, &self.slices[self.slices.len() - 1]);
-        // Who was there in an earlier slice only has no connection any more.
+        // A client that is only in earlier slices has no connection any more.
         let newest = &self.slices[self.slices.len() - 1].clients;
         for (key, sums) in &mut clients {
             if !newest.contains_key(key) {
@@ -284,14 +288,14 @@ impl Windows {
         }
     }
 
-    /// This client's time per request over its median of the last hour.
+    /// Returns this client's time per request, divided by its median of the last hour.
     fn growth(&self, key: &Key, sums: &Sums) -> Option<f64> {
         let before = median(&self.past.get(key)?.total_micros)?;
         let now = ratio(own_micros(&sums.api) as f64, sums.api.requests)?;
         (before > 0.0).then(|| now / before)
     }
 
-    /// Once a minute.
+    /// Adds the window to the clients' history, once a minute.
     fn remember(&mut self, whole: &Whole, clients: &BTreeMap<Key, Sums>) {
         self.readings += 1;
         if !self.readings.is_multiple_of(SLICES_MAX as u64) {
@@ -324,8 +328,10 @@ impl Past {
     }
 }
 
-/// A connection tells its instance with its first push. What it did before stands under the bare name and is the same client's, if
-/// only one of that name has told an instance since and none goes on without.
+/// Attributes a connection's counters from before its first push to its client instance. Until the
+/// first push tells the instance they are kept under the client id alone. They belong to the same
+/// client if exactly one instance of that client id is known and no connection without an instance
+/// goes on.
 fn name_what_came_before(clients: &mut BTreeMap<Key, Sums>, newest: &Slice) {
     let goes_on = |key: &Key| newest.clients.get(key).is_some_and(|sums| sums.api.requests > 0);
     let bare: Vec<Key> = clients
@@ -406,7 +412,7 @@ fn client(key: &Key, sums: &Sums) -> Client {
     }
 }
 
-/// Time on the broker that the client did not ask to wait for.
+/// Time on the broker without the waits that the client asked for (`fetch.max.wait.ms`, groups).
 fn own_micros(api: &ApiActivity) -> u64 {
     let waited = stage_sum(api, &[Stage::WaitedForData, Stage::WaitedForGroup]);
     total_micros(api) - waited
@@ -425,7 +431,7 @@ fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
     let per_second = |count: u64| Some(count as f64 / sums.seconds.max(0.001));
     let per_request = |sum: u64| ratio(sum as f64, api.requests);
     let micros = |stages: &[Stage]| per_request(stage_sum(api, stages));
-    // What travels: a producer's requests, a consumer's answers, with the four bytes of their length.
+    // Bytes on the wire: a producer's requests or a consumer's answers, with their 4-byte length.
     let wire_bytes = match is_producer {
         true => api.request_bytes + 4 * api.requests,
         false => api.reply_bytes,
@@ -464,7 +470,7 @@ fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
     }
 }
 
-/// Lag and how it changes, as the client's own fetches tell.
+/// Returns the lag and its change per partition, taken from the client's own fetches.
 fn partitions(sums: &Sums) -> Vec<ConsumedPartition> {
     let told = sums.positions.iter().map(|((topic, index), (first, last))| {
         let seconds = last.at.micros_since(first.at) as f64 / 1e6;
@@ -634,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_one_client_count_together_and_closed_ones_to_their_end() {
+    fn connections_of_one_client_are_added_up_including_closed_ones() {
         let mut windows = Windows::default();
         windows.take(reading(0, 0, vec![producer(1, "p", 100), producer(2, "p", 0)]));
         let mut closed = producer(1, "p", 150);
@@ -643,13 +649,13 @@ mod tests {
         assert_eq!(told.len(), 1);
         assert_eq!(told[0].broker.requests_per_second, Some(10.0));
         assert_eq!(told[0].broker.connections, Some(1.0));
-        // The closed one is not in later readings, and its requests stay in the window.
+        // Later readings lack the closed connection, but its requests stay in the window.
         let told = windows.take(reading(20, 0, vec![producer(2, "p", 50)]));
         assert_eq!(told[0].broker.requests_per_second, Some(5.0));
     }
 
     #[test]
-    fn what_a_connection_did_before_it_told_its_instance_is_that_instances() {
+    fn requests_before_the_first_push_count_for_the_instance_that_it_names() {
         let mut windows = Windows::default();
         let tells = |connection_id, requests, instance: u8| {
             let connection = producer(connection_id, "p", requests);
@@ -663,14 +669,14 @@ mod tests {
         assert!(observed[0].client.instance_id.is_some());
         assert_eq!(observed[0].seconds, 10.0);
         assert_eq!(observed[0].broker.requests_per_second, Some(30.0));
-        // Another one of this name says nothing and goes on: who did what is not known any more.
+        // Another connection of this client id names no instance and goes on: now it is ambiguous.
         windows.take(reading(15, 0, vec![tells(1, 400, 7), producer(2, "p", 50)]));
         let observed = windows.take(reading(20, 0, vec![tells(1, 500, 7), producer(2, "p", 150)]));
         assert_eq!(observed.len(), 2, "{observed:?}");
     }
 
     #[test]
-    fn a_client_that_came_within_the_window_has_the_rate_of_its_own_time() {
+    fn the_rate_of_a_new_client_counts_from_its_first_slice() {
         let mut windows = Windows::default();
         for second in [0, 5, 10, 15, 20] {
             windows.take(reading(second, 0, vec![producer(1, "old", second * 10)]));
@@ -686,7 +692,7 @@ mod tests {
     }
 
     #[test]
-    fn a_producer_and_a_consumer_of_one_name_are_two_clients() {
+    fn a_producer_and_a_consumer_with_one_client_id_are_two_clients() {
         let mut windows = Windows::default();
         let both = |requests| {
             let mut both = producer(1, "rdkafka", requests);
@@ -714,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_consumers_lag_is_that_of_its_fetches() {
+    fn the_lag_of_a_consumer_without_telemetry_comes_from_its_fetches() {
         let mut windows = Windows::default();
         let consumer = |second: u64, offsets: &[i64], end: i64| {
             let mut consumer = producer(1, "c", 0);
@@ -752,7 +758,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_later_what_a_client_did_is_forgotten() {
+    fn a_clients_requests_leave_the_window_after_a_minute() {
         let mut windows = Windows::default();
         windows.take(reading(0, 0, vec![producer(1, "p", 0)]));
         for number in 1..=12 {
@@ -764,12 +770,12 @@ mod tests {
     }
 
     #[test]
-    fn a_heavy_neighbour_is_named_with_its_share_before() {
+    fn a_heavy_neighbour_is_named_with_its_past_share() {
         let mut windows = Windows::default();
         let clients =
             |victim: u64, heavy: u64| vec![producer(1, "victim", victim), producer(2, "heavy", heavy)];
         windows.take(reading(0, 0, clients(0, 0)));
-        // A first minute in which both do little, then one in which one of them takes a quarter of two loops.
+        // In the first minute both do little; in the second one takes a quarter of two event loops.
         for number in 1..=12 {
             windows.take(reading(5 * number, 0, clients(50 * number, 500 * number)));
         }

@@ -1,4 +1,5 @@
-//! The doctor inside a running broker: takes what clients push, tells it what the broker saw of them, and shows what it says.
+//! The doctor inside a running broker: collects the metrics that clients push and the broker's own
+//! counts per client, and serves the diagnoses on the admin address.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -14,7 +15,7 @@ use ottla_lab::doctor::snapshot::Role;
 
 use super::clients::Windows;
 
-/// How often the broker's own counts are read: twelve readings are a window.
+/// Interval at which the broker's own counts are read: twelve readings are a window.
 pub const READ_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A collector that a broker feeds.
@@ -37,7 +38,7 @@ impl Doctor {
         &self.collector
     }
 
-    /// What a broker must be started with for clients to be heard and pages to be served.
+    /// Returns what a broker must be started with: the telemetry receiver and the doctor's pages.
     pub fn additions(&self) -> Additions {
         Additions {
             telemetry: Some(Arc::new(Receiver(self.collector.clone()))),
@@ -53,7 +54,8 @@ impl Doctor {
         }
     }
 
-    /// Begins to read what the broker sees of its clients; those that push nothing are known by this alone.
+    /// Starts the thread that reads the broker's counts per client: the only source for clients
+    /// that push no metrics.
     pub fn watch(&mut self, activity: ActivityView, interval: Duration) -> std::io::Result<()> {
         let (stop, stopped) = mpsc::channel();
         let collector = self.collector.clone();
@@ -79,7 +81,7 @@ impl Doctor {
     }
 }
 
-/// Tells which limits hold for the client, so that a throttle can be told from its quota.
+/// Fills in the client's quotas, so that the rules can explain a throttle.
 fn name_quotas(activity: &ActivityView, observed: &mut Observed) {
     let client = &observed.client;
     let principal = client.principal.as_deref().unwrap_or_default();
@@ -89,7 +91,7 @@ fn name_quotas(activity: &ActivityView, observed: &mut Observed) {
         _ => QuotaKind::Fetch,
     };
     observed.broker.quota_bytes_per_second = quota(of_bytes);
-    // 100 percent are one event loop.
+    // 100 percent is one event loop.
     observed.broker.quota_request_share = quota(QuotaKind::Request).map(|percent| percent / 100.0);
 }
 
@@ -118,7 +120,7 @@ impl ClientTelemetryReceiver for Receiver {
             node_id: Some(from.node_id),
             push_interval_ms: Some(f64::from(from.push_interval_ms)),
             is_terminating: from.is_terminating,
-            // The operator's `*` leaves as the empty prefix.
+            // A subscription to `*` reaches clients as the empty prefix.
             is_star_subscription: false,
         };
         self.0
@@ -137,7 +139,7 @@ fn page(
         path,
         render: Arc::new(move || PageBody {
             content_type: "application/json",
-            text: render(&collector, now_ms()).expect("the doctor's values have texts for keys"),
+            text: render(&collector, now_ms()).expect("the keys of the doctor's maps are strings"),
         }),
     }
 }

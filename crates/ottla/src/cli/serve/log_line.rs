@@ -1,5 +1,6 @@
-//! The fields of a log line. Clients choose client ids, topic names, group ids and what errors quote of them; whatever they are, a
-//! line stays one line of bounded length, moves no cursor, and its fields are those that were written.
+//! The fields of a log line, safe against log injection. Clients choose client ids, topic names,
+//! group ids and texts that errors quote; with any of them a log line stays one line of bounded
+//! length, contains no control characters, and its fields are those that were written.
 
 use std::fmt::{self, Debug, Write};
 
@@ -9,12 +10,12 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 
-/// Our own words, with the sentence of an error at most.
+/// A message is constant text with at most an error's sentence.
 const MESSAGE_BYTES_MAX: usize = 2_048;
 
 const VALUE_BYTES_MAX: usize = 512;
 
-/// Writes `name=value`; a value that has blanks, quotes or an equals sign stands in quotes.
+/// Writes `name=value`; a value with blanks, quotes or an equals sign is quoted.
 pub struct Fields;
 
 impl<'w> FormatFields<'w> for Fields {
@@ -101,7 +102,7 @@ mod tests {
         }
     }
 
-    /// What `log` writes, without the time before it.
+    /// Returns the line that `log` writes, without its timestamp.
     fn written(log: impl FnOnce()) -> String {
         use tracing_subscriber::layer::SubscriberExt;
         let to = Log::default();
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_what_was_written_whatever_a_client_calls_itself() {
+    fn no_client_id_can_forge_fields_or_lines() {
         let name = "evil\n2026-01-01T00:00:00Z ERROR disk lost \x1b[2J\u{9b}31m\u{202e}";
         for line in [
             written(|| warn!(client_id = name, count = 7, "slow request")),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_an_end() {
+    fn a_line_has_bounded_length() {
         let long = "é".repeat(32_767);
         let line = written(|| warn!(client_id = %long, topic = &*long, reason = ?long, "{long}"));
         assert!(line.len() < 2 * MESSAGE_BYTES_MAX, "{}", line.len());

@@ -1,4 +1,5 @@
-//! Which group a consumer is in, by its name and host: its size, its partitions, and who was put out of it for polling late.
+//! Finds a consumer's group by client id and host: the group's size, its partitions, and the
+//! members that were removed because they polled too late (`max.poll.interval.ms`).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,14 +7,15 @@ use std::net::IpAddr;
 use ottla_broker::activity::{Departed, GroupOverview, Timestamp};
 use ottla_lab::doctor::history::Observed;
 
-/// A departure is evidence for as long as a verdict's window.
+/// A removed member counts as evidence for this long: the window of a verdict.
 const DEPARTED_MS: i64 = 60_000;
 
-/// All groups of a reading by who is in them, or was in the last minute.
+/// The groups of one reading, by their members of the last minute.
 #[derive(Default)]
 pub struct Memberships<'a> {
     at_ms: i64,
-    /// `None`: one name on one host in several groups; which of them a connection serves is not known.
+    /// `None`: the same client id on the same host is in several groups, so a connection's group is
+    /// unknown.
     groups: HashMap<(&'a str, IpAddr), Option<&'a GroupOverview>>,
 }
 
@@ -28,7 +30,7 @@ impl<'a> Memberships<'a> {
                 .filter(|departed| is_late(departed, at.0))
                 .map(|departed| &departed.member);
             for member in group.members.iter().chain(gone) {
-                // Kafka writes hosts as Java does, with a slash.
+                // Kafka writes hosts as Java does, with a leading slash.
                 let Ok(host) = member.client_host.trim_start_matches('/').parse() else {
                     continue;
                 };
@@ -44,7 +46,7 @@ impl<'a> Memberships<'a> {
         memberships
     }
 
-    /// Fills in what the group says of a consumer.
+    /// Fills in the consumer's group, if it is known.
     pub fn tell(&self, observed: &mut Observed, address: IpAddr) {
         let key = (observed.client.client_id.as_str(), address);
         let Some(Some(group)) = self.groups.get(&key) else {
@@ -60,7 +62,7 @@ impl<'a> Memberships<'a> {
     }
 }
 
-/// Put out for polling late, within a verdict's window.
+/// Whether the member was removed for a late poll within the window of a verdict.
 fn is_late(departed: &Departed, at_ms: i64) -> bool {
     departed.why.is_late_poll() && departed.at.0 > at_ms - DEPARTED_MS
 }
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_is_told_of_its_group_and_of_who_polled_late() {
+    fn a_consumers_reading_names_its_group_and_the_members_that_polled_late() {
         let late = departed(
             "slow",
             90_000,
@@ -137,13 +139,13 @@ mod tests {
             (Some(2.0), Some(6.0))
         );
         assert_eq!(quick.expelled, ["slow-9"]);
-        // Whoever was put out is told, too; who went an hour ago is in no group.
+        // A removed member still has its group; one that left more than a minute ago has none.
         assert_eq!(told(&groups, "slow").expelled, ["slow-9"]);
         assert_eq!(told(&groups, "older").group_members, None);
     }
 
     #[test]
-    fn a_name_in_two_groups_is_in_none() {
+    fn a_client_id_in_two_groups_has_no_known_group() {
         let groups = [
             group("g", vec![member("rdkafka", 1)], Vec::new()),
             group(

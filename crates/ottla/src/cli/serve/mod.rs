@@ -25,22 +25,27 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::server_properties::ServerProperties;
 
-/// Which log lines are written, e.g. `debug` or `info,ottla_broker=debug`.
+/// The environment variable with the log filter, e.g. `debug` or `info,ottla_broker=debug`.
 const LOG_VARIABLE: &str = "OTTLA_LOG";
 
-/// Serve Kafka clients: a broker for one machine
+/// Run the broker (kafka-server-start.sh)
 ///
-/// Reads the same file as Apache Kafka's start script. Without a file it serves 127.0.0.1:9092 from ./ottla-data.
+/// Reads the same server.properties as Apache Kafka. Without a file it listens on 127.0.0.1:9092
+/// and stores its data in ./ottla-data. SIGTERM or Ctrl-C stops it cleanly; the environment
+/// variable OTTLA_LOG sets the log filter, e.g. debug. Exit status: 0 clean stop, 1 failure, 2
+/// wrong usage or configuration.
 #[derive(Args)]
 pub struct Serve {
     #[command(flatten)]
     properties: ServerProperties,
 
-    /// Serve a partition (topic-0) without the records that are lost of it; may be repeated. Their offsets are not given again.
+    /// Serve this damaged partition (e.g. orders-0) without its lost records, whose offsets are not
+    /// assigned again; may be repeated
     #[arg(long, value_name = "PARTITION")]
     accept_loss: Vec<String>,
 
-    /// Make a damaged metadata log anew from what is intact of it and from the partitions' directories. The old one is kept.
+    /// Rebuild a damaged metadata log from its intact part and the partitions' directories; the
+    /// damaged log is kept
     #[arg(long)]
     recover_metadata: bool,
 }
@@ -53,7 +58,7 @@ impl Serve {
             Err(problem) => return fail(&problem, 2),
         };
         raise_descriptor_limit();
-        // Before the broker starts, so that a signal that comes early is not lost.
+        // Registered before the broker starts, so that an early signal is not lost.
         let mut signals = match Signals::new([SIGTERM, SIGINT, SIGHUP]) {
             Ok(signals) => signals,
             Err(error) => return fail(&format!("cannot handle signals: {error}"), 1),
@@ -75,7 +80,7 @@ impl Serve {
             return fail(&format!("cannot start threads: {error}"), 1);
         }
         let mut output = std::io::stdout();
-        // Nobody may be listening; that is no reason not to serve.
+        // A closed standard output does not stop the broker.
         let _ = writeln!(output, "{}", broker.ready_line()).and_then(|()| output.flush());
         if let Some(signal) = signals.forever().next() {
             info!(signal, "stopping");
@@ -84,10 +89,10 @@ impl Serve {
     }
 }
 
-/// A supervisor that signals a process and its group, or twice, means one stop.
+/// Signals within this time are one stop: a supervisor may signal a process and its group.
 const ONE_STOP: Duration = Duration::from_secs(1);
 
-/// Stops cleanly; at once when a second signal comes that is not the `first` repeated.
+/// Stops cleanly; a second signal, later than `ONE_STOP` after the first, ends the process at once.
 fn stop(broker: Broker, mut signals: Signals, first: Instant) -> ExitCode {
     let handle = signals.handle();
     let (stopped, is_stopped) = mpsc::channel();
@@ -124,7 +129,7 @@ pub(super) fn start_log() {
     tracing_subscriber::registry().with(filter).with(lines).init();
 }
 
-/// The lines of the log: time, level, words, fields.
+/// Returns the layer that writes log lines: time, level, message, fields.
 fn lines<S, W>(to: W, is_coloured: bool) -> impl Layer<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
@@ -137,7 +142,8 @@ where
         .with_target(false)
 }
 
-/// Every connection and every segment is a descriptor; the soft limit is often 1,024.
+/// Raises the soft limit of descriptors, often 1,024, to the hard limit: connections and segments
+/// need one each.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

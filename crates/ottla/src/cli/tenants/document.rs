@@ -1,10 +1,10 @@
-//! What `GET /tenants` says, read.
+//! The answer of `GET /tenants` as a value.
 
 use std::collections::HashMap;
 
 use serde::Deserialize;
 
-/// The form that this program reads.
+/// The version of the answer that this program reads.
 const VERSION: u64 = 1;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -14,11 +14,11 @@ pub struct Document {
     /// Since the broker started.
     pub busy_micros: u64,
     pub window_ms: u64,
-    /// Of the time of all event loops, in the window.
+    /// Busy share of all event loops' time in the window.
     pub utilisation: f64,
-    /// Minutes behind the window of which shares are known.
+    /// Number of minutes before the window with known shares.
     pub past_minutes: usize,
-    /// The heaviest of the window first.
+    /// Sorted, the heaviest of the window first.
     pub tenants: Vec<Tenant>,
 }
 
@@ -27,15 +27,15 @@ pub struct Tenant {
     pub kind: String,
     pub name: String,
     pub connections: u64,
-    /// Of the time of all event loops, in the window.
+    /// Share of all event loops' time in the window.
     pub share: f64,
-    /// The same a minute each, latest first; zeros at the end are left out.
+    /// The share of each past minute, latest first; trailing zeros are left out.
     pub past_shares: Vec<f64>,
     pub window: Sums,
     pub total: Sums,
 }
 
-/// As the broker counts them; units are in the names.
+/// The broker's counters of a tenant; their units are in the names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Sums {
     pub handling_micros: u64,
@@ -75,7 +75,9 @@ impl Sums {
 }
 
 impl Document {
-    /// - Errors: what answers is no Ottla, or one of another version.
+    /// Parses the answer.
+    ///
+    /// - Errors: the answer is not from an Ottla broker, or has another version.
     pub fn read(text: &str) -> Result<Document, String> {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| format!("/tenants is no JSON: {error}"))?;
@@ -86,12 +88,13 @@ impl Document {
                     "/tenants has version {version}; this program reads version {VERSION}"
                 ));
             }
-            None => return Err(String::from("/tenants has no version: this is no Ottla")),
+            None => return Err(String::from("/tenants has no version: this is not Ottla")),
         }
         serde_json::from_value(value).map_err(|error| format!("/tenants: {error}"))
     }
 
-    /// The same with the time since `earlier` as its window; unchanged when the broker has been started anew meanwhile.
+    /// Returns this document with the time since `earlier` as its window; unchanged if the broker
+    /// was restarted in between.
     pub fn since(&self, earlier: &Document) -> Document {
         let mut now = self.clone();
         let micros = self.moment_micros.saturating_sub(earlier.moment_micros);
@@ -121,7 +124,7 @@ impl Document {
 pub mod tests {
     use super::*;
 
-    /// Two tenants in a minute of two event loops: one with many small requests, one with few.
+    /// Two tenants over a minute of two event loops: one with many small requests, one with few.
     pub fn sample() -> Document {
         Document::read(SAMPLE).unwrap()
     }
@@ -156,7 +159,7 @@ pub mod tests {
     }
 
     #[test]
-    fn two_looks_make_a_window() {
+    fn the_difference_of_two_answers_is_a_window() {
         let earlier = sample();
         let mut later = sample();
         later.moment_micros += 2_000_000;
@@ -171,7 +174,7 @@ pub mod tests {
             (0.15, 20)
         );
         assert_eq!(window.tenants[1].window, Sums::default());
-        // A broker that was started anew counts from zero.
+        // A restarted broker counts from zero.
         assert_eq!(earlier.since(&later), earlier);
     }
 }

@@ -1,4 +1,4 @@
-//! A tenant's line, and the sentence about the one who takes most.
+//! The cells of a tenant's row, and the sentences about the heaviest tenants.
 
 use super::document::{Document, Sums, Tenant};
 use crate::cli::doctor::text::{clean, number};
@@ -18,18 +18,19 @@ pub const HEADS: [&str; 12] = [
     "SUFFERED",
 ];
 
-/// What the columns mean, for those who see them the first time.
-pub const LEGEND: &str = "SHARE: of the event loops' time. BEFORE: an hour ago, or as far back as is known. INFLICTED, SUFFERED: \
-    milliseconds of waiting in a second, added up over all who waited.";
+/// What the columns mean, printed with the table.
+pub const LEGEND: &str = "SHARE: share of the event loops' time. BEFORE: the same an hour ago, or at the earliest known minute. INFLICTED, SUFFERED: \
+    waiting time caused to others, or caused by others, in ms per second, summed over all waiting requests.";
 
-/// From which share of the event loops on, and from which utilisation on, a tenant is talked about.
+/// A tenant gets a sentence from this share and this utilisation of the event loops on.
 const SHARE_MIN: f64 = 0.1;
 const UTILISATION_MIN: f64 = 0.5;
 
-/// How many are talked about.
+/// At most this many tenants get a sentence.
 const SENTENCES_MAX: usize = 3;
 
-/// Of a tenant's requests, to tell what they do to the others.
+/// The share of a tenant's requests that a sentence assumes removed, to show their effect on
+/// others.
 const REMOVED: f64 = 0.9;
 
 impl Document {
@@ -37,14 +38,14 @@ impl Document {
         sum as f64 * 1_000.0 / self.window_ms.max(1) as f64
     }
 
-    /// The share furthest back that is known, and how many minutes ago that was.
+    /// Returns the oldest known share, and how many minutes ago that was.
     fn before(&self, tenant: &Tenant) -> Option<(f64, usize)> {
         let minutes = self.past_minutes;
         let share = tenant.past_shares.get(minutes.checked_sub(1)?);
         Some((share.copied().unwrap_or(0.0), minutes))
     }
 
-    /// One cell for each of [`HEADS`].
+    /// Returns one cell for each of [`HEADS`].
     pub fn row(&self, tenant: &Tenant) -> [String; HEADS.len()] {
         let rate = |of: fn(&Sums) -> u64| number(self.per_second(of(&tenant.window)));
         let megabytes = |of: fn(&Sums) -> u64| number(self.per_second(of(&tenant.window)) / 1e6);
@@ -66,7 +67,8 @@ impl Document {
         ]
     }
 
-    /// What those who take most do to the others, by the queue of one server at a random moment: rho / (1 - rho).
+    /// Returns sentences on how the heaviest tenants delay the others, by the mean queue of a
+    /// single server: rho / (1 - rho).
     pub fn sentences(&self) -> Vec<String> {
         if self.utilisation < UTILISATION_MIN {
             return Vec::new();
@@ -89,7 +91,7 @@ impl Document {
         let throttled = match tenant.window.throttled_ms {
             0 => String::new(),
             ms => format!(
-                " Quotas made it wait {} ms in a second.",
+                " Quotas delayed it by {} ms per second.",
                 number(self.per_second(ms))
             ),
         };
@@ -119,7 +121,7 @@ impl Document {
     }
 }
 
-/// How many service times a request waits for its turn.
+/// Returns the number of service times that a request waits in the queue.
 fn queueing(utilisation: f64) -> f64 {
     let utilisation = utilisation.clamp(0.0, 0.999);
     utilisation / (1.0 - utilisation)
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_talked_about_while_there_is_room() {
+    fn no_tenant_gets_a_sentence_while_utilisation_is_low() {
         let mut document = sample();
         document.utilisation = 0.45;
         assert!(document.sentences().is_empty());
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_share_is_not_none() {
+    fn a_small_share_is_not_printed_as_zero() {
         assert_eq!(
             [0.0, 0.0001, 0.004, 0.0999, 0.41].map(percent),
             ["0 %", "<0.1 %", "0.4 %", "10.0 %", "41 %"]

@@ -1,4 +1,4 @@
-//! `ottla tenants`: who costs the broker what.
+//! `ottla tenants`: the broker's cost per tenant.
 
 mod document;
 mod figures;
@@ -15,39 +15,43 @@ use crate::cli::doctor::place::Place;
 use crate::cli::doctor::text::Paper;
 use crate::cli::doctor::{Failure, Format, print};
 
-/// Ten thousand tenants are about 10 MB.
+/// The limit of an answer: ten thousand tenants are about 10 MB.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// Show who costs the broker what: time, requests, bytes, and how long others waited
+/// Show what each tenant costs the broker: event loop time, requests, bytes, and waiting time
+/// inflicted on others
 ///
-/// A tenant is the authenticated user, else the client id, else the address (`ottla.tenant.key`). The rates are of the last minute.
+/// A tenant is the authenticated user, else the client id, else the address (ottla.tenant.key).
+/// Rates are averages over the last minute. Exit status: 0 shown, 2 no answer or wrong usage.
 #[derive(Args)]
 #[command(name = "tenants")]
 pub struct TenantsJob {
-    /// A broker, `host:port`, that is asked for its admin address.
+    /// A Kafka address of the broker, `host:port`; the broker is asked for its admin address
     #[arg(long, value_name = "SERVERS", conflicts_with = "admin")]
     bootstrap_server: Option<String>,
 
-    /// A file with Kafka's client settings for --bootstrap-server, for security.
+    /// File with client settings for --bootstrap-server, e.g. for TLS and SASL (as in Kafka's
+    /// tools)
     #[arg(long, value_name = "FILE", requires = "bootstrap_server")]
     command_config: Option<std::path::PathBuf>,
 
-    /// The admin address, `host:port` [default: 127.0.0.1:9644]
+    /// Ottla's admin address (ottla.admin.listener), `host:port` [default: 127.0.0.1:9644]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
 
+    /// Output: a table, or the JSON of the admin address
     #[arg(long, default_value = "text")]
     format: Format,
 
-    /// How many tenants are shown, the heaviest first; 0 shows all.
+    /// Number of tenants to show, the heaviest first; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     top: usize,
 
-    /// A live screen, until q is pressed.
+    /// Show a live screen until q is pressed
     #[arg(long, conflicts_with = "format")]
     watch: bool,
 
-    /// Seconds between two looks of --watch.
+    /// Refresh interval of --watch in seconds, 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, requires = "watch", value_parser = interval)]
     interval: f64,
 }
@@ -95,7 +99,7 @@ fn text_of(address: &str) -> Result<String, Failure> {
     ask::ask(address, "GET", "/tenants", ANSWER_BYTES_MAX).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::ConnectionRefused => {
-                "; is ottla serve running there? --admin or --bootstrap-server name another"
+                "; is ottla serve running there? --admin or --bootstrap-server select another broker"
             }
             _ => "",
         };

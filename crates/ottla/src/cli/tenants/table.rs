@@ -1,13 +1,15 @@
-//! The heaviest tenants as a table, like those of Kafka's tools.
+//! The heaviest tenants as a table, in the style of Kafka's tools.
 
 use super::document::Document;
 use super::figures::{HEADS, LEGEND};
 use crate::cli::doctor::text::{Paper, cut, letters, wrap};
 
-/// Longer names would push the figures off the page; JSON has them whole.
+/// Longer names are cut so that the figures stay on the page; JSON has the full names.
 const NAME_LETTERS_MAX: usize = 40;
 
-/// - `top`: how many are shown; 0 for all.
+/// Renders the page.
+///
+/// - `top`: number of tenants shown; 0 for all.
 pub fn render(document: &Document, top: usize, paper: Paper) -> String {
     if document.tenants.is_empty() {
         return String::from("no client has connected yet\n");
@@ -46,7 +48,8 @@ pub fn render(document: &Document, top: usize, paper: Paper) -> String {
     out
 }
 
-/// The heads and a line for each of the first `shown`: names to the left, figures to the right.
+/// Returns the headings and one line for each of the first `shown` tenants: names left-aligned,
+/// figures right-aligned.
 pub fn lines(document: &Document, shown: usize) -> Vec<String> {
     let mut rows: Vec<[String; HEADS.len()]> = vec![HEADS.map(String::from)];
     for tenant in document.tenants.iter().take(shown) {
@@ -82,7 +85,7 @@ mod tests {
     };
 
     #[test]
-    fn an_operator_sees_who_costs_what() {
+    fn the_table_shows_the_cost_of_each_tenant() {
         let text = render(&sample(), 20, PAPER);
         let expected = [
             "TENANT  KIND       CONN  SHARE  BEFORE   REQ/S   REC/S  IN-MB/S  OUT-MB/S  COLD-MB/S  INFLICTED  SUFFERED",
@@ -97,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_said() {
+    fn the_number_of_hidden_tenants_is_printed() {
         let text = render(&sample(), 1, PAPER);
         assert!(text.contains("and 1 more") && !text.contains("orders"), "{text}");
         assert!(render(&sample(), 0, PAPER).contains("orders"));
     }
 
     #[test]
-    fn a_name_from_a_client_moves_no_cursor_and_no_column() {
+    fn a_clients_name_cannot_move_the_cursor_or_a_column() {
         let mut document = sample();
         document.tenants[0].name = format!("\x1b[2J\n{}", "x".repeat(200));
         let lines = lines(&document, 2);

@@ -1,4 +1,4 @@
-//! `ottla tenants --watch`: the table, again and again.
+//! `ottla tenants --watch`: the table, refreshed at an interval.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::cli::doctor::Failure;
 use crate::cli::doctor::text::{clean, cut};
 use crate::cli::doctor::watch::is_gone;
 
-/// How long the screen waits for a key before it looks for news.
+/// How long the screen waits for a key before it checks for news.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Rows for sentences under the table, and of how many rows they take one at most.
+/// Rows for sentences under the table: at most this many, and at most one row in this many.
 const SENTENCE_ROWS_MAX: u16 = 6;
 const SENTENCE_ROWS_OF: u16 = 3;
 
 type News = Result<Document, String>;
 
-/// What is on the screen.
+/// The content of the screen.
 struct Screen {
     address: String,
     /// The last two answers.
@@ -52,7 +52,7 @@ impl Screen {
         }
     }
 
-    /// What happened between the last two looks; at first, the broker's own window.
+    /// Returns the window between the last two answers; at first, the broker's own window.
     fn window(&self) -> Option<Document> {
         let last = self.last.as_ref()?;
         Some(match &self.before {
@@ -75,7 +75,7 @@ impl Screen {
             (Some((since, why)), _) => {
                 let seconds = now.saturating_duration_since(*since).as_secs();
                 format!(
-                    "NO ANSWER for {seconds} s ({}); below is what was last known",
+                    "NO ANSWER for {seconds} s ({}); the last known state is below",
                     clean(why)
                 )
             }
@@ -95,6 +95,8 @@ impl Screen {
     }
 }
 
+/// Runs the screen until it is closed.
+///
 /// - Errors: there is no terminal.
 pub fn run(address: &str, interval_seconds: f64) -> Result<(), Failure> {
     if !std::io::stdout().is_terminal() {
@@ -108,7 +110,7 @@ pub fn run(address: &str, interval_seconds: f64) -> Result<(), Failure> {
             .map_err(|error| Failure(format!("cannot handle signals: {error}")))?;
     }
     let news = ask_again_and_again(address, interval_seconds)?;
-    // From here on the terminal is ours; it is given back on every way out, a panic included.
+    // From here on the terminal is in raw mode; every exit path restores it, a panic included.
     let mut terminal = ratatui::try_init().map_err(|error| Failure(format!("the terminal: {error}")))?;
     let outcome = show(&mut terminal, address, &stop, &news);
     ratatui::restore();
@@ -147,7 +149,7 @@ fn show(
     }
 }
 
-/// Asks for as long as somebody listens.
+/// Polls the broker until the receiver is dropped.
 fn ask_again_and_again(address: &str, interval_seconds: f64) -> Result<Receiver<News>, Failure> {
     let (sender, news) = mpsc::channel();
     let address = address.to_owned();
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_shows_the_window_between_two_looks_and_survives_a_broker_that_is_gone() {
+    fn the_screen_shows_the_window_between_two_answers_and_survives_a_broker_that_is_gone() {
         let now = Instant::now();
         let mut screen = Screen {
             address: "127.0.0.1:9644".into(),

@@ -1,4 +1,4 @@
-//! One gzip member (RFC 1952), piece by piece.
+//! Decompresses one gzip member (RFC 1952), piece by piece.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use flate2::{Decompress, FlushDecompress, Status};
@@ -16,9 +16,9 @@ const NAME: u8 = 0b0000_1000;
 const COMMENT: u8 = 0b0001_0000;
 const RESERVED: u8 = 0b1110_0000;
 
-/// Exactly one member: of several, Java reads all and librdkafka the first alone.
+/// Exactly one member: of several, Java reads all and librdkafka only the first.
 pub(super) struct GzipPieces<'a> {
-    /// Behind the member's header.
+    /// The input after the member's header.
     rest: &'a [u8],
     inflate: &'a mut Decompress,
     out: &'a mut [u8],
@@ -49,7 +49,7 @@ impl<'a> GzipPieces<'a> {
         })
     }
 
-    /// Checksum and size of what was unfolded, and nothing behind them.
+    /// Checks the checksum and size of the output, and that nothing follows them.
     fn check_end(&self) -> Result<(), &'static str> {
         let Some((trailer, behind)) = self.rest.split_first_chunk::<8>() else {
             return Err(CUT);
@@ -74,7 +74,7 @@ fn wrong(reason: impl std::fmt::Display) -> CompressionError {
     invalid(Codec::Gzip, reason)
 }
 
-/// What follows the header of a member.
+/// Returns the input after a member's header.
 fn behind_header(input: &[u8]) -> Result<&[u8], &'static str> {
     // Magic 2, method 1, flags 1, time 4, extra flags 1, operating system 1.
     let (fixed, mut rest) = input.split_first_chunk::<10>().ok_or(CUT)?;

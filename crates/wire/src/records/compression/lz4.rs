@@ -1,7 +1,7 @@
 //! The LZ4 frame format (version 1.6.1 of its description), block by block, straight into the output.
 //!
-//! The frame codecs of libraries stream: they keep windows of their own and copy every byte once more. Batches lie whole in
-//! memory, so here each block is coded where it will stay.
+//! Library frame codecs are streams: they keep their own windows and copy every byte once more.
+//! Batches are whole in memory, so here each block is coded in place.
 
 use std::hash::Hasher;
 
@@ -15,7 +15,7 @@ use super::unfold::{Pieces, Room};
 use super::{Codec, CompressionError, KIB, invalid, limit_exceeded};
 
 const MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
-/// In a block's length: the block is stored as it is.
+/// Flag in a block's length: the block is stored uncompressed.
 const STORED: u32 = 1 << 31;
 const BLOCK_BYTES: usize = 64 * KIB;
 /// How far back a block may refer to the ones before it.
@@ -29,10 +29,11 @@ const BLOCK_CHECKSUM: u8 = 0b0001_0000;
 const CONTENT_SIZE: u8 = 0b0000_1000;
 const CONTENT_CHECKSUM: u8 = 0b0000_0100;
 const DICTIONARY_ID: u8 = 0b0000_0001;
-/// Of the flags, and of the byte behind them.
+/// Reserved bits of the flags, and of the byte after them.
 const RESERVED: [u8; 2] = [0b0000_0010, 0b1000_1111];
 
-/// Independent blocks of 64 KiB without checksums, as Java's producer writes them; the batch has a checksum of its own.
+/// Independent blocks of 64 KiB without checksums, as Java's producer writes them; the batch has
+/// its own checksum.
 const HEADER: [u8; 7] = {
     let [a, b, c, d] = MAGIC;
     // The last byte is a checksum of the two before it.
@@ -62,7 +63,7 @@ pub(super) fn compress(input: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; 4]);
 }
 
-/// What the header of a frame says, and where its first block begins.
+/// The header of a frame, and the position of its first block.
 struct Header {
     flags: u8,
     block_bytes_max: usize,
@@ -71,7 +72,7 @@ struct Header {
 }
 
 impl Header {
-    /// - Errors: what is wrong with it, in words.
+    /// - Errors: the reason as text.
     fn parse(input: &[u8]) -> Result<Header, &'static str> {
         const CUT: &str = "the frame ends inside its header";
         if !input.starts_with(&MAGIC) {
@@ -115,23 +116,23 @@ impl Header {
     }
 }
 
-/// A block as it lies in its frame.
+/// An encoded block of a frame.
 struct Block<'a> {
     bytes: &'a [u8],
     is_stored: bool,
     checksum: Option<u32>,
 }
 
-/// Takes blocks off a frame whose header is gone.
+/// Iterates over the blocks of a frame, after its header.
 struct Blocks<'a> {
     rest: &'a [u8],
     has_checksums: bool,
 }
 
 impl<'a> Blocks<'a> {
-    /// `Ok(None)` at the end mark, which is taken off too.
+    /// Returns the next block; `Ok(None)` at the end mark, which is consumed too.
     fn next(&mut self) -> Result<Option<Block<'a>>, &'static str> {
-        // A frame that was cut between two blocks must not pass for a shorter one.
+        // A frame that is cut between two blocks must not be taken for a shorter one.
         const CUT: &str = "the frame ends inside a block";
         let word = take_u32(&mut self.rest).ok_or(CUT)?;
         let length = (word & !STORED) as usize;
@@ -173,7 +174,7 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes))
 }
 
-/// Appends what the frame at the start of `input` holds; bytes behind it are not looked at.
+/// Appends the contents of the frame at the start of `input`; bytes after it are ignored.
 pub(super) fn decompress(
     input: &[u8],
     limit_bytes: usize,
@@ -227,10 +228,12 @@ pub(super) fn decompress(
     Ok(())
 }
 
-/// Appends what one block holds.
+/// Appends the contents of one block.
 ///
-/// - `allowed_bytes`: it may be at most so much. Memory is cleared before it is written, so a first guess comes before that.
-/// - `window_start`: the block may refer to what `out` holds from there on.
+/// - `allowed_bytes`: limit of its size. Memory is zeroed before it is written, so a smaller guess
+///   is
+///   tried first.
+/// - `window_start`: the block may refer to the contents of `out` from there on.
 fn unfold(
     block: &[u8],
     allowed_bytes: usize,
@@ -261,7 +264,8 @@ fn unfold(
 
 /// One frame of independent blocks, block by block.
 ///
-/// Stricter than [`decompress`]: Java reads no blocks that refer to earlier ones, librdkafka nothing behind the frame.
+/// Stricter than [`decompress`]: Java cannot read blocks that refer to earlier ones, and librdkafka
+/// reads nothing after the frame.
 pub(super) struct Lz4Pieces<'a> {
     header: Header,
     blocks: Blocks<'a>,
@@ -302,7 +306,7 @@ impl<'a> Lz4Pieces<'a> {
         })
     }
 
-    /// Unfolds the block to the front of the buffer.
+    /// Decompresses the block to the front of the buffer.
     fn unfold(&mut self, block: &Block<'_>) -> Result<usize, CompressionError> {
         if block.is_stored {
             self.room.take(block.bytes.len())?;
@@ -393,7 +397,7 @@ mod tests {
         (0..).flat_map(|i| word(i).into_bytes()).take(bytes).collect()
     }
 
-    /// Bytes that no block gets smaller.
+    /// Incompressible bytes.
     fn noise(bytes: usize) -> Vec<u8> {
         let mut state = 1_u64;
         let mut next = || {
@@ -403,7 +407,7 @@ mod tests {
         (0..bytes).map(|_| next()).collect()
     }
 
-    /// By another encoder, with everything that a frame can have.
+    /// Frames of another encoder, with every optional part of a frame.
     fn frames(input: &[u8]) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         for mode in [BlockMode::Independent, BlockMode::Linked] {
@@ -447,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn another_decoder_reads_what_we_write() {
+    fn another_decoder_reads_our_frames() {
         for input in [Vec::new(), text(1), text(64 * KIB), text(200_000), noise(200_000)] {
             let mut frame = Vec::new();
             compress(&input, &mut frame);
@@ -459,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_that_a_checksum_covers_is_seen() {
+    fn damage_that_a_checksum_covers_is_detected() {
         let input = text(100_000);
         for frame in frames(&input).into_iter().skip(1).step_by(2) {
             for position in (0..frame.len()).step_by(97) {

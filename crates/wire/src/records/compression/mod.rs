@@ -1,7 +1,8 @@
 //! The codecs of record batches, in the framings that Kafka's clients write.
 //!
-//! Decompression is bounded: a batch of a few kilobytes can announce or unfold to gigabytes, so every decoder stops at a limit
-//! that its caller names, and none allocates by an announced size that its input cannot fill.
+//! Decompression is bounded: a batch of a few kilobytes can announce or decompress to gigabytes, so
+//! every decoder stops at its caller's limit, and none allocates an announced size that its input
+//! cannot fill.
 
 pub mod unfold;
 mod gzip;
@@ -17,7 +18,7 @@ use flate2::write::GzEncoder;
 
 const KIB: usize = 1024;
 
-/// How the records of a batch are compressed; the numbers are those of the batch attributes.
+/// The compression codec of a batch; the numbers are those of the batch attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Codec {
@@ -62,12 +63,12 @@ impl fmt::Display for Codec {
     }
 }
 
-/// A codec and how hard it should try.
+/// A codec and its level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compression {
     pub codec: Codec,
-    /// gzip 1 to 9, zstd -131072 to 22. `None` takes the codec's usual one (6 and 3). The others have no levels here: our
-    /// lz4 encoder knows only the fast mode.
+    /// gzip 1 to 9, zstd -131072 to 22. `None` is the codec's default (6 and 3). The others have no
+    /// levels here: our lz4 encoder has only the fast mode.
     pub level: Option<i32>,
 }
 
@@ -86,9 +87,9 @@ impl From<Codec> for Compression {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompressionError {
-    /// The output would be larger than the caller allows.
+    /// The output exceeds the caller's limit.
     LimitExceeded { codec: Codec, limit_bytes: usize },
-    /// The input is not what the codec writes.
+    /// The input is not valid for the codec.
     Invalid { codec: Codec, reason: String },
 }
 
@@ -110,7 +111,9 @@ impl std::error::Error for CompressionError {}
 
 /// Appends the compressed form of `input` to `out`.
 ///
-/// - Shape: gzip members, snappy in 32 KiB blocks in the Java framing, lz4 frames of independent 64 KiB blocks, zstd frames.
+/// - Shape: gzip members, snappy in 32 KiB blocks in the Java framing, lz4 frames of independent 64
+///   KiB
+///   blocks, zstd frames.
 pub fn compress(compression: Compression, input: &[u8], out: &mut Vec<u8>) {
     const CANNOT_FAIL: &str = "writing to memory does not fail";
     match compression.codec {
@@ -173,7 +176,7 @@ fn read_bounded(
     limit_bytes: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), CompressionError> {
-    // One byte more than allowed tells "exactly full" from "too much".
+    // Reading one byte more than allowed distinguishes a full output from an excessive one.
     let mut bounded = decoder.take(limit_bytes as u64 + 1);
     let appended = bounded
         .read_to_end(out)
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_codec_gives_back_what_it_took() {
+    fn every_codec_round_trips() {
         for codec in Codec::ALL {
             for size in [0, 1, 100, snappy::BLOCK_BYTES, snappy::BLOCK_BYTES + 1, 300_000] {
                 let input = text(size);
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_gives_back_what_it_took() {
+    fn every_level_round_trips() {
         let input = text(20_000);
         for (codec, level) in [
             (Codec::Gzip, 1),
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_costs_no_more_than_the_limit() {
+    fn a_decompression_bomb_costs_no_more_than_the_limit() {
         let limit_bytes = 1 << 20;
         for codec in COMPRESSING {
             let bomb = compressed(codec, &vec![0; 64 << 20]);
@@ -300,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_snappy_blocks_are_taken_too() {
+    fn bare_snappy_blocks_are_accepted_too() {
         let input = text(10_000);
         let bare = snap::raw::Encoder::new().compress_vec(&input).unwrap();
         let mut out = Vec::new();
@@ -309,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn snappy_cannot_announce_what_it_cannot_hold() {
+    fn snappy_cannot_announce_more_than_its_input_can_hold() {
         // A length of 1 GiB as a varint, then nothing.
         let hostile = [0x80, 0x80, 0x80, 0x80, 0x04];
         let error = decompress(Codec::Snappy, &hostile, usize::MAX, &mut Vec::new()).unwrap_err();

@@ -1,9 +1,9 @@
-//! Snappy, in the framing of Java's streams and as the bare block that librdkafka and others write.
+//! Snappy, in the framing of Java's streams and as the bare block of librdkafka and others.
 
 use super::unfold::{Pieces, Room};
 use super::{Codec, CompressionError, KIB, invalid, limit_exceeded};
 
-/// What Java's snappy streams begin with, and sometimes repeat in the middle.
+/// The start of Java's snappy streams, sometimes repeated in the middle.
 const MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 /// Magic 8, version 4, oldest compatible version 4.
 pub(super) const HEADER_BYTES: usize = 8 + 4 + 4;
@@ -55,7 +55,7 @@ fn wrong(reason: impl std::fmt::Display) -> CompressionError {
     invalid(Codec::Snappy, reason)
 }
 
-/// Takes a length and the block behind it off a stream.
+/// Takes a length and its block from a stream.
 fn take_block<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], CompressionError> {
     let (length, after) = rest.split_first_chunk::<4>().ok_or_else(|| wrong(CUT))?;
     let length = u32::from_be_bytes(*length) as usize;
@@ -64,13 +64,13 @@ fn take_block<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], CompressionError> {
     Ok(block)
 }
 
-/// What a block says that it unfolds to, if it can.
+/// Returns the size that a block announces, if its input can produce that much.
 fn announced_bytes(block: &[u8]) -> Result<usize, CompressionError> {
     let announced = snap::raw::decompress_len(block).map_err(wrong)?;
     // The densest element is a copy of 64 bytes in three bytes of input.
     if announced > block.len().saturating_mul(64) / 3 + 64 {
         let bytes = block.len();
-        return Err(wrong(format_args!("{bytes} bytes cannot unfold to {announced}")));
+        return Err(wrong(format_args!("{bytes} bytes cannot decompress to {announced}")));
     }
     Ok(announced)
 }
@@ -90,6 +90,8 @@ fn append_block(
     unfold_block(block, &mut out[start..])
 }
 
+/// Decompresses a block.
+///
 /// - Shape: `out` is as long as the block announces.
 fn unfold_block(block: &[u8], out: &mut [u8]) -> Result<(), CompressionError> {
     snap::raw::Decoder::new()
@@ -100,7 +102,8 @@ fn unfold_block(block: &[u8], out: &mut [u8]) -> Result<(), CompressionError> {
 
 /// The blocks of a stream one by one, or the one bare block.
 ///
-/// Stricter than [`decompress`]: a second header in the middle of a stream is read by Java, but librdkafka takes it for a block.
+/// Stricter than [`decompress`]: Java accepts a second header in the middle of a stream, but
+/// librdkafka reads it as a block.
 pub(super) struct SnappyPieces<'a> {
     rest: &'a [u8],
     is_bare: bool,

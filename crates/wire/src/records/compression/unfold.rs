@@ -1,7 +1,8 @@
-//! Unfolding piece by piece, for those who look at what was compressed and need not keep it.
+//! Decompression piece by piece, for callers that inspect the contents and need not keep them.
 //!
-//! Strict where [`super::decompress`] is lenient: what passes to its end is data that every client can read, whole and with
-//! nothing behind it. Memory and contexts belong to the thread, so a piece costs no allocation.
+//! It is strict where [`super::decompress`] is lenient: data that passes to its end can be read
+//! completely by every client and has no trailing bytes. Buffers and contexts are thread-local, so
+//! a piece costs no allocation.
 
 use std::cell::Cell;
 
@@ -14,18 +15,18 @@ use super::snappy::SnappyPieces;
 use super::zstd::ZstdPieces;
 use super::{Codec, CompressionError, KIB, limit_exceeded};
 
-/// What compressed bytes unfold to.
+/// Decompressed contents, in pieces.
 pub trait Pieces {
-    /// What was unfolded last; nothing before the first call of `next`, and after the last.
+    /// The current piece; empty before the first call of `next` and after the last.
     fn piece(&self) -> &[u8];
 
-    /// Unfolds some bytes more, in place of the last; false at the end of data that is whole.
+    /// Decompresses the next piece in place of the last; false at the end of complete data.
     ///
-    /// - Errors: the data is not what the codec writes, or unfolds to more than it may.
+    /// - Errors: the data is invalid for the codec, or decompresses to more than allowed.
     fn next(&mut self) -> Result<bool, CompressionError>;
 }
 
-/// Bytes that are not compressed: one piece.
+/// Uncompressed bytes as one piece.
 pub struct Plain<'a> {
     rest: &'a [u8],
     piece: &'a [u8],
@@ -51,7 +52,8 @@ impl Pieces for Plain<'_> {
     }
 }
 
-/// What compressed data may still unfold to: that of one request, say, all together.
+/// The number of bytes to which compressed data may still decompress, e.g. all batches of a
+/// request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnfoldingBudget {
     limit_bytes: usize,
@@ -68,7 +70,7 @@ impl UnfoldingBudget {
         }
     }
 
-    /// Bytes that are to be packed again count, too, each for `packing_weight`.
+    /// Also counts bytes that must be recompressed, each with `packing_weight`.
     pub fn with_packing(self, packing_weight: usize) -> UnfoldingBudget {
         UnfoldingBudget {
             packing_weight,
@@ -84,7 +86,9 @@ impl UnfoldingBudget {
         self.left_bytes
     }
 
-    /// - Errors: it is not enough, and nothing is left.
+    /// Takes `bytes` from the budget.
+    ///
+    /// - Errors: the budget is too small; it is then empty.
     fn take(&mut self, codec: Codec, bytes: usize) -> Result<(), CompressionError> {
         let left_bytes = self.left_bytes.checked_sub(bytes);
         self.left_bytes = left_bytes.unwrap_or(0);
@@ -94,13 +98,13 @@ impl UnfoldingBudget {
         }
     }
 
-    /// Before so many bytes are packed.
+    /// Takes the weighted cost of compressing this many bytes.
     pub(in crate::records) fn take_for_packing(&mut self, bytes: usize) -> Result<(), CompressionError> {
         self.take(Codec::None, bytes.saturating_mul(self.packing_weight))
     }
 }
 
-/// What one batch takes from the budget.
+/// One batch's share of the budget.
 pub(super) struct Room<'a> {
     codec: Codec,
     budget: &'a mut UnfoldingBudget,
@@ -115,23 +119,24 @@ impl Room<'_> {
         self.budget.left_bytes
     }
 
-    /// More was wanted than is left.
+    /// Returns the error of an exceeded budget.
     pub(super) fn exceeded(&mut self) -> CompressionError {
         self.budget.left_bytes = 0;
         limit_exceeded(self.codec, self.budget.limit_bytes)
     }
 }
 
-/// A piece stays in the second-level cache between the codec that writes it and whoever looks at it.
+/// A piece fits into the second-level cache between the codec that writes it and its reader.
 const PIECE_BYTES: usize = 128 * KIB;
 
-/// A batch that is larger pays for its memory itself, instead of leaving it with a thread for good.
+/// Larger buffers are freed after the batch instead of being kept by the thread.
 const KEPT_BYTES_MAX: usize = 512 * KIB;
 
-/// A window of 2 MiB is what clients' usual level asks for where they do not know the size beforehand; it is kept.
+/// The limit of a kept zstd context: clients' default level has a window of 2 MiB if the size is
+/// not known in advance, and such a context is kept.
 const KEPT_CONTEXT_BYTES_MAX: usize = 4096 * KIB;
 
-/// What a thread keeps from batch to batch.
+/// Buffers and contexts that a thread keeps from batch to batch.
 struct Scratch {
     out: Vec<u8>,
     inflate: Decompress,
@@ -162,9 +167,9 @@ thread_local! {
     static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
-/// Has `read` look at what `input` unfolds to, as far as `budget` goes.
+/// Calls `read` with the decompressed pieces of `input`, up to `budget`.
 ///
-/// - Errors: a header that is none; what comes behind it `read` is told.
+/// - Errors: an invalid header; later errors are reported to `read`.
 pub fn unfold<T>(
     codec: Codec,
     input: &[u8],
@@ -212,7 +217,7 @@ mod tests {
         (0..).flat_map(|i| word(i).into_bytes()).take(bytes).collect()
     }
 
-    /// Everything that the pieces hold; what was spent is in the budget.
+    /// Collects all pieces; `budget` is reduced by their size.
     fn collect(
         codec: Codec,
         input: &[u8],
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pieces_are_what_was_packed() {
+    fn the_pieces_are_the_original_bytes() {
         for codec in Codec::ALL {
             for size in [
                 0,
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cut_end_passes_for_the_whole() {
+    fn truncated_data_is_never_accepted() {
         for codec in COMPRESSING {
             let packed = packed(codec, &text(5_000));
             for cut in 0..packed.len() {
@@ -286,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn only_zstd_data_may_come_in_parts() {
+    fn only_zstd_data_may_have_several_frames() {
         let (first, second) = (text(3_000), text(70));
         for codec in COMPRESSING {
             let input = [packed(codec, &first), packed(codec, &second)].concat();
@@ -299,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_met_damage_reads_the_next_batch() {
+    fn damage_does_not_affect_the_threads_next_batch() {
         for codec in COMPRESSING {
             let input = text(300_000);
             let sound = packed(codec, &input);
@@ -317,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_takes_the_budget_and_no_more() {
+    fn a_decompression_bomb_takes_no_more_than_the_budget() {
         let limit_bytes = 1 << 20;
         for codec in COMPRESSING {
             let bomb = packed(codec, &vec![0; 8 << 20]);
@@ -325,7 +330,7 @@ mod tests {
             let error = collect(codec, &bomb, &mut budget).unwrap_err();
             assert_eq!(error, CompressionError::LimitExceeded { codec, limit_bytes });
             assert_eq!(budget.left_bytes(), 0);
-            // And so it is for what comes behind it.
+            // The next batch is refused as well.
             let error = collect(codec, &packed(codec, b"a"), &mut budget).unwrap_err();
             assert_eq!(error, CompressionError::LimitExceeded { codec, limit_bytes });
             SCRATCH.set(Some({
@@ -338,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_outgrows_the_buffer_gets_one_and_gives_it_back() {
+    fn a_block_larger_than_the_buffer_gets_its_own_which_is_freed() {
         let input = vec![7; 3 << 20];
         let bare = snap::raw::Encoder::new().compress_vec(&input).unwrap();
         assert!(collect_all(Codec::Snappy, &bare).unwrap() == input);
@@ -363,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_headers_may_hold_everything_that_there_is() {
+    fn gzip_headers_may_have_every_optional_field() {
         let input = text(1_000);
         let builder = || {
             flate2::GzBuilder::new()
@@ -384,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn packing_is_weighed_where_it_is_asked_for() {
+    fn recompression_is_weighted_if_requested() {
         let mut budget = UnfoldingBudget::new(100).with_packing(8);
         assert_eq!(budget.take_for_packing(12), Ok(()));
         assert_eq!(budget.left_bytes(), 4);

@@ -7,7 +7,7 @@ use zstd::zstd_safe::{self, CCtx, DCtx, InBuffer, OutBuffer};
 use super::unfold::{Pieces, Room};
 use super::{Codec, CompressionError, KIB, invalid, limit_exceeded};
 
-// Hundreds of KiB each, which a batch of a few KiB should not have to allocate and fault in.
+// Contexts have hundreds of KiB each, too much to allocate and fault in for a batch of a few KiB.
 thread_local! {
     static COMPRESSOR: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
     static DECOMPRESSOR: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
@@ -58,7 +58,7 @@ fn wrong(reason: &str) -> CompressionError {
     invalid(Codec::Zstd, reason)
 }
 
-/// The announced size if the input could plausibly fill it, else four times the input.
+/// Returns the announced size if the input can plausibly fill it, else four times the input.
 fn first_capacity(input: &[u8]) -> usize {
     let usual = input.len().saturating_mul(4).max(4 * KIB);
     match zstd_safe::get_frame_content_size(input) {
@@ -75,8 +75,9 @@ fn is_output_too_small(code: zstd_safe::ErrorCode) -> bool {
     code == 0usize.wrapping_sub(70)
 }
 
-/// What frames unfold to, a buffer at a time. The context keeps a window as large as the frame asks for, at most 128 MiB
-/// (as every client: that is the decoder's default), and writes no more of it than is unfolded.
+/// The contents of frames, one buffer at a time. The context has a window of the frame's size, at
+/// most 128 MiB (the decoder's default, as in every client), of which it writes only what is
+/// decompressed.
 pub(super) struct ZstdPieces<'a> {
     input: InBuffer<'a>,
     context: &'a mut DCtx<'static>,
@@ -126,7 +127,7 @@ impl Pieces for ZstdPieces<'_> {
             self.unfolded = out.pos();
             self.room.take(self.unfolded)?;
             let is_read = self.input.pos() == self.input.src.len();
-            // 0: a frame has ended, and all of it is unfolded.
+            // 0: a frame has ended, and all of it was written.
             self.is_over = is_read && missing == 0;
             if is_read && missing > 0 && self.unfolded == 0 {
                 return Err(wrong("the data ends inside a frame"));

@@ -1,4 +1,4 @@
-//! Why a partition's records are refused, in words and as Kafka's codes.
+//! Why a partition's records are refused, as text and as Kafka's error codes.
 
 use std::fmt;
 
@@ -12,7 +12,8 @@ use crate::error_code::ErrorCode;
 /// What is wrong with one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordFault {
-    /// The record's place in the batch, counted from 0: `BatchIndex` in Produce responses from version 8 on (KIP-467).
+    /// The record's index in the batch, from 0: `BatchIndex` in Produce responses from version 8 on
+    /// (KIP-467).
     pub batch_index: i32,
     pub message: String,
 }
@@ -20,9 +21,9 @@ pub struct RecordFault {
 /// Why a partition's records are refused. Nothing of the batch is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProduceError {
-    /// No batch at all.
+    /// There is no batch.
     Empty,
-    /// One batch per partition since version 3 (KIP-98); `trailing_bytes` follow it.
+    /// Since version 3 there is one batch per partition (KIP-98); `trailing_bytes` follow it.
     MoreThanOneBatch {
         trailing_bytes: usize,
     },
@@ -50,27 +51,28 @@ pub enum ProduceError {
         producer_id: i64,
         base_sequence: i32,
     },
-    /// A producer's epoch below the -1 that stands for none.
+    /// A producer epoch below -1, which stands for none.
     ProducerEpoch {
         producer_epoch: i16,
     },
-    /// Bits that only a broker sets, or that mean nothing yet.
+    /// Bits that only a broker sets, or that are unassigned.
     Attributes {
         attributes: i16,
     },
     Decompression(CompressionError),
-    /// The compressed batches of the request unfold to more than its limit, all together.
+    /// The compressed batches of the request decompress to more than its limit in total.
     UnfoldsTooMuch {
         limit_bytes: usize,
     },
-    /// The records are not what the batch announces; `index` counts from 0 and is the count for what follows the last.
+    /// The records are not what the batch announces; `index` counts from 0; for trailing bytes it
+    /// is the number of records.
     Structure {
         index: i32,
         error: RecordError,
     },
     /// A producer must not claim the broker's time.
     LogAppendTimeFromClient,
-    /// Records at other offsets than the batch announces, or without a key where the topic needs one.
+    /// Records at other offsets than the batch announces, or without a key in a compacted topic.
     InvalidRecords {
         faults: Vec<RecordFault>,
         fault_count: usize,
@@ -135,19 +137,19 @@ impl fmt::Display for ProduceError {
                 write!(f, "producer id {producer_id} comes with sequence {base_sequence}")
             }
             ProduceError::ProducerEpoch { producer_epoch } => {
-                write!(f, "producer epoch {producer_epoch} cannot be")
+                write!(f, "producer epoch {producer_epoch} is invalid")
             }
             ProduceError::Attributes { attributes } => {
                 write!(
                     f,
-                    "a producer cannot set bits of the batch attributes {attributes:#06x}: only codec and transaction are its own"
+                    "batch attributes {attributes:#06x} have bits that a producer cannot set: it may set only codec and transaction"
                 )
             }
             ProduceError::Decompression(error) => error.fmt(f),
             ProduceError::UnfoldsTooMuch { limit_bytes } => {
                 write!(
                     f,
-                    "the compressed batches of one request may unfold to {limit_bytes} bytes, all together"
+                    "the compressed batches of one request may decompress to at most {limit_bytes} bytes in total"
                 )
             }
             ProduceError::Structure { index, error } => write!(f, "record {index}: {error}"),
@@ -156,11 +158,11 @@ impl fmt::Display for ProduceError {
             }
             ProduceError::InvalidRecords { faults, fault_count }
             | ProduceError::InvalidTimestamps { faults, fault_count } => {
-                let first = faults.first().expect("who counts a fault keeps the first");
+                let first = faults.first().expect("the first fault is always kept");
                 write!(f, "record {}: {}", first.batch_index, first.message)?;
                 match fault_count - 1 {
                     0 => Ok(()),
-                    more => write!(f, ", and {more} records more are refused"),
+                    more => write!(f, ", and {more} more records are refused"),
                 }
             }
         }
@@ -196,14 +198,14 @@ impl From<WalkError> for ProduceError {
 }
 
 impl ProduceError {
-    /// - Shape: retriable only where a second transmission of the same records can help.
+    /// - Shape: retriable only if sending the same records again can help.
     pub fn error_code(&self) -> ErrorCode {
         match self {
-            // A damaged frame shows as a wrong length, format or checksum; sent again it may arrive whole.
+            // Damage in transit shows as a wrong length, format or checksum; a retry can help.
             ProduceError::Batch(BatchError::Checksum { .. } | BatchError::InvalidLength { .. }) => {
                 ErrorCode::CorruptMessage
             }
-            // 0 and 1 are formats that there were.
+            // 0 and 1 are older formats.
             ProduceError::Batch(BatchError::UnsupportedMagic { magic, .. })
                 if !(0..MAGIC).contains(magic) =>
             {
@@ -231,13 +233,14 @@ impl ProduceError {
         }
     }
 
-    /// The records at fault, at most [`super::RECORD_FAULTS_MAX`]; empty if the batch as a whole is.
+    /// The records at fault, at most [`super::RECORD_FAULTS_MAX`]; empty if the whole batch is at
+    /// fault.
     pub fn record_faults(&self) -> Vec<RecordFault> {
         match self {
             ProduceError::InvalidRecords { faults, .. } | ProduceError::InvalidTimestamps { faults, .. } => {
                 faults.clone()
             }
-            // What follows the last record is the fault of none.
+            // Trailing bytes belong to no record.
             ProduceError::Structure {
                 error: RecordError::TrailingBytes { .. },
                 ..

@@ -1,4 +1,4 @@
-//! What a producer may send, and what it may not.
+//! Which batches of a producer are accepted and which are refused.
 
 use super::*;
 use crate::error_code::ErrorCode;
@@ -41,7 +41,7 @@ fn two_records(codec: Codec) -> Vec<u8> {
     batch_of(codec, &[(NOW_MS - 5, Some(b"a")), (NOW_MS, Some(b"b"))])
 }
 
-/// The batch with a changed header and a checksum that fits it.
+/// Returns the batch with a changed header and a matching checksum.
 fn with_header(bytes: &[u8], change: impl FnOnce(&mut BatchHeader)) -> Vec<u8> {
     let mut header = BatchHeader::decode(bytes.first_chunk().unwrap());
     change(&mut header);
@@ -50,7 +50,7 @@ fn with_header(bytes: &[u8], change: impl FnOnce(&mut BatchHeader)) -> Vec<u8> {
     changed
 }
 
-/// Validates, stores at offset 100 in epoch 3, and checks that what is stored is a sound batch.
+/// Validates, assigns offset 100 and epoch 3, and checks that the stored bytes are a sound batch.
 fn stored(bytes: &[u8], rules: &ProduceRules) -> Vec<u8> {
     let valid = validate(bytes, rules).unwrap();
     let stored = [&valid.header_bytes(100, 3)[..], &valid.record_bytes].concat();
@@ -98,14 +98,14 @@ fn log_append_time_changes_the_header_only() {
 }
 
 #[test]
-fn a_wrong_max_timestamp_is_set_right() {
+fn a_wrong_max_timestamp_is_corrected() {
     let bytes = with_header(&two_records(Codec::None), |header| header.max_timestamp = 17);
     let header = BatchHeader::parse(&stored(&bytes, &rules())).unwrap();
     assert_eq!(header.max_timestamp, NOW_MS);
 }
 
 #[test]
-fn another_codec_of_the_topic_packs_the_records_again() {
+fn a_topic_with_another_codec_recompresses_the_records() {
     for from in Codec::ALL {
         for to in Codec::ALL {
             let rules = ProduceRules {
@@ -226,7 +226,7 @@ fn a_flipped_bit_anywhere_is_found() {
     for codec in Codec::ALL {
         let bytes = two_records(codec);
         for position in 0..bytes.len() {
-            // The leader epoch is the broker's to set and not covered; nobody reads it here.
+            // The checksum does not cover the leader epoch, which the broker sets.
             if (12..16).contains(&position) {
                 continue;
             }
@@ -346,7 +346,7 @@ fn the_list_of_faults_is_bounded() {
 }
 
 #[test]
-fn timestamps_must_lie_near_the_clock() {
+fn timestamps_must_be_near_the_clock() {
     let after = ProduceRules {
         timestamp_after_max_ms: 1_000,
         ..rules()
@@ -368,7 +368,7 @@ fn timestamps_must_lie_near_the_clock() {
                 "{codec}: {error}"
             );
             assert_eq!(error.record_faults()[0].batch_index, index);
-            // The broker's own time replaces whatever the producer says.
+            // The broker's time replaces the producer's.
             let own = ProduceRules {
                 timestamp_type: TimestampType::LogAppendTime,
                 ..*rules
@@ -433,7 +433,7 @@ fn timestamps_that_overflow_are_judged_as_the_times_that_consumers_would_see() {
         timestamp_after_max_ms: i64::MAX,
         ..rules()
     };
-    // Java adds deltas with wrap-around: the second record lies at the beginning of time.
+    // Java adds deltas with wrap-around: the second record has the smallest timestamp.
     let error = validate(&bytes, &any).unwrap_err();
     assert_eq!(error.error_code(), ErrorCode::InvalidTimestamp);
     assert_eq!(error.record_faults()[0].batch_index, 1);
@@ -441,7 +441,7 @@ fn timestamps_that_overflow_are_judged_as_the_times_that_consumers_would_see() {
 }
 
 #[test]
-fn a_bomb_is_refused_at_the_limit() {
+fn a_decompression_bomb_is_refused_at_the_limit() {
     for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
         let mut builder = BatchBuilder::new(BatchOptions {
             compression: codec.into(),

@@ -30,7 +30,7 @@ fn main() {
         }
         other => panic!("unknown mode {other}"),
     }
-    // Its background tasks have nothing more to do, and the report is written.
+    // The background tasks are idle, and the report is written.
     std::process::exit(0);
 }
 
@@ -55,7 +55,7 @@ impl Producer {
             }
         };
         set("batch.size", load.batch_bytes.map(|bytes| bytes.to_string()));
-        // Java's rule: a request must be able to hold a batch.
+        // As in Java: a request must have room for a batch.
         set(
             "max.request.size",
             load.batch_bytes

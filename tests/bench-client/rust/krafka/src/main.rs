@@ -1,4 +1,4 @@
-//! krafka: `enqueue` and its handles, which are awaited in their order; `poll` of an assigned consumer.
+//! krafka: `enqueue` and its handles, which are awaited in order; `poll` of an assigned consumer.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -30,7 +30,7 @@ fn main() {
         }
         other => panic!("unknown mode {other}"),
     }
-    // Its background tasks have nothing more to do, and the report is written.
+    // The background tasks are idle, and the report is written.
     std::process::exit(0);
 }
 
@@ -74,7 +74,7 @@ impl Producer {
     }
 }
 
-/// Takes the answers at the front that have come.
+/// Takes the completed answers at the front.
 fn collect(waiting: &mut VecDeque<(u64, DeliveryHandle)>, answers: &Answers) {
     let mut context = Context::from_waker(Waker::noop());
     while let Some((slot, handle)) = waiting.front_mut() {
@@ -100,7 +100,7 @@ impl produce::Contender for Producer {
             Record::new(topic.as_str(), item.value).partition(item.partition)
         };
         if job.is_paced() {
-            // Answers are timed: somebody must wait for them while the loop sleeps.
+            // Answers are timed, so a task must wait for them while the loop sleeps.
             let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel::<(u64, DeliveryHandle)>();
             let waiter = self.runtime.spawn(async move {
                 while let Some((slot, handle)) = receiver.recv().await {

@@ -1,6 +1,7 @@
 //! librdkafka through its C interface: `rd_kafka_produce` with a delivery callback, `rd_kafka_consume_batch_queue`.
 //!
-//! The safe wrapper of the `rdkafka` crate allocates for every record; this is what a C program would do.
+//! The safe wrapper of the `rdkafka` crate allocates for every record; this is as fast as a C
+//! program.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
@@ -36,7 +37,7 @@ fn version() -> String {
     format!("librdkafka {}", text.to_string_lossy())
 }
 
-/// Panics with librdkafka's text when a setting is refused.
+/// Panics with librdkafka's message if a setting is refused.
 fn configuration(settings: &[(&str, String)]) -> *mut rd_kafka_conf_t {
     // SAFETY: the strings outlive each call, and the error buffer has the size that is passed.
     unsafe {
@@ -79,7 +80,7 @@ fn text_of(error: rd_kafka_resp_err_t) -> String {
         .into_owned()
 }
 
-/// Where delivery reports go. Warm-up and measured part follow each other, never overlap.
+/// The receiver of delivery reports. Warm-up and measured part do not overlap.
 static ANSWERS: AtomicPtr<Answers> = AtomicPtr::new(ptr::null_mut());
 
 /// The message's opaque is the record's slot plus one.
@@ -112,7 +113,7 @@ impl Producer {
         ];
         if let Some(bytes) = load.batch_bytes {
             settings.push(("batch.size", bytes.to_string()));
-            // Else 10,000 records end a batch before its bytes do.
+            // The default closes a batch at 10,000 records, before the byte limit.
             settings.push(("batch.num.messages", "1000000".to_string()));
             settings.push(("message.max.bytes", bytes.max(1_000_000).to_string()));
         }
@@ -207,7 +208,7 @@ impl Consumer {
             ("group.id", "bench-client".to_string()),
             ("enable.auto.commit", "false".to_string()),
             ("auto.offset.reset", "earliest".to_string()),
-            // The default of 1,000 ms lets a fast reader starve between two fetches.
+            // With the default of 1,000 ms a fast reader starves between two fetches.
             ("fetch.queue.backoff.ms", "10".to_string()),
             ("check.crcs", "true".to_string()),
         ]);

@@ -1,9 +1,9 @@
-//! `produce|consume key=value...`, the same for every contender, whatever its language.
+//! `produce|consume key=value...`, the same for contenders in all languages.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// The words of the command line.
+/// The arguments of the command line.
 #[derive(Debug)]
 pub struct Arguments {
     pub mode: String,
@@ -11,7 +11,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Panics with the word that is not `key=value`: only the task runner calls this.
+    /// Panics on a word that is not `key=value`: only the task runner calls this.
     pub fn of_process() -> Arguments {
         let mut words = std::env::args().skip(1);
         let mode = words.next().expect("usage: produce|consume key=value...");

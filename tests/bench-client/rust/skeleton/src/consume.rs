@@ -1,17 +1,18 @@
-//! The reading loop of a consumer: from the beginning to the end of every partition, again and again, checked.
+//! The reading loop of a consumer: repeated, checked passes from the beginning to the end of every
+//! partition.
 
 use std::time::Instant;
 
 use crate::arguments::Arguments;
 use crate::handshake::{Report, say_and_wait};
 
-/// What is asked for.
+/// The options of a run.
 #[derive(Debug)]
 pub struct Read {
     pub bootstrap: String,
     pub topic: String,
     pub partitions: i32,
-    /// In all partitions together.
+    /// Of all partitions together.
     pub records: u64,
     pub passes: u32,
 }
@@ -28,7 +29,7 @@ impl Read {
     }
 }
 
-/// Sees every record: counts, adds up bytes and checks that offsets follow each other.
+/// Counts records and bytes and checks that offsets are consecutive.
 #[derive(Debug)]
 pub struct Ledger {
     next: Vec<i64>,
@@ -73,7 +74,7 @@ pub trait Contender {
     fn read(&mut self, records: u64, ledger: &mut Ledger);
 }
 
-/// One pass to warm up, then the measured ones.
+/// Runs one pass to warm up, then the measured ones.
 pub fn run(read: &Read, contender: &mut dyn Contender) {
     let mut warm = Ledger::new(read.partitions);
     contender.rewind();

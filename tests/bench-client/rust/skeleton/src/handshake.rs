@@ -1,9 +1,9 @@
-//! The lines exchanged with the task runner, which reads processor time and memory between them.
+//! The lines exchanged with the task runner, which reads CPU time and memory between them.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};
 
-/// Says `word` and waits for a line.
+/// Prints `word` and waits for a line.
 pub fn say_and_wait(word: &str) {
     println!("{word}");
     std::io::stdout()
@@ -16,7 +16,7 @@ pub fn say_and_wait(word: &str) {
         .expect("the task runner writes to standard input");
 }
 
-/// One line of JSON, flat.
+/// One line of flat JSON.
 #[derive(Default, Debug)]
 pub struct Report {
     text: String,

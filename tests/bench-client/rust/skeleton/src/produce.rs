@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use crate::arguments::Arguments;
 use crate::handshake::{Report, say_and_wait};
 
-/// What is asked for. Sizes that are `None` stay at the client's own default.
+/// The options of a run. Sizes that are `None` keep the client's default.
 #[derive(Debug)]
 pub struct Load {
     pub bootstrap: String,
     pub topic: String,
-    /// Its callback sleeps; empty: no such topic.
+    /// Topic of the records whose callback sleeps; empty: none.
     pub slow_topic: String,
     pub slow_rate: f64,
     pub callback_sleep: Duration,
@@ -22,7 +22,7 @@ pub struct Load {
     pub partitions: u64,
     pub records: u64,
     pub warmup: u64,
-    /// Records a second, 0: as fast as acknowledgements allow.
+    /// Records per second; 0: as fast as acknowledgements allow.
     pub rate: f64,
     pub compression: String,
     pub batch_bytes: Option<usize>,
@@ -30,12 +30,13 @@ pub struct Load {
     pub buffer_bytes: Option<usize>,
     pub latency_file: Option<String>,
     pub null: bool,
-    /// `callbacks=1`: a client that offers futures as well shall use callbacks.
+    /// `callbacks=1`: a client that also offers futures must use callbacks.
     pub wants_callbacks: bool,
     payloads: Payloads,
 }
 
-/// Records of equal size, one behind the other; read from a file so that every contender sends the same bytes.
+/// Consecutive records of equal size, read from a file so that every contender sends the same
+/// bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Payloads {
     all: &'static [u8],
@@ -97,11 +98,11 @@ pub struct Item {
     pub slow: bool,
     pub partition: i32,
     pub value: &'static [u8],
-    /// Comes back with the answer.
+    /// Passed back with the answer.
     pub slot: u64,
 }
 
-/// What became of the records; callbacks of any thread write here.
+/// The outcomes of the records; callbacks on any thread write here.
 #[derive(Debug)]
 pub struct Answers {
     acknowledged: AtomicU64,
@@ -109,7 +110,8 @@ pub struct Answers {
     failed: AtomicU64,
     first_error: Mutex<Option<String>>,
     begun: Instant,
-    /// Nanoseconds from `begun` to the answer, by slot; 0: none. Empty unless latencies are asked for.
+    /// Nanoseconds from `begun` to the answer, by slot; 0: none. Empty unless latencies are
+    /// requested.
     answered_at: Vec<AtomicU64>,
     answered_twice: AtomicU64,
     callback_sleep: Duration,
@@ -164,7 +166,7 @@ impl Answers {
     }
 }
 
-/// What one sending thread does; an iterator of records that sleeps until the next one is due.
+/// The work of one sending thread: an iterator of records that sleeps until the next one is due.
 #[derive(Debug)]
 pub struct Job {
     payloads: Payloads,
@@ -180,12 +182,12 @@ pub struct Job {
 struct Pace {
     start: Instant,
     nanos_per_record: f64,
-    /// Nanoseconds between due and called, by record.
+    /// Nanoseconds between the due time and the call, by record.
     late: Vec<u64>,
 }
 
 impl Job {
-    /// The next record; `None` when all were sent.
+    /// The next record; `None` after the last.
     #[inline]
     pub fn next(&mut self) -> Option<Item> {
         if self.next >= self.end {
@@ -223,9 +225,10 @@ impl Job {
 pub trait Contender: Sync {
     /// The library and its version, for the report.
     fn version(&self) -> String;
-    /// Sends what `job` yields, in its order; waits while the client has no room. Every answer goes to `answers`.
+    /// Sends the records of `job` in order; waits while the client's buffer is full. Every answer
+    /// goes to `answers`.
     fn send_all(&self, job: &mut Job, answers: &'static Answers);
-    /// Sends what is still waiting, and returns when all of it was answered.
+    /// Sends waiting records, and returns when all records were answered.
     fn flush(&self);
 }
 
@@ -263,7 +266,8 @@ impl Load {
     }
 }
 
-/// Sends `records` with all threads; seconds until the last answer, how late each was sent, and the slow ones sent.
+/// Sends `records` with all threads; returns the seconds until the last answer, the delay of each
+/// send, and the number of slow records sent.
 fn phase(
     load: &Load,
     contender: &dyn Contender,
@@ -320,7 +324,7 @@ fn phase(
     (seconds, late, slow_sent)
 }
 
-/// With `null=1` the client is left out: what the loop and the counting cost by themselves.
+/// With `null=1` no client is used: measures the cost of the loop and the counting alone.
 fn send_or_count(load: &Load, contender: &dyn Contender, job: &mut Job, answers: &'static Answers) {
     if !load.null {
         return contender.send_all(job, answers);
@@ -331,7 +335,7 @@ fn send_or_count(load: &Load, contender: &dyn Contender, job: &mut Job, answers:
     }
 }
 
-/// Sends to the slow topic at its rate, a hundredth of a second at a time, until the others are done.
+/// Sends to the slow topic at its rate, in steps of 10 ms, until the other threads are done.
 fn send_slow(
     load: &Load,
     contender: &dyn Contender,
@@ -360,7 +364,8 @@ fn send_slow(
     sent
 }
 
-/// For each record: nanoseconds from due to answered; then, for each: from due to called. Little-endian.
+/// For each record: nanoseconds from the due time to the answer; then, for each: from the due time
+/// to the call. Little-endian.
 fn write_latencies(path: &str, load: &Load, answers: &Answers, late: &[u64]) {
     let mut bytes = Vec::with_capacity(answers.answered_at.len() * 16);
     for (number, answered_at) in answers.answered_at.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! `ottla doctor collect`: receives what clients of Apache Kafka push, and answers like Ottla's own admin address.
+//! `ottla doctor collect`: receives the metrics that clients of Apache Kafka push, and serves the
+//! same doctor pages as Ottla's admin address.
 
 mod push;
 mod serve;
@@ -17,19 +18,20 @@ use super::{Failure, place, print};
 
 #[derive(Args)]
 pub struct Collect {
-    /// Where to listen, `host:port`. There is no password: who reaches it may push, and read what others pushed.
+    /// Address to listen on, `host:port`. There is no authentication: any process that can connect
+    /// can push metrics and read those of others
     #[arg(long, value_name = "ADDRESS", default_value = place::COLLECTOR_ADDRESS)]
     listen: String,
 
-    /// Client instances that are kept; when one more comes, the one that has been silent longest goes. Each takes at most 64 KiB
-    /// [default: 16384, or what fits into a sixteenth of the memory].
+    /// Maximum number of client instances kept in memory, at most 64 KiB each; beyond it the one
+    /// silent for longest is evicted [default: 16384, or less if 1/16 of the memory is too small]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     instances: Option<u32>,
 }
 
 impl Collect {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        // Before the ready line, so that a signal that comes early is not lost.
+        // Registered before the ready line, so that an early signal is not lost.
         let mut signals = Signals::new([SIGTERM, SIGINT])
             .map_err(|error| Failure(format!("cannot handle signals: {error}")))?;
         let socket =

@@ -1,4 +1,4 @@
-//! One push as HTTP brings it: headers, encoding, payload.
+//! One pushed payload over HTTP: headers, encoding, body.
 
 use axum::http::{HeaderMap, StatusCode};
 use ottla_lab::doctor::encoding;
@@ -8,7 +8,8 @@ use ottla_lab::doctor::otlp::PAYLOAD_BYTES_MAX;
 /// Why a push was refused: a status and a line for the sender's log.
 pub type Refusal = (StatusCode, String);
 
-/// What the plug-in forwards: one client's payload, the client in headers.
+/// Takes a push from the plug-in of an Apache Kafka broker: one client's payload, with the client's
+/// identity in headers.
 pub fn from_plugin(
     collector: &Collector,
     headers: &HeaderMap,
@@ -30,7 +31,8 @@ pub fn from_plugin(
     keep(collector, from, headers, body, at_ms)
 }
 
-/// Plain OTLP: the payload's resources say who they are, or the same headers do.
+/// Takes a push from an OTLP exporter: the payload's resource attributes, or the same headers,
+/// identify the client.
 pub fn from_exporter(
     collector: &Collector,
     headers: &HeaderMap,
@@ -46,7 +48,7 @@ pub fn from_exporter(
         .to_ascii_lowercase();
     if kind != "application/x-protobuf" {
         let reason =
-            format!("Content-Type is {kind:?}: only application/x-protobuf is taken, OTLP in JSON is not");
+            format!("Content-Type is {kind:?}: only application/x-protobuf is accepted, not OTLP in JSON");
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
     }
     let texts = Texts::of(headers)?;
@@ -85,7 +87,9 @@ struct Texts {
 }
 
 impl Texts {
-    /// - Errors: the header that cannot be read, by name.
+    /// Decodes the headers.
+    ///
+    /// - Errors: names the header that cannot be decoded.
     fn of(headers: &HeaderMap) -> Result<Texts, Refusal> {
         Ok(Texts {
             client_id: text(headers, "kafka-client-id")?,
@@ -138,7 +142,7 @@ fn text(headers: &HeaderMap, name: &str) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// %XX back to bytes, all of which are UTF-8.
+/// Decodes percent-encoding; `None` if it is malformed or the result is not UTF-8.
 fn decoded(text: &[u8]) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter();
@@ -241,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_refused_before_it_unfolds() {
+    fn a_decompression_bomb_is_refused_before_it_is_decompressed() {
         let bomb = gzip_of_zeros(PAYLOAD_BYTES_MAX + 1);
         assert!(bomb.len() < 100_000);
         let mut all = WHO.to_vec();
@@ -250,7 +254,7 @@ mod tests {
         refused(outcome, StatusCode::BAD_REQUEST, "limit of");
     }
 
-    /// One stored-block-free deflate stream of zeros, as any gzip makes it.
+    /// Returns a gzip stream of zeros, made by the gzip program.
     fn gzip_of_zeros(count: usize) -> Vec<u8> {
         let mut command = std::process::Command::new("gzip");
         let mut child = command
@@ -267,14 +271,14 @@ mod tests {
     }
 
     #[test]
-    fn other_exporters_send_protobuf_only() {
+    fn only_protobuf_is_accepted_from_exporters() {
         let json = headers(&[("content-type", "application/json; charset=utf-8")]);
         let outcome = from_exporter(&Collector::default(), &json, b"{}", 0);
         refused(outcome, StatusCode::UNSUPPORTED_MEDIA_TYPE, "application/json");
     }
 
     #[test]
-    fn percent_signs_are_undone() {
+    fn percent_encoding_is_decoded() {
         assert_eq!(decoded(b"a%20b%25").as_deref(), Some("a b%"));
         for wrong in [&b"%"[..], b"%2", b"%g0", b"%ff"] {
             assert_eq!(decoded(wrong), None);

@@ -1,4 +1,4 @@
-//! The collector's HTTP server: paths, limits, and what is told of refusals.
+//! The collector's HTTP server: paths, limits, and log lines about refused pushes.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -22,16 +22,17 @@ use tokio::sync::{Mutex, Semaphore};
 use super::push::{self, Refusal};
 use crate::cli::doctor::now_ms;
 
-/// Kafka's telemetry.max.bytes is 1 MiB after compression; what a plug-in forwards is not compressed any more.
+/// Kafka's telemetry.max.bytes is 1 MiB after compression; a plug-in forwards payloads
+/// decompressed.
 const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// Requests that are read at the same time: 256 MiB if all were as large as they may be.
+/// Requests read concurrently: together at most 256 MiB.
 const REQUESTS_MAX: usize = 32;
 
-/// For the slowest sender of a whole request.
+/// The time in which a whole request must be read and served.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Brokers keep their connections from one push to the next.
+/// The head's timeout exceeds a push interval: brokers keep connections open between pushes.
 const LIMITS: HttpLimits = HttpLimits {
     connections_max: 256,
     patience: Patience {
@@ -50,7 +51,7 @@ struct View {
     refusals: Arc<Mutex<Refusals>>,
 }
 
-/// Since the last line about them.
+/// Refused pushes since the last log line about them.
 #[derive(Debug, Default)]
 struct Refusals {
     count: u64,
@@ -67,9 +68,10 @@ impl Server {
     pub fn start(socket: TcpListener, collector: Arc<Collector>) -> io::Result<Server> {
         let address = socket.local_addr()?;
         let guard = Guard {
-            // Other machines ask under names that nobody told us; of this one's we know them.
+            // Host names are checked only on loopback: other machines may use any name for this
+            // one.
             names: address.ip().is_loopback().then(Names::default),
-            // Brokers and exporters push as their protocols say.
+            // Brokers and exporters push without the header that changes otherwise need.
             changes_are_prepared: false,
             body_bytes_max: BODY_BYTES_MAX as u64,
         };
@@ -103,7 +105,8 @@ fn router(collector: Arc<Collector>) -> Router {
         .with_state(view)
 }
 
-/// One of so many, for so long; a sender that is told 503 comes again.
+/// Serves at most `REQUESTS_MAX` requests at a time, each for at most `REQUEST_TIME_MAX`; a sender
+/// that gets 503 retries.
 async fn limited(State(view): State<View>, request: Request, next: Next) -> Response {
     let Ok(_place) = view.room.try_acquire() else {
         let reason = format!("{REQUESTS_MAX} requests are being served\n");
@@ -127,7 +130,7 @@ async fn from_plugin(State(view): State<View>, headers: HeaderMap, body: Bytes) 
 
 async fn from_exporter(State(view): State<View>, headers: HeaderMap, body: Bytes) -> Response {
     match push::from_exporter(&view.collector, &headers, &body, now_ms()) {
-        // An ExportMetricsServiceResponse without a word is an empty message.
+        // An ExportMetricsServiceResponse without fields is an empty body.
         Ok(()) => (
             StatusCode::OK,
             [(CONTENT_TYPE, "application/x-protobuf")],
@@ -172,7 +175,8 @@ async fn snapshots(State(view): State<View>) -> Response {
     .await
 }
 
-/// On another thread: ten thousand verdicts take as long as hundreds of pushes, which go on meanwhile.
+/// Renders on another thread: ten thousand verdicts take as long as hundreds of pushes, which must
+/// go on meanwhile.
 async fn as_json(
     view: View,
     make: impl FnOnce(&Collector) -> serde_json::Result<String> + Send + 'static,

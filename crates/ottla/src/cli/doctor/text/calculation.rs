@@ -1,4 +1,4 @@
-//! Calculators and predictions as text: the answer first, then how it comes about.
+//! Calculators and predictions as text: the answer first, then its derivation.
 
 use ottla_lab::doctor::calculator::formula::{Calculation, Calculator, Presence};
 use ottla_lab::doctor::calculator::predict::Prediction;
@@ -19,7 +19,7 @@ pub fn render(calculation: &Calculation, paper: Paper) -> String {
     out
 }
 
-/// What a change would bring to one client, and what it would not.
+/// Renders the predicted effects of a change on one client, and what stays the same.
 pub fn prediction(prediction: &Prediction, paper: Paper) -> String {
     let mut out = String::new();
     for change in &prediction.changes {
@@ -97,7 +97,7 @@ fn notes(notes: &[String], paper: Paper) -> String {
     out
 }
 
-/// What can be asked, and with which numbers.
+/// Renders the list of calculators with their inputs.
 pub fn list(calculators: &[Calculator], paper: Paper) -> String {
     let mut out = String::new();
     for calculator in calculators {

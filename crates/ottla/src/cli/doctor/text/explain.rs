@@ -1,4 +1,5 @@
-//! One client with all that leads to its verdict: steps, arithmetic, the change, what was refused and what is missing.
+//! One client with the reasoning behind its verdict: steps, arithmetic, the change, refused changes
+//! and missing data.
 
 use ottla_lab::doctor::diagnosis::{Diagnosis, Evidence, Recommendation, Step};
 use ottla_lab::doctor::glossary;
@@ -48,7 +49,7 @@ pub fn render(client: &Diagnosis, paper: Paper) -> String {
     page.out
 }
 
-/// Lines of arithmetic alone.
+/// Renders lines of arithmetic only.
 pub fn arithmetic(lines: &[Evidence], paper: Paper) -> String {
     let mut page = Page {
         paper,
@@ -77,14 +78,14 @@ impl Page {
         self.line(title);
     }
 
-    /// Wrapped, every line indented by so much.
+    /// Writes wrapped text with every line indented by `indent` columns.
     fn text(&mut self, indent: usize, text: &str) {
         for line in wrap(text, self.paper.width.saturating_sub(indent).max(20)) {
             self.line(format!("{:indent$}{line}", ""));
         }
     }
 
-    /// `head` at the indent, the text beside it, wrapped.
+    /// Writes `head` at the indent and the wrapped text beside it.
     fn beside(&mut self, indent: usize, width: usize, head: &str, text: &str) {
         let begin = indent + width + 2;
         let lines = wrap(text, self.paper.width.saturating_sub(begin).max(20));
@@ -209,7 +210,7 @@ impl Page {
             return;
         }
         self.title(title);
-        // A long name has a line of its own rather than a column for all.
+        // A long name gets its own line instead of widening the column for all.
         let names = pairs
             .iter()
             .map(|(name, _)| letters(name))
@@ -252,7 +253,7 @@ mod tests {
     };
 
     #[test]
-    fn the_whole_chain_is_told() {
+    fn the_complete_reasoning_is_printed() {
         let expected = "\
 orders-writer  producer, instance 5tqAxl0GTx2WJmZ2cqxIVw
 SENDER_RATE  high confidence
@@ -312,7 +313,7 @@ Notes
     }
 
     #[test]
-    fn narrow_paper_is_kept_to() {
+    fn the_width_of_narrow_paper_is_respected() {
         let text = render(&sample::limited(), Paper { width: 60, ..PAPER });
         assert!(text.lines().all(|line| letters(line) <= 60), "{text}");
     }

@@ -1,4 +1,4 @@
-//! Diagnoses as text: numbers, lines and colours that all shapes share.
+//! Diagnoses as text: numbers, lines and colours shared by all outputs.
 
 pub mod table;
 pub mod explain;
@@ -11,13 +11,13 @@ pub use ottla_lab::doctor::arithmetic::figure as number;
 use ottla_lab::doctor::diagnosis::{Promise, Recommendation};
 use ottla_lab::doctor::severity::Severity;
 
-/// Where nobody says how wide the paper is.
+/// The width of output that is not a terminal.
 const WIDTH: usize = 100;
 
 /// Longer lines are hard to read however wide the screen is.
 const WIDTH_MAX: usize = 120;
 
-/// What is written on.
+/// The output medium: its width, and whether it shows colours.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
     pub width: usize,
@@ -72,7 +72,8 @@ pub fn has_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Names and texts come from clients: nothing in them moves the cursor or changes colours.
+/// Escapes control characters: names and texts come from clients and must not move the cursor or
+/// change colours.
 pub fn clean(text: &str) -> String {
     printable(text).into_owned()
 }
@@ -85,7 +86,7 @@ pub fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
-/// Words on lines of at most `width` letters; a longer word has a line of its own.
+/// Wraps text to lines of at most `width` characters; a longer word gets its own line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace().map(clean) {
@@ -104,7 +105,7 @@ pub fn letters(text: &str) -> usize {
     text.chars().count()
 }
 
-/// At most so many letters, an ellipsis where something is missing.
+/// Cuts text to `width` characters, with an ellipsis where something was removed.
 pub fn cut(text: &str, width: usize) -> String {
     let text = clean(text);
     if letters(&text) <= width {
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_clients_moves_no_cursor() {
+    fn text_from_clients_cannot_move_the_cursor() {
         assert_eq!(clean("a\x1b[2J\nb"), "a\\u{1b}[2J\\nb");
     }
 

@@ -1,15 +1,18 @@
-//! All clients on one page: the worst first, one line each, and a sentence about those that are not well.
+//! All clients on one page: the worst first, one line each, with a sentence for clients that are
+//! not well.
 
 use ottla_lab::doctor::diagnosis::{Diagnosis, Examination};
 use ottla_lab::doctor::severity::Severity;
 
 use super::{Paper, change, cut, letters, wrap};
 
-/// Longer names would push the verdict off the page.
+/// Longer names are cut so that the verdict stays on the page.
 const NAME_LETTERS_MAX: usize = 32;
 
 const HEADS: [&str; 5] = ["client", "role", "verdict", "confidence", "change"];
 
+/// Renders the page.
+///
 /// - Shape: `examination` is sorted.
 pub fn render(examination: &Examination, paper: Paper) -> String {
     let clients = &examination.clients;
@@ -59,7 +62,7 @@ fn line(cells: &[String; 5], widths: &[usize]) -> String {
 fn draw(client: &Diagnosis, row: &[String; 5], widths: &[usize], paper: Paper, out: &mut String) {
     let severity = client.severity();
     let mut cells = row.clone();
-    // The last column begins where the others end; what does not fit gets lines of its own.
+    // The last column gets the remaining width; a longer change goes on its own lines below.
     let begin: usize = widths.iter().map(|width| width + 2).sum();
     let room = paper.width.saturating_sub(begin);
     let is_long = letters(&row[4]) > room;
@@ -67,7 +70,7 @@ fn draw(client: &Diagnosis, row: &[String; 5], widths: &[usize], paper: Paper, o
         cells[4] = String::new();
     }
     let text = line(&cells, widths);
-    // Only the verdict is coloured; colours have no width, so it is painted after the columns stand.
+    // The verdict is coloured after the columns are aligned, because colour codes have no width.
     let painted = text.replacen(
         client.verdict.name(),
         &paper.severe(severity, client.verdict.name()),
@@ -120,7 +123,7 @@ mod tests {
     };
 
     #[test]
-    fn those_that_are_not_well_come_with_a_sentence() {
+    fn clients_that_are_not_well_get_a_sentence() {
         let expected = "\
 client         role      verdict      confidence  change
 orders-writer  producer  SENDER_RATE  high        batch.size=32768: 83 550 → 100 000 records/s
@@ -143,7 +146,7 @@ audit          producer  KEEPS_UP     medium      –
     }
 
     #[test]
-    fn no_client_is_said_too() {
+    fn an_empty_page_says_that_no_client_was_seen() {
         let mut examination = sample::examination();
         examination.clients.clear();
         assert_eq!(render(&examination, PAPER), "no client has been seen yet\n");

@@ -1,4 +1,4 @@
-//! Where a client's time goes, as a bar of so many cells.
+//! A bar of cells that shows where a client's time goes.
 
 use ottla_lab::doctor::time::{TimePart, TimeShare};
 use ratatui::style::{Color, Modifier, Style};
@@ -6,7 +6,7 @@ use ratatui::text::Span;
 
 use super::draw::Palette;
 
-/// The letter that stands at the beginning of each part, so that the bar is read without colours.
+/// The letter at the beginning of each part, so that the bar is readable without colours.
 pub fn letter(part: TimePart) -> char {
     match part {
         TimePart::Worker => 'w',
@@ -36,7 +36,7 @@ pub fn style(part: TimePart, palette: Palette) -> Style {
         .add_modifier(Modifier::BOLD)
 }
 
-/// One span for each part that has a cell.
+/// Returns one span for each part that has a cell.
 pub fn spans(time: &[TimeShare], cells: usize, palette: Palette) -> Vec<Span<'static>> {
     let filler = if palette.is_coloured { ' ' } else { '─' };
     let parts = widths(time, cells);
@@ -50,7 +50,8 @@ pub fn spans(time: &[TimeShare], cells: usize, palette: Palette) -> Vec<Span<'st
         .collect()
 }
 
-/// Cells for each part in proportion, by largest remainder; together all of them, unless there are no parts.
+/// Distributes the cells in proportion, by largest remainder; all cells are used unless there are
+/// no parts.
 fn widths(time: &[TimeShare], cells: usize) -> Vec<(TimePart, usize)> {
     let sum: f64 = time.iter().map(|share| share.ms).sum();
     if !(sum > 0.0 && sum.is_finite()) || cells == 0 {
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn all_cells_are_given_out_in_proportion() {
+    fn all_cells_are_distributed_in_proportion() {
         use TimePart::{Broker, Queue, Request};
         check(
             &[(Queue, 50.0), (Request, 30.0), (Broker, 20.0)],

@@ -1,4 +1,4 @@
-//! The live screen drawn: the state of one moment onto a frame of any size.
+//! Draws the live screen's state onto a frame of any size.
 
 use std::time::Instant;
 
@@ -43,13 +43,13 @@ impl Palette {
     }
 }
 
-/// A screen that is lower than this shows nothing but the list.
+/// A screen with fewer rows shows only the list.
 const ROWS_FOR_DETAIL: u16 = 14;
 const DETAIL_ROWS: u16 = 6;
-/// A higher one has room for the whole sentence.
+/// From this many rows on there is room for the whole sentence.
 const ROWS_FOR_MORE: u16 = 20;
 const MORE_ROWS: u16 = 8;
-/// Of the detail: its title, the change, the promise and the time.
+/// Rows of the detail beside the sentence: title, change, promise and time.
 const ROWS_BESIDE_SENTENCE: u16 = 4;
 
 pub fn screen(frame: &mut Frame<'_>, screen: &mut Screen, palette: Palette, now: Instant) {
@@ -204,7 +204,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, palette: Pa
     }
 }
 
-/// The first line on the screen, moved no more than needed to show the selected one.
+/// Returns the first line on the screen, moved no more than needed to show the selected one.
 fn top_of(top: usize, place: usize, rows: usize, count: usize) -> usize {
     let top = top.min(count.saturating_sub(rows));
     if place < top {
@@ -267,7 +267,7 @@ fn row(client: &Diagnosis, columns: &Columns, palette: Palette, is_selected: boo
     }
 }
 
-/// The selected client in a few lines: the sentence, the change, the time in words.
+/// Renders the selected client in a few lines: the sentence, the change, the times.
 fn detail_lines(
     client: &Diagnosis,
     width: usize,
@@ -358,7 +358,7 @@ fn draw_explanation(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, pale
         .map(|(index, line)| match (index, line) {
             (1, line) => Line::styled(line.to_owned(), palette.severe(severity)),
             (0, line) => Line::styled(line.to_owned(), Style::new().add_modifier(Modifier::BOLD)),
-            // Headings stand at the margin, what belongs to them is indented.
+            // Headings are at the margin, their contents are indented.
             (index, line) if index > 4 && !line.starts_with(' ') && !line.starts_with("its time") => {
                 Line::styled(line.to_owned(), Style::new().add_modifier(Modifier::BOLD))
             }

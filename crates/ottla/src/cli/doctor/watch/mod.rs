@@ -1,7 +1,7 @@
-//! `ottla doctor --watch`: a screen that an operator leaves open.
+//! `ottla doctor --watch`: a live screen.
 //!
-//! One thread asks, the other draws and listens to keys: a doctor that is slow or gone leaves the screen alive, with what was last
-//! known and since when.
+//! One thread polls the doctor, another one draws and reads keys: while the doctor is slow or gone
+//! the screen keeps working and shows the last known state and its age.
 
 mod state;
 mod draw;
@@ -24,14 +24,16 @@ use self::draw::Palette;
 use self::state::{ClientKey, News, Screen, Wish};
 use super::{Failure, json, now_ms, place, text, write_file};
 
-/// How long the screen waits for a key before it looks for news.
+/// How long the screen waits for a key before it checks for news.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Runs the screen until it is closed.
+///
 /// - Errors: there is no terminal.
 pub fn run(address: &str, interval_seconds: f64) -> Result<ExitCode, Failure> {
     if !std::io::stdout().is_terminal() {
         return Err(Failure::new(
-            "--watch needs a terminal; without it every look is printed once",
+            "--watch needs a terminal; without --watch the diagnoses are printed once",
         ));
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -41,7 +43,7 @@ pub fn run(address: &str, interval_seconds: f64) -> Result<ExitCode, Failure> {
     }
     let (sender, news) = mpsc::channel();
     ask_again_and_again(address, interval_seconds, sender.clone())?;
-    // From here on the terminal is ours; it is given back on every way out, a panic included.
+    // From here on the terminal is in raw mode; every exit path restores it, a panic included.
     let mut terminal = ratatui::try_init().map_err(|error| Failure(format!("the terminal: {error}")))?;
     let outcome = show(&mut terminal, address, &stop, &news, &sender);
     ratatui::restore();
@@ -65,11 +67,12 @@ fn show(
             screen.receive(one, Instant::now());
         }
         terminal.draw(|frame| draw::screen(frame, &mut screen, palette, Instant::now()))?;
-        // The library of the keyboard never comes back from a terminal that is gone, so it is asked only when there is one.
+        // crossterm never returns from reading a terminal that is gone, so it is called only while
+        // there is one.
         if stop.load(Ordering::Relaxed) || is_gone(TICK) {
             return Ok(());
         }
-        // Everything that is typed is read before the next drawing, so that a held key does not lag.
+        // All pending keys are read before the next drawing, so that a held key does not lag.
         while !is_gone(Duration::ZERO) && event::poll(Duration::ZERO)? {
             let Event::Key(key) = event::read()? else { continue };
             if key.kind == KeyEventKind::Release {
@@ -84,7 +87,7 @@ fn show(
     }
 }
 
-/// Waits until a key is pressed, but no longer than `limit`; true: nobody sits at the terminal any more.
+/// Waits at most `limit` until a key is pressed; returns true if the terminal is gone.
 pub(in crate::cli) fn is_gone(limit: Duration) -> bool {
     let stdin = rustix::stdio::stdin();
     let mut keyboard = [PollFd::new(&stdin, PollFlags::IN)];
@@ -99,7 +102,7 @@ pub(in crate::cli) fn is_gone(limit: Duration) -> bool {
             .intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
-/// Asks for as long as somebody listens.
+/// Polls the doctor until the receiver is dropped.
 fn ask_again_and_again(address: &str, interval_seconds: f64, sender: Sender<News>) -> Result<(), Failure> {
     let address = address.to_owned();
     let ask = move || {
@@ -113,7 +116,7 @@ fn ask_again_and_again(address: &str, interval_seconds: f64, sender: Sender<News
             }
             std::thread::sleep(Duration::from_secs_f64(interval_seconds));
             if is_gone(Duration::ZERO) {
-                // The screen ends by itself, unless it was waiting for a key at that moment.
+                // The screen ends by itself, unless it is waiting for a key at this moment.
                 std::thread::sleep(Duration::from_secs(1));
                 std::process::exit(0);
             }
@@ -125,7 +128,7 @@ fn ask_again_and_again(address: &str, interval_seconds: f64, sender: Sender<News
         .map_err(|error| Failure(format!("cannot start a thread: {error}")))
 }
 
-/// Writes a client's readings beside where the command was started, and tells the screen.
+/// Writes a client's readings to the current directory, and reports it on the screen.
 fn export(address: &str, client: ClientKey, sender: Sender<News>) {
     let address = address.to_owned();
     let write = move || {
@@ -133,10 +136,10 @@ fn export(address: &str, client: ClientKey, sender: Sender<News>) {
             Ok(path) => format!("evidence of {} is in {}", client.client_id, path.display()),
             Err(Failure(why)) => format!("no evidence of {}: {why}", client.client_id),
         };
-        // The screen may be closed by now; the file is written all the same.
+        // The screen may be closed by now; the file has been written.
         let _ = sender.send(News::Told(news));
     };
-    // Without a thread there is no export, and the next key may have more luck.
+    // If no thread can be started there is no export; the key can be pressed again.
     let _ = std::thread::Builder::new()
         .name("doctor-export".into())
         .spawn(write);
@@ -149,14 +152,14 @@ fn write_case(address: &str, client: &ClientKey) -> Result<PathBuf, Failure> {
     let mut snapshots = place::snapshots(address)?;
     snapshots.retain(is_it);
     if snapshots.is_empty() {
-        return Err(Failure::new("it has gone"));
+        return Err(Failure::new("the doctor does not know it any more"));
     }
     let path = PathBuf::from(file_name(&client.client_id, now_ms()));
     write_file(&path, &json(&snapshots)?)?;
     Ok(path)
 }
 
-/// Client ids may hold anything; file names may not.
+/// Makes a safe file name of a client id, which may contain any character.
 fn file_name(client_id: &str, at_ms: i64) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     let plain = |letter| if is_plain(letter) { letter } else { '_' };
@@ -169,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_named_after_its_client_and_stays_here() {
+    fn a_file_is_named_after_its_client_and_stays_in_the_current_directory() {
         assert_eq!(file_name("orders", 17), "doctor-orders-17.json");
         assert_eq!(
             file_name("../../etc/pass wd", 17),

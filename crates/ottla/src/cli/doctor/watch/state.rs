@@ -1,4 +1,4 @@
-//! What the live screen shows, and what keys do to it: no terminal, no clock, no network.
+//! The state of the live screen and the effect of keys: no terminal, no clock, no network.
 
 use std::time::Instant;
 
@@ -6,24 +6,24 @@ use ottla_lab::doctor::Diagnosis;
 use ottla_lab::doctor::diagnosis::Examination;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// From the other threads.
+/// Messages from the other threads.
 #[derive(Clone, Debug)]
 pub enum News {
     Examined(Examination),
-    /// The doctor does not answer, and why.
+    /// The doctor does not answer, with the reason.
     Lost(String),
-    /// Something for the message line.
+    /// Text for the message line.
     Told(String),
 }
 
-/// What the screen cannot do by itself.
+/// An action that the screen's owner must carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     Quit,
     Export(ClientKey),
 }
 
-/// Which client, however the order changes.
+/// Identifies a client independently of the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientKey {
     pub client_id: String,
@@ -42,7 +42,7 @@ impl ClientKey {
 /// Whether the doctor answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contact {
-    /// Nothing has come yet.
+    /// There was no answer yet.
     Waiting,
     Since(Instant),
     Lost {
@@ -54,11 +54,11 @@ pub enum Contact {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     List,
-    /// The selected client's whole chain of reasoning, from this line on.
+    /// The selected client's complete reasoning, from this line on.
     Explanation {
         top: usize,
     },
-    /// Letters go into the filter.
+    /// Typed characters edit the filter.
     Filter,
 }
 
@@ -68,16 +68,16 @@ pub struct Screen {
     pub contact: Contact,
     /// All clients, the worst first.
     clients: Vec<Diagnosis>,
-    /// What came while the screen stood still.
+    /// The latest answer while the screen is paused.
     held_back: Option<Vec<Diagnosis>>,
     pub is_paused: bool,
     pub view: View,
     pub filter: String,
     pub message: String,
     selected: Option<ClientKey>,
-    /// Where the selected client was: if it goes, its neighbour is next.
+    /// The selected client's place in the list: if the client goes, its neighbour is selected.
     place: usize,
-    /// First line of the list on the screen, and how many there are: set when it is drawn.
+    /// First line of the list on the screen, and their number: set when drawing.
     pub top: usize,
     pub rows: usize,
 }
@@ -122,7 +122,7 @@ impl Screen {
         }
     }
 
-    /// Those that the filter lets through: part of the client's id or of its verdict, whatever the case.
+    /// Returns the clients whose id or verdict contains the filter's text, case-insensitively.
     pub fn shown(&self) -> Vec<&Diagnosis> {
         let wanted = self.filter.to_lowercase();
         let fits = |client: &&Diagnosis| {
@@ -191,7 +191,8 @@ impl Screen {
             KeyCode::Home => self.select(0),
             KeyCode::End => self.select(usize::MAX),
             KeyCode::Enter if self.selected().is_some() => {
-                // Nobody may have chosen yet; whose explanation this is must not change with the order.
+                // Fixes the selection, which may still be implicit: the explained client must not
+                // change with the order.
                 self.select(self.place);
                 self.view = View::Explanation { top: 0 };
             }
@@ -215,7 +216,7 @@ impl Screen {
             KeyCode::PageUp => top.saturating_sub(page),
             KeyCode::PageDown | KeyCode::Char(' ') => top + page,
             KeyCode::Home => 0,
-            // Drawing knows how long the text is and corrects this.
+            // Drawing knows the length of the text and limits this.
             KeyCode::End => usize::MAX,
             KeyCode::Left => {
                 self.select(self.place.saturating_sub(1));
@@ -258,7 +259,8 @@ impl Screen {
         self.selected = selected;
     }
 
-    /// The same client stays selected wherever it goes; the first one is while nobody has chosen.
+    /// Keeps the same client selected when the order changes; until the first selection it is the
+    /// first client.
     fn keep_selection(&mut self) {
         let shown = self.shown();
         let is_it = |client: &&Diagnosis| self.selected.as_ref() == Some(&ClientKey::of(client));
@@ -266,7 +268,7 @@ impl Screen {
             Some(place) => self.place = place,
             None => {
                 let place = self.place.min(shown.len().saturating_sub(1));
-                // A filter that hides the selected client gives it back when it goes.
+                // A client that is only hidden by the filter stays selected.
                 let is_gone = !self.clients.iter().any(|client| is_it(&client));
                 self.place = place;
                 if is_gone {
@@ -353,14 +355,14 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_hides_and_gives_back() {
+    fn a_hidden_client_is_selected_again_when_the_filter_is_cleared() {
         let mut screen = screen(&["audit", "orders", "payments"]);
         press(&mut screen, &[KeyCode::End]);
         let type_or = [KeyCode::Char('/'), KeyCode::Char('O'), KeyCode::Char('r')];
         press(&mut screen, &type_or);
         assert_eq!(selected(&screen), Some("orders"));
         assert_eq!(screen.shown().len(), 1);
-        // The letters of commands are letters here.
+        // Command keys are ordinary characters here.
         assert_eq!(press(&mut screen, &[KeyCode::Char('q')]), None);
         assert_eq!(screen.shown().len(), 0);
         press(&mut screen, &[KeyCode::Backspace, KeyCode::Enter, KeyCode::Esc]);
@@ -374,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_holds_back_and_then_catches_up() {
+    fn a_pause_keeps_the_latest_answer_for_later() {
         let mut screen = screen(&["a"]);
         press(&mut screen, &[KeyCode::Char('p')]);
         screen.receive(News::Examined(examination(&["b"])), Instant::now());
@@ -385,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_known_stays_when_the_doctor_is_lost() {
+    fn the_last_known_state_stays_when_the_doctor_is_lost() {
         let mut screen = screen(&["a"]);
         let since = Instant::now();
         screen.receive(News::Lost("refused".into()), since);

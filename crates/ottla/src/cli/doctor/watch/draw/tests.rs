@@ -1,4 +1,4 @@
-//! Frames of the live screen, letter by letter.
+//! Frames of the live screen, character by character.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ fn examined(now: Instant) -> Screen {
 }
 
 #[test]
-fn an_operator_sees_who_is_limited_where_time_goes_and_what_to_change() {
+fn the_screen_shows_limited_clients_where_time_goes_and_what_to_change() {
     let now = Instant::now();
     let found = lines(&frame(&mut examined(now), 110, 16, PLAIN, now));
     let expected = [
@@ -95,7 +95,7 @@ fn small_terminals_show_what_fits() {
 }
 
 #[test]
-fn a_lost_doctor_is_said_with_what_was_known() {
+fn a_lost_doctor_is_shown_with_the_last_known_state() {
     let now = Instant::now();
     let mut state = examined(now);
     state.receive(News::Lost("connection refused".into()), now);
@@ -174,7 +174,7 @@ fn no_color_means_no_colour() {
 }
 
 #[test]
-fn letters_of_clients_cannot_draw() {
+fn names_of_clients_cannot_draw() {
     let now = Instant::now();
     let mut examination = sample::examination();
     examination.clients[0].client_id = "a\x1b[2Jb".into();

@@ -36,7 +36,7 @@ import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicIdException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
-/** Topics, configurations and what a broker says about itself. */
+/** Topics, configurations and the description of a broker. */
 final class AdminCases {
     static void run(Suite suite) {
         suite.run("describe cluster", () -> describeCluster(suite));

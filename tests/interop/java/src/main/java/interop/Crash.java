@@ -13,14 +13,14 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 final class Crash {
     private static final int KEYS_PER_PARTITION = 16;
 
-    /** Produces until standard input is closed, then waits for what is on its way. */
+    /** Produces until standard input is closed, then waits for records in flight. */
     static void load(Suite suite, String topic, int partitions, String list) throws Exception {
         AtomicBoolean stop = new AtomicBoolean();
         Thread input = new Thread(() -> {
             try {
                 System.in.transferTo(java.io.OutputStream.nullOutputStream());
             } catch (java.io.IOException closed) {
-                // The same as its end.
+                // An error means the same as the end of the input.
             }
             stop.set(true);
         });

@@ -30,7 +30,7 @@ import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
-/** Producing, fetching and looking offsets up. */
+/** Producing, fetching and looking up offsets. */
 final class DataCases {
     static void run(Suite suite) {
         suite.run("acks 0, 1 and all", () -> acks(suite));
@@ -100,7 +100,7 @@ final class DataCases {
 
     private static void fillTimes(Suite suite, String topic) throws Exception {
         suite.createTopic(topic, 1, "retention.ms", "-1");
-        // Timestamps 1,000,000 + 10 i, but for record 50, which is the newest of all.
+        // Timestamps 1,000,000 + 10 i, except record 50, which is the newest of all.
         try (KafkaProducer<String, String> producer = suite.producer()) {
             for (int i = 0; i < 100; i++) {
                 long timestamp = i == 50 ? 5_000_000L : 1_000_000L + 10L * i;
@@ -171,7 +171,7 @@ final class DataCases {
                 KafkaProducer<String, String> producer = suite.producer("linger.ms", "2")) {
             consumer.assign(partitions);
             consumer.seekToBeginning(partitions);
-            // Rounds over a session that lives on: all partitions, then a few, then a changed set (KIP-227).
+            // Rounds over one fetch session: all partitions, then a few, then a changed set (KIP-227).
             for (int round = 0; round < 3; round++) {
                 for (int i = 0; i < count; i++) {
                     producer.send(new ProducerRecord<>("java-many", i, "k", round + "-" + i));
@@ -191,7 +191,7 @@ final class DataCases {
                 producer.send(new ProducerRecord<>("java-many", i, "k", "last-" + i));
             }
             producer.flush();
-            // Positions of an assignment that stays are kept; partition 12 reads one record again.
+            // Positions of partitions that stay assigned are kept; partition 12 reads one record again.
             Suite.take(consumer, 31);
         }
     }
@@ -203,7 +203,7 @@ final class DataCases {
                 producer.send(new ProducerRecord<>("java-limits", i % 2, "k", "x".repeat(1000)));
             }
         }
-        // Each limit is smaller than one batch: the first batch must come all the same, or nobody makes progress.
+        // Each limit is smaller than one batch: the first batch must be returned anyway, or consumers make no progress.
         try (KafkaConsumer<String, String> consumer = suite.consumer(
                 "max.partition.fetch.bytes", "100", "fetch.max.bytes", "150", "fetch.min.bytes", "1")) {
             consumer.assign(List.of(partition("java-limits", 0), partition("java-limits", 1)));
@@ -219,7 +219,7 @@ final class DataCases {
             consumer.assign(List.of(partition("java-poll", 0)));
             same(0, consumer.poll(Duration.ofMillis(1500)).count(), "records of an empty topic");
             producer.send(new ProducerRecord<>("java-poll", "wake up")).get(60, TimeUnit.SECONDS);
-            // The fetch that waits must be answered by the append and not by its own 25 seconds.
+            // The append must complete the waiting fetch, not its own timeout of 25 seconds.
             same(1, consumer.poll(Duration.ofSeconds(12)).count(), "records after the append");
         }
     }
@@ -308,7 +308,7 @@ final class DataCases {
                 Suite.eventually("records are acknowledged in round " + round, () -> acknowledged.get() > before + 100);
                 var old = get(suite.admin.describeTopics(List.of(topic)).allTopicNames()).get(topic).topicId();
                 get(suite.admin.deleteTopics(List.of(topic)).all());
-                // The load may create it again by itself (auto-creation): either way there is a new topic id.
+                // The load may create the topic again (auto-creation): either way there is a new topic id.
                 Suite.eventually("the topic exists again", () -> {
                     try {
                         get(suite.admin.createTopics(List.of(
@@ -331,7 +331,7 @@ final class DataCases {
             stop.set(true);
             load.join();
         }
-        // Whatever the races were, the last incarnation is whole: from 0 to its end without a gap.
+        // Whatever the races were, the last incarnation is complete: from 0 to its end without a gap.
         TopicPartition partition = partition(topic, 0);
         long end = list(suite, partition, OffsetSpec.latest()).offset();
         try (KafkaConsumer<String, String> consumer = suite.consumer()) {

@@ -42,13 +42,13 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.state.Stores;
 
-/** Everything that one node of Apache Kafka can hold: written once, looked at before and after somebody else had it. */
+/** Data of every kind that one node of Apache Kafka can have: written once, compared before and after another broker used it. */
 final class Directories {
     private static final int RECORDS = 50;
     private static final int ACKNOWLEDGED = 20;
 
     /**
-     * Uses the broker in every way that leaves something behind, and ends without closing: members and an open
+     * Writes every kind of persistent data, and ends without closing clients: members and an open
      * transaction stay in the records.
      *
      * @param kinds which of `share` and `streams` the broker knows
@@ -89,7 +89,7 @@ final class Directories {
         set(suite, ConfigResource.Type.TOPIC, "plain", "max.message.bytes", "2000000");
         set(suite, ConfigResource.Type.GROUP, "modern", "consumer.heartbeat.interval.ms", "6000");
         set(suite, ConfigResource.Type.CLIENT_METRICS, "watched", "interval.ms", "60000");
-        // The second one is a key that Ottla has no row for.
+        // The second one is a key without a row in Ottla's tables.
         set(suite, ConfigResource.Type.BROKER, "", "log.retention.ms", "86400000", "remote.fetch.max.wait.ms", "600");
         ClientQuotaEntity client = new ClientQuotaEntity(Map.of(ClientQuotaEntity.CLIENT_ID, "heavy"));
         get(suite.admin.alterClientQuotas(List.of(new ClientQuotaAlteration(
@@ -112,7 +112,7 @@ final class Directories {
             all.forEach(partition -> offsets.put(partition, new OffsetAndMetadata(10, "ten")));
             consumer.commitSync(offsets);
         }
-        // Never closed: a static member is still in its group at the next start.
+        // Never closed, so that a static member is still in its group at the next start.
         KafkaConsumer<String, String> fixed =
                 suite.consumer("group.id", "classic-static", "group.instance.id", "one");
         fixed.subscribe(List.of("plain"));
@@ -157,7 +157,7 @@ final class Directories {
         return consumer;
     }
 
-    /** Accepts this many records, which must be the first ones that the group has not accepted; holds no more. */
+    /** Accepts this many records, which must be the first that the group has not accepted; locks no others. */
     private static TreeSet<Long> accept(KafkaShareConsumer<String, String> consumer, int count) {
         TreeSet<Long> accepted = new TreeSet<>();
         long giveUp = System.nanoTime() + 60_000_000_000L;
@@ -203,7 +203,7 @@ final class Directories {
         return streams;
     }
 
-    /** Ten records committed, ten aborted, five committed with an offset; three, and an offset, in one that stays open. */
+    /** Ten records committed, ten aborted, five committed with an offset; three and an offset in a transaction that stays open. */
     private static void transactions(Suite suite) throws Exception {
         suite.createTopic("transactional", 1);
         KafkaProducer<String, String> producer =
@@ -229,7 +229,7 @@ final class Directories {
         }
     }
 
-    /** Writes down what Kafka's admin client is told, apart from what changes with time. */
+    /** Prints the answers to Kafka's admin client, except values that change with time. */
     static void facts(Suite suite, String file, List<String> kinds) throws Exception {
         List<String> lines = new ArrayList<>();
         new TreeMap<>(get(suite.admin.describeFeatures().featureMetadata()).finalizedFeatures())
@@ -264,7 +264,7 @@ final class Directories {
     }
 
     private static List<String> configs(Suite suite) throws Exception {
-        // Apache Kafka 4.0 does not list all kinds of resources, so those that have settings are named.
+        // Apache Kafka 4.0 does not list all kinds of resources, so those with settings are named.
         List<ConfigResource> resources = new ArrayList<>(List.of(
                 new ConfigResource(ConfigResource.Type.BROKER, ""),
                 new ConfigResource(ConfigResource.Type.GROUP, "modern"),
@@ -285,7 +285,7 @@ final class Directories {
         return new ArrayList<>(lines);
     }
 
-    /** What a read_committed consumer gets: it stops where a transaction is open. */
+    /** Reads the records of a read_committed consumer, which stops at an open transaction. */
     private static List<String> committed(Suite suite) {
         List<String> lines = new ArrayList<>();
         TopicPartition partition = new TopicPartition("transactional", 0);
@@ -304,7 +304,7 @@ final class Directories {
         return lines;
     }
 
-    /** What a broker does that keeps groups of other protocols and serves none of them. */
+    /** Checks a broker that keeps groups of other protocols but does not serve them. */
     static void visit(Suite suite, List<String> kinds) {
         suite.run("a new topic and a classic group", () -> {
             suite.createTopic("visited", 1);
@@ -358,7 +358,7 @@ final class Directories {
         });
     }
 
-    /** Commits to all partitions of the offsets topic, twice: with time between them segments are closed by age. */
+    /** Commits to all partitions of the offsets topic, twice: with time in between, segments are closed by age. */
     static void commitEverywhere(Suite suite) {
         suite.run("commits everywhere", () -> {
             for (long offset = 1; offset <= 2; offset++) {
@@ -371,7 +371,7 @@ final class Directories {
         });
     }
 
-    /** After everything: groups, producers and share groups go on where they were. */
+    /** At the end: groups, producers and share groups continue at their positions. */
     static void goOn(Suite suite, List<String> kinds) {
         if (kinds.contains("share")) {
             suite.run("the share group goes on behind what it accepted", () -> {

@@ -9,7 +9,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 
-/** Reads topics from their start to their end: every offset must be there, once and in order. */
+/** Reads topics from start to end: every offset must be there, once and in order. */
 final class Drain {
     static void run(Suite suite, List<String> topics) throws Exception {
         try (KafkaConsumer<byte[], byte[]> consumer = suite.bytesConsumer("isolation.level", "read_committed")) {

@@ -30,7 +30,7 @@ import org.apache.kafka.common.errors.GroupNotEmptyException;
 import org.apache.kafka.common.errors.GroupSubscribedToTopicException;
 import org.apache.kafka.common.errors.UnknownMemberIdException;
 
-/** Consumer groups of the classic protocol, and what an administrator does with them. */
+/** Consumer groups of the classic protocol, and their administration. */
 final class GroupCases {
     static void run(Suite suite) {
         for (String assignor : List.of("RangeAssignor", "CooperativeStickyAssignor")) {
@@ -41,7 +41,7 @@ final class GroupCases {
         suite.run("group administration", () -> administration(suite));
     }
 
-    /** One group member on a thread of its own, polling until it is stopped. */
+    /** One group member on its own thread, polling until it is stopped. */
     private static final class Member {
         final Set<TopicPartition> assigned = ConcurrentHashMap.newKeySet();
         final Set<String> values = ConcurrentHashMap.newKeySet();
@@ -157,7 +157,7 @@ final class GroupCases {
         int generation = first.generation.get();
         int assignments = first.assignments.get();
         String memberId = second.memberId.get();
-        // A static member that closes does not leave (KIP-345): nobody else may notice.
+        // A static member that closes does not leave (KIP-345): other members must not notice.
         second.stop();
         Member again = new Member(suite, "java-static", topic, "group.instance.id", "two",
                 "partition.assignment.strategy", strategy);

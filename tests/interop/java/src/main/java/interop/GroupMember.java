@@ -15,9 +15,9 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * One member of a group, told what to do on its standard input (`close`) and telling what happens to it:
- * `REVOKED`, `LOST` and `ASSIGNED` with what the listener was told, `PLACE` with its generation and whole assignment,
- * `READ` with a record's partition and value, `FAILED`, `CLOSED`. Fields stand between tabs, partitions between commas.
+ * One member of a group. It reads commands from standard input (`close`) and prints events:
+ * `REVOKED`, `LOST` and `ASSIGNED` with the listener's partitions, `PLACE` with its generation and whole assignment,
+ * `READ` with a record's partition and value, `FAILED`, `CLOSED`. Fields are tab-separated, partitions comma-separated.
  */
 final class GroupMember {
     /** Arguments: the topics, joined with commas, or a pattern after `~`; then settings as `key=value`. */
@@ -28,7 +28,7 @@ final class GroupMember {
         Thread input = new Thread(() -> {
             try (BufferedReader lines = new BufferedReader(new InputStreamReader(System.in))) {
                 String line = lines.readLine();
-                // The end of the input is the end of who started us.
+                // The input ends when the parent process ends.
                 if (line == null || line.equals("close")) isClosing.set(true);
             } catch (Exception error) {
                 isClosing.set(true);

@@ -22,9 +22,9 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.RetriableException;
 
-/** Groups and records of a node that grows: the processes here run on while brokers below them come and go. */
+/** Groups and records of a node that grows: these processes keep running while brokers are replaced. */
 final class Growth {
-    /** Leaves a group without members behind, with offset 10 + p committed in every partition p. */
+    /** Creates a group without members, with offset 10 + p committed in every partition p. */
     static void leave(Suite suite, String topic, String group, int partitions) {
         suite.run("leave", () -> {
             try (KafkaConsumer<String, String> consumer = suite.consumer("group.id", group)) {
@@ -35,7 +35,7 @@ final class Growth {
         });
     }
 
-    /** The group that was left goes on where it was. */
+    /** Checks that this group continues at its committed offsets. */
     static void resume(Suite suite, String topic, String group, int partitions) {
         Set<TopicPartition> all = partitions(topic, partitions);
         suite.run("an empty group has the offsets it had", () -> same(left(all),
@@ -72,8 +72,8 @@ final class Growth {
     }
 
     /**
-     * One member reads and commits until standard input is closed, then up to the end: no offset is skipped, and none is read
-     * again that was committed.
+     * One member reads and commits until standard input is closed, then up to the end: no offset is skipped, and no
+     * committed one is read again.
      */
     static void follow(Suite suite, String topic, String group, int partitions) {
         AtomicBoolean stop = new AtomicBoolean();
@@ -81,7 +81,7 @@ final class Growth {
             try {
                 System.in.transferTo(java.io.OutputStream.nullOutputStream());
             } catch (java.io.IOException closed) {
-                // The same as its end.
+                // An error means the same as the end of the input.
             }
             stop.set(true);
         });
@@ -130,18 +130,18 @@ final class Growth {
             read.forEach((at, offset) -> committed.put(at, offset.offset()));
         } catch (RetriableException | RebalanceInProgressException | org.apache.kafka.clients.consumer.CommitFailedException
                 unknown) {
-            // Whether it was stored is open: what was read is read again, or not.
+            // It is unknown whether the commit was stored: the records may be read again, or not.
             System.err.println("not committed: " + unknown);
         }
     }
 
     /**
-     * Every record on the list of acknowledgements (see Crash) lies where it was acknowledged. What was appended and not
-     * acknowledged before a stop may be there twice: a producer snapshot knows one batch per producer, up to five are on their way.
+     * Every record on the list of acknowledgements (see Crash) is at its acknowledged offset. Records appended but not
+     * acknowledged before a stop may be there twice: a producer snapshot has one batch per producer, up to five are in flight.
      */
     static void verify(Suite suite, String topic, int partitions, String list) {
         suite.run("no acknowledged record is lost", () -> {
-            // As numbers: there may be a million of them.
+            // As numbers to save memory: there may be a million of them.
             Map<Long, Long> names = new HashMap<>();
             try (KafkaConsumer<String, String> consumer = suite.consumer()) {
                 Set<TopicPartition> all = partitions(topic, partitions);
@@ -170,7 +170,7 @@ final class Growth {
         });
     }
 
-    /** `k<key>:<number>`, and what may follow behind another colon. */
+    /** `k<key>:<number>`, optionally followed by another colon and more text. */
     private static long name(String text) {
         String[] words = text.substring(1).split(":");
         return Long.parseLong(words[0]) << 40 | Long.parseLong(words[1]);

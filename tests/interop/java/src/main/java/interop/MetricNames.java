@@ -1,4 +1,4 @@
-// Prints every metric that the Java clients register: the list that our own client's names are compared with.
+// Prints every metric that the Java clients register, for comparison with our own client's names.
 package interop;
 
 import java.time.Duration;

@@ -6,7 +6,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
-/** Works long enough to push metrics: a producer and a consumer side by side, for some seconds. */
+/** Runs a producer and a consumer side by side for some seconds, long enough that they push metrics. */
 final class Push {
     static void run(Suite suite, int seconds) {
         suite.run("push", () -> {

@@ -26,7 +26,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** What every case needs: clients on one bootstrap address, waiting, and the result lines. */
+/** Common to all cases: clients on one bootstrap address, waiting, and the result lines. */
 final class Suite {
     interface Case {
         void run() throws Exception;
@@ -70,7 +70,7 @@ final class Suite {
         return future.get(60, TimeUnit.SECONDS);
     }
 
-    /** Returns the cause that the future failed with; a future that succeeds fails the case. */
+    /** Returns the cause of the future's failure; a future that succeeds fails the case. */
     static Throwable failure(java.util.concurrent.Future<?> future) throws Exception {
         try {
             Object value = future.get(60, TimeUnit.SECONDS);
@@ -128,8 +128,8 @@ final class Suite {
             }
         });
         // A described partition need not be served yet: Apache Kafka answers NOT_LEADER_OR_FOLLOWER for a moment, and
-        // a pipelining producer whose first batch meets that while its second is taken never recovers. ListOffsets
-        // goes to the partition itself, and the admin client repeats it until it is answered.
+        // a pipelining producer whose first batch gets that while its second is accepted never recovers. ListOffsets
+        // asks the partition itself, and the admin client repeats it until it succeeds.
         Map<TopicPartition, OffsetSpec> ends = new HashMap<>();
         for (int index = 0; index < partitions; index++) {
             ends.put(partition(name, index), OffsetSpec.latest());
@@ -175,7 +175,7 @@ final class Suite {
         return map;
     }
 
-    /** Writes `count` records named value-0, value-1, ... and returns what was acknowledged. */
+    /** Writes `count` records named value-0, value-1, ... and returns the acknowledgements. */
     List<RecordMetadata> fill(String topic, Integer partition, int count) throws Exception {
         List<java.util.concurrent.Future<RecordMetadata>> sent = new ArrayList<>();
         try (KafkaProducer<String, String> producer = producer("linger.ms", "5")) {
@@ -191,7 +191,7 @@ final class Suite {
         return acknowledged;
     }
 
-    /** Polls until `count` records have come, then once more to see that there are no others. */
+    /** Polls until `count` records have arrived, then once more to check that there are no others. */
     static <K, V> List<ConsumerRecord<K, V>> take(KafkaConsumer<K, V> consumer, int count) {
         List<ConsumerRecord<K, V>> records = new ArrayList<>();
         long giveUp = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);

@@ -17,14 +17,14 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 
-/** Writes down everything a client can see, and compares it later with what another broker serves. */
+/** Saves everything that a client can see, and compares it later with the answers of another broker. */
 final class Takeover {
     static void keep(Suite suite, String file) throws Exception {
         Files.write(Path.of(file), observe(suite));
         System.out.println("CASE\tkeep\tok\t");
     }
 
-    /** Every line kept must be seen again; a line more (a record written since) fails as well. */
+    /** Every saved line must be seen again; an additional line (a record written since) fails as well. */
     static void check(Suite suite, String file) {
         suite.run("check", () -> {
             List<String> expected = Files.readAllLines(Path.of(file));

@@ -1,4 +1,4 @@
-// A broker's metrics reporter that writes down every telemetry push, decoded by Apache Kafka's own protobuf classes.
+// A broker's metrics reporter that writes every telemetry push to a file, decoded by Apache Kafka's own protobuf classes.
 package interop;
 
 import java.io.IOException;

@@ -18,7 +18,7 @@ final class Transactions {
         records(producer, topic, "third", 5);
         producer.commitTransaction();
         records(producer, topic, "open", 3);
-        // Closing would abort the open one: the process ends without it.
+        // Closing the producer would abort the open transaction, so the process ends without closing it.
         Runtime.getRuntime().halt(0);
     }
 
