@@ -136,6 +136,14 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks as f64 / 100.0)
 }
 
+/// What a process has had read from a device, in MiB; a read that the page cache serves does not count.
+pub fn device_reads_mib(pid: u32) -> Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).context("reading /proc/PID/io")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    let bytes: u64 = line.context("no read_bytes in /proc/PID/io")?.parse()?;
+    Ok(bytes as f64 / f64::from(1 << 20))
+}
+
 /// A line of /proc/PID/status in MiB: `VmRSS` or `VmHWM`.
 pub fn memory_mib(pid: u32, line: &str) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).context("reading /proc/PID/status")?;

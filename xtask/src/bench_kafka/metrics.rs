@@ -80,6 +80,12 @@ pub const METRICS: &[Metric] = &[
     ),
     metric("consume_rate", "consume from page cache: rate", "records/s", None),
     metric(
+        "consume_device",
+        "consume from page cache: read from the device all the same",
+        "MiB",
+        None,
+    ),
+    metric(
         "paced_cpu",
         "20,000 records/s, linger 0: broker CPU per million",
         "s",
