@@ -15,8 +15,14 @@ type Page = (&'static str, fn() -> String);
 const PAGES: [Page; 5] = [
     ("docs/reference/wire-support.md", wire_support),
     ("docs/reference/configuration.md", ottla_wire::config_keys::render),
-    ("docs/reference/client-configuration.md", ottla_client::config::render),
-    ("docs/reference/client-metrics.md", ottla_client::metrics::reference::render),
+    (
+        "docs/reference/client-configuration.md",
+        ottla_client::config::render,
+    ),
+    (
+        "docs/reference/client-metrics.md",
+        ottla_client::metrics::reference::render,
+    ),
     ("docs/reference/doctor-rules.md", crate::doctor_rules::render),
 ];
 

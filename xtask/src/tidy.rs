@@ -408,7 +408,10 @@ mod tests {
     fn a_wide_comment_and_a_banned_word_are_found() {
         let wide = format!("// {}", "word ".repeat(20));
         assert_eq!(comments(&[source("a", &wide)]).len(), 1);
-        assert_eq!(comments(&[source("a", "let x = 1; // for want of a name")]).len(), 1);
+        assert_eq!(
+            comments(&[source("a", "let x = 1; // for want of a name")]).len(),
+            1
+        );
         assert!(comments(&[source("a", "// the history of his_name")]).is_empty());
         assert!(comments(&[source("a", "let x = \"nobody\";")]).is_empty());
     }

@@ -16,7 +16,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 use ottla_broker::broker::{Additions, Broker};
-use ottla_core::reply::{Handled, ReplyBuffer};
+use ottla_core::pending::Handled;
+use ottla_core::reply::ReplyBuffer;
 use ottla_core::request::{ConnectionContext, Request};
 use ottla_log::disk::memory::MemoryDisk;
 use ottla_wire::api_key::ApiKey;
@@ -173,12 +174,12 @@ fn handle_once(broker: &Broker, large: &Large, is_elsewhere: bool) -> (u128, boo
     };
     let request = Request {
         connection: &connection,
-        api_key: large.api_key.code(),
+        api_key: large.api_key,
         api_version: large.version,
         correlation_id: 1,
         client_id: Some("c"),
         body: &large.body,
-        received: broker.node().clock.moment(),
+        received: broker.node().clock().moment(),
         is_elsewhere,
     };
     let mut reply = ReplyBuffer::default();

@@ -59,7 +59,7 @@ pub struct Reading {
 impl ActivityView {
     pub(crate) fn new(node: &Arc<Node>, records: Records, clock: Arc<dyn Clock>) -> ActivityView {
         ActivityView {
-            node_id: node.config.node_id,
+            node_id: node.config().node_id,
             node: Arc::downgrade(node),
             departed: Mutex::new(vec![0; records.0.len()]),
             records,
@@ -106,7 +106,7 @@ impl ActivityView {
             processor_count: std::thread::available_parallelism().map_or(1, |count| count.get()),
             processor_micros: processor.tv_sec as u64 * 1_000_000 + processor.tv_nsec as u64 / 1_000,
             connections,
-            groups: (self.node.upgrade()).map_or_else(Vec::new, |node| node.groups.overview(&node)),
+            groups: (self.node.upgrade()).map_or_else(Vec::new, |node| node.groups.overview(&node.storage)),
         }
     }
 

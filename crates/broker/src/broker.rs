@@ -187,7 +187,7 @@ impl Broker {
                 records,
                 clock,
             };
-            let names = admin_names(&broker.node.config);
+            let names = admin_names(broker.node.config());
             let admin = Admin::start(socket, view, additions.pages, names);
             broker.admin = Some(admin.map_err(StartError::Threads)?);
         }
@@ -251,7 +251,7 @@ impl Broker {
             .collect();
         let directories: Vec<String> = self
             .node
-            .config
+            .config()
             .log_directories
             .iter()
             .map(|path| path.display().to_string())

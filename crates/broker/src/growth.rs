@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ottla_core::config::Listener;
-pub use ottla_core::controller::growth::{Growth, NewController};
+pub use ottla_core::growth::{Growth, NewController};
 pub use ottla_core::image::cluster::{BrokerImage, EndpointImage};
 pub use ottla_core::image::features::{METADATA_VERSION, SHARE_VERSION, STREAMS_VERSION};
 pub use ottla_core::node::StartError as NodeError;

@@ -85,7 +85,7 @@ fn no_page_of_another_site_reads_or_changes_anything() {
     let (broker, address) = broker(&[]);
     let change = "X-Ottla-Admin: 1\r\n";
     let begin = "/debug/batches?seconds=60";
-    let is_on = || broker.node().batch_times.is_on();
+    let is_on = || broker.node().services().batch_times.is_on();
     let refused = |method, target, headers: &[&str]| {
         let answer = asked(address, method, target, &[&[HOST], headers].concat());
         assert_eq!(answer.status, 403, "{method} {headers:?}: {answer:?}");

@@ -255,7 +255,7 @@ fn a_directory_is_continued_by_the_next_broker() {
 #[test]
 fn a_directory_in_use_or_not_writable_is_one_clear_error() {
     let broker = Broker::start_temporary(&[]).unwrap();
-    let path = broker.node().config.log_directories[0]
+    let path = broker.node().config().log_directories[0]
         .to_str()
         .unwrap()
         .to_owned();

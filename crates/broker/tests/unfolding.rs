@@ -8,7 +8,7 @@ mod support;
 use std::sync::mpsc;
 
 use ottla_broker::broker::Broker;
-use ottla_core::executor::{ColdRead, Payer};
+use ottla_core::services::{ColdRead, Payer};
 use ottla_core::tenant::TenantId;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;

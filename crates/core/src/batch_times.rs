@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ottla_log::{Bound, SegmentPosition};
 use ottla_wire::primitives::Uuid;
 
-use crate::partition::Partition;
 use crate::time::Moment;
 
 /// At most this many batches are kept in memory, some 100 bytes each. At the limit every second one
@@ -29,6 +28,9 @@ pub struct BatchTime {
     pub fetched: Option<Moment>,
     end: SegmentPosition,
 }
+
+/// Topic id and partition number.
+pub type Key = (Uuid, i32);
 
 /// The recorded batches of one partition.
 #[derive(Clone, Debug)]
@@ -81,7 +83,7 @@ struct State {
     count: usize,
     /// A power of two: one of this many batches is kept.
     stride: u64,
-    partitions: BTreeMap<(Uuid, i32), PartitionTimes>,
+    partitions: BTreeMap<Key, PartitionTimes>,
 }
 
 impl Default for State {
@@ -144,8 +146,8 @@ impl BatchTimes {
         Some((partitions, state.stride))
     }
 
-    /// Records an appended batch; the high watermark may have passed it already.
-    pub fn appended(&self, partition: &Partition, batch: NewBatch) {
+    /// Records an appended batch of partition `key` of `topic`.
+    pub fn appended(&self, key: Key, topic: &Arc<str>, batch: NewBatch) {
         // A duplicate, which was in the log already, was recorded the first time.
         let Some(end) = batch
             .end
@@ -154,39 +156,31 @@ impl BatchTimes {
         else {
             return;
         };
-        {
-            let mut state = self.lock();
-            if state.readers.values().all(|(_, until)| *until < batch.appended) {
-                self.is_on.store(false, Ordering::Relaxed);
-                return;
-            }
-            let time = BatchTime {
-                base_offset: batch.base_offset,
-                last_offset: batch.last_offset,
-                received: batch.received,
-                appended: batch.appended,
-                visible: None,
-                fetched: None,
-                end,
-            };
-            state.add((partition.topic_id, partition.index), &partition.topic, time);
+        let mut state = self.lock();
+        if state.readers.values().all(|(_, until)| *until < batch.appended) {
+            self.is_on.store(false, Ordering::Relaxed);
+            return;
         }
-        // Read after the batch was recorded: a later move of the watermark finds the batch there.
-        if partition.high_watermark() > batch.last_offset {
-            self.moved(partition, partition.high_watermark(), batch.appended);
-        }
+        let time = BatchTime {
+            base_offset: batch.base_offset,
+            last_offset: batch.last_offset,
+            received: batch.received,
+            appended: batch.appended,
+            visible: None,
+            fetched: None,
+            end,
+        };
+        state.add(key, topic, time);
     }
 
-    /// Records that the high watermark of `partition` is `high_watermark` as of `now`.
-    pub fn moved(&self, partition: &Partition, high_watermark: i64, now: Moment) {
-        self.lock()
-            .moved((partition.topic_id, partition.index), high_watermark, now);
+    /// Records that the high watermark of partition `key` is `high_watermark` as of `now`.
+    pub fn moved(&self, key: Key, high_watermark: i64, now: Moment) {
+        self.lock().moved(key, high_watermark, now);
     }
 
     /// Records that these bytes are sent to a consumer.
-    pub fn given(&self, partition: &Partition, given: Given, now: Moment) {
-        self.lock()
-            .given((partition.topic_id, partition.index), given, now);
+    pub fn given(&self, key: Key, given: Given, now: Moment) {
+        self.lock().given(key, given, now);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -202,7 +196,7 @@ impl State {
         }
     }
 
-    fn add(&mut self, key: (Uuid, i32), topic: &Arc<str>, batch: BatchTime) {
+    fn add(&mut self, key: Key, topic: &Arc<str>, batch: BatchTime) {
         if !is_kept(batch.base_offset, self.stride) {
             return;
         }
@@ -232,7 +226,7 @@ impl State {
         self.count += 1;
     }
 
-    fn moved(&mut self, key: (Uuid, i32), high_watermark: i64, now: Moment) {
+    fn moved(&mut self, key: Key, high_watermark: i64, now: Moment) {
         let Some(times) = self.partitions.get_mut(&key) else {
             return;
         };
@@ -246,7 +240,7 @@ impl State {
         }
     }
 
-    fn given(&mut self, key: (Uuid, i32), given: Given, now: Moment) {
+    fn given(&mut self, key: Key, given: Given, now: Moment) {
         let Some(times) = self.partitions.get_mut(&key) else {
             return;
         };
@@ -275,7 +269,7 @@ fn is_kept(base_offset: i64, stride: u64) -> bool {
 mod tests {
     use super::*;
 
-    const KEY: (Uuid, i32) = (Uuid::ZERO, 0);
+    const KEY: Key = (Uuid::ZERO, 0);
 
     fn position(position: u64) -> SegmentPosition {
         SegmentPosition {

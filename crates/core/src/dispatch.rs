@@ -9,22 +9,47 @@ use ottla_wire::messages;
 use ottla_wire::primitives::{DecodeError, Reader};
 
 use crate::handlers;
+use crate::long_answer::{handle_elsewhere, is_long};
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
+
+impl Node {
+    /// Serves one request: the reply is written to `reply` now, or comes later.
+    ///
+    /// - Errors: `Handled::Close` if no reply can be written.
+    pub fn handle(&self, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled {
+        let (api_key, version) = (request.api_key, request.api_version);
+        let served = api_key.served_versions();
+        if !served.is_some_and(|served| served.contains(version)) {
+            if api_key == ApiKey::ApiVersions {
+                handlers::api_versions::handle_unknown_version(self, reply);
+                return Handled::Replied;
+            }
+            return Handled::Close(format!("{api_key} version {version} is not served"));
+        }
+        if !request.is_elsewhere && is_long(api_key, request.body.len()) {
+            return handle_elsewhere(request);
+        }
+        match dispatch(self, request, reply) {
+            Ok(handled) => handled,
+            Err(error) => Handled::Close(format!("{api_key} version {version}: {error}")),
+        }
+    }
+}
 
 macro_rules! table {
     ($($api:ident => $module:ident::$message:ident,)*) => {
         /// Serves one request whose API version is known to be served.
         ///
         /// - Errors: the body cannot be decoded; the request has had no effect.
-        pub(crate) fn dispatch(
+        fn dispatch(
             node: &Node,
-            api_key: ApiKey,
             request: &Request<'_>,
             reply: &mut ReplyBuffer,
         ) -> Result<Handled, DecodeError> {
-            match api_key {
+            match request.api_key {
                 // Decodes its own body: record bytes stay where they are.
                 ApiKey::Produce => handlers::produce::handle(node, request, reply),
                 $(ApiKey::$api => {
@@ -34,7 +59,7 @@ macro_rules! table {
                     // sends three of them with Metadata version 13.
                     Ok(handlers::$module::handle(node, request, body, reply))
                 })*
-                _ => Ok(Handled::Close(format!("{api_key} is not served"))),
+                api_key => Ok(Handled::Close(format!("{api_key} is not served"))),
             }
         }
 

@@ -8,17 +8,15 @@ use std::task::{Poll, Wake, Waker};
 
 use ottla_wire::api_key::ApiKey;
 
-use crate::executor::{self, ChargedJob, Executor, Payer};
-use crate::node::Node;
+use crate::node::{self, Node, NodeExecutor};
+use crate::pending::{Handled, PendingReply};
 use crate::quota::ClientQuota;
-use crate::reply::{Ending, Handled, PendingReply, ReplyBuffer, WaitKind};
+use crate::reply::{Ending, ReplyBuffer, WaitKind};
 use crate::request::{ConnectionContext, Request};
 use crate::seen::{Fetched, Seen};
+use crate::services::Payer;
 use crate::slot::Slot;
 use crate::time::Moment;
-
-/// At most this many entries are handled on an event loop: about a fifth of a millisecond of work.
-pub const ENTRIES_MAX: u64 = 1_000;
 
 /// By the same measure: 1,000 entries take 200 µs.
 const ENTRIES_PER_MICRO: u64 = 5;
@@ -102,7 +100,7 @@ pub struct LongAnswer {
     quota: Option<Arc<ClientQuota>>,
     seen: Seen,
     /// Set at the first step.
-    executor: Option<Arc<dyn Executor>>,
+    executor: Option<Arc<dyn NodeExecutor>>,
     stage: Stage,
 }
 
@@ -153,7 +151,7 @@ impl LongAnswer {
             .is_none_or(|woken| woken.is_set.load(Ordering::Acquire));
         let is_due = || {
             work.deadline()
-                .is_some_and(|deadline| deadline <= node.clock.moment())
+                .is_some_and(|deadline| deadline <= node.clock().moment())
         };
         if !is_woken && !is_due() {
             return;
@@ -177,8 +175,8 @@ impl LongAnswer {
                 is_kept: false,
             },
         };
-        let executor = self.executor.get_or_insert_with(|| node.shared_executor());
-        executor.long_answer(executor::LongAnswer {
+        let executor = self.executor.get_or_insert_with(|| node.executor().clone());
+        executor.long_answer(node::LongAnswer {
             payer: self.payer,
             entries: self.entries,
             job: Box::new(|node| step.run(node)),
@@ -248,11 +246,11 @@ impl Drop for LongAnswer {
             && let Stage::Resting(work, _) = std::mem::replace(&mut self.stage, Stage::Over)
         {
             let entries = self.entries;
-            let job: ChargedJob = Box::new(move |_| {
+            let job = Box::new(move |_: &Node| {
                 drop(work);
                 entries
             });
-            executor.long_answer(executor::LongAnswer {
+            executor.long_answer(node::LongAnswer {
                 payer: self.payer,
                 entries,
                 job,
@@ -285,9 +283,9 @@ impl Step {
             fetched: self.fetched,
             ..ReplyBuffer::default()
         };
-        let began = node.clock.moment();
+        let began = node.clock().moment();
         let polled = self.work.poll(node, &Waker::from(woken.clone()), &mut reply);
-        let now = node.clock.moment();
+        let now = node.clock().moment();
         let micros = now.micros_since(began);
         if let Some(quota) = &self.quota {
             quota.worked(micros, now);
@@ -363,7 +361,7 @@ impl Wake for Woken {
 /// A copy of a request, which outlives its frame.
 struct UnreadRequest {
     connection: ConnectionContext,
-    api_key: i16,
+    api_key: ApiKey,
     api_version: i16,
     correlation_id: i32,
     client_id: Option<String>,

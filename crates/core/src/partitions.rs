@@ -1,23 +1,18 @@
 //! All partitions of the broker: looked up by topic id on the hot path, opened and deleted when the
 //! image changes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use ottla_log::LogError;
 use ottla_log::directory::remove_partition_directory;
 use ottla_log::disk::Disk;
 use ottla_wire::primitives::Uuid;
-use tracing::{error, warn};
+use tracing::warn;
 
-use crate::controller::topics::METADATA_TOPIC;
-use crate::image::MetadataImage;
-use crate::image::topics::TopicImage;
-use crate::log_directory::{Placement, directory_name};
-use crate::node::Node;
 use crate::partition::{Identity, Partition};
 use crate::time::Timestamp;
 
@@ -33,8 +28,6 @@ pub struct Partitions {
     by_topic: ArcSwap<BTreeMap<Uuid, TopicPartitions>>,
     /// At least one log could not be opened for lack of space or descriptors.
     lacks_logs: AtomicBool,
-    /// Partitions that could not be synced for lack of descriptors.
-    unsynced: Mutex<Vec<Weak<Partition>>>,
     /// Directories of deleted logs that still hold files.
     deleted: Mutex<Vec<DeletedDirectory>>,
     /// Partitions whose logs are damaged; they are left untouched until the next start.
@@ -46,9 +39,9 @@ pub struct Partitions {
 
 /// A renamed directory; its files stay for readers that still use them.
 #[derive(Debug)]
-struct DeletedDirectory {
-    path: PathBuf,
-    remove_at: Timestamp,
+pub(crate) struct DeletedDirectory {
+    pub path: PathBuf,
+    pub remove_at: Timestamp,
 }
 
 impl Partitions {
@@ -97,17 +90,17 @@ impl Partitions {
         self.by_topic.store(Arc::new(by_topic));
     }
 
-    fn refuse(&self, identity: Identity) {
+    pub(crate) fn refuse(&self, identity: Identity) {
         self.postponed().remove(&(identity.topic_id, identity.index));
         self.refused().push(identity);
     }
 
-    fn postpone(&self, identity: Identity) {
+    pub(crate) fn postpone(&self, identity: Identity) {
         self.postponed()
             .insert((identity.topic_id, identity.index), identity.topic);
     }
 
-    fn is_postponed(&self, identity: &Identity) -> bool {
+    pub(crate) fn is_postponed(&self, identity: &Identity) -> bool {
         self.postponed()
             .contains_key(&(identity.topic_id, identity.index))
     }
@@ -138,7 +131,7 @@ impl Partitions {
     }
 
     /// Removes a topic's unserved partitions from the lists and returns their numbers.
-    fn forget_unserved(&self, topic_id: Uuid) -> Vec<i32> {
+    pub(crate) fn forget_unserved(&self, topic_id: Uuid) -> Vec<i32> {
         let mut refused = self.refused();
         let of_topic = refused.extract_if(.., |identity| identity.topic_id == topic_id);
         let mut indexes: Vec<i32> = of_topic.map(|identity| identity.index).collect();
@@ -152,7 +145,7 @@ impl Partitions {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_failure(&self, error: &LogError) {
+    pub(crate) fn note_failure(&self, error: &LogError) {
         if error.is_lack() {
             self.lacks_logs.store(true, Ordering::Relaxed);
         }
@@ -163,25 +156,10 @@ impl Partitions {
         self.lacks_logs.swap(false, Ordering::Relaxed)
     }
 
-    /// Postpones a sync that found no descriptor; the next sync covers it.
-    pub(crate) fn note_unsynced(&self, partition: &Arc<Partition>, node: &Node, error: &LogError) {
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        unsynced.push(Arc::downgrade(partition));
-        drop(unsynced);
-        if let Some(suppressed) = node.complaints.lacks.pass(node.clock.moment()) {
-            let (topic, partition) = (&*partition.topic, partition.index);
-            warn!(topic, partition, %error, suppressed, "sync put off");
-        }
-    }
-
-    /// Requests the syncs that were postponed.
-    pub(crate) fn sync_unsynced(&self, node: &Node) {
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        let partitions = std::mem::take(&mut *unsynced);
-        drop(unsynced);
-        for partition in partitions.iter().filter_map(Weak::upgrade) {
-            partition.request_sync(node);
-        }
+    /// The files of these directories are removed when their time has come.
+    pub(crate) fn remove_later(&self, directories: Vec<DeletedDirectory>) {
+        let mut deleted = self.deleted.lock().unwrap_or_else(PoisonError::into_inner);
+        deleted.extend(directories);
     }
 
     /// Removes the files of deleted logs whose `file.delete.delay.ms` has passed. Waits for the
@@ -207,205 +185,4 @@ impl Partitions {
         self.by_topic.store(Arc::new(by_topic));
         removed
     }
-}
-
-/// Opens all partitions of the image and settles directories that it does not list. Waits for the
-/// disk; called once, at start.
-///
-/// - Errors: the directory itself cannot be listed or renamed in. A partition whose log cannot be
-///   opened is reported and stays unavailable; the others are served.
-pub(crate) fn open_all(node: &Node, image: &MetadataImage) -> Result<(), LogError> {
-    node.log_directory
-        .settle_unknown(&known_directories(image), &node.removed_topics)?;
-    let all = image
-        .topics
-        .iter()
-        .map(|topic| (topic, 0..topic.partitions.len()));
-    open_partitions(node, &identities(all), image, Occasion::Start);
-    Ok(())
-}
-
-/// Returns the names of all partition directories, including the controller's own log, which no
-/// image lists.
-pub(crate) fn known_directories(image: &MetadataImage) -> BTreeSet<String> {
-    let of_topic = |topic: &Arc<TopicImage>| {
-        let name = topic.name.clone();
-        (0..topic.partitions.len()).map(move |index| directory_name(&name, index as i32))
-    };
-    let mut known: BTreeSet<String> = image.topics.iter().flat_map(of_topic).collect();
-    known.insert(directory_name(METADATA_TOPIC, 0));
-    known
-}
-
-/// Applies the difference between `old` and `new` to the partitions. Waits for the disk; called on
-/// the controller thread after `new` was written to the metadata log.
-pub(crate) fn follow(node: &Node, old: &MetadataImage, new: &MetadataImage) {
-    // Deletions first: a topic's name may be used again with a new topic id.
-    for topic in old
-        .topics
-        .iter()
-        .filter(|topic| new.topic_by_id(topic.id).is_none())
-    {
-        delete(node, topic);
-    }
-    let partitions_before = |topic: &TopicImage| {
-        let before = old.topic_by_id(topic.id);
-        before.map_or(0, |before| before.partitions.len())
-    };
-    let added = new
-        .topics
-        .iter()
-        .map(|topic| (topic, partitions_before(topic)..topic.partitions.len()));
-    open_partitions(node, &identities(added), new, Occasion::Change);
-    for topic in new.topics.iter() {
-        let before = old.topic_by_id(topic.id);
-        if before.is_some_and(|before| before.config.log != topic.config.log) {
-            for partition in node.partitions.of_topic(topic.id) {
-                partition.with_log(|log| log.set_config(topic.config.log.clone()));
-            }
-        }
-    }
-}
-
-/// Opens partitions that could not be opened for lack of space or descriptors. Runs on the
-/// controller thread, as every such change.
-pub(crate) fn open_missing(node: &Node) {
-    let image = node.image();
-    let all = image
-        .topics
-        .iter()
-        .map(|topic| (topic, 0..topic.partitions.len()));
-    let mut missing = identities(all);
-    missing.retain(|identity| {
-        let (topic_id, index) = (identity.topic_id, identity.index);
-        node.partitions.get(topic_id, index).is_none() && !node.partitions.is_refused(topic_id, index)
-    });
-    let (old, new): (Vec<Identity>, Vec<Identity>) = missing
-        .into_iter()
-        .partition(|identity| node.partitions.is_postponed(identity));
-    open_partitions(node, &old, &image, Occasion::Start);
-    open_partitions(node, &new, &image, Occasion::Change);
-}
-
-fn identities<'a>(
-    topics: impl Iterator<Item = (&'a Arc<TopicImage>, std::ops::Range<usize>)>,
-) -> Vec<Identity> {
-    let of_topic = |(topic, indexes): (&Arc<TopicImage>, std::ops::Range<usize>)| {
-        let identity = |index| Identity {
-            topic_id: topic.id,
-            topic: topic.name.clone(),
-            index: i32::try_from(index).expect("partition numbers are i32"),
-        };
-        indexes.map(identity).collect::<Vec<Identity>>()
-    };
-    topics.flat_map(of_topic).collect()
-}
-
-/// Why partitions are opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Occasion {
-    /// At a start, or postponed from it: the directory may exist already.
-    Start,
-    /// After a change of the image: the partition is new.
-    Change,
-}
-
-/// At most this many directories are created, and made durable, together.
-const CREATED_TOGETHER_MAX: usize = 1_024;
-
-/// Creates the missing logs and opens all of them, in parallel where there is a crew. What cannot
-/// be opened is reported; the others are served.
-fn open_partitions(node: &Node, identities: &[Identity], image: &MetadataImage, occasion: Occasion) {
-    for some in identities.chunks(CREATED_TOGETHER_MAX) {
-        let placements = place(node, some, occasion);
-        let opened: Vec<OnceLock<Arc<Partition>>> = some.iter().map(|_| OnceLock::new()).collect();
-        node.crew.for_each(some.len(), &|number| {
-            let identity = &some[number];
-            match open_partition(node, identity, image, &placements[number]) {
-                Ok(partition) => drop(opened[number].set(Arc::new(partition))),
-                Err(error) => tell_of_failure(node, identity, &error, occasion),
-            }
-        });
-        let opened = opened.into_iter().filter_map(OnceLock::into_inner);
-        node.partitions.insert(opened.collect());
-    }
-}
-
-fn place(node: &Node, identities: &[Identity], occasion: Occasion) -> Vec<Result<Placement, LogError>> {
-    let is_start = occasion == Occasion::Start;
-    match node
-        .log_directory
-        .place(identities, is_start, &node.removed_topics)
-    {
-        Ok(placements) => placements.into_iter().map(Ok).collect(),
-        Err(error) if identities.len() == 1 => vec![Err(error)],
-        // One of them failed; retry each alone so that the others are served.
-        Err(_) => identities
-            .iter()
-            .flat_map(|identity| place(node, std::slice::from_ref(identity), occasion))
-            .collect(),
-    }
-}
-
-fn open_partition(
-    node: &Node,
-    identity: &Identity,
-    image: &MetadataImage,
-    placement: &Result<Placement, LogError>,
-) -> Result<Partition, LogError> {
-    let placement = match placement {
-        Ok(Placement::Refused(error)) | Err(error) => return Err(error.clone()),
-        Ok(placement) => placement,
-    };
-    let topic = image
-        .topic_by_id(identity.topic_id)
-        .expect("only topics of the image are opened");
-    let partition = topic
-        .partition(identity.index)
-        .expect("only partitions of the topic are opened");
-    let config = topic.config.log.clone();
-    let now = node.clock.timestamp();
-    let opened = node.log_directory.open_log(identity, config, placement, now)?;
-    let durability = node.config.durability;
-    let leads = Partition::new(identity.clone(), partition.leader_epoch, durability, opened.log);
-    leads.set_first_dirty_offset(opened.gaps_below);
-    Ok(leads)
-}
-
-fn tell_of_failure(node: &Node, identity: &Identity, error: &LogError, occasion: Occasion) {
-    if let LogError::Corrupt { .. } = error {
-        node.log_directory.report_refusal(identity, error);
-        return node.partitions.refuse(identity.clone());
-    }
-    node.partitions.note_failure(error);
-    if occasion == Occasion::Start {
-        node.partitions.postpone(identity.clone());
-    }
-    if let Some(suppressed) = node.complaints.failures.pass(node.clock.moment()) {
-        let (topic, partition) = (&*identity.topic, identity.index);
-        error!(topic, partition, %error, suppressed, "cannot open a log");
-    }
-}
-
-fn delete(node: &Node, topic: &TopicImage) {
-    let delay_ms = topic.config.log.file_delete_delay_ms;
-    let remove_at = Timestamp(node.clock.timestamp().0.saturating_add(delay_ms));
-    let open = node.partitions.remove(topic.id);
-    open.iter().for_each(|partition| partition.delete());
-    // Partitions that are not served have files, too.
-    let indexes = node.partitions.forget_unserved(topic.id).into_iter();
-    let mut directories = Vec::new();
-    for index in indexes.chain(open.iter().map(|partition| partition.index)) {
-        match node.log_directory.mark_deleted(&topic.name, index, topic.id) {
-            Ok(path) => directories.push(DeletedDirectory { path, remove_at }),
-            Err(error) => {
-                warn!(topic = &*topic.name, partition = index, %error, "cannot rename a deleted log");
-            }
-        }
-    }
-    let deleted = &node.partitions.deleted;
-    deleted
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .extend(directories);
 }

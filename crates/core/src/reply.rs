@@ -1,12 +1,8 @@
 //! What the core hands back: bytes, file ranges between them, and the promise of a later answer.
 
-use std::task::{Poll, Waker};
-
 use ottla_log::disk::FileRegion;
 
-use crate::node::Node;
 use crate::seen::{Fetched, Seen};
-use crate::time::Moment;
 
 /// A reply under construction, after its response header. The connection frames it.
 ///
@@ -33,9 +29,9 @@ pub enum Ending {
     /// The bytes and regions.
     #[default]
     Reply,
-    /// As [`Handled::NoReply`].
+    /// As `Handled::NoReply`.
     NoReply,
-    /// As [`Handled::Close`].
+    /// As `Handled::Close`.
     Close(String),
 }
 
@@ -50,46 +46,6 @@ pub struct InsertedRegion {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HandlerStages {
     pub append_micros: u64,
-}
-
-/// What a handler did with a request.
-pub enum Handled {
-    /// The reply is complete in the buffer.
-    Replied,
-    /// The client expects no answer (produce with acks=0).
-    NoReply,
-    /// The reply comes later.
-    Pending(Box<dyn PendingReply>),
-    /// The request broke the protocol; the connection logs the reason and closes.
-    Close(String),
-}
-
-/// A reply that waits for something: a sync, new data, other group members, the controller.
-///
-/// Dropping it undoes all its registrations, so a closed connection frees what its request held.
-pub trait PendingReply: Send {
-    /// Writes the reply and returns `Ready`, or registers `waker` with what it waits for.
-    /// Registration must come before the last check, so that no wake-up is lost.
-    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()>;
-
-    /// When to poll again even without a wake-up.
-    fn deadline(&self) -> Option<Moment> {
-        None
-    }
-
-    fn waits_for(&self) -> WaitKind;
-
-    /// Whether another thread has yet to handle the request itself; until then the connection does
-    /// not serve its next request. Asked again after each poll.
-    fn is_alone(&self) -> bool {
-        false
-    }
-
-    /// Estimate of the memory it keeps while it waits, if that is more than a small request
-    /// explains.
-    fn kept_bytes(&self) -> usize {
-        0
-    }
 }
 
 /// The stage that a pending reply's waiting time is booked to.

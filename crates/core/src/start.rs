@@ -3,10 +3,13 @@
 //! A refused start leaves every byte as it was: the next start, or Apache Kafka, must find
 //! everything that was there to be found.
 
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use ottla_log::LogError;
-use ottla_log::disk::Disk;
+use ottla_log::directory::LOCK_FILE;
+use ottla_log::disk::{DirectoryLock, Disk};
 
 use crate::config::NodeConfig;
 use crate::controller::directories::Directories;
@@ -15,6 +18,42 @@ use crate::controller::{Controller, ControllerError};
 use crate::log_directory::{LogDirectory, RemovedTopics};
 use crate::random::Random;
 use crate::time::Timestamp;
+
+/// Why a broker could not start, or did not stop cleanly.
+#[derive(Clone, Debug)]
+pub enum StartError {
+    Controller(ControllerError),
+    Log(LogError),
+    /// Another process uses the directory, or it cannot be written to.
+    Lock {
+        path: String,
+        problem: String,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Controller(error) => error.fmt(f),
+            StartError::Log(error) => error.fmt(f),
+            StartError::Lock { path, problem } => write!(f, "cannot use {path}: {problem}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<ControllerError> for StartError {
+    fn from(error: ControllerError) -> StartError {
+        StartError::Controller(error)
+    }
+}
+
+impl From<LogError> for StartError {
+    fn from(error: LogError) -> StartError {
+        StartError::Log(error)
+    }
+}
 
 /// What a node is built on: leadership of the metadata log, and a directory of its own.
 #[derive(Debug)]
@@ -66,4 +105,29 @@ pub(crate) fn take_over(
         log_directory,
         removed_topics,
     })
+}
+
+/// Locks the directories against other processes.
+pub(crate) fn lock_directories(
+    disk: &dyn Disk,
+    config: &NodeConfig,
+) -> Result<Vec<Box<dyn DirectoryLock>>, StartError> {
+    let mut paths: Vec<&Path> = config.log_directories.iter().map(|path| &**path).collect();
+    if !paths.contains(&&*config.metadata_directory) {
+        paths.push(&config.metadata_directory);
+    }
+    let mut locks = Vec::with_capacity(paths.len());
+    for path in paths {
+        let lock = disk
+            .create_directories(path)
+            .and_then(|()| disk.lock(&path.join(LOCK_FILE)));
+        locks.push(lock.map_err(|error| StartError::Lock {
+            path: path.display().to_string(),
+            problem: match error.kind() {
+                std::io::ErrorKind::ResourceBusy => "another process uses it".to_owned(),
+                _ => error.to_string(),
+            },
+        })?);
+    }
+    Ok(locks)
 }

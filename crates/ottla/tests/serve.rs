@@ -358,7 +358,9 @@ fn a_transaction_that_is_open_in_the_directory_is_named_at_start() {
     let node = broker.node();
     let topic_id = node.image().topic("t").unwrap().id;
     let partition = node.partition(topic_id, 1).unwrap();
-    partition.append_internal(node, &transactional_batch()).unwrap();
+    partition
+        .append_internal(node.services(), &transactional_batch())
+        .unwrap();
     drop((partition, broker));
 
     let mut child = serve(&directory.0, &[]).spawn().unwrap();

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use ottla_core::executor::{ChargedJob, ColdRead, Executor, Job, LongAnswer};
-use ottla_core::node::Node;
-use ottla_core::partition::{GroupCommit, Partition};
+use ottla_core::node::{Job, LongAnswer, Node, NodeExecutor};
+use ottla_core::services::{ColdJob, ColdRead, Commit, Executor, Syncable};
 use ottla_log::disk::memory::Random;
 
 #[derive(Default)]
@@ -15,25 +14,26 @@ pub struct SimExecutor {
 
 #[derive(Default)]
 struct Lists {
-    syncs: Vec<Arc<Partition>>,
+    syncs: Vec<Arc<dyn Syncable>>,
     /// Syncs in progress: appends, checkpoints and reads may happen before and after the disk's
     /// part.
-    commits: Vec<Commit>,
-    cold_reads: Vec<ChargedJob>,
-    long_answers: Vec<ChargedJob>,
+    commits: Vec<Begun>,
+    cold_reads: Vec<ColdJob>,
+    long_answers: Vec<LongAnswer>,
     /// The controller's work, in order.
     control: VecDeque<Job>,
 }
 
-enum Commit {
-    Begun(GroupCommit),
-    Synced(GroupCommit),
+enum Begun {
+    Waiting(Box<dyn Commit>),
+    Synced(Box<dyn Commit>),
 }
 
 enum Task {
-    Sync(Arc<Partition>),
-    Commit(Commit),
-    Charged(ChargedJob),
+    Sync(Arc<dyn Syncable>),
+    Commit(Begun),
+    ColdRead(ColdJob),
+    LongAnswer(LongAnswer),
     Job(Job),
 }
 
@@ -41,14 +41,17 @@ impl SimExecutor {
     /// Runs one piece of work; false when there is none.
     pub fn run_one(&self, node: &Node, random: &mut Random) -> bool {
         match self.pick(random) {
-            Some(Task::Sync(partition)) => self.go_on_later(Commit::Begun(partition.begin_commit())),
-            Some(Task::Commit(Commit::Begun(mut commit))) => {
+            Some(Task::Sync(sync)) => self.go_on_later(Begun::Waiting(sync.begin_commit())),
+            Some(Task::Commit(Begun::Waiting(mut commit))) => {
                 commit.run();
-                self.go_on_later(Commit::Synced(commit));
+                self.go_on_later(Begun::Synced(commit));
             }
-            Some(Task::Commit(Commit::Synced(commit))) => commit.finish(node),
-            Some(Task::Charged(job)) => {
-                job(node);
+            Some(Task::Commit(Begun::Synced(commit))) => commit.finish(node.services()),
+            Some(Task::ColdRead(job)) => {
+                job(node.services());
+            }
+            Some(Task::LongAnswer(answer)) => {
+                (answer.job)(node);
             }
             Some(Task::Job(job)) => job(node),
             None => return false,
@@ -56,7 +59,7 @@ impl SimExecutor {
         true
     }
 
-    fn go_on_later(&self, commit: Commit) {
+    fn go_on_later(&self, commit: Begun) {
         let mut lists = self.lists.lock().expect("nothing panics under this lock");
         lists.commits.push(commit);
     }
@@ -83,23 +86,23 @@ impl SimExecutor {
         }
         chosen -= counts[1];
         if chosen < counts[2] {
-            return Some(Task::Charged(lists.cold_reads.swap_remove(chosen)));
+            return Some(Task::ColdRead(lists.cold_reads.swap_remove(chosen)));
         }
         chosen -= counts[2];
         if chosen < counts[3] {
-            return Some(Task::Charged(lists.long_answers.swap_remove(chosen)));
+            return Some(Task::LongAnswer(lists.long_answers.swap_remove(chosen)));
         }
         lists.control.pop_front().map(Task::Job)
     }
 }
 
 impl Executor for SimExecutor {
-    fn sync(&self, partition: Arc<Partition>) {
+    fn sync(&self, sync: Arc<dyn Syncable>) {
         self.lists
             .lock()
             .expect("nothing panics under this lock")
             .syncs
-            .push(partition);
+            .push(sync);
     }
 
     fn cold_read(&self, read: ColdRead) {
@@ -110,12 +113,18 @@ impl Executor for SimExecutor {
             .push(read.job);
     }
 
+    fn deadline_changed(&self) {
+        // The world asks for the next deadline at every step.
+    }
+}
+
+impl NodeExecutor for SimExecutor {
     fn long_answer(&self, answer: LongAnswer) {
         self.lists
             .lock()
             .expect("nothing panics under this lock")
             .long_answers
-            .push(answer.job);
+            .push(answer);
     }
 
     fn control(&self, job: Job) {
@@ -133,9 +142,5 @@ impl Executor for SimExecutor {
             .expect("nothing panics under this lock")
             .control
             .push_back(job);
-    }
-
-    fn deadline_changed(&self) {
-        // Not needed: the world asks for the next deadline at every step.
     }
 }

@@ -8,7 +8,8 @@ use std::task::{Poll, Wake, Waker};
 
 use ottla_core::config::{NodeConfig, RecoveryConfig};
 use ottla_core::node::{Node, StartError};
-use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
+use ottla_core::pending::{Handled, PendingReply};
+use ottla_core::reply::ReplyBuffer;
 use ottla_core::request::{ConnectionContext, Request};
 use ottla_core::time::Clock;
 use ottla_log::disk::memory::{MemoryDisk, Random};
@@ -201,7 +202,7 @@ impl World {
         };
         let request = Request {
             connection: &running.connection,
-            api_key: api_key.code(),
+            api_key,
             api_version,
             correlation_id: 1,
             client_id: Some("simulation"),

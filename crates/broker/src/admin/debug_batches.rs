@@ -32,9 +32,9 @@ pub fn begin(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
                 "missing duration: ?seconds=N with N from 1 to {SECONDS_MAX}\n"
             ))
         })?;
-    let now = node.clock.moment();
+    let now = node.clock().moment();
     let until = now.after(Duration::from_secs(seconds));
-    let ReaderId(reader) = node.batch_times.begin(now, until).ok_or_else(|| {
+    let ReaderId(reader) = node.services().batch_times.begin(now, until).ok_or_else(|| {
         let reason = "too many readers are recording; each ends when its time is over\n";
         (StatusCode::TOO_MANY_REQUESTS, reason.to_owned())
     })?;
@@ -45,7 +45,7 @@ pub fn begin(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
 /// Ends a reader's recording.
 pub fn end(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
     let reader = number(query, "reader=").ok_or_else(|| bad("missing ?reader=N\n".to_owned()))?;
-    match node.batch_times.end(ReaderId(reader)) {
+    match node.services().batch_times.end(ReaderId(reader)) {
         true => Ok(format!("{}\n", json!({"version": VERSION, "reader": reader}))),
         false => Err(unknown(reader)),
     }
@@ -72,9 +72,9 @@ pub fn render(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
         None | Some("") => None,
         Some(_) => Some(number(query, "reader=").ok_or_else(|| bad("missing ?reader=N\n".to_owned()))?),
     };
-    let read = node.batch_times.read(reader.map(ReaderId));
+    let read = node.services().batch_times.read(reader.map(ReaderId));
     let (partitions, one_of) = read.ok_or_else(|| unknown(reader.unwrap_or_default()))?;
-    let clock = SharedClock::now(&*node.clock);
+    let clock = SharedClock::now(&*node.clock());
     let partitions: Vec<Value> = partitions
         .iter()
         .map(|partition| {
@@ -97,7 +97,7 @@ pub fn render(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
         "version": VERSION,
         "unit": "nanoseconds of CLOCK_MONOTONIC",
         "fields": ["base_offset", "last_offset", "received", "appended", "visible", "fetched"],
-        "is_recording": node.batch_times.is_on(),
+        "is_recording": node.services().batch_times.is_on(),
         "one_of": one_of,
         "partitions": partitions,
     });

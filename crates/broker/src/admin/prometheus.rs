@@ -74,7 +74,7 @@ fn write_loops(page: &mut Page, reading: &TenantReading) {
 }
 
 fn write_traffic(page: &mut Page, view: &AdminView, totals: &Totals) {
-    let partitions = view.node.partitions.all();
+    let partitions = view.node.storage.partitions.all();
     let (mut records_in, mut bytes_in, mut bytes_out) = (0u64, 0u64, 0u64);
     for partition in &partitions {
         let traffic = partition.traffic();
@@ -370,7 +370,7 @@ fn write_tenants(page: &mut Page, reading: &TenantReading, shown_max: usize) {
 }
 
 fn write_partitions(page: &mut Page, view: &AdminView) {
-    let partitions = view.node.partitions.all();
+    let partitions = view.node.storage.partitions.all();
     let shown = &partitions[..partitions.len().min(PARTITIONS_MAX)];
     let left_out = partitions.len() - shown.len();
     page.single(

@@ -22,7 +22,7 @@ const SHOWN_MAX: usize = 20;
 pub fn render(node: &Node) -> String {
     let quotas = &node.quotas;
     let clients: Vec<Value> = heaviest_first(quotas).iter().map(client).collect();
-    let listeners = node.config.advertised_listeners.iter();
+    let listeners = node.config().advertised_listeners.iter();
     let listeners: Vec<String> = listeners
         .map(|listener| format!("{}:{}", listener.host, listener.port))
         .collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use ottla_core::executor::Payer;
+use ottla_core::services::Payer;
 use ottla_core::tenant::TenantId;
 use ottla_log::disk::cold_cache::ColdCache;
 

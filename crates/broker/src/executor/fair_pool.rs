@@ -4,7 +4,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ottla_core::executor::Payer;
+use ottla_core::services::Payer;
 use tracing::error;
 
 use super::contain;

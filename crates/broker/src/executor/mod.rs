@@ -5,9 +5,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ottla_core::executor::{ColdRead, Executor, Job, LongAnswer};
-use ottla_core::node::Node;
-use ottla_core::partition::Partition;
+use ottla_core::node::{Job, LongAnswer, Node, NodeExecutor};
+use ottla_core::services::{ColdRead, Executor, Syncable};
 use ottla_core::time::Clock;
 use tracing::error;
 
@@ -50,10 +49,10 @@ fn long_answers() -> PoolKind {
 /// shorter, but not more often than this.
 const MAINTENANCE_MS_MIN: u64 = 100;
 
-/// The queues of work for the threads; implements the core's [`Executor`].
+/// The queues of work for the threads; implements the core's [`NodeExecutor`].
 pub struct Queues {
     node: OnceLock<Weak<Node>>,
-    syncs: WorkQueue<Arc<Partition>>,
+    syncs: WorkQueue<Arc<dyn Syncable>>,
     control: WorkQueue<Job>,
     telemetry: WorkQueue<Job>,
     deadlines: Alarm,
@@ -94,19 +93,25 @@ impl Queues {
 }
 
 impl Executor for Queues {
-    fn sync(&self, partition: Arc<Partition>) {
-        self.syncs.push(partition);
+    fn sync(&self, sync: Arc<dyn Syncable>) {
+        self.syncs.push(sync);
     }
 
     fn cold_read(&self, read: ColdRead) {
         let node = self.node.get().cloned();
         let work = move || {
             node.and_then(|node| node.upgrade())
-                .map_or(0, |node| (read.job)(&node))
+                .map_or(0, |node| (read.job)(node.services()))
         };
         self.cold_reads.run(read.payer, read.bytes, Box::new(work));
     }
 
+    fn deadline_changed(&self) {
+        self.deadlines.ring();
+    }
+}
+
+impl NodeExecutor for Queues {
     fn long_answer(&self, answer: LongAnswer) {
         let node = self.node.get().cloned();
         let work = move || {
@@ -123,10 +128,6 @@ impl Executor for Queues {
 
     fn telemetry(&self, job: Job) {
         self.telemetry.push(job);
-    }
-
-    fn deadline_changed(&self) {
-        self.deadlines.ring();
     }
 }
 
@@ -146,8 +147,8 @@ impl Workers {
         };
         for index in 0..SYNC_THREADS {
             workers.spawn(&format!("ottla-sync-{index}"), node, |node, queues| {
-                while let Some(partition) = queues.syncs.pop() {
-                    contain("sync", || partition.run_sync(node));
+                while let Some(sync) = queues.syncs.pop() {
+                    contain("sync", || sync.run_sync(node.services()));
                 }
             })?;
         }
@@ -167,7 +168,7 @@ impl Workers {
             run_deadlines(node, queues, &*clock)
         })?;
         workers.spawn("ottla-maintain", node, |node, queues| {
-            let backoff_ms = node.config.storage.cleaner_backoff_ms;
+            let backoff_ms = node.config().storage.cleaner_backoff_ms;
             let interval_ms = u64::try_from(backoff_ms)
                 .unwrap_or(0)
                 .clamp(MAINTENANCE_MS_MIN, 1_000);

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 
-use ottla_core::executor::Payer;
+use ottla_core::services::Payer;
 use ottla_core::slot::Slot;
 use ottla_log::disk::FileRegion;
 

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use ottla_core::executor::Payer;
-use ottla_core::reply::{Ending, Handled, PendingReply, ReplyBuffer, WaitKind};
+use ottla_core::pending::{Handled, PendingReply};
+use ottla_core::reply::{Ending, ReplyBuffer, WaitKind};
 use ottla_core::request::{ConnectionContext, Request};
 use ottla_core::seen::{Fetched, FetchedPartition, Position, Seen};
+use ottla_core::services::Payer;
 use ottla_core::tenant::{TenantClaim, TenantId};
 use ottla_core::time::Moment;
 use ottla_log::disk::FileRegion;
@@ -443,10 +444,10 @@ impl Connection {
             error => Refusal::Header(error.to_string()),
         })?;
         let client = self.client_index(context, header.client_id);
-        context.quotas.refresh(&mut self.context, header.client_id);
+        self.context.refresh_quota(&context.quotas, header.client_id);
         let request = Request {
             connection: &self.context,
-            api_key: header.api_key.code(),
+            api_key: header.api_key,
             api_version: header.api_version,
             correlation_id: header.correlation_id,
             client_id: header.client_id,
@@ -656,7 +657,7 @@ impl Connection {
                     let polled = catch_unwind(AssertUnwindSafe(|| {
                         context.service.poll(pending.as_mut(), waker, &mut context.reply)
                     }));
-                    let (api_key, api_version) = (asked.api_key.code(), asked.api_version);
+                    let (api_key, api_version) = (asked.api_key, asked.api_version);
                     match polled {
                         Err(_) => return Err(Refusal::Panicked { api_key, api_version }),
                         Ok(Poll::Pending) => {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use ottla_wire::api_key::ApiKey;
+
 /// What the first bytes of a frame look like if they are not a Kafka request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookalike {
@@ -47,7 +49,7 @@ pub enum Refusal {
     },
     Handler(String),
     Panicked {
-        api_key: i16,
+        api_key: ApiKey,
         api_version: i16,
     },
     Idle(Duration),
@@ -98,10 +100,7 @@ impl fmt::Display for Refusal {
             }
             Refusal::Handler(reason) => write!(f, "{reason}"),
             Refusal::Panicked { api_key, api_version } => {
-                write!(
-                    f,
-                    "a bug was hit while serving api key {api_key} version {api_version}"
-                )
+                write!(f, "a bug was hit while serving {api_key} version {api_version}")
             }
             Refusal::Idle(limit) => write!(f, "idle for more than {} ms", limit.as_millis()),
             Refusal::RequestTooSlow(limit) => {

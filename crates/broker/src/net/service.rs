@@ -3,7 +3,8 @@
 use std::task::{Poll, Waker};
 
 use ottla_core::node::Node;
-use ottla_core::reply::{Handled, PendingReply, ReplyBuffer};
+use ottla_core::pending::{Handled, PendingReply};
+use ottla_core::reply::ReplyBuffer;
 use ottla_core::request::{ConnectionContext, Request};
 
 /// Answers requests. The broker's implementation is [`Node`]; tests use scripted ones.

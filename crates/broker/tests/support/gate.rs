@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use ottla_broker::broker::Broker;
 use ottla_broker::executor::long_answer_threads;
-use ottla_core::executor::{LongAnswer, Payer};
+use ottla_core::node::LongAnswer;
+use ottla_core::services::Payer;
 use ottla_core::tenant::TenantId;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::messages::produce::ProduceResponse;

@@ -6,8 +6,8 @@ use ottla_wire::config_keys::{
     self, BrokerKeyStatus, ConfigKey, Scope, Support, Update, broker_key_status, parse_value,
 };
 
+use super::resource::{ConfigResourceType, ConfigValues};
 use super::{Durability, NodeConfig};
-use crate::image::{ConfigResourceType, ConfigValues};
 
 pub fn scope_of(resource_type: ConfigResourceType) -> Scope {
     match resource_type {

@@ -1,8 +1,8 @@
 //! The operator's configuration, parsed once into typed values; later code looks up no strings.
 
 mod dynamic;
-pub mod effective;
 mod listener;
+mod resource;
 mod topic;
 
 #[cfg(test)]
@@ -18,6 +18,7 @@ use ottla_wire::config_keys::{self, ConfigValue};
 
 pub use dynamic::{broker_update_problem, key_of, scope_of, values_error};
 pub use listener::{Listener, SecurityProtocol};
+pub use resource::{ConfigResource, ConfigResourceType, ConfigValues};
 pub use topic::{TopicCompression, TopicConfig, topic_values_error};
 
 use crate::quota::QuotaConfig;

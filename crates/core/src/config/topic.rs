@@ -7,7 +7,8 @@ use ottla_wire::config_keys::{self, ConfigKey, ConfigValue, TOPIC_KEYS};
 use ottla_wire::records::batch::TimestampType;
 use ottla_wire::records::compression::{Codec, Compression};
 
-use crate::image::{ConfigResource, ConfigValues, MetadataImage};
+use super::StaticConfig;
+use super::resource::ConfigValues;
 
 /// What the broker does with the codec of batches it receives.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,17 +60,9 @@ impl Default for TopicConfig {
 }
 
 impl TopicConfig {
-    /// Returns the effective settings of `topic` in `image`.
-    pub fn effective(image: &MetadataImage, topic: &str) -> Arc<TopicConfig> {
-        match image.config(&ConfigResource::topic(topic)) {
-            None => image.topic_defaults.clone(),
-            Some(values) => Arc::new(TopicConfig::from_values(image, values)),
-        }
-    }
-
-    /// Returns the settings of a topic that has these values of its own.
-    pub fn from_values(image: &MetadataImage, values: &ConfigValues) -> TopicConfig {
-        let mut config = TopicConfig::clone(&image.topic_defaults);
+    /// Returns these settings with values of a topic's own.
+    pub fn with(&self, values: &ConfigValues) -> TopicConfig {
+        let mut config = self.clone();
         for (key, value) in values {
             // An invalid value is kept in the image, as in Apache Kafka, and has no effect.
             let _unusable = config.set(key, value);
@@ -81,28 +74,27 @@ impl TopicConfig {
         config
     }
 
-    /// Returns the settings of a topic without values of its own: this broker's over the cluster's
-    /// over the file's.
-    pub fn defaults(image: &MetadataImage) -> TopicConfig {
+    /// Returns the settings of a topic without values of its own: dynamic values of brokers over
+    /// those of the file.
+    pub fn defaults<'a>(
+        static_config: &'a StaticConfig,
+        dynamic: impl Fn(&str) -> Option<&'a Arc<str>>,
+    ) -> TopicConfig {
         let mut config = TopicConfig::default();
-        let node_id = image.static_config.node_id;
         for key in TOPIC_KEYS {
-            let dynamic = key.synonyms.iter().find_map(|synonym| {
-                Some((synonym.factor, image.dynamic_broker_value(node_id, synonym.name)?))
-            });
-            let found = dynamic.or_else(|| {
-                let values = &image.static_config.values;
+            let mut synonyms = key.synonyms.iter();
+            let changed = synonyms.find_map(|synonym| Some((synonym.factor, dynamic(synonym.name)?)));
+            let found = changed.or_else(|| {
                 key.synonyms
                     .iter()
-                    .find_map(|synonym| Some((synonym.factor, values.get(synonym.name)?)))
+                    .find_map(|synonym| Some((synonym.factor, static_config.values.get(synonym.name)?)))
             });
             if let Some((factor, value)) = found {
                 let _unusable = config.set_scaled(key, value, factor);
             }
         }
-        let expiration = image
-            .dynamic_broker_value(node_id, PRODUCER_EXPIRATION)
-            .or_else(|| image.static_config.values.get(PRODUCER_EXPIRATION));
+        let expiration =
+            dynamic(PRODUCER_EXPIRATION).or_else(|| static_config.values.get(PRODUCER_EXPIRATION));
         if let Some(expiration) = expiration.and_then(|value| value.trim().parse().ok()) {
             config.log.producer_id_expiration_ms = expiration;
         }

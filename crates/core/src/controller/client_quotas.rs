@@ -10,11 +10,11 @@ use ottla_wire::metadata_records::MetadataRecord;
 use ottla_wire::metadata_records::client_quota::{ClientQuotaRecord, EntityData};
 
 use super::Decider;
-use super::topics::Refusal;
 use crate::image::access::ClientQuotaEntity;
 use crate::image::record::RecordList;
 use crate::quota::kind::{CONNECTION_CREATION_RATE, QuotaKind};
 use crate::quota::limits::{CLIENT_ID, IP, USER};
+use crate::refusal::Refusal;
 
 /// All changes of one request to one entity.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,10 +8,11 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::metadata_records::{MetadataRecord, config::ConfigRecord};
 
 use super::Decider;
-use super::topics::{Refusal, topic_name_problem};
+use super::topics::topic_name_problem;
 use crate::config;
+use crate::config::{ConfigResource, ConfigResourceType, ConfigValues};
 use crate::image::record::RecordList;
-use crate::image::{ConfigResource, ConfigResourceType, ConfigValues};
+use crate::refusal::Refusal;
 use crate::telemetry::subscription::{self, SubscriptionError};
 
 /// An operation of IncrementalAlterConfigs on one value.

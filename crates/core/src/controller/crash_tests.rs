@@ -8,7 +8,7 @@ use ottla_wire::error_code::ErrorCode;
 use super::configs::ConfigOperation;
 use super::topics::*;
 use super::*;
-use crate::image::ConfigResource;
+use crate::config::ConfigResource;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 

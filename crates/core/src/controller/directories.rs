@@ -166,7 +166,7 @@ fn unowned(disk: &dyn Disk, path: &Path) -> Result<(), ControllerError> {
     }
 }
 
-pub(super) fn io_error(doing: &'static str, path: &Path, source: std::io::Error) -> ControllerError {
+pub(crate) fn io_error(doing: &'static str, path: &Path, source: std::io::Error) -> ControllerError {
     ControllerError::Log(LogError::Io {
         doing,
         path: path.to_path_buf(),

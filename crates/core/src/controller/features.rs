@@ -5,13 +5,13 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::metadata_records::{MetadataRecord, config::ConfigRecord, feature_level::FeatureLevelRecord};
 
 use super::Decider;
-use super::topics::Refusal;
+use crate::config::{ConfigResource, ConfigResourceType};
 use crate::image::features::{
     ELIGIBLE_LEADER_REPLICAS_VERSION, KEPT_FEATURES, KRAFT_VERSION, METADATA_VERSION, kept_range,
     lowest_metadata_version_below,
 };
 use crate::image::record::RecordList;
-use crate::image::{ConfigResource, ConfigResourceType};
+use crate::refusal::Refusal;
 
 /// Which changes of a level a client allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,15 +9,15 @@ use ottla_log::directory::{
 use ottla_log::disk::os::OsDisk;
 use ottla_wire::records::control::ControlRecord;
 
-use super::growth::{Growth, NewController};
 use super::metadata_log::METADATA_DIRECTORY;
 use super::snapshot_file::{SnapshotId, each_batch};
 use super::tests::{NOW, World, create, files, new_topic};
 use super::*;
 use crate::config::{Listener, SecurityProtocol};
+use crate::growth::{Growth, NewController};
 use crate::image::features::{KRAFT_VERSION, METADATA_VERSION};
 use crate::image::snapshot::records_of;
-use crate::node::StartError;
+use crate::start::StartError;
 
 /// A cleanly stopped node with a topic of two partitions and a deleted one.
 struct Stopped {

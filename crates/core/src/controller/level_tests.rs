@@ -10,8 +10,9 @@ use super::metadata_log::METADATA_DIRECTORY;
 use super::snapshot_file::SnapshotId;
 use super::tests::{NOW, World, create, files, new_topic};
 use super::*;
+use crate::config::ConfigResource;
+use crate::image::access::ScramKey;
 use crate::image::features::{KRAFT_VERSION, METADATA_VERSION, TRANSACTION_VERSION};
-use crate::image::{ConfigResource, access::ScramKey};
 
 fn levels(levels: &[(&str, i16)]) -> RecordList {
     let mut records = RecordList::default();

@@ -13,7 +13,7 @@
 pub mod topics;
 pub mod configs;
 pub mod client_quotas;
-pub mod service;
+pub mod producer_ids;
 pub mod directories;
 pub mod features;
 pub mod reassignments;
@@ -22,9 +22,8 @@ mod bootstrap_file;
 pub(crate) mod metadata_log;
 pub mod survey;
 mod salvage;
-mod quorum_state;
-mod snapshot_file;
-pub mod growth;
+pub(crate) mod quorum_state;
+pub(crate) mod snapshot_file;
 
 #[cfg(test)]
 mod crash_tests;
@@ -55,7 +54,8 @@ use crate::image::replay::Replay;
 use crate::image::{MetadataImage, Provenance};
 use crate::quota::mutation::MutationQuota;
 use crate::random::Random;
-use crate::stopping::outlast_shortage;
+use crate::refusal::Refusal;
+use crate::shortage::outlast_shortage;
 use crate::time::Timestamp;
 use bootstrap_file::Bootstrap;
 use client_quotas::QuotaAlteration;
@@ -66,7 +66,7 @@ use metadata_log::MetadataLog;
 use reassignments::Reassignment;
 use snapshot_file::OwnVoter;
 use survey::Survey;
-use topics::{CreatedTopic, DeletedTopic, NewPartitions, NewTopic, Refusal, TopicToDelete};
+use topics::{CreatedTopic, DeletedTopic, NewPartitions, NewTopic, TopicToDelete};
 
 /// Why the controller cannot start or continue.
 #[derive(Clone, Debug)]

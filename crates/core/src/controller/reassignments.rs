@@ -4,8 +4,8 @@
 use ottla_wire::error_code::ErrorCode;
 
 use super::Decider;
-use super::topics::Refusal;
 use crate::image::topics::PartitionImage;
+use crate::refusal::Refusal;
 
 /// The requested placement of a partition; `None` cancels a reassignment.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,11 +22,11 @@ use super::ControllerError;
 use super::directories::io_error;
 use super::snapshot_file::{self, OwnVoter, SnapshotId};
 use super::survey::{Surroundings, Survey};
-use super::topics::METADATA_TOPIC;
+use crate::image::METADATA_TOPIC;
 use crate::image::record::RecordList;
 use crate::image::replay::Replay;
 use crate::image::snapshot::{PARTITION_CHANGE_RECORD_VERSION, records_of};
-use crate::partitions::known_directories;
+use crate::log_directory::known_directories;
 use crate::time::Timestamp;
 
 /// The state recovered so far.

@@ -26,7 +26,7 @@ use super::quorum_state::{QUORUM_STATE_FILE, QuorumState};
 use super::salvage;
 use super::snapshot_file::{self, SnapshotId};
 use crate::config::NodeConfig;
-use crate::controller::topics::METADATA_TOPIC;
+use crate::image::METADATA_TOPIC;
 use crate::image::MetadataImage;
 use crate::image::replay::Replay;
 use crate::log_directory::{LogDirectory, RemovedTopics};
@@ -34,7 +34,7 @@ use crate::log_directory::{LogDirectory, RemovedTopics};
 /// The findings that a start relies on.
 #[derive(Debug)]
 pub struct Survey {
-    pub(super) replay: Replay,
+    pub(crate) replay: Replay,
     /// The first records of an empty log.
     pub(super) bootstrap: Option<Bootstrap>,
     /// The snapshot that the replay began with.
@@ -45,7 +45,7 @@ pub struct Survey {
     pub(super) end_offset: i64,
     pub(super) bytes_since_snapshot: u64,
     /// The largest known leader epoch.
-    pub(super) leader_epoch: i32,
+    pub(crate) leader_epoch: i32,
     /// The log cannot be continued as it is: `replay` must be written to a new one.
     pub(super) is_salvaged: bool,
 }

@@ -315,8 +315,8 @@ fn a_change_of_many_batches_is_all_or_nothing() {
     let value = "x".repeat(30_000);
     let changes: Vec<ConfigChange> = (0..200)
         .map(|index| ConfigChange {
-            resource: crate::image::ConfigResource {
-                resource_type: crate::image::ConfigResourceType::ClientMetrics,
+            resource: crate::config::ConfigResource {
+                resource_type: crate::config::ConfigResourceType::ClientMetrics,
                 name: format!("m{index}").into(),
             },
             operations: vec![("metrics".to_owned(), configs::ConfigOperation::Set(value.clone()))],
@@ -567,7 +567,7 @@ fn a_topic_grows_and_never_shrinks() {
 
 #[test]
 fn configurations_are_set_appended_and_refused_as_in_kafka() {
-    use crate::image::{ConfigResource, ConfigResourceType};
+    use crate::config::{ConfigResource, ConfigResourceType};
     use configs::ConfigOperation::{self, *};
     let mut world = World::new("configs");
     let mut controller = world.start();

@@ -2,7 +2,6 @@
 //!
 //! Every function reads an image and returns records; nothing changes until they are replayed.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -11,48 +10,18 @@ use ottla_wire::metadata_records::{
     MetadataRecord, config::ConfigRecord, remove_topic::RemoveTopicRecord, topic::TopicRecord,
 };
 use ottla_wire::primitives::Uuid;
-use ottla_wire::text;
 
 use super::Decider;
+use crate::config::{ConfigResourceType, ConfigValues};
 use crate::config::{TopicConfig, topic_values_error};
+use crate::image::METADATA_TOPIC;
+use crate::image::MetadataImage;
 use crate::image::record::RecordList;
 use crate::image::snapshot::{PARTITION_RECORD_VERSION, partition_record};
 use crate::image::topics::{PartitionImage, TopicImage};
-use crate::image::{ConfigResourceType, ConfigValues, MetadataImage};
 use crate::quota::mutation::MutationQuota;
 use crate::random::Random;
-
-/// Why a request about one thing was refused, with the message that the client shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub code: ErrorCode,
-    pub message: String,
-}
-
-impl Refusal {
-    /// Creates a refusal.
-    ///
-    /// - Shape: a `message` beyond [`text::MESSAGE_BYTES_MAX`] is cut, so that a thousand refusals
-    ///   do not keep a thousand long names.
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Refusal {
-        let message = message.into();
-        let cut = match text::message(&message) {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(cut) => Some(cut),
-        };
-        Refusal {
-            code,
-            message: cut.unwrap_or(message),
-        }
-    }
-
-    pub(crate) fn plain(code: ErrorCode) -> Refusal {
-        Refusal {
-            code,
-            message: code.description().to_owned(),
-        }
-    }
-}
+use crate::refusal::Refusal;
 
 /// A topic as requested by a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +73,6 @@ pub struct DeletedTopic {
 const PARTITIONS_PER_REQUEST_MAX: i64 = 10_000;
 const TOPIC_NAME_BYTES_MAX: usize = 249;
 /// The topic of the controller's log.
-pub(crate) const METADATA_TOPIC: &str = "__cluster_metadata";
 
 /// Returns why `name` is no valid topic name, or `None` when it is.
 pub fn topic_name_problem(name: &str) -> Option<String> {
@@ -244,7 +212,7 @@ impl Decider<'_> {
             id,
             partition_count,
             replication_factor: 1,
-            config: TopicConfig::from_values(self.image, &values),
+            config: self.image.topic_defaults.with(&values),
             values,
         };
         records.push(MetadataRecord::Topic(TopicRecord { name, topic_id: id }), 0);

@@ -14,8 +14,7 @@ use ottla_log::{LogError, ReadMode, segment_file_name};
 use ottla_wire::error_code::ErrorCode;
 
 use super::read::{AnswerLimits, PartitionRead, ReadPass, Target, read_all, read_at_most};
-use crate::executor::{ColdRead, Payer};
-use crate::node::Node;
+use crate::services::{ColdRead, Payer, Services};
 use crate::slot::Slot;
 
 /// Bytes that one job loads before its fetch is answered: 4 ms of a disk that reads 128 MiB/s, and
@@ -49,25 +48,32 @@ pub struct ColdPass {
 }
 
 impl ColdFetch {
-    pub fn start(node: &Node, fetcher: Fetcher, targets: Vec<Target>, limits: AnswerLimits) -> ColdFetch {
+    pub fn start(
+        services: &Services,
+        cache: &Arc<ColdCache>,
+        fetcher: Fetcher,
+        targets: Vec<Target>,
+        limits: AnswerLimits,
+    ) -> ColdFetch {
+        let cache = cache.clone();
         let slot = Arc::new(Slot::default());
         let job_slot = slot.clone();
-        let job = move |node: &Node| {
+        let job = move |services: &Services| {
             // Nothing else holds the slot: the connection is gone, so there is no reason to read.
             if Arc::strong_count(&job_slot) == 1 {
                 return 0;
             }
-            let began = node.clock.moment();
-            let (pass, device_bytes) = load_all(&targets, limits, &node.cold_cache);
+            let began = services.clock.moment();
+            let (pass, device_bytes) = load_all(&targets, limits, &cache);
             let ahead = behind_of(&pass);
             job_slot.fill(ColdPass {
                 targets,
                 pass,
-                disk_micros: node.clock.moment().micros_since(began),
+                disk_micros: services.clock.moment().micros_since(began),
             });
-            device_bytes + load_ahead(&node.cold_cache, &ahead)
+            device_bytes + load_ahead(&cache, &ahead)
         };
-        node.executor().cold_read(ColdRead {
+        services.executor().cold_read(ColdRead {
             payer: fetcher.payer,
             bytes: LOAD_BYTES + READ_AHEAD_BYTES,
             job: Box::new(job),
@@ -195,7 +201,8 @@ impl ReadAhead {
     /// the regions that were cut.
     pub fn start(
         &self,
-        node: &Node,
+        services: &Services,
+        cache: &Arc<ColdCache>,
         fetcher: Fetcher,
         targets: &[Target],
         pass: &ReadPass,
@@ -213,15 +220,16 @@ impl ReadAhead {
             .filter_map(cold)
             .take(count_max)
             .collect();
-        let job = move |node: &Node| {
-            let mut bytes = load_ahead(&node.cold_cache, &ahead);
+        let cache = cache.clone();
+        let job = move |_: &Services| {
+            let mut bytes = load_ahead(&cache, &ahead);
             if !cold.is_empty() {
-                bytes += load_all(&cold, limits, &node.cold_cache).1;
+                bytes += load_all(&cold, limits, &cache).1;
             }
             drop(turn);
             bytes
         };
-        node.executor().cold_read(ColdRead {
+        services.executor().cold_read(ColdRead {
             payer: fetcher.payer,
             bytes: LOAD_BYTES + READ_AHEAD_BYTES,
             job: Box::new(job),

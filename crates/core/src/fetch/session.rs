@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
-use crate::executor::{LongAnswer, Payer};
-use crate::long_answer::ENTRIES_MAX;
-use crate::node::Node;
+use crate::request::ENTRIES_MAX;
 use crate::time::Moment;
 
 /// How a request names a topic: by name up to version 12, by id from version 13.
@@ -231,6 +229,9 @@ impl FetchSessions {
     }
 }
 
+/// Sessions that take long to drop.
+pub struct Gone(#[expect(dead_code, reason = "held to be dropped")] Vec<Arc<SharedSession>>);
+
 impl SessionFetch {
     /// False when listing the partitions would hold up an event loop.
     pub fn is_loaded(&self) -> bool {
@@ -247,25 +248,15 @@ impl SessionFetch {
         }
     }
 
-    /// Lets another thread drop large sessions that ended with this request.
-    pub fn drop_gone(&mut self, node: &Node, payer: Payer) {
+    /// Returns large sessions that ended with this request, for another thread to drop.
+    pub fn take_large_gone(&mut self) -> Option<Gone> {
         let is_large = |shared: &mut Arc<SharedSession>| match shared.session.try_lock() {
             Ok(session) => session.order.len() as u64 > ENTRIES_MAX,
             // Locked by a reader, which is slow for a large session only.
             Err(_) => true,
         };
         self.gone.retain_mut(is_large);
-        if !self.gone.is_empty() {
-            let gone = std::mem::take(&mut self.gone);
-            node.executor().long_answer(LongAnswer {
-                payer,
-                entries: ENTRIES_MAX,
-                job: Box::new(move |_| {
-                    drop(gone);
-                    ENTRIES_MAX
-                }),
-            });
-        }
+        (!self.gone.is_empty()).then(|| Gone(std::mem::take(&mut self.gone)))
     }
 
     /// Decides whether an answer mentions a partition, and records what it says.

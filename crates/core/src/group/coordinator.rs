@@ -15,10 +15,12 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::compression::Codec;
 use tracing::{error, warn};
 
-use crate::executor::{ColdRead, Payer};
-use crate::node::Node;
 use crate::partition::Partition;
+use crate::random::Random;
+use crate::services::Services;
+use crate::services::{ColdRead, Payer};
 use crate::slot::Slot;
+use crate::storage::Storage;
 use crate::time::{Clock, Moment, Timestamp};
 
 use super::config::GroupConfig;
@@ -61,6 +63,8 @@ pub(super) struct Coordinator {
     pub partition_index: i32,
     config: Arc<GroupConfig>,
     codec: Codec,
+    /// Makes member ids.
+    random: Arc<Random>,
     /// Copy of the machine's next deadline in microseconds, for readers without the lock; `u64::MAX`: none.
     deadline: AtomicU64,
     /// Group and ticket of answers whose clients are gone.
@@ -105,12 +109,19 @@ pub(super) enum Readiness {
 }
 
 impl Coordinator {
-    pub fn new(topic_id: Uuid, partition_index: i32, config: Arc<GroupConfig>, codec: Codec) -> Coordinator {
+    pub fn new(
+        topic_id: Uuid,
+        partition_index: i32,
+        config: Arc<GroupConfig>,
+        codec: Codec,
+        random: Arc<Random>,
+    ) -> Coordinator {
         Coordinator {
             topic_id,
             partition_index,
             config,
             codec,
+            random,
             deadline: AtomicU64::new(u64::MAX),
             abandoned: Mutex::new(Vec::new()),
             state: Mutex::new(State {
@@ -124,26 +135,32 @@ impl Coordinator {
     }
 
     /// Starts loading unless it was started; registers `waker` for its end.
-    pub fn load(self: &Arc<Self>, node: &Node, waker: Option<&Waker>) -> Readiness {
+    pub fn load(self: &Arc<Self>, storage: &Storage, waker: Option<&Waker>) -> Readiness {
         let mut state = self.lock();
         match &state.stage {
             Stage::Ready(_) => return Readiness::Ready,
-            Stage::Failed { retry } if *retry > node.clock.moment() => return Readiness::Failed,
+            Stage::Failed { retry } if *retry > storage.services.clock.moment() => return Readiness::Failed,
             Stage::Loading => {
                 state.load_wakers.extend(waker.cloned());
                 return Readiness::Loading;
             }
             Stage::Unloaded | Stage::Failed { .. } => {}
         }
-        let Ok(partition) = node.partition(self.topic_id, self.partition_index) else {
+        let Ok(partition) = storage.partition(self.topic_id, self.partition_index) else {
             return Readiness::Failed;
         };
-        state.loaded = Some(node.clock.moment());
+        state.loaded = Some(storage.services.clock.moment());
         let view = partition.view();
         if view.offsets.start == view.offsets.end {
             // An empty partition needs no thread that may wait for the disk.
-            let machine = self.new_machine(node);
-            self.become_ready(node, &mut state, machine, partition, view.offsets.end);
+            let machine = self.new_machine();
+            self.become_ready(
+                &storage.services,
+                &mut state,
+                machine,
+                partition,
+                view.offsets.end,
+            );
             return Readiness::Ready;
         }
         state.stage = Stage::Loading;
@@ -151,11 +168,11 @@ impl Coordinator {
         drop(state);
         let coordinator = self.clone();
         let bytes = partition.with_log(|log| log.bytes());
-        node.executor().cold_read(ColdRead {
+        storage.services.executor().cold_read(ColdRead {
             payer: Payer::Broker,
             bytes,
-            job: Box::new(move |node| {
-                coordinator.run_load(node, partition);
+            job: Box::new(move |services| {
+                coordinator.run_load(services, partition);
                 bytes
             }),
         });
@@ -164,9 +181,9 @@ impl Coordinator {
 
     /// Replays the log from start to end. Only the coordinator appends to it, so the end does not
     /// move meanwhile.
-    fn run_load(&self, node: &Node, partition: Arc<Partition>) {
+    fn run_load(&self, services: &Services, partition: Arc<Partition>) {
         let view = partition.view();
-        let mut machine = self.new_machine(node);
+        let mut machine = self.new_machine();
         let end = ottla_log::Bound {
             offset: view.offsets.end,
             position: None,
@@ -189,43 +206,43 @@ impl Coordinator {
                         skipped, "records of unknown types in the offsets topic are kept but not read"
                     );
                 }
-                self.become_ready(node, &mut state, machine, partition, view.offsets.end);
+                self.become_ready(services, &mut state, machine, partition, view.offsets.end);
             }
             Err(error) => {
                 error!(partition = partition.index, %error, "no coordinator: the offsets topic cannot be read");
-                self.fail(node, &mut state);
+                self.fail(services, &mut state);
             }
         }
         let wakers = std::mem::take(&mut state.load_wakers);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
-        node.executor().deadline_changed();
+        services.executor().deadline_changed();
     }
 
-    fn new_machine(&self, node: &Node) -> Machine {
-        Machine::new(self.config.clone(), node.groups.random.next())
+    fn new_machine(&self) -> Machine {
+        Machine::new(self.config.clone(), self.random.next())
     }
 
     fn become_ready(
         &self,
-        node: &Node,
+        services: &Services,
         state: &mut State,
         mut machine: Machine,
         partition: Arc<Partition>,
         end_offset: i64,
     ) {
-        let step = machine.arm(now(&*node.clock));
+        let step = machine.arm(now(&*services.clock));
         state.stage = Stage::Ready(Box::new(Ready {
             machine,
             partition,
             end_offset,
         }));
         // If this fails, so does the next request, which reports the error.
-        let _ = self.carry_out(node, state, step, None);
+        let _ = self.carry_out(services, state, step, None);
     }
 
-    pub fn submit(self: &Arc<Self>, node: &Node, request: GroupRequest<'_>) -> Submitted {
-        match self.load(node, None) {
+    pub fn submit(self: &Arc<Self>, storage: &Storage, request: GroupRequest<'_>) -> Submitted {
+        match self.load(storage, None) {
             Readiness::Ready => {}
             Readiness::Loading => return Submitted::Refused(ErrorCode::CoordinatorLoadInProgress),
             Readiness::Failed => return Submitted::Refused(ErrorCode::CoordinatorNotAvailable),
@@ -239,8 +256,10 @@ impl Coordinator {
         if ready.partition.is_deleted() {
             return Submitted::Refused(ErrorCode::NotCoordinator);
         }
-        let step = ready.machine.handle(now(&*node.clock), ticket, request);
-        match self.carry_out(node, &mut state, step, Some(ticket)) {
+        let step = ready
+            .machine
+            .handle(now(&*storage.services.clock), ticket, request);
+        match self.carry_out(&storage.services, &mut state, step, Some(ticket)) {
             Ok(Some(delivery)) => Submitted::Delivered(delivery),
             Ok(None) => {
                 let slot = Arc::new(DeliverySlot::default());
@@ -252,12 +271,12 @@ impl Coordinator {
     }
 
     /// Lets the machine act without a request.
-    pub fn act(&self, node: &Node, act: impl FnOnce(&mut Machine, Now) -> Step) {
+    pub fn act(&self, services: &Services, act: impl FnOnce(&mut Machine, Now) -> Step) {
         let mut state = self.lock();
         if let Stage::Ready(ready) = &mut state.stage {
-            let step = act(&mut ready.machine, now(&*node.clock));
+            let step = act(&mut ready.machine, now(&*services.clock));
             // If this failed, the waiting clients have been answered with the error.
-            let _ = self.carry_out(node, &mut state, step, None);
+            let _ = self.carry_out(services, &mut state, step, None);
         }
     }
 
@@ -279,7 +298,7 @@ impl Coordinator {
     }
 
     /// Tells the machine of closed connections.
-    pub fn settle_abandoned(&self, node: &Node) {
+    pub fn settle_abandoned(&self, services: &Services) {
         let abandoned = std::mem::take(&mut *self.abandoned.lock().unwrap_or_else(PoisonError::into_inner));
         if abandoned.is_empty() {
             return;
@@ -289,10 +308,10 @@ impl Coordinator {
             if state.parked.remove(&ticket).is_some()
                 && let Stage::Ready(ready) = &mut state.stage
             {
-                ready.machine.abandon(now(&*node.clock), &group_id, ticket);
+                ready.machine.abandon(now(&*services.clock), &group_id, ticket);
             }
         }
-        let _ = self.carry_out(node, &mut state, Step::default(), None);
+        let _ = self.carry_out(services, &mut state, Step::default(), None);
     }
 
     pub fn deadline(&self) -> Option<Moment> {
@@ -301,8 +320,8 @@ impl Coordinator {
             .map(Moment)
     }
 
-    pub fn on_deadline(&self, node: &Node) {
-        self.act(node, |machine, now| machine.on_deadline(now));
+    pub fn on_deadline(&self, services: &Services) {
+        self.act(services, |machine, now| machine.on_deadline(now));
     }
 
     /// Appends a step's records to the log and hands out its replies: `own` to the caller, the rest
@@ -312,7 +331,7 @@ impl Coordinator {
     ///   dropped; waiting clients were answered with the error.
     fn carry_out(
         &self,
-        node: &Node,
+        services: &Services,
         state: &mut State,
         step: Step,
         own: Option<Ticket>,
@@ -321,13 +340,13 @@ impl Coordinator {
             return Ok(None);
         };
         if !step.records.is_empty() {
-            let timestamp = node.clock.timestamp();
+            let timestamp = services.clock.timestamp();
             let batches = build(&step.records, timestamp, self.codec, self.config.batch_bytes_max);
-            match ready.partition.append_internal(node, &batches) {
+            match ready.partition.append_internal(services, &batches) {
                 Ok(appended) => ready.end_offset = appended.last_offset + 1,
                 Err(error) => {
                     error!(partition = ready.partition.index, %error, "the coordinator starts over: a write failed");
-                    self.fail(node, state);
+                    self.fail(services, state);
                     return Err(ErrorCode::CoordinatorNotAvailable);
                 }
             }
@@ -347,14 +366,14 @@ impl Coordinator {
         }
         let earlier = self.note_deadline(ready.machine.next_deadline());
         if earlier {
-            node.executor().deadline_changed();
+            services.executor().deadline_changed();
         }
         Ok(own_delivery)
     }
 
     /// Drops the machine, because the log may differ from it. The next one is rebuilt from the log.
-    fn fail(&self, node: &Node, state: &mut State) {
-        let loaded = state.loaded.unwrap_or(node.clock.moment());
+    fn fail(&self, services: &Services, state: &mut State) {
+        let loaded = state.loaded.unwrap_or(services.clock.moment());
         state.stage = Stage::Failed {
             retry: loaded.after_ms(RELOAD_INTERVAL_MS),
         };

@@ -10,10 +10,9 @@ use ottla_wire::primitives::Uuid;
 use ottla_wire::records::compression::Codec;
 
 use crate::config::NodeConfig;
-use crate::controller::service::{InternalTopic, ensure_internal_topic};
-use crate::node::Node;
 use crate::random::Random;
-use crate::slot::Slot;
+use crate::services::Services;
+use crate::storage::Storage;
 use crate::time::Moment;
 
 use super::calls::Call;
@@ -28,7 +27,7 @@ pub struct Groups {
     config: Arc<GroupConfig>,
     codec: Codec,
     /// Source of member ids.
-    pub(super) random: Random,
+    random: Arc<Random>,
     /// Indexed by partition of the offsets topic.
     coordinators: RwLock<BTreeMap<i32, Arc<Coordinator>>>,
 }
@@ -42,44 +41,46 @@ impl Groups {
             config: Arc::new(GroupConfig::of(&config.group)),
             codec: codec.unwrap_or(Codec::None),
             // Other users of the seed must not draw the same numbers.
-            random: Random::new(config.seed.map(|part| part.rotate_left(17) ^ 0x67726f757073)),
+            random: Arc::new(Random::new(
+                config.seed.map(|part| part.rotate_left(17) ^ 0x67726f757073),
+            )),
             coordinators: RwLock::default(),
         }
     }
 
     /// Starts to load every coordinator, so that sessions of known members run and offsets of idle
     /// groups expire.
-    pub fn start(&self, node: &Node) {
-        for coordinator in self.all(node) {
-            coordinator.load(node, None);
+    pub fn start(&self, storage: &Storage) {
+        for coordinator in self.all(storage) {
+            coordinator.load(storage, None);
         }
     }
 
     /// Sends a request to the coordinator of `group_id`.
-    pub(crate) fn call(&self, node: &Node, group_id: &str, request: GroupRequest<'_>) -> Call {
-        match self.coordinator_of(node, group_id) {
-            Some(coordinator) => self.call_coordinator(node, &coordinator, group_id, request),
+    pub(crate) fn call(&self, storage: &Storage, group_id: &str, request: GroupRequest<'_>) -> Call {
+        match self.coordinator_of(storage, group_id) {
+            Some(coordinator) => self.call_coordinator(storage, &coordinator, group_id, request),
             None => Call::answered(Err(ErrorCode::CoordinatorNotAvailable)),
         }
     }
 
     /// Sends a request to every coordinator.
-    pub(crate) fn call_all(&self, node: &Node, request: &GroupRequest<'_>) -> Vec<Call> {
+    pub(crate) fn call_all(&self, storage: &Storage, request: &GroupRequest<'_>) -> Vec<Call> {
         let call =
-            |coordinator: &Arc<Coordinator>| self.call_coordinator(node, coordinator, "", request.clone());
-        self.all(node).iter().map(call).collect()
+            |coordinator: &Arc<Coordinator>| self.call_coordinator(storage, coordinator, "", request.clone());
+        self.all(storage).iter().map(call).collect()
     }
 
     fn call_coordinator(
         &self,
-        node: &Node,
+        storage: &Storage,
         coordinator: &Arc<Coordinator>,
         group_id: &str,
         request: GroupRequest<'_>,
     ) -> Call {
-        let submitted = coordinator.submit(node, request);
+        let submitted = coordinator.submit(storage, request);
         Call::new(
-            node,
+            &storage.services,
             coordinator,
             group_id,
             submitted,
@@ -89,10 +90,10 @@ impl Groups {
 
     /// Whether the coordinator of `group_id` can take requests; if not, loads it and wakes `waker`
     /// then.
-    pub(crate) fn prepare(&self, node: &Node, group_id: &str, waker: &Waker) -> Preparation {
-        match self.coordinator_of(node, group_id) {
+    pub(crate) fn prepare(&self, storage: &Storage, group_id: &str, waker: &Waker) -> Preparation {
+        match self.coordinator_of(storage, group_id) {
             None => Preparation::NoTopic,
-            Some(coordinator) => match coordinator.load(node, Some(waker)) {
+            Some(coordinator) => match coordinator.load(storage, Some(waker)) {
                 Readiness::Ready => Preparation::Ready,
                 Readiness::Loading => Preparation::Loading,
                 Readiness::Failed => Preparation::Failed,
@@ -100,21 +101,16 @@ impl Groups {
         }
     }
 
-    /// Asks the controller to create the offsets topic.
-    pub(crate) fn create_topic(&self, node: &Node) -> Arc<Slot<Result<(), ErrorCode>>> {
-        ensure_internal_topic(node, InternalTopic::ConsumerOffsets)
-    }
-
     /// Removes the offsets of deleted topics.
-    pub fn on_topics_deleted(&self, node: &Node, topics: &[(&str, Uuid)]) {
+    pub fn on_topics_deleted(&self, services: &Services, topics: &[(&str, Uuid)]) {
         for coordinator in self.loaded() {
-            coordinator.act(node, |machine, now| machine.on_topics_deleted(now, topics));
+            coordinator.act(services, |machine, now| machine.on_topics_deleted(now, topics));
         }
     }
 
     /// Returns overviews of all consumer groups that have members, or recently had.
-    pub fn overview(&self, node: &Node) -> Vec<GroupOverview> {
-        let image = node.image();
+    pub fn overview(&self, storage: &Storage) -> Vec<GroupOverview> {
+        let image = storage.image();
         let partitions_of = |topic: &str| image.topic(topic).map_or(0, |topic| topic.partitions.len());
         self.loaded()
             .iter()
@@ -130,30 +126,30 @@ impl Groups {
             .min()
     }
 
-    pub fn on_deadline(&self, node: &Node, now: Moment) {
+    pub fn on_deadline(&self, services: &Services, now: Moment) {
         for coordinator in self.loaded() {
             if coordinator.deadline().is_some_and(|deadline| deadline <= now) {
-                coordinator.on_deadline(node);
+                coordinator.on_deadline(services);
             }
         }
     }
 
     /// Handles members whose connections were closed, and reloads failed coordinators. Call about
     /// once a second.
-    pub fn maintain(&self, node: &Node) {
-        for coordinator in self.all(node) {
-            coordinator.load(node, None);
-            coordinator.settle_abandoned(node);
+    pub fn maintain(&self, storage: &Storage) {
+        for coordinator in self.all(storage) {
+            coordinator.load(storage, None);
+            coordinator.settle_abandoned(&storage.services);
         }
     }
 
-    fn coordinator_of(&self, node: &Node, group_id: &str) -> Option<Arc<Coordinator>> {
-        let topic = offsets_topic(node)?;
+    fn coordinator_of(&self, storage: &Storage, group_id: &str) -> Option<Arc<Coordinator>> {
+        let topic = offsets_topic(storage)?;
         Some(self.coordinator(&topic, partition_for(group_id, topic.partition_count)))
     }
 
-    fn all(&self, node: &Node) -> Vec<Arc<Coordinator>> {
-        let Some(topic) = offsets_topic(node) else {
+    fn all(&self, storage: &Storage) -> Vec<Arc<Coordinator>> {
+        let Some(topic) = offsets_topic(storage) else {
             return Vec::new();
         };
         (0..topic.partition_count)
@@ -188,7 +184,13 @@ impl Groups {
             batch_bytes_max: topic.batch_bytes_max,
             ..(*self.config).clone()
         };
-        let coordinator = Coordinator::new(topic.topic_id, partition_index, Arc::new(config), self.codec);
+        let coordinator = Coordinator::new(
+            topic.topic_id,
+            partition_index,
+            Arc::new(config),
+            self.codec,
+            self.random.clone(),
+        );
         let coordinator = Arc::new(coordinator);
         coordinators.insert(partition_index, coordinator.clone());
         coordinator
@@ -212,8 +214,8 @@ struct OffsetsTopic {
     batch_bytes_max: usize,
 }
 
-fn offsets_topic(node: &Node) -> Option<OffsetsTopic> {
-    let image = node.image();
+fn offsets_topic(storage: &Storage) -> Option<OffsetsTopic> {
+    let image = storage.image();
     let topic = image.topic(OFFSETS_TOPIC)?;
     Some(OffsetsTopic {
         topic_id: topic.id,

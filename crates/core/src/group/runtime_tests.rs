@@ -30,13 +30,13 @@ use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupRequestAssignm
 use ottla_wire::primitives::{Reader, Uuid};
 
 use crate::config::NodeConfig;
-use crate::controller::service;
 use crate::controller::topics::{NewTopic, TopicToDelete};
-use crate::executor::{ChargedJob, ColdRead, Executor, Job, LongAnswer};
-use crate::node::Node;
-use crate::partition::Partition;
-use crate::reply::{Handled, PendingReply, ReplyBuffer};
+use crate::node::{Job, LongAnswer, Node, NodeExecutor};
+use crate::pending::{Handled, PendingReply};
+use crate::reply::ReplyBuffer;
 use crate::request::{ConnectionContext, Request};
+use crate::services::{ColdRead, Executor, Syncable};
+use crate::submit;
 use crate::time::{Clock, Moment, Timestamp};
 
 const DIRECTORY: &str = "/data";
@@ -60,31 +60,32 @@ impl Clock for TestClock {
 /// An executor that queues its jobs until a test runs them.
 #[derive(Default)]
 struct TestExecutor {
-    syncs: Mutex<Vec<Arc<Partition>>>,
+    syncs: Mutex<Vec<Arc<dyn Syncable>>>,
     control: Mutex<Vec<Job>>,
     cold_reads: Mutex<Vec<Job>>,
 }
 
-impl TestExecutor {
-    fn charged(&self, job: ChargedJob) {
-        let job = move |node: &Node| {
-            job(node);
-        };
-        self.cold_reads.lock().unwrap().push(Box::new(job));
-    }
-}
-
 impl Executor for TestExecutor {
-    fn sync(&self, partition: Arc<Partition>) {
-        self.syncs.lock().unwrap().push(partition);
+    fn sync(&self, sync: Arc<dyn Syncable>) {
+        self.syncs.lock().unwrap().push(sync);
     }
 
     fn cold_read(&self, read: ColdRead) {
-        self.charged(read.job);
+        let job = |node: &Node| {
+            (read.job)(node.services());
+        };
+        self.cold_reads.lock().unwrap().push(Box::new(job));
     }
 
+    fn deadline_changed(&self) {}
+}
+
+impl NodeExecutor for TestExecutor {
     fn long_answer(&self, answer: LongAnswer) {
-        self.charged(answer.job);
+        let job = |node: &Node| {
+            (answer.job)(node);
+        };
+        self.cold_reads.lock().unwrap().push(Box::new(job));
     }
 
     fn control(&self, job: Job) {
@@ -94,8 +95,6 @@ impl Executor for TestExecutor {
     fn telemetry(&self, job: Job) {
         self.control.lock().unwrap().push(job);
     }
-
-    fn deadline_changed(&self) {}
 }
 
 struct Broker {
@@ -141,8 +140,8 @@ impl Broker {
     /// A first start: the topic `t` and the offsets topic exist afterwards.
     fn first_start(disk: &MemoryDisk) -> Broker {
         let broker = Broker::start(disk);
-        service::submit(&broker.node, |node, controller| {
-            controller.create_topics(&[new_topic()], false, node.clock.timestamp())
+        submit::submit(&broker.node, |node, controller| {
+            controller.create_topics(&[new_topic()], false, node.clock().timestamp())
         });
         broker.settle();
         assert_eq!(broker.find_coordinator(), ErrorCode::None);
@@ -180,7 +179,7 @@ impl Broker {
             jobs.into_iter().for_each(|job| job(&self.node));
             syncs
                 .into_iter()
-                .for_each(|partition| partition.run_sync(&self.node));
+                .for_each(|partition| partition.run_sync(self.node.services()));
         }
     }
 
@@ -192,7 +191,7 @@ impl Broker {
     fn send(&self, api_key: ApiKey, api_version: i16, body: &[u8]) -> Sent {
         let request = Request {
             connection: &self.connection,
-            api_key: api_key.code(),
+            api_key,
             api_version,
             correlation_id: 0,
             client_id: Some("c"),
@@ -589,7 +588,7 @@ fn offsets_of_a_topic_are_removed_with_it() {
     broker
         .node
         .groups
-        .on_topics_deleted(&broker.node, &[("t", broker.topic_id())]);
+        .on_topics_deleted(broker.node.services(), &[("t", broker.topic_id())]);
     broker.settle();
     assert_eq!(broker.fetch(), (-1, ErrorCode::None));
     drop(broker);
@@ -608,9 +607,9 @@ fn a_topic_that_was_created_again_has_no_offsets() {
     let broker = Broker::start(&disk);
     // The coordinator is not loaded yet, so it is not told of the deletion.
     let old = broker.topic_id();
-    service::submit(&broker.node, move |node, controller| {
-        controller.delete_topics(&[TopicToDelete { name: None, id: old }], node.clock.timestamp())?;
-        controller.create_topics(&[new_topic()], false, node.clock.timestamp())
+    submit::submit(&broker.node, move |node, controller| {
+        controller.delete_topics(&[TopicToDelete { name: None, id: old }], node.clock().timestamp())?;
+        controller.create_topics(&[new_topic()], false, node.clock().timestamp())
     });
     broker.settle();
     assert_ne!(broker.topic_id(), old);

@@ -7,11 +7,12 @@ use ottla_wire::messages::alter_client_quotas::{
 };
 
 use crate::controller::client_quotas::QuotaAlteration;
-use crate::controller::service::{ControllerReply, submit};
-use crate::controller::topics::Refusal;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
+use crate::submit::{ControllerReply, submit};
 
 pub(crate) fn handle(
     node: &Node,
@@ -27,7 +28,7 @@ pub(crate) fn handle(
         .collect();
     let validate_only = body.validate_only;
     let slot = submit(node, move |node, controller| {
-        controller.alter_client_quotas(&alterations, validate_only, node.clock.timestamp())
+        controller.alter_client_quotas(&alterations, validate_only, node.clock().timestamp())
     });
     let write =
         move |_: &Node, results: Result<Vec<Result<(), Refusal>>, Refusal>, reply: &mut ReplyBuffer| {

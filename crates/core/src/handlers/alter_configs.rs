@@ -7,11 +7,12 @@ use ottla_wire::messages::alter_configs::{
 
 use super::altered::{Altered, alterable, merge};
 use crate::controller::configs::ConfigReplacement;
-use crate::controller::service::{ControllerReply, submit};
-use crate::controller::topics::Refusal;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
+use crate::submit::{ControllerReply, submit};
 
 pub(crate) fn handle(
     node: &Node,
@@ -28,7 +29,7 @@ pub(crate) fn handle(
     let (resources, checked, replacements) = altered.into_parts();
     let validate_only = body.validate_only;
     let slot = submit(node, move |node, controller| {
-        controller.replace_configs(&replacements, validate_only, node.clock.timestamp())
+        controller.replace_configs(&replacements, validate_only, node.clock().timestamp())
     });
     let write =
         move |_: &Node, results: Result<Vec<Result<(), Refusal>>, Refusal>, reply: &mut ReplyBuffer| {

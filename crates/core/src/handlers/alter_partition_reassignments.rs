@@ -9,11 +9,12 @@ use ottla_wire::messages::alter_partition_reassignments::{
 
 use super::deadline;
 use crate::controller::reassignments::Reassignment;
-use crate::controller::service::{ControllerReply, submit};
-use crate::controller::topics::Refusal;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
+use crate::submit::{ControllerReply, submit};
 
 type Results = Vec<Result<(), Refusal>>;
 

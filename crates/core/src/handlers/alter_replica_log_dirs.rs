@@ -11,7 +11,8 @@ use ottla_wire::messages::alter_replica_log_dirs::{
 
 use super::describe_log_dirs::directory_name;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ottla_wire::error_code::ErrorCode;
 
-use crate::controller::topics::Refusal;
-use crate::image::{ConfigResource, ConfigResourceType};
+use crate::config::{ConfigResource, ConfigResourceType};
+use crate::refusal::Refusal;
 
 /// Type and name of a resource, as sent by the client.
 pub(super) type ResourceKey = (i8, String);

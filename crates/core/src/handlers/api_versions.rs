@@ -12,7 +12,8 @@ use ottla_wire::messages::api_versions::{
 
 use crate::image::features::KEPT_FEATURES;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 /// Up to version 3 a feature whose range begins at 0 breaks clients that do not expect it

@@ -7,13 +7,14 @@ use ottla_wire::messages::create_topics::{
 };
 
 use super::deadline;
-use crate::config::effective::{EffectiveValue, describe_topic};
-use crate::controller::service::{ControllerReply, submit};
-use crate::controller::topics::{CreatedTopic, NewTopic, Refusal};
+use crate::controller::topics::{CreatedTopic, NewTopic};
+use crate::effective_config::{EffectiveValue, describe_topic};
 use crate::node::Node;
-use crate::quota::mutation::MutationQuota;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
+use crate::submit::{ControllerReply, submit};
 
 /// The first version with an error code for an exceeded quota.
 const FIRST_VERSION_WITH_STRICT_QUOTA: i16 = 6;
@@ -30,9 +31,9 @@ pub(crate) fn handle(
     let topics: Vec<NewTopic> = body.topics.iter().map(new_topic).collect();
     let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
     let validate_only = body.validate_only;
-    let mut quota = MutationQuota::of(request, FIRST_VERSION_WITH_STRICT_QUOTA);
+    let mut quota = request.mutation_quota(FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
-        let now = node.clock.timestamp();
+        let now = node.clock().timestamp();
         let results = controller.create_topics_within(&mut quota, &topics, validate_only, now)?;
         Ok((results, quota.throttle_ms()))
     });

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 
-use crate::group::calls::{Answer, reply_when_answered};
+use super::group_calls::reply_when_answered;
+use crate::group::calls::Answer;
 use crate::group::reply::GroupReply;
 use crate::group::request::GroupRequest;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(
@@ -21,7 +23,7 @@ pub(crate) fn handle(
     let version = request.api_version;
     let call = |group_id: &&str| {
         node.groups
-            .call(node, group_id, GroupRequest::Delete(vec![group_id]))
+            .call(&node.storage, group_id, GroupRequest::Delete(vec![group_id]))
     };
     let calls = body.groups_names.iter().map(call).collect();
     let group_ids: Vec<Arc<str>> = body

@@ -11,7 +11,8 @@ use ottla_wire::messages::delete_records::{
 };
 
 use crate::node::Node;
-use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
+use crate::pending::{Handled, PendingReply};
+use crate::reply::{ReplyBuffer, WaitKind};
 use crate::request::Request;
 use crate::slot::Slot;
 
@@ -59,7 +60,7 @@ fn delete(node: &Node, asked: Asked) -> Deleted {
             (topic, results)
         })
         .collect();
-    if node.write_log_starts().is_err() {
+    if node.storage.write_log_starts().is_err() {
         for result in deleted.iter_mut().flat_map(|(_, results)| results) {
             *result = refused(result.partition_index, ErrorCode::KafkaStorageError);
         }

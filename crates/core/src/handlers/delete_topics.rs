@@ -5,12 +5,13 @@ use ottla_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicsRequ
 use ottla_wire::primitives::Uuid;
 
 use super::deadline;
-use crate::controller::service::{ControllerReply, submit};
-use crate::controller::topics::{DeletedTopic, Refusal, TopicToDelete};
+use crate::controller::topics::{DeletedTopic, TopicToDelete};
 use crate::node::Node;
-use crate::quota::mutation::MutationQuota;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
+use crate::submit::{ControllerReply, submit};
 
 const FIRST_VERSION_WITH_DELETION_DISABLED: i16 = 3;
 /// The first version with an error code for an exceeded quota.
@@ -32,7 +33,7 @@ pub(crate) fn handle(
         id: topic.topic_id,
     });
     let topics: Vec<TopicToDelete> = by_name.chain(by_either).collect();
-    if !node.config.delete_topics {
+    if !node.config().delete_topics {
         let code = if version < FIRST_VERSION_WITH_DELETION_DISABLED {
             ErrorCode::InvalidRequest
         } else {
@@ -42,9 +43,9 @@ pub(crate) fn handle(
         return Handled::Replied;
     }
     let asked = topics.clone();
-    let mut quota = MutationQuota::of(request, FIRST_VERSION_WITH_STRICT_QUOTA);
+    let mut quota = request.mutation_quota(FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
-        let results = controller.delete_topics_within(&mut quota, &topics, node.clock.timestamp())?;
+        let results = controller.delete_topics_within(&mut quota, &topics, node.clock().timestamp())?;
         Ok((results, quota.throttle_ms()))
     });
     let write =

@@ -5,7 +5,8 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::describe_acls::{DescribeAclsRequest, DescribeAclsResponse};
 
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(

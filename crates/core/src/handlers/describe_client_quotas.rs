@@ -7,11 +7,12 @@ use ottla_wire::messages::describe_client_quotas::{
     DescribeClientQuotasRequest, DescribeClientQuotasResponse, EntityData, EntryData, ValueData,
 };
 
-use crate::controller::topics::Refusal;
 use crate::image::access::ClientQuotaEntity;
 use crate::node::Node;
+use crate::pending::Handled;
 use crate::quota::limits::{CLIENT_ID, IP, USER};
-use crate::reply::{Handled, ReplyBuffer};
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 const MATCH_EXACT: i8 = 0;

@@ -7,7 +7,8 @@ use ottla_wire::messages::describe_cluster::{
 
 use super::authorized::{CLUSTER_OPERATIONS, NOT_ASKED};
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 const BROKERS: i8 = 1;
@@ -56,7 +57,7 @@ pub(crate) fn handle(
         },
         None => DescribeClusterResponse {
             cluster_id: node.cluster_id(),
-            controller_id: node.config.node_id,
+            controller_id: node.config().node_id,
             brokers,
             cluster_authorized_operations: if body.include_cluster_authorized_operations {
                 CLUSTER_OPERATIONS

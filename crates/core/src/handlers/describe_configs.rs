@@ -8,14 +8,17 @@ use ottla_wire::messages::describe_configs::{
     DescribeConfigsResult, DescribeConfigsSynonym,
 };
 
-use crate::config::effective::{
+use crate::config::{ConfigResource, ConfigResourceType, ConfigValues};
+use crate::controller::topics::topic_name_problem;
+use crate::effective_config::{
     EffectiveValue, describe_broker, describe_client_metrics, describe_cluster_default, describe_group,
     describe_topic,
 };
-use crate::controller::topics::{Refusal, topic_name_problem};
-use crate::image::{ConfigResource, ConfigResourceType, ConfigValues, MetadataImage};
+use crate::image::MetadataImage;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 const BROKER_LOGGER: i8 = 8;
@@ -98,11 +101,11 @@ fn describe(
         }
         ConfigResourceType::Broker if name.is_empty() => describe_cluster_default(image),
         ConfigResourceType::Broker => match name.parse::<i32>() {
-            Ok(id) if id == node.config.node_id => describe_broker(image),
+            Ok(id) if id == node.config().node_id => describe_broker(image),
             Ok(id) => {
                 return invalid(format!(
                     "Unexpected broker id, expected {} or empty string, but received {id}",
-                    node.config.node_id
+                    node.config().node_id
                 ));
             }
             Err(_) => return invalid(format!("Broker id must be an integer, but it is: {name}")),

@@ -6,12 +6,14 @@ use ottla_wire::messages::describe_groups::{
     DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember,
 };
 
-use crate::group::calls::{Answer, reply_when_answered};
+use super::group_calls::reply_when_answered;
+use crate::group::calls::Answer;
 use crate::group::foreign::ForeignKind;
 use crate::group::reply::{DescribedGroup as Described, DescribedMember, GroupReply};
 use crate::group::request::GroupRequest;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 const FIRST_VERSION_WITH_NOT_FOUND: i16 = 6;
@@ -30,7 +32,7 @@ pub(crate) fn handle(
     let version = request.api_version;
     let call = |group_id: &&str| {
         node.groups
-            .call(node, group_id, GroupRequest::Describe(vec![group_id]))
+            .call(&node.storage, group_id, GroupRequest::Describe(vec![group_id]))
     };
     let calls = body.groups.iter().map(call).collect();
     let group_ids: Vec<String> = body

@@ -10,7 +10,8 @@ use ottla_wire::messages::describe_log_dirs::{
 };
 
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(
@@ -23,7 +24,7 @@ pub(crate) fn handle(
         let entries = topics.into_iter().map(|topic| (topic.topic, topic.partitions));
         entries.collect::<BTreeMap<&str, Vec<i32>>>()
     });
-    let partitions = node.partitions.all();
+    let partitions = node.storage.partitions.all();
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
     for partition in &partitions {
         let topic: &str = &partition.topic;
@@ -43,7 +44,7 @@ pub(crate) fn handle(
         }
     }
     let directory = directory_name(node);
-    let space = node.disk.space(node.log_directory.path()).ok();
+    let space = node.storage.disk.space(node.storage.log_directory.path()).ok();
     let result = DescribeLogDirsResult {
         error_code: if space.is_some() {
             ErrorCode::None.code()
@@ -70,7 +71,7 @@ pub(crate) fn handle(
 /// Returns the log directory as tools name it: `kafka-reassign-partitions` takes absolute paths
 /// only.
 pub(super) fn directory_name(node: &Node) -> String {
-    let path = node.log_directory.path();
+    let path = node.storage.log_directory.path();
     let absolute = std::path::absolute(path);
     absolute.as_deref().unwrap_or(path).to_string_lossy().into_owned()
 }

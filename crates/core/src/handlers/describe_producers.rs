@@ -7,7 +7,8 @@ use ottla_wire::messages::describe_producers::{
 
 use crate::controller::topics::topic_name_problem;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(

@@ -8,12 +8,12 @@ use ottla_wire::messages::describe_quorum::{
 };
 use ottla_wire::primitives::Uuid;
 
+use crate::image::METADATA_TOPIC;
 use crate::image::MetadataImage;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
-
-const METADATA_TOPIC: &str = "__cluster_metadata";
 
 pub(crate) fn handle(
     node: &Node,
@@ -71,10 +71,10 @@ fn partition<'a>(
         };
     }
     let end_offset = image.provenance.last_offset + 1;
-    let now = node.clock.timestamp().0;
+    let now = node.clock().timestamp().0;
     let time = if version >= 1 { now } else { -1 };
     let voter = ReplicaState {
-        replica_id: node.config.node_id,
+        replica_id: node.config().node_id,
         replica_directory_id: if version >= 2 {
             node.metadata_directory_id()
         } else {
@@ -86,7 +86,7 @@ fn partition<'a>(
     };
     DescribeQuorumResponsePartitionData {
         partition_index,
-        leader_id: node.config.node_id,
+        leader_id: node.config().node_id,
         leader_epoch: image.provenance.last_epoch,
         high_watermark: end_offset,
         current_voters: vec![voter],

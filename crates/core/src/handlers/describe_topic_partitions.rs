@@ -13,7 +13,8 @@ use crate::controller::topics::topic_name_problem;
 use crate::image::MetadataImage;
 use crate::image::topics::{NO_LEADER, PartitionImage, TopicImage, is_internal};
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 /// `max.request.partition.size.limit` of Apache Kafka.

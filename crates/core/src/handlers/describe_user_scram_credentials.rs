@@ -12,7 +12,8 @@ use ottla_wire::messages::describe_user_scram_credentials::{
 };
 
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(

@@ -9,12 +9,13 @@ use ottla_wire::messages::elect_leaders::{
 };
 
 use super::deadline;
-use crate::controller::service::{ControllerReply, submit};
-use crate::controller::topics::Refusal;
 use crate::image::MetadataImage;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
+use crate::submit::{ControllerReply, submit};
 
 /// Preferred and unclean.
 const ELECTION_TYPES: std::ops::RangeInclusive<i8> = 0..=1;

@@ -17,18 +17,19 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::fetch::{FetchRequest, FetchTopic};
 
 use crate::batch_times::Given;
-use crate::executor::Payer;
 use crate::fetch::cold::{ColdFetch, Fetcher};
 use crate::fetch::read::{AnswerLimits, IsolationLevel, ReadPass, Target, read_all};
 use crate::fetch::response::{FetchAnswer, PartitionAnswer};
 use crate::fetch::session::{FetchPartition, SessionFetch, SessionRequest, TopicRef};
-use crate::long_answer::{ENTRIES_MAX, LongAnswer};
-use crate::node::Node;
+use crate::long_answer::LongAnswer;
+use crate::node::{self, Node};
 use crate::partition::{Threshold, WaitToken};
+use crate::pending::{Handled, PendingReply};
 use crate::quota::ClientQuota;
-use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
-use crate::request::Request;
+use crate::reply::{ReplyBuffer, WaitKind};
+use crate::request::{ENTRIES_MAX, Request};
 use crate::seen::Position;
+use crate::services::Payer;
 use crate::time::Moment;
 
 /// From this version on topics are named by id.
@@ -74,11 +75,20 @@ pub(crate) fn handle(
         Err(error) => return refuse(error, request, reply),
     };
     let payer = Payer::Tenant(request.connection.tenant);
-    session.drop_gone(node, payer);
+    if let Some(gone) = session.take_large_gone() {
+        node.executor().long_answer(node::LongAnswer {
+            payer,
+            entries: ENTRIES_MAX,
+            job: Box::new(|_| {
+                drop(gone);
+                ENTRIES_MAX
+            }),
+        });
+    }
     let quota = request.connection.quota.clone();
     let bytes_max = u64::try_from(body.max_bytes)
         .unwrap_or(0)
-        .min(u64::try_from(node.config.network.fetch_bytes_max).unwrap_or(0))
+        .min(u64::try_from(node.config().network.fetch_bytes_max).unwrap_or(0))
         .min(quota.as_ref().map_or(u64::MAX, |quota| quota.fetch_bytes_max()));
     let fetch = Fetch {
         version: request.api_version,
@@ -221,8 +231,14 @@ impl Fetch {
 
     fn answer_at_once(&self, node: &Node, look: &Look, reply: &mut ReplyBuffer) {
         if look.pass.is_on_device() {
-            node.read_ahead
-                .start(node, self.fetcher, &look.targets, &look.pass, self.limits);
+            node.read_ahead.start(
+                node.services(),
+                &node.cold_cache,
+                self.fetcher,
+                &look.targets,
+                &look.pass,
+                self.limits,
+            );
         }
         self.answer(node, &look.targets, &look.pass, reply);
     }
@@ -232,7 +248,7 @@ impl Fetch {
         let debt_ms = self
             .quota
             .as_ref()
-            .map_or(0, |quota| quota.fetch_debt_ms(node.clock.moment()));
+            .map_or(0, |quota| quota.fetch_debt_ms(node.clock().moment()));
         if debt_ms == 0 {
             return false;
         }
@@ -288,11 +304,14 @@ impl Fetch {
                 if let Ok(partition) = &target.partition {
                     partition.count_bytes_out(read.bytes());
                     if let Some(at) = read.at
-                        && node.batch_times.is_on()
+                        && node.services().batch_times.is_on()
                     {
                         let bytes = read.bytes();
-                        node.batch_times
-                            .given(partition, Given { at, bytes }, node.clock.moment());
+                        node.services().batch_times.given(
+                            partition.key(),
+                            Given { at, bytes },
+                            node.clock().moment(),
+                        );
                     }
                 }
             }
@@ -423,7 +442,13 @@ impl PendingReply for PendingFetch {
             }
             if let Wait::ForCold(targets) = &mut self.wait {
                 let targets = std::mem::take(targets);
-                let cold = ColdFetch::start(node, self.fetch.fetcher, targets, self.fetch.limits);
+                let cold = ColdFetch::start(
+                    node.services(),
+                    &node.cold_cache,
+                    self.fetch.fetcher,
+                    targets,
+                    self.fetch.limits,
+                );
                 self.wait = Wait::Cold(cold);
             }
             if let Wait::Cold(cold) = &self.wait {
@@ -439,7 +464,7 @@ impl PendingReply for PendingFetch {
                 let targets = std::mem::take(&mut look.targets);
                 self.wait = Wait::register(targets, thresholds, waker);
             }
-            let is_late = node.clock.moment() >= self.deadline;
+            let is_late = node.clock().moment() >= self.deadline;
             // Checked after registering, so that data arriving just before is not missed.
             if !is_late && !self.wait.is_worth_a_look() {
                 return Poll::Pending;

@@ -12,9 +12,11 @@ use ottla_wire::messages::find_coordinator::{Coordinator, FindCoordinatorRequest
 
 use crate::group::groups::Preparation;
 use crate::node::Node;
-use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
+use crate::pending::{Handled, PendingReply};
+use crate::reply::{ReplyBuffer, WaitKind};
 use crate::request::Request;
 use crate::slot::Slot;
+use crate::submit::{InternalTopic, ensure_internal_topic};
 use crate::time::Moment;
 
 const FIRST_BATCH_VERSION: i16 = 4;
@@ -45,7 +47,7 @@ pub(crate) fn handle(
         keys,
         listener_name: request.connection.listener_name.clone(),
         creation: None,
-        deadline: node.clock.moment().after_ms(WAIT_MS),
+        deadline: node.clock().moment().after_ms(WAIT_MS),
     };
     match search.poll(node, Waker::noop(), reply) {
         Poll::Ready(()) => Handled::Replied,
@@ -84,7 +86,9 @@ impl Found {
 
 impl PendingReply for Search {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        if self.key_type == GROUP_KEY && !self.is_prepared(node, waker) && node.clock.moment() < self.deadline
+        if self.key_type == GROUP_KEY
+            && !self.is_prepared(node, waker)
+            && node.clock().moment() < self.deadline
         {
             return Poll::Pending;
         }
@@ -122,10 +126,10 @@ impl Search {
         let preparations: Vec<Preparation> = self
             .keys
             .iter()
-            .map(|key| node.groups.prepare(node, key, waker))
+            .map(|key| node.groups.prepare(&node.storage, key, waker))
             .collect();
         if preparations.contains(&Preparation::NoTopic) {
-            let creation = node.groups.create_topic(node);
+            let creation = ensure_internal_topic(node, InternalTopic::ConsumerOffsets);
             let is_done = creation.take_or_register(waker).is_some();
             if !is_done {
                 self.creation = Some(creation);
@@ -137,7 +141,7 @@ impl Search {
 
     fn find(&self, node: &Node, key: &str) -> Found {
         match self.key_type {
-            GROUP_KEY => match node.groups.prepare(node, key, Waker::noop()) {
+            GROUP_KEY => match node.groups.prepare(&node.storage, key, Waker::noop()) {
                 Preparation::Ready => Found::HERE,
                 Preparation::Loading => Found::error(ErrorCode::CoordinatorLoadInProgress),
                 Preparation::NoTopic | Preparation::Failed => {
@@ -157,7 +161,7 @@ impl Search {
 
     fn encode(&self, node: &Node, found: &[Found], reply: &mut ReplyBuffer) {
         let image = node.image();
-        let node_id = node.config.node_id;
+        let node_id = node.config().node_id;
         let endpoint = image
             .brokers
             .get(&node_id)

@@ -7,7 +7,8 @@ use ottla_wire::messages::get_telemetry_subscriptions::{
 };
 
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 use crate::telemetry::ACCEPTED_COMPRESSION_TYPES;
 use crate::telemetry::subscription::ALL_METRICS;
@@ -24,7 +25,7 @@ pub(crate) fn handle(
     // KIP-714: a client that sends an id keeps it; Java's treats a zero id in the answer as a
     // broker fault.
     let id = match body.client_instance_id {
-        id if id.is_zero() => node.random.uuid(),
+        id if id.is_zero() => node.services().random.uuid(),
         id => id,
     };
     request.connection.identity.set_instance_id(id);

@@ -3,11 +3,13 @@
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::heartbeat::{HeartbeatRequest, HeartbeatResponse};
 
-use crate::group::calls::{Call, reply_when_answered};
+use super::group_calls::reply_when_answered;
+use crate::group::calls::Call;
 use crate::group::reply::GroupReply;
 use crate::group::request::{GroupRequest, MemberRequest};
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(
@@ -27,7 +29,7 @@ pub(crate) fn handle(
             group_instance_id: body.group_instance_id,
         };
         node.groups
-            .call(node, body.group_id, GroupRequest::Heartbeat(heartbeat))
+            .call(&node.storage, body.group_id, GroupRequest::Heartbeat(heartbeat))
     };
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         let error = match answers.pop() {

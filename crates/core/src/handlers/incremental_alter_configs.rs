@@ -8,11 +8,12 @@ use ottla_wire::messages::incremental_alter_configs::{
 
 use super::altered::{Altered, alterable, merge};
 use crate::controller::configs::{ConfigChange, ConfigOperation};
-use crate::controller::service::{ControllerReply, submit};
-use crate::controller::topics::Refusal;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
+use crate::submit::{ControllerReply, submit};
 
 const SET: i8 = 0;
 const DELETE: i8 = 1;
@@ -34,7 +35,7 @@ pub(crate) fn handle(
     let (resources, checked, changes) = altered.into_parts();
     let validate_only = body.validate_only;
     let slot = submit(node, move |node, controller| {
-        controller.alter_configs_incrementally(&changes, validate_only, node.clock.timestamp())
+        controller.alter_configs_incrementally(&changes, validate_only, node.clock().timestamp())
     });
     let write =
         move |_: &Node, results: Result<Vec<Result<(), Refusal>>, Refusal>, reply: &mut ReplyBuffer| {

@@ -9,11 +9,12 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::records::batch::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID};
 
-use crate::controller::service::{ControllerReply, submit};
-use crate::controller::topics::Refusal;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
+use crate::submit::{ControllerReply, submit};
 
 pub(crate) fn handle(
     node: &Node,
@@ -33,7 +34,8 @@ pub(crate) fn handle(
         return Handled::Replied;
     }
     let slot = submit(node, |node, controller| {
-        node.producer_ids.take_or_allocate(node, controller)
+        node.producer_ids
+            .take_or_allocate(controller, node.clock().timestamp())
     });
     let write = move |_: &Node, id: Result<i64, Refusal>, reply: &mut ReplyBuffer| {
         // The client retries; the disk may have space by then.

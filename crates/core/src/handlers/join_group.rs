@@ -9,11 +9,13 @@ use std::net::IpAddr;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::join_group::{JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember};
 
-use crate::group::calls::{Answer, reply_when_answered};
+use super::group_calls::reply_when_answered;
+use crate::group::calls::Answer;
 use crate::group::reply::{GroupReply, JoinReply};
 use crate::group::request::{GroupRequest, JoinRequest};
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(
@@ -45,7 +47,9 @@ pub(crate) fn handle(
         supports_skipping_assignment: version >= 9,
     };
     let member_id = body.member_id.to_owned();
-    let call = node.groups.call(node, body.group_id, GroupRequest::Join(join));
+    let call = node
+        .groups
+        .call(&node.storage, body.group_id, GroupRequest::Join(join));
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         encode(answers.pop(), &member_id, version, reply);
     })

@@ -4,11 +4,13 @@
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberResponse};
 
-use crate::group::calls::{Answer, Call, reply_when_answered};
+use super::group_calls::reply_when_answered;
+use crate::group::calls::{Answer, Call};
 use crate::group::reply::GroupReply;
 use crate::group::request::{GroupRequest, LeaveRequest};
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 /// The first version with several members.
@@ -37,7 +39,8 @@ pub(crate) fn handle(
             members,
             reason: body.members.iter().find_map(|member| member.reason),
         };
-        node.groups.call(node, body.group_id, GroupRequest::Leave(leave))
+        node.groups
+            .call(&node.storage, body.group_id, GroupRequest::Leave(leave))
     };
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         encode(answers.pop(), version, reply);

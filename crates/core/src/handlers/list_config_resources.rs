@@ -6,9 +6,10 @@ use ottla_wire::messages::list_config_resources::{
     ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse,
 };
 
-use crate::image::ConfigResourceType;
+use crate::config::ConfigResourceType;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 const BROKER_LOGGER: i8 = 8;
@@ -47,7 +48,7 @@ pub(crate) fn handle(
         return Handled::Replied;
     }
     let image = node.image();
-    let node_id = node.config.node_id.to_string();
+    let node_id = node.config().node_id.to_string();
     let mut config_resources = Vec::new();
     let mut add = |resource_name, resource_type| {
         config_resources.push(ConfigResource {

@@ -3,11 +3,13 @@
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
 
-use crate::group::calls::{Answer, reply_when_answered};
+use super::group_calls::reply_when_answered;
+use crate::group::calls::Answer;
 use crate::group::reply::{GroupReply, ListedGroup as Listed};
 use crate::group::request::{GroupRequest, ListRequest};
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(
@@ -22,7 +24,7 @@ pub(crate) fn handle(
         states: lower(&body.states_filter),
         types: lower(&body.types_filter),
     };
-    let calls = node.groups.call_all(node, &GroupRequest::List(list));
+    let calls = node.groups.call_all(&node.storage, &GroupRequest::List(list));
     reply_when_answered(node, calls, reply, move |_, answers, reply| {
         let (error, groups) = gather(answers);
         let response = ListGroupsResponse {

@@ -16,12 +16,13 @@ use ottla_wire::messages::list_offsets::{
     ListOffsetsTopicResponse,
 };
 
-use crate::executor::{ColdRead, Payer};
 use crate::fetch::read::IsolationLevel;
 use crate::node::Node;
 use crate::partition::Partition;
-use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
+use crate::pending::{Handled, PendingReply};
+use crate::reply::{ReplyBuffer, WaitKind};
 use crate::request::Request;
+use crate::services::{ColdRead, Payer, Services};
 use crate::slot::Slot;
 
 const LATEST: i64 = -1;
@@ -52,7 +53,14 @@ pub(crate) fn handle(
     let topics = body
         .topics
         .iter()
-        .map(|topic| (topic.name.to_string(), topic.partitions.clone()))
+        .map(|topic| {
+            let with_log = |asked: &ListOffsetsPartition| Asked {
+                partition: node.partition_by_name(&topic.name, asked.partition_index),
+                wanted: asked.clone(),
+            };
+            let partitions = topic.partitions.iter().map(with_log).collect();
+            (topic.name.to_string(), partitions)
+        })
         .collect();
     let search = Search {
         api_version: request.api_version,
@@ -60,7 +68,7 @@ pub(crate) fn handle(
         topics,
     };
     if search.count_by_time() <= TIME_SEARCHES_MAX
-        && let Some(found) = search.run(node, ReadMode::Resident)
+        && let Some(found) = search.run(ReadMode::Resident)
     {
         encode(&found, request.api_version, reply);
         return Handled::Replied;
@@ -81,49 +89,45 @@ const SEARCH_BYTES: u64 = 3 * 4096;
 
 type Found = Vec<(String, Vec<ListOffsetsPartitionResponse>)>;
 
+struct Asked {
+    wanted: ListOffsetsPartition,
+    partition: Result<Arc<Partition>, ErrorCode>,
+}
+
 #[derive(Default)]
 struct Search {
     api_version: i16,
     /// `None`: the request's isolation level is invalid.
     isolation_level: Option<IsolationLevel>,
-    topics: Vec<(String, Vec<ListOffsetsPartition>)>,
+    topics: Vec<(String, Vec<Asked>)>,
 }
 
 impl Search {
     fn count_by_time(&self) -> usize {
         let asked = self.topics.iter().flat_map(|(_, partitions)| partitions);
         asked
-            .filter(|asked| asked.timestamp >= 0 || asked.timestamp == MAX_TIMESTAMP)
+            .filter(|asked| asked.wanted.timestamp >= 0 || asked.wanted.timestamp == MAX_TIMESTAMP)
             .count()
     }
 
     /// Searches all partitions; `None`: the device must be read, and `mode` forbids it.
-    fn run(&self, node: &Node, mode: ReadMode) -> Option<Found> {
-        let find_all = |(topic, partitions): &(String, Vec<ListOffsetsPartition>)| {
-            let found: Option<Vec<_>> = partitions
-                .iter()
-                .map(|asked| self.find(node, topic, asked, mode))
-                .collect();
+    fn run(&self, mode: ReadMode) -> Option<Found> {
+        let find_all = |(topic, partitions): &(String, Vec<Asked>)| {
+            let found: Option<Vec<_>> = partitions.iter().map(|asked| self.find(asked, mode)).collect();
             Some((topic.clone(), found?))
         };
         self.topics.iter().map(find_all).collect()
     }
 
-    fn find(
-        &self,
-        node: &Node,
-        topic: &str,
-        asked: &ListOffsetsPartition,
-        mode: ReadMode,
-    ) -> Option<ListOffsetsPartitionResponse> {
-        let answer = node
-            .partition_by_name(topic, asked.partition_index)
-            .and_then(|partition| {
-                partition.check_leader_epoch(asked.current_leader_epoch)?;
-                self.find_in(&partition, asked.timestamp, mode)
-            });
+    fn find(&self, asked: &Asked, mode: ReadMode) -> Option<ListOffsetsPartitionResponse> {
+        let wanted = &asked.wanted;
+        let answer = asked.partition.as_ref().map_err(|code| *code);
+        let answer = answer.and_then(|partition| {
+            partition.check_leader_epoch(wanted.current_leader_epoch)?;
+            self.find_in(partition, wanted.timestamp, mode)
+        });
         let none = ListOffsetsPartitionResponse {
-            partition_index: asked.partition_index,
+            partition_index: wanted.partition_index,
             timestamp: -1,
             offset: -1,
             leader_epoch: -1,
@@ -234,17 +238,17 @@ enum Stage {
 }
 
 impl Search {
-    fn start(self, node: &Node, payer: Payer) -> Arc<Slot<Found>> {
+    fn start(self, services: &Services, payer: Payer) -> Arc<Slot<Found>> {
         let slot = Arc::new(Slot::default());
         let job_slot = slot.clone();
         let partitions: usize = self.topics.iter().map(|(_, partitions)| partitions.len()).sum();
         let bytes = partitions as u64 * SEARCH_BYTES;
-        let job = move |node: &Node| {
-            let found = self.run(node, ReadMode::Blocking);
+        let job = move |_: &Services| {
+            let found = self.run(ReadMode::Blocking);
             job_slot.fill(found.expect("a blocking read never asks to be repeated"));
             bytes
         };
-        node.executor().cold_read(ColdRead {
+        services.executor().cold_read(ColdRead {
             payer,
             bytes,
             job: Box::new(job),
@@ -257,7 +261,7 @@ impl PendingReply for PendingLookup {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
         if let Stage::Waiting(search) = &mut self.stage {
             let search = std::mem::take(search);
-            self.stage = Stage::Searching(search.start(node, self.payer));
+            self.stage = Stage::Searching(search.start(node.services(), self.payer));
         }
         let Stage::Searching(slot) = &self.stage else {
             unreachable!("the search was begun above")

@@ -6,7 +6,8 @@ use ottla_wire::messages::list_partition_reassignments::{
 };
 
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(

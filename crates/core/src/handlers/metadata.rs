@@ -18,17 +18,19 @@ use ottla_wire::primitives::Uuid;
 
 use super::authorized::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS};
 use crate::controller::Controller;
-use crate::controller::service::{InternalTopic, submit};
-use crate::controller::topics::{NewTopic, Refusal, topic_name_problem};
-use crate::executor::Payer;
+use crate::controller::topics::{NewTopic, topic_name_problem};
 use crate::image::MetadataImage;
 use crate::image::topics::{NO_LEADER, PartitionImage, TopicImage, is_internal};
-use crate::long_answer::{ENTRIES_MAX, write_elsewhere};
+use crate::long_answer::write_elsewhere;
 use crate::node::Node;
+use crate::pending::{Handled, PendingReply};
 use crate::quota::ClientQuota;
-use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
-use crate::request::Request;
+use crate::refusal::Refusal;
+use crate::reply::{ReplyBuffer, WaitKind};
+use crate::request::{ENTRIES_MAX, Request};
+use crate::services::Payer;
 use crate::slot::Slot;
+use crate::submit::{InternalTopic, submit};
 use crate::time::Moment;
 
 /// From this version on a missing listener is told apart from a missing leader.
@@ -62,7 +64,7 @@ pub(crate) fn handle(
     body: MetadataRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
-    let allows_creation = body.allow_auto_topic_creation && node.config.auto_create_topics;
+    let allows_creation = body.allow_auto_topic_creation && node.config().auto_create_topics;
     let version = request.api_version;
     if version < FIRST_VERSION_WITH_OPTIONAL_NAMES && names_by_id(&body) {
         refuse(&body, version, reply);
@@ -136,7 +138,7 @@ impl PendingReply for PendingMetadata {
             };
             let refusals = match slot.take_or_register(waker) {
                 Some(created) => created.unwrap_or_default(),
-                None if self.deadline <= node.clock.moment() => BTreeMap::new(),
+                None if self.deadline <= node.clock().moment() => BTreeMap::new(),
                 None => return Poll::Pending,
             };
             let asked = asked.take().expect("a reply is not polled after it was ready");
@@ -189,7 +191,7 @@ fn create(
         .into_iter()
         .filter(is_missing)
         .map(|name| match InternalTopic::ConsumerOffsets {
-            internal if name == internal.name() => internal.definition(node),
+            internal if name == internal.name() => internal.definition(node.config()),
             _ => NewTopic {
                 name,
                 partition_count: -1,
@@ -198,7 +200,7 @@ fn create(
             },
         })
         .collect();
-    let results = controller.create_topics(&topics, false, node.clock.timestamp())?;
+    let results = controller.create_topics(&topics, false, node.clock().timestamp())?;
     Ok(match results {
         Ok(results) => {
             let refused = topics.into_iter().zip(results);

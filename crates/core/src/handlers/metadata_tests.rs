@@ -45,12 +45,12 @@ use ottla_wire::primitives::{Reader, Uuid};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 use crate::config::NodeConfig;
-use crate::executor::{ChargedJob, ColdRead, Executor, Job, LongAnswer};
 use crate::long_answer::is_long;
-use crate::node::Node;
-use crate::partition::Partition;
-use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
+use crate::node::{Job, LongAnswer, Node, NodeExecutor};
+use crate::pending::{Handled, PendingReply};
+use crate::reply::{ReplyBuffer, WaitKind};
 use crate::request::{ConnectionContext, Request};
+use crate::services::{ColdRead, Executor, Syncable};
 use crate::time::{Clock, Moment, Timestamp};
 
 #[derive(Debug, Default)]
@@ -72,24 +72,25 @@ struct TestExecutor {
     jobs: Mutex<Vec<Job>>,
 }
 
-impl TestExecutor {
-    fn charged(&self, job: ChargedJob) {
-        let job = move |node: &Node| {
-            job(node);
+impl Executor for TestExecutor {
+    fn sync(&self, _: Arc<dyn Syncable>) {}
+
+    fn cold_read(&self, read: ColdRead) {
+        let job = |node: &Node| {
+            (read.job)(node.services());
         };
         self.jobs.lock().unwrap().push(Box::new(job));
     }
+
+    fn deadline_changed(&self) {}
 }
 
-impl Executor for TestExecutor {
-    fn sync(&self, _partition: Arc<Partition>) {}
-
-    fn cold_read(&self, read: ColdRead) {
-        self.charged(read.job);
-    }
-
+impl NodeExecutor for TestExecutor {
     fn long_answer(&self, answer: LongAnswer) {
-        self.charged(answer.job);
+        let job = |node: &Node| {
+            (answer.job)(node);
+        };
+        self.jobs.lock().unwrap().push(Box::new(job));
     }
 
     fn control(&self, job: Job) {
@@ -99,8 +100,6 @@ impl Executor for TestExecutor {
     fn telemetry(&self, job: Job) {
         self.jobs.lock().unwrap().push(job);
     }
-
-    fn deadline_changed(&self) {}
 }
 
 pub(super) struct Broker {
@@ -193,7 +192,7 @@ impl Broker {
     ) -> Handled {
         let request = Request {
             connection: &self.connection,
-            api_key: api_key.code(),
+            api_key,
             api_version,
             correlation_id: 0,
             client_id: Some("c"),
@@ -912,7 +911,7 @@ fn producer_ids_are_distinct_across_blocks_and_starts() {
         assert_eq!(error(response.error_code), ErrorCode::InvalidRequest);
     }
     broker.disk.kill();
-    let config = broker.node.config.clone();
+    let config = broker.node.config().clone();
     let again = Node::open(config, broker.disk.shared(), broker.clock.clone()).unwrap();
     assert!(again.image().next_producer_id > *ids.last().unwrap());
 }
@@ -959,7 +958,7 @@ fn the_quorum_is_this_node_and_acls_are_off() {
 fn a_second_broker_on_the_directory_is_refused_and_a_clean_stop_leaves_its_mark() {
     let broker = Broker::new(&[]);
     broker.create("t", 1, 7);
-    let config = broker.node.config.clone();
+    let config = broker.node.config().clone();
     let refused = Node::open(config.clone(), broker.disk.shared(), broker.clock.clone())
         .err()
         .unwrap();
@@ -1136,9 +1135,9 @@ fn the_page_in_which_the_next_append_begins_is_kept_resident() {
     let mut builder = BatchBuilder::new(BatchOptions::default());
     builder.append(1_000, None, Some(&[7; 10_000]), &[]);
     partition
-        .append_internal(&broker.node, &builder.finish())
+        .append_internal(broker.node.services(), &builder.finish())
         .unwrap();
-    partition.run_sync(&broker.node);
+    partition.clone().run_sync(broker.node.services());
     let page = partition.with_log(|log| log.unfilled_page()).unwrap();
     broker.disk.evict();
     assert!(!page.file.is_resident(page.position, page.bytes));
@@ -1184,7 +1183,7 @@ fn a_produce_to_a_thousand_partitions_is_woken_for_each_in_any_step() {
     let sync = |indexes: std::ops::Range<i32>| {
         for index in indexes {
             let partition = broker.node.partition_by_name("many", index).unwrap();
-            partition.run_sync(&broker.node);
+            partition.clone().run_sync(broker.node.services());
         }
     };
     for synced in [0..0, 0..1, 1..MANY] {

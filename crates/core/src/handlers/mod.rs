@@ -2,6 +2,7 @@
 
 mod altered;
 mod authorized;
+mod group_calls;
 pub(crate) mod alter_client_quotas;
 pub(crate) mod alter_configs;
 pub(crate) mod alter_partition_reassignments;

@@ -10,7 +10,7 @@ use ottla_wire::messages::offset_commit::{
 };
 use ottla_wire::primitives::Uuid;
 
-use crate::group::calls::reply_when_answered;
+use super::group_calls::reply_when_answered;
 use crate::group::commits::refuse;
 use crate::group::reply::{CommittedTopic, GroupReply};
 use crate::group::request::{
@@ -18,7 +18,8 @@ use crate::group::request::{
 };
 use crate::image::MetadataImage;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 10;
@@ -52,7 +53,7 @@ pub(crate) fn handle(
     let unanswered = refuse(&commit, ErrorCode::None);
     let call = node
         .groups
-        .call(node, body.group_id, GroupRequest::OffsetCommit(commit));
+        .call(&node.storage, body.group_id, GroupRequest::OffsetCommit(commit));
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         let topics = match answers.pop() {
             Some(Ok(GroupReply::OffsetCommit(topics))) => topics,

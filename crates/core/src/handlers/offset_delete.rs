@@ -5,11 +5,12 @@ use ottla_wire::messages::offset_delete::{
     OffsetDeleteRequest, OffsetDeleteResponse, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
 
-use crate::group::calls::reply_when_answered;
+use super::group_calls::reply_when_answered;
 use crate::group::reply::{GroupReply, OffsetDeleteReply};
 use crate::group::request::{GroupRequest, OffsetDeleteRequest as Delete, OffsetDeleteTopic};
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(
@@ -48,7 +49,7 @@ pub(crate) fn handle(
     };
     let call = node
         .groups
-        .call(node, body.group_id, GroupRequest::OffsetDelete(delete));
+        .call(&node.storage, body.group_id, GroupRequest::OffsetDelete(delete));
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         let deleted = match answers.pop() {
             Some(Ok(GroupReply::OffsetDelete(deleted))) => deleted,

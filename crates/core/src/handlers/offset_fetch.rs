@@ -12,13 +12,15 @@ use ottla_wire::messages::offset_fetch::{
 };
 use ottla_wire::primitives::Uuid;
 
-use crate::group::calls::{Answer, reply_when_answered};
+use super::group_calls::reply_when_answered;
+use crate::group::calls::Answer;
 use crate::group::reply::{FetchedPartition, FetchedTopic, GroupReply};
 use crate::group::request::{GroupRequest, OffsetFetchRequest as Fetch, OffsetFetchTopic};
 use crate::image::MetadataImage;
 use crate::long_answer::handle_elsewhere;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 const FIRST_VERSION_WITH_GROUP_ERROR: i16 = 2;
@@ -60,7 +62,7 @@ fn handle_one(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &m
     };
     let call = node
         .groups
-        .call(node, body.group_id, GroupRequest::OffsetFetch(fetch));
+        .call(&node.storage, body.group_id, GroupRequest::OffsetFetch(fetch));
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         let (error, topics) = match fetched(answers.pop()) {
             Ok(topics) => (ErrorCode::None, topics),
@@ -95,7 +97,7 @@ fn handle_many(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &
         };
         calls.push(
             node.groups
-                .call(node, group.group_id, GroupRequest::OffsetFetch(fetch)),
+                .call(&node.storage, group.group_id, GroupRequest::OffsetFetch(fetch)),
         );
         group_ids.push(group.group_id.to_owned());
     }

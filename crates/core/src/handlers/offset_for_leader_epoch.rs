@@ -7,7 +7,8 @@ use ottla_wire::messages::offset_for_leader_epoch::{
 };
 
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(

@@ -29,11 +29,12 @@ use ottla_wire::text;
 
 use crate::batch_times::NewBatch;
 use crate::image::topics::TopicImage;
-use crate::long_answer::{ENTRIES_MAX, handle_elsewhere, serve_elsewhere};
+use crate::long_answer::{handle_elsewhere, serve_elsewhere};
 use crate::node::Node;
 use crate::partition::{Appended, Failure, Partition, WaitToken};
-use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
-use crate::request::Request;
+use crate::pending::{Handled, PendingReply};
+use crate::reply::{ReplyBuffer, WaitKind};
+use crate::request::{ENTRIES_MAX, Request};
 use crate::seen::Seen;
 use crate::time::Moment;
 
@@ -263,35 +264,33 @@ fn append(
         timestamp_after_max_ms: config.timestamp_after_max_ms,
         is_compacted: config.log.compact,
         compression: config.target_compression(),
-        now_ms: node.clock.timestamp().0,
+        now_ms: node.clock().timestamp().0,
     };
     let batch = check(request, records, &rules, budget)?;
     let log_append_time = match config.timestamp_type {
         TimestampType::LogAppendTime => rules.now_ms,
         TimestampType::CreateTime => -1,
     };
-    let started = node.clock.moment();
+    let started = node.clock().moment();
     let appended = partition.append(
-        node,
+        node.services(),
         &[BatchToAppend {
             header: batch.header,
             records: &batch.record_bytes,
         }],
     );
-    reply.stages.append_micros += node.clock.moment().micros_since(started);
+    reply.stages.append_micros += node.clock().moment().micros_since(started);
     let appended = appended.map_err(|error| Refusal::from_append(&error, &partition))?;
     see(&mut reply.seen, records, &batch);
-    if node.batch_times.is_on() {
-        node.batch_times.appended(
-            &partition,
-            NewBatch {
-                base_offset: appended.base_offset,
-                last_offset: appended.last_offset,
-                end: appended.end,
-                received: request.received,
-                appended: node.clock.moment(),
-            },
-        );
+    if node.services().batch_times.is_on() {
+        let batch = NewBatch {
+            base_offset: appended.base_offset,
+            last_offset: appended.last_offset,
+            end: appended.end,
+            received: request.received,
+            appended: node.clock().moment(),
+        };
+        partition.record_append(&node.services().batch_times, batch);
     }
     Ok(Accepted {
         partition,
@@ -306,7 +305,7 @@ fn writable_partition(node: &Node, topic: &TopicImage, index: i32) -> Result<Arc
         return Err(Refusal::with_message(ErrorCode::InvalidTopicException, message));
     }
     let partition = node.partition(topic.id, index).map_err(Refusal::code)?;
-    if !node.disk_has_room() {
+    if !node.storage.disk_has_room() {
         let message = "the disk is full: less than ottla.disk.reserve.bytes are free".to_string();
         return Err(Refusal::with_message(ErrorCode::KafkaStorageError, message));
     }
@@ -550,7 +549,7 @@ struct PendingProduce {
 
 impl PendingReply for PendingProduce {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        let is_late = node.clock.moment() >= self.deadline;
+        let is_late = node.clock().moment() >= self.deadline;
         let answer = &mut self.answer;
         self.waits.retain_mut(|wait| {
             if wait.token.is_none() {

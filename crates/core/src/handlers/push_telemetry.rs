@@ -14,7 +14,8 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::push_telemetry::{PushTelemetryRequest, PushTelemetryResponse};
 
 use crate::node::Node;
-use crate::reply::{Handled, PendingReply, ReplyBuffer, WaitKind};
+use crate::pending::{Handled, PendingReply};
+use crate::reply::{ReplyBuffer, WaitKind};
 use crate::request::Request;
 use crate::slot::Slot;
 use crate::telemetry::instances::Push;
@@ -87,10 +88,10 @@ fn pushed(node: &Node, request: &Request<'_>, push: &Push, push_interval_ms: u32
         listener_name: connection.listener_name.clone(),
         software_name: software.map(|known| known.name.clone()),
         software_version: software.map(|known| known.version.clone()),
-        node_id: node.config.node_id,
+        node_id: node.config().node_id,
         push_interval_ms,
         is_terminating: push.is_terminating,
-        at: node.clock.timestamp(),
+        at: node.clock().timestamp(),
     }
 }
 

@@ -15,7 +15,9 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 use super::metadata_tests::{Broker, error, poll, read};
 use crate::partition::Partition;
-use crate::reply::{Handled, PendingReply, ReplyBuffer};
+use crate::pending::{Handled, PendingReply};
+use crate::reply::ReplyBuffer;
+use crate::services::Syncable;
 
 const PRODUCE_VERSION: i16 = 9;
 const FETCH_VERSION: i16 = 12;
@@ -179,7 +181,7 @@ fn acks_1_waits_for_the_sync_once_the_disk_is_16_mib_behind() {
     };
     let mut reply = ReplyBuffer::default();
     assert_eq!(poll(&broker, &mut waiting, &mut reply), Poll::Pending);
-    partition(&broker, "t", 0).run_sync(&broker.node);
+    partition(&broker, "t", 0).run_sync(broker.node.services());
     assert_eq!(poll(&broker, &mut waiting, &mut reply), Poll::Ready(()));
     assert_eq!(produced(&reply), ErrorCode::None);
     assert_eq!(produce(&broker, "t", 1, &batch).ok(), Some(ErrorCode::None));
@@ -191,7 +193,7 @@ fn unsynced_records_are_not_served() {
     broker.create("t", 1, 7);
     assert_eq!(produce(&broker, "t", 1, &batch_of(1)).ok(), Some(ErrorCode::None));
     assert_eq!(fetch_one(&broker, from(0)), Answered::default());
-    partition(&broker, "t", 0).run_sync(&broker.node);
+    partition(&broker, "t", 0).run_sync(broker.node.services());
     assert_eq!(fetch_one(&broker, from(0)).offsets, [0]);
 }
 
@@ -215,7 +217,7 @@ fn a_fetch_that_names_another_leader_epoch_is_refused() {
     ] {
         assert_eq!(with_epoch(epoch).error, refusal, "{epoch}");
     }
-    let (disk, config) = (broker.disk.clone(), (*broker.node.config).clone());
+    let (disk, config) = (broker.disk.clone(), (*broker.node.config()).clone());
     drop(broker);
     let broker = Broker::on(disk, config);
     let newer = partition(&broker, "t", 0).leader_epoch();
@@ -257,7 +259,7 @@ fn a_client_past_the_end_of_an_epoch_is_told_where_it_ended() {
         let error = has_read(unknown.0, unknown.1).error;
         assert_eq!(error, Some(ErrorCode::OffsetOutOfRange), "{unknown:?}");
     }
-    let (disk, config) = (broker.disk.clone(), (*broker.node.config).clone());
+    let (disk, config) = (broker.disk.clone(), (*broker.node.config()).clone());
     drop(broker);
     let broker = Broker::on(disk, config);
     let partition = FetchPartition {
@@ -281,7 +283,7 @@ fn readers_of_committed_records_stop_at_the_first_open_transaction() {
     });
     builder.append(1_790_000_000_000, None, Some(b"open"), &[]);
     partition(&broker, "t", 0)
-        .append_internal(&broker.node, &builder.finish())
+        .append_internal(broker.node.services(), &builder.finish())
         .unwrap();
     produce(&broker, "t", 1, &batch_of(1)).ok().unwrap();
     let read_at = |isolation_level| {
@@ -306,7 +308,7 @@ fn only_the_first_batch_of_an_answer_may_exceed_the_limits() {
         let partition = partition(&broker, "t", index);
         for _ in 0..2 {
             partition
-                .append_internal(&broker.node, &batch_of(10_000))
+                .append_internal(broker.node.services(), &batch_of(10_000))
                 .unwrap();
         }
     }

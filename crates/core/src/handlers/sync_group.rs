@@ -4,11 +4,13 @@
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 
-use crate::group::calls::{Answer, Call, reply_when_answered};
+use super::group_calls::reply_when_answered;
+use crate::group::calls::{Answer, Call};
 use crate::group::reply::{GroupReply, SyncReply};
 use crate::group::request::{GroupRequest, MemberRequest, SyncRequest};
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 pub(crate) fn handle(
@@ -38,7 +40,8 @@ pub(crate) fn handle(
                 .map(|one| (one.member_id, one.assignment))
                 .collect(),
         };
-        node.groups.call(node, body.group_id, GroupRequest::Sync(sync))
+        node.groups
+            .call(&node.storage, body.group_id, GroupRequest::Sync(sync))
     };
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         encode(answers.pop(), version, reply);

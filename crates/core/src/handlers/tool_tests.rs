@@ -24,7 +24,7 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 use super::metadata_tests::{Broker, error, read};
 use crate::config::NodeConfig;
-use crate::open_transactions;
+use crate::storage::open_transactions;
 use crate::time::Timestamp;
 
 fn elect(
@@ -229,10 +229,10 @@ fn transactions_open_at_a_start_are_found_with_their_producers_and_times() {
         builder.append(timestamp_ms, None, Some(b"v"), &[]);
         let partition = broker.node.partition_by_name("t", 1).unwrap();
         partition
-            .append_internal(&broker.node, &builder.finish())
+            .append_internal(broker.node.services(), &builder.finish())
             .unwrap();
     };
-    assert_eq!(open_transactions::find(&broker.node), []);
+    assert_eq!(open_transactions::find(&broker.node.storage), []);
     append(77, 0, 1_700_000_000_000);
     append(78, 1, 1_700_000_005_000);
     broker.node.close().unwrap();
@@ -241,7 +241,7 @@ fn transactions_open_at_a_start_are_found_with_their_producers_and_times() {
     drop(node);
     let again = Broker::on(disk, NodeConfig::from_properties(&properties, [6; 4]).unwrap());
     assert_eq!(
-        open_transactions::find(&again.node),
+        open_transactions::find(&again.node.storage),
         [open_transactions::OpenTransaction {
             topic: "t".into(),
             partition: 1,

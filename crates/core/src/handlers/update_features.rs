@@ -8,11 +8,12 @@ use ottla_wire::messages::update_features::{
 
 use super::deadline;
 use crate::controller::features::{FeatureUpdate, UpgradeType};
-use crate::controller::service::{ControllerReply, submit};
-use crate::controller::topics::Refusal;
 use crate::node::Node;
-use crate::reply::{Handled, ReplyBuffer};
+use crate::pending::Handled;
+use crate::refusal::Refusal;
+use crate::reply::ReplyBuffer;
 use crate::request::Request;
+use crate::submit::{ControllerReply, submit};
 
 const FIRST_VERSION_WITH_UPGRADE_TYPES: i16 = 1;
 
@@ -30,7 +31,7 @@ pub(crate) fn handle(
     let names: Vec<String> = updates.iter().map(|update| update.name.clone()).collect();
     let validate_only = body.validate_only;
     let slot = submit(node, move |node, controller| {
-        controller.update_features(&updates, validate_only, node.clock.timestamp())
+        controller.update_features(&updates, validate_only, node.clock().timestamp())
     });
     let write = move |_: &Node, result: Result<Result<(), Refusal>, Refusal>, reply: &mut ReplyBuffer| {
         let refusal = result.and_then(|decided| decided).err();

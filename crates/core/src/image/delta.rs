@@ -11,8 +11,8 @@ use super::cluster::{BrokerImage, ControllerImage, EndpointImage};
 use super::error::ImageError;
 use super::features;
 use super::topics::{PartitionImage, TopicImage};
-use super::{ConfigResource, ConfigResourceType, MetadataImage, Provenance};
-use crate::config::TopicConfig;
+use super::{MetadataImage, Provenance};
+use crate::config::{ConfigResource, ConfigResourceType};
 
 /// What a delta changed, for code that keeps state derived from the image.
 #[derive(Clone, Debug, Default)]
@@ -136,14 +136,14 @@ impl ImageDelta {
 
     fn refresh_topic_configs(&mut self) {
         if self.broker_configs_changed {
-            self.image.topic_defaults = Arc::new(TopicConfig::defaults(&self.image));
+            self.image.topic_defaults = Arc::new(self.image.effective_topic_defaults());
             self.stale_topic_configs = self.image.topics.by_name.keys().cloned().collect();
         }
         for name in std::mem::take(&mut self.stale_topic_configs) {
             let Some(topic) = self.image.topics.by_name.get(&name) else {
                 continue;
             };
-            let config = TopicConfig::effective(&self.image, &name);
+            let config = self.image.effective_topic_config(&name);
             if topic.config == config {
                 continue;
             }
@@ -181,7 +181,7 @@ impl ImageDelta {
             });
         }
         let name: Arc<str> = record.name.into();
-        let config = TopicConfig::effective(&self.image, &name);
+        let config = self.image.effective_topic_config(&name);
         let topic = Arc::new(TopicImage {
             name: name.clone(),
             id: record.topic_id,

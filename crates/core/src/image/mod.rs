@@ -26,75 +26,14 @@ use std::sync::Arc;
 
 use ottla_wire::primitives::Uuid;
 
-use crate::config::{StaticConfig, TopicConfig};
+use crate::config::{ConfigResource, ConfigResourceType, ConfigValues, StaticConfig, TopicConfig};
 use access::{AclImage, ClientQuotaEntity, DelegationTokenImage, ScramCredential, ScramKey};
 use cluster::{BrokerImage, ControllerImage};
 use features::FeaturesImage;
 use topics::{TopicImage, TopicsImage};
 
-/// A resource that has configurations: its type as on the wire, and its name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConfigResource {
-    pub resource_type: ConfigResourceType,
-    /// Empty for the cluster-wide default of a broker resource.
-    pub name: Arc<str>,
-}
-
-impl ConfigResource {
-    pub fn topic(name: &str) -> ConfigResource {
-        ConfigResource {
-            resource_type: ConfigResourceType::Topic,
-            name: name.into(),
-        }
-    }
-
-    pub fn broker(node_id: i32) -> ConfigResource {
-        ConfigResource {
-            resource_type: ConfigResourceType::Broker,
-            name: node_id.to_string().into(),
-        }
-    }
-
-    /// Returns the resource of the defaults of all brokers.
-    pub fn cluster_default() -> ConfigResource {
-        ConfigResource {
-            resource_type: ConfigResourceType::Broker,
-            name: "".into(),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ConfigResourceType {
-    Topic,
-    Broker,
-    ClientMetrics,
-    Group,
-}
-
-impl ConfigResourceType {
-    pub fn from_code(code: i8) -> Option<ConfigResourceType> {
-        match code {
-            2 => Some(ConfigResourceType::Topic),
-            4 => Some(ConfigResourceType::Broker),
-            16 => Some(ConfigResourceType::ClientMetrics),
-            32 => Some(ConfigResourceType::Group),
-            _ => None,
-        }
-    }
-
-    pub fn code(self) -> i8 {
-        match self {
-            ConfigResourceType::Topic => 2,
-            ConfigResourceType::Broker => 4,
-            ConfigResourceType::ClientMetrics => 16,
-            ConfigResourceType::Group => 32,
-        }
-    }
-}
-
-/// The values set on one resource.
-pub type ConfigValues = BTreeMap<Arc<str>, Arc<str>>;
+/// The metadata log's topic, which no image lists.
+pub const METADATA_TOPIC: &str = "__cluster_metadata";
 
 /// The position in the metadata log that an image reflects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +93,7 @@ impl MetadataImage {
             topic_defaults: Arc::default(),
             static_config,
         };
-        image.topic_defaults = Arc::new(TopicConfig::defaults(&image));
+        image.topic_defaults = Arc::new(image.effective_topic_defaults());
         image
     }
 
@@ -181,6 +120,22 @@ impl MetadataImage {
             resource_type: ConfigResourceType::Group,
             name: group_id.into(),
         })
+    }
+
+    /// Returns the settings of a topic without values of its own: this broker's over the cluster's
+    /// over the file's.
+    fn effective_topic_defaults(&self) -> TopicConfig {
+        TopicConfig::defaults(&self.static_config, |key| {
+            self.dynamic_broker_value(self.static_config.node_id, key)
+        })
+    }
+
+    /// Returns the effective settings of `topic`.
+    fn effective_topic_config(&self, topic: &str) -> Arc<TopicConfig> {
+        match self.config(&ConfigResource::topic(topic)) {
+            None => self.topic_defaults.clone(),
+            Some(values) => Arc::new(self.topic_defaults.with(values)),
+        }
     }
 
     /// Returns the value of a dynamic broker setting: this broker's, else the cluster's, else

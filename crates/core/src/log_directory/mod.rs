@@ -20,6 +20,8 @@ use ottla_wire::primitives::Uuid;
 use tracing::{error, info, warn};
 
 use crate::config::{Durability, RecoveryConfig};
+use crate::image::topics::TopicImage;
+use crate::image::{METADATA_TOPIC, MetadataImage};
 use crate::partition::Identity;
 use crate::time::Timestamp;
 
@@ -334,4 +336,16 @@ pub struct UnknownDirectory {
 /// Returns the directory name of a partition, as used by `settle_unknown`.
 pub fn directory_name(topic: &str, index: i32) -> String {
     partition_directory_name(topic, index)
+}
+
+/// Returns the names of all partition directories, including the controller's own log, which no
+/// image lists.
+pub(crate) fn known_directories(image: &MetadataImage) -> BTreeSet<String> {
+    let of_topic = |topic: &Arc<TopicImage>| {
+        let name = topic.name.clone();
+        (0..topic.partitions.len()).map(move |index| directory_name(&name, index as i32))
+    };
+    let mut known: BTreeSet<String> = image.topics.iter().flat_map(of_topic).collect();
+    known.insert(directory_name(METADATA_TOPIC, 0));
+    known
 }

@@ -3,17 +3,17 @@
 use std::io;
 use std::sync::Arc;
 
-use ottla_log::{SyncJob, WritebackJob};
+use ottla_log::{LogError, SyncJob, WritebackJob};
 use tracing::warn;
 
 use super::{Partition, SyncState, wake};
 use crate::config::Durability;
-use crate::node::Node;
+use crate::services::{Commit, Services, Syncable};
 
 /// A group commit under way: begun, run, finished. The partition may change in any way between
 /// these steps.
 #[derive(Debug)]
-pub struct GroupCommit {
+struct GroupCommit {
     partition: Arc<Partition>,
     /// Bytes appended when it began.
     appended_bytes: u64,
@@ -22,9 +22,9 @@ pub struct GroupCommit {
     result: Option<io::Result<()>>,
 }
 
-impl GroupCommit {
-    /// Syncs. Waits for the disk.
-    pub fn run(&mut self) {
+impl Commit for GroupCommit {
+    /// With `Durability::PageCache` only starts write-back, unless a checkpoint asked for a sync.
+    fn run(&mut self) {
         if let Some(writeback) = self.writeback.take()
             && let Err(error) = writeback.run()
         {
@@ -35,8 +35,7 @@ impl GroupCommit {
         self.result = self.job.as_ref().map(|job| job.run());
     }
 
-    /// Publishes what is durable now, and begins the next commit if more was appended meanwhile.
-    pub fn finish(self, node: &Node) {
+    fn finish(self: Box<Self>, services: &Services) {
         let partition = self.partition;
         let mut state = partition.lock();
         let mut woken = Vec::new();
@@ -46,8 +45,8 @@ impl GroupCommit {
                     woken = partition.move_high_watermark(&mut state, durable, self.appended_bytes);
                 }
                 Ok(_) => {}
-                Err(error) if error.is_shortage() => node.partitions.note_unsynced(&partition, node, &error),
-                Err(_) => woken = partition.fail_if_poisoned(node, &mut state),
+                Err(error) if error.is_shortage() => partition.put_off_sync(services, &error),
+                Err(_) => woken = partition.fail_if_poisoned(services, &mut state),
             }
         }
         let again = state.sync == SyncState::Running { again: true };
@@ -57,29 +56,50 @@ impl GroupCommit {
             SyncState::Idle
         };
         drop(state);
-        if node.batch_times.is_on() {
-            node.batch_times
-                .moved(&partition, partition.high_watermark(), node.clock.moment());
+        if services.batch_times.is_on() {
+            let now = services.clock.moment();
+            services
+                .batch_times
+                .moved(partition.key(), partition.high_watermark(), now);
         }
         wake(woken);
         if again {
-            node.executor().sync(partition);
+            services.executor().sync(partition);
         }
     }
 }
 
-impl Partition {
-    /// Begins a group commit; called on a sync thread after `Executor::sync`.
-    pub fn begin_commit(self: &Arc<Self>) -> GroupCommit {
+impl Syncable for Partition {
+    fn request_sync(self: Arc<Self>, services: &Services) {
+        if self.lock().sync.request() {
+            services.executor().sync(self);
+        }
+    }
+
+    fn begin_commit(self: Arc<Self>) -> Box<dyn Commit> {
         let mut state = self.lock();
         state.sync = SyncState::Running { again: false };
         let syncs = self.durability == Durability::Disk || state.log.wants_checkpoint();
-        GroupCommit {
+        let commit = GroupCommit {
             partition: self.clone(),
             appended_bytes: state.appended_bytes,
             job: if syncs { state.log.begin_sync() } else { None },
             writeback: if syncs { None } else { state.log.begin_writeback() },
             result: None,
+        };
+        drop(state);
+        Box::new(commit)
+    }
+}
+
+impl Partition {
+    /// Postpones a sync that found no descriptor; the next sync covers it.
+    fn put_off_sync(self: &Arc<Self>, services: &Services, error: &LogError) {
+        let sync: Arc<dyn Syncable> = self.clone();
+        services.put_off(Arc::downgrade(&sync));
+        if let Some(suppressed) = services.complaints.lacks.pass(services.clock.moment()) {
+            let (topic, partition) = (&*self.topic, self.index);
+            warn!(topic, partition, %error, suppressed, "sync put off");
         }
     }
 }

@@ -21,10 +21,10 @@ use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch;
 use tracing::{error, warn};
 
+use crate::batch_times::{BatchTimes, Key, NewBatch};
 use crate::config::Durability;
-use crate::node::Node;
+use crate::services::Services;
 
-pub use group_commit::GroupCommit;
 use unreadable::Unreadable;
 use waiters::Waiters;
 pub use waiters::{Threshold, WaitToken};
@@ -67,7 +67,7 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SyncState {
     Idle,
-    /// `Executor::sync` was called, `run_sync` has not begun.
+    /// `Executor::sync` was called, the commit has not begun.
     Requested,
     Running {
         again: bool,
@@ -178,7 +178,7 @@ impl Partition {
     /// - Errors: see `AppendError`; the log is unchanged, and takes no more writes after `Poisoned`.
     pub fn append(
         self: &Arc<Self>,
-        node: &Node,
+        services: &Services,
         batches: &[BatchToAppend<'_>],
     ) -> Result<Appended, AppendError> {
         let mut state = self.lock();
@@ -186,7 +186,9 @@ impl Partition {
             return Err(failure.refusal());
         }
         let leader_epoch = state.leader_epoch;
-        let outcome = state.log.append(batches, leader_epoch, node.clock.timestamp().0);
+        let outcome = state
+            .log
+            .append(batches, leader_epoch, services.clock.timestamp().0);
         let log_start_offset = state.log.start_offset();
         let end = state.log.end();
         let mut woken = Vec::new();
@@ -206,14 +208,14 @@ impl Partition {
             }
             Ok(_) => {}
             Err(error) => {
-                woken = self.fail_if_poisoned(node, &mut state);
-                self.tell_of_lack(node, error);
+                woken = self.fail_if_poisoned(services, &mut state);
+                self.tell_of_lack(services, error);
             }
         }
         let unsynced_bytes = state.appended_bytes.saturating_sub(state.visible_bytes);
         drop(state);
         if wants_thread {
-            node.executor().sync(self.clone());
+            services.executor().sync(self.clone());
         }
         wake(woken);
         let appended = outcome?;
@@ -227,40 +229,28 @@ impl Partition {
     }
 
     /// Appends batches that the broker built itself: coordinator records.
-    pub fn append_internal(self: &Arc<Self>, node: &Node, batches: &[u8]) -> Result<Appended, AppendError> {
+    pub fn append_internal(
+        self: &Arc<Self>,
+        services: &Services,
+        batches: &[u8],
+    ) -> Result<Appended, AppendError> {
         let batches = batch::batches(batches)
             .map(|batch| batch.map(BatchToAppend::from))
             .collect::<Result<Vec<_>, _>>()
             .expect("the broker builds whole batches");
-        self.append(node, &batches)
-    }
-
-    /// Runs one group commit: makes everything appended before it durable, then moves the high
-    /// watermark. With `Durability::PageCache` it only starts write-back, unless a checkpoint asked
-    /// for a sync. May wait for the disk; called on a sync thread.
-    pub fn run_sync(self: &Arc<Self>, node: &Node) {
-        let mut commit = self.begin_commit();
-        commit.run();
-        commit.finish(node);
-    }
-
-    /// Requests a sync, unless one is under way.
-    pub(crate) fn request_sync(self: &Arc<Self>, node: &Node) {
-        if self.lock().sync.request() {
-            node.executor().sync(self.clone());
-        }
+        self.append(services, &batches)
     }
 
     /// The first step of a checkpoint; `None` if there is nothing to write, or not before the next
     /// sync. Run the job where waiting for the disk is allowed.
-    pub(crate) fn begin_checkpoint(self: &Arc<Self>, node: &Node) -> Option<CheckpointJob> {
+    pub(crate) fn begin_checkpoint(self: &Arc<Self>, services: &Services) -> Option<CheckpointJob> {
         let mut state = self.lock();
         state.log.request_checkpoint();
         let job = state.log.take_checkpoint();
         let wants_sync = state.log.wants_checkpoint() && state.sync.request();
         drop(state);
         if wants_sync {
-            node.executor().sync(self.clone());
+            services.executor().sync(self.clone());
         }
         job
     }
@@ -272,6 +262,20 @@ impl Partition {
             warn!(topic = &*self.topic, partition = self.index, %error, "checkpoint failed");
         }
         finished.is_ok()
+    }
+
+    /// Records when a batch was appended. The watermark is read after that: a later move of it
+    /// finds the batch recorded.
+    pub fn record_append(&self, times: &BatchTimes, batch: NewBatch) {
+        times.appended(self.key(), &self.topic, batch);
+        let high_watermark = self.high_watermark();
+        if high_watermark > batch.last_offset {
+            times.moved(self.key(), high_watermark, batch.appended);
+        }
+    }
+
+    pub fn key(&self) -> Key {
+        (self.topic_id, self.index)
     }
 
     pub fn high_watermark(&self) -> i64 {
@@ -413,16 +417,16 @@ impl Partition {
     }
 
     /// Ends the partition if its log was poisoned by background work.
-    pub(crate) fn end_if_poisoned(&self, node: &Node) {
-        let woken = self.fail_if_poisoned(node, &mut self.lock());
+    pub(crate) fn end_if_poisoned(&self, services: &Services) {
+        let woken = self.fail_if_poisoned(services, &mut self.lock());
         wake(woken);
     }
 
-    fn fail_if_poisoned(&self, node: &Node, state: &mut State) -> Vec<Waker> {
+    fn fail_if_poisoned(&self, services: &Services, state: &mut State) -> Vec<Waker> {
         match state.log.poison() {
             Some(reason) if state.failure.is_none() => {
                 let reason: Arc<str> = reason.into();
-                if let Some(suppressed) = node.complaints.failures.pass(node.clock.moment()) {
+                if let Some(suppressed) = services.complaints.failures.pass(services.clock.moment()) {
                     let (topic, partition) = (&*self.topic, self.index);
                     error!(
                         topic,
@@ -435,10 +439,10 @@ impl Partition {
         }
     }
 
-    fn tell_of_lack(&self, node: &Node, error: &AppendError) {
+    fn tell_of_lack(&self, services: &Services, error: &AppendError) {
         if let AppendError::Log(error) = error
             && error.is_lack()
-            && let Some(suppressed) = node.complaints.lacks.pass(node.clock.moment())
+            && let Some(suppressed) = services.complaints.lacks.pass(services.clock.moment())
         {
             let (topic, partition) = (&*self.topic, self.index);
             warn!(topic, partition, %error, suppressed, "write refused, may be tried again");

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 
 use super::client::ClientQuota;
-use crate::controller::topics::Refusal;
-use crate::request::Request;
+use crate::refusal::Refusal;
 use crate::time::Moment;
 
 /// The quota that one request may still use for changes.
@@ -22,14 +21,12 @@ pub struct MutationQuota {
 }
 
 impl MutationQuota {
-    /// Returns the quota of a request.
-    ///
-    /// - `first_strict_version`: the first that may be answered THROTTLING_QUOTA_EXCEEDED.
-    pub fn of(request: &Request<'_>, first_strict_version: i16) -> MutationQuota {
+    /// - `is_strict`: the request may be answered THROTTLING_QUOTA_EXCEEDED.
+    pub fn new(client: Option<Arc<ClientQuota>>, is_strict: bool, now: Moment) -> MutationQuota {
         MutationQuota {
-            client: request.connection.quota.clone(),
-            is_strict: request.api_version >= first_strict_version,
-            now: request.received,
+            client,
+            is_strict,
+            now,
             throttle_ms: 0,
         }
     }

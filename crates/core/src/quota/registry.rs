@@ -15,8 +15,6 @@ use super::kind::{KIND_COUNT, QuotaKind};
 use super::limits::{ClientQuotas, Limits, Sharers, limits_of};
 use super::token_bucket::TokenBucket;
 use super::usage::{Rates, Sums, Usage};
-use crate::request::ConnectionContext;
-use crate::tenant::TenantId;
 use crate::time::{Clock, Moment};
 
 /// At most this many pairs of user and client id are told apart.
@@ -140,19 +138,27 @@ impl Quotas {
         self.connections.follow(quotas, is_dry_run);
     }
 
-    /// Gives the connection the quotas of its user and `client_id`, unless it has the current ones.
-    pub fn refresh(&self, connection: &mut ConnectionContext, client_id: Option<&str>) {
+    /// Returns the quotas of a user and client id, unless `held` are these.
+    ///
+    /// - `is_other`: the client belongs to the tenants that are not told apart.
+    pub fn newer(
+        &self,
+        held: Option<&Arc<ClientQuota>>,
+        principal: &str,
+        is_other: bool,
+        client_id: Option<&str>,
+    ) -> Option<Arc<ClientQuota>> {
         let client_id = client_id.unwrap_or_default();
-        let is_crowd = self.is_crowd_shared && connection.tenant == TenantId::OTHERS && !client_id.is_empty();
+        let is_crowd = self.is_crowd_shared && is_other && !client_id.is_empty();
         let version = self.version.load(Ordering::Relaxed);
-        let is_current = |held: &Arc<ClientQuota>| held.is_current(client_id, version, is_crowd);
-        if !connection.quota.as_ref().is_some_and(is_current) {
-            let user = user_of(&connection.principal);
-            connection.quota = Some(match is_crowd {
-                true => self.one_of_many(user, client_id),
-                false => self.client(user, client_id),
-            });
+        if held.is_some_and(|held| held.is_current(client_id, version, is_crowd)) {
+            return None;
         }
+        let user = user_of(principal);
+        Some(match is_crowd {
+            true => self.one_of_many(user, client_id),
+            false => self.client(user, client_id),
+        })
     }
 
     /// Whether the quotas have not changed since `held` was made.

@@ -229,9 +229,9 @@ fn a_dry_run_counts_and_throttles_no_client() {
 /// Whether a connection keeps what it has when it asks a second time.
 fn finds_itself(quotas: &Quotas, tenant: TenantId, client_id: &str) -> bool {
     let mut connection = connection(tenant);
-    quotas.refresh(&mut connection, Some(client_id));
+    connection.refresh_quota(&quotas, Some(client_id));
     let first = connection.quota.clone().unwrap();
-    quotas.refresh(&mut connection, Some(client_id));
+    connection.refresh_quota(&quotas, Some(client_id));
     Arc::ptr_eq(&first, connection.quota.as_ref().unwrap())
 }
 
@@ -254,11 +254,11 @@ fn a_connection_keeps_its_quotas_until_they_or_its_client_id_change() {
     assert!(finds_itself(&quotas, TenantId(7), "a"));
     let mut connection = connection(TenantId(7));
     for (client_id, expected) in [(Some("a"), "a"), (None, ""), (Some("b"), "b")] {
-        quotas.refresh(&mut connection, client_id);
+        connection.refresh_quota(&quotas, client_id);
         assert_eq!(&*connection.quota.as_ref().unwrap().client_id, expected);
     }
     quotas.follow(&quotas_of(&[(&[(USER, Some("u"))], PRODUCE, 1.0)]), false);
-    quotas.refresh(&mut connection, Some("b"));
+    connection.refresh_quota(&quotas, Some("b"));
     assert!(produce(connection.quota.as_ref().unwrap(), 100, Moment(0)) > 0);
 }
 
@@ -270,7 +270,7 @@ fn clients_that_make_up_names_share_one_bucket() {
     );
     let told = |tenant, client_id| {
         let mut connection = connection(tenant);
-        quotas.refresh(&mut connection, Some(client_id));
+        connection.refresh_quota(&quotas, Some(client_id));
         produce(connection.quota.as_ref().unwrap(), 1_000, Moment(0))
     };
     assert_eq!([told(TenantId(3), "a"), told(TenantId(4), "b")], [0, 0]);

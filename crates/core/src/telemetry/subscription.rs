@@ -9,7 +9,7 @@ use ottla_wire::primitives::Uuid;
 use regex::{Regex, RegexBuilder};
 use tracing::warn;
 
-use crate::image::{ConfigResource, ConfigResourceType, ConfigValues};
+use crate::config::{ConfigResource, ConfigResourceType, ConfigValues};
 use crate::request::Request;
 
 /// Kafka's word for all metrics.

@@ -8,7 +8,7 @@ use ottla_wire::primitives::Uuid;
 
 use super::instances::{Granted, INSTANCES_MAX, Instances, Push};
 use super::subscription::{MatchedClient, SubscriptionError, Subscriptions, Wanted, check};
-use crate::image::{ConfigResource, ConfigResourceType, ConfigValues};
+use crate::config::{ConfigResource, ConfigResourceType, ConfigValues};
 use crate::time::Moment;
 
 const INTERVAL_MS: u64 = 10_000;

@@ -66,10 +66,7 @@ impl InodeHold {
 
 impl Drop for InodeHold {
     fn drop(&mut self) {
-        #[expect(
-            unsafe_code,
-            reason = "munmap is unsafe where the memory may still be in use"
-        )]
+        #[expect(unsafe_code, reason = "munmap is unsafe where the memory may still be in use")]
         // SAFETY: `of` mapped exactly this page, and its address is known only here.
         let unmapped = unsafe { munmap(self.0.as_ptr(), PAGE_BYTES) };
         debug_assert!(unmapped.is_ok(), "a page of our own is unmapped");

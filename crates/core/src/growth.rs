@@ -18,22 +18,22 @@ use ottla_log::disk::{DirectoryLock, Disk};
 use ottla_log::{Finding, LogError};
 use ottla_wire::primitives::Uuid;
 
-use super::ControllerError;
-use super::directories::{Directories, io_error};
-use super::metadata_log::METADATA_DIRECTORY;
-use super::quorum_state::QuorumState;
-use super::snapshot_file::{self, OwnVoter, SnapshotId};
-use super::survey::Survey;
 use crate::config::{Listener, NodeConfig};
+use crate::controller::ControllerError;
+use crate::controller::directories::{Directories, io_error};
+use crate::controller::metadata_log::METADATA_DIRECTORY;
+use crate::controller::quorum_state::QuorumState;
+use crate::controller::snapshot_file::{self, OwnVoter, SnapshotId};
+use crate::controller::survey::Survey;
 use crate::image::MetadataImage;
 use crate::image::cluster::BrokerImage;
 use crate::image::replay::{QuorumImage, Replay};
 use crate::image::snapshot::records_of;
 use crate::log_directory::LogDirectory;
-use crate::node::{StartError, lock_directories};
+use crate::log_directory::known_directories;
 use crate::partition::Identity;
-use crate::partitions::known_directories;
 use crate::random::Random;
+use crate::start::{StartError, lock_directories};
 use crate::time::Timestamp;
 
 /// The controller that is to lead the metadata from now on.

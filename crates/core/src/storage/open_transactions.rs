@@ -11,7 +11,7 @@ use ottla_log::{ActiveProducer, Read, ReadMode};
 use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
 use tracing::warn;
 
-use crate::node::Node;
+use super::Storage;
 use crate::partition::Partition;
 use crate::time::Timestamp;
 
@@ -32,9 +32,9 @@ pub(crate) struct OpenTransaction {
 }
 
 /// Logs the open transactions. Waits for the disk; called once, at start.
-pub(crate) fn report(node: &Node) {
-    let found = find(node);
-    let now = node.clock.timestamp();
+pub(crate) fn report(storage: &Storage) {
+    let found = find(storage);
+    let now = storage.services.clock.timestamp();
     for open in found.iter().take(NAMED_MAX) {
         let since_unix_ms = open.since.map(|since| since.0);
         let open_for_s = since_unix_ms.map(|since_ms| now.0.saturating_sub(since_ms) / 1_000);
@@ -55,8 +55,8 @@ pub(crate) fn report(node: &Node) {
     }
 }
 
-pub(crate) fn find(node: &Node) -> Vec<OpenTransaction> {
-    let partitions = node.partitions.all();
+pub(crate) fn find(storage: &Storage) -> Vec<OpenTransaction> {
+    let partitions = storage.partitions.all();
     partitions.iter().filter_map(oldest).collect()
 }
 

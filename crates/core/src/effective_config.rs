@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ottla_wire::config_keys::{self, ConfigKey, GROUP_KEYS, TOPIC_KEYS};
 
-use crate::image::{ConfigResource, ConfigValues, MetadataImage};
+use crate::config::{ConfigResource, ConfigValues};
+use crate::image::MetadataImage;
 
 /// The source of a value; the numbers are those of DescribeConfigs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,18 @@
 //! The boundary between request handlers and the controller.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use ottla_wire::error_code::ErrorCode;
 use tracing::{error, warn};
 
-use super::topics::{NewTopic, Refusal};
-use super::{Controller, ControllerError, PRODUCER_ID_BLOCK};
+use crate::config::NodeConfig;
+use crate::controller::topics::NewTopic;
+use crate::controller::{Controller, ControllerError};
 use crate::node::Node;
-use crate::reply::{PendingReply, ReplyBuffer, WaitKind};
+use crate::pending::PendingReply;
+use crate::refusal::Refusal;
+use crate::reply::{ReplyBuffer, WaitKind};
 use crate::slot::Slot;
 use crate::time::Moment;
 
@@ -29,12 +32,7 @@ fn run<T>(
     node: &Node,
     job: impl FnOnce(&Node, &mut Controller) -> Result<T, ControllerError>,
 ) -> Result<T, Refusal> {
-    let mut controller = node.controller.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = controller.image().clone();
-    let result = job(node, &mut controller);
-    if !Arc::ptr_eq(&before, controller.image()) {
-        node.publish(controller.image().clone());
-    }
+    let result = node.with_controller(|controller| job(node, controller));
     result.map_err(|error| {
         error!(%error, "metadata change failed");
         Refusal::new(ErrorCode::KafkaStorageError, error.to_string())
@@ -79,7 +77,7 @@ where
             Some(result) => result,
             None if self
                 .deadline
-                .is_some_and(|deadline| deadline <= node.clock.moment()) =>
+                .is_some_and(|deadline| deadline <= node.clock().moment()) =>
             {
                 Err(Refusal::plain(ErrorCode::RequestTimedOut))
             }
@@ -118,10 +116,10 @@ impl InternalTopic {
 
     /// Returns the definition that Apache Kafka uses, but with one replica, as there is one
     /// machine.
-    pub fn definition(self, node: &Node) -> NewTopic {
+    pub fn definition(self, config: &NodeConfig) -> NewTopic {
         match self {
             InternalTopic::ConsumerOffsets => {
-                let settings = &node.config.offsets_topic;
+                let settings = &config.offsets_topic;
                 let value = |key: &str, value: String| (key.to_owned(), Some(value));
                 NewTopic {
                     name: self.name().to_owned(),
@@ -153,7 +151,11 @@ pub fn ensure_internal_topic(node: &Node, topic: InternalTopic) -> Arc<Slot<Resu
         if controller.image().topic(topic.name()).is_some() {
             return Ok(Ok(()));
         }
-        let results = controller.create_topics(&[topic.definition(node)], false, node.clock.timestamp())?;
+        let results = controller.create_topics(
+            &[topic.definition(node.config())],
+            false,
+            node.clock().timestamp(),
+        )?;
         Ok(results
             .and_then(|mut results| results.remove(0))
             .map(|_created| ()))
@@ -166,42 +168,4 @@ pub fn ensure_internal_topic(node: &Node, topic: InternalTopic) -> Arc<Slot<Resu
         filled.fill(created.map_err(|refusal| refusal.code));
     }));
     slot
-}
-
-/// A block of producer ids, so that InitProducerId does not wait for the disk each time.
-#[derive(Debug, Default)]
-pub struct ProducerIds {
-    block: Mutex<Block>,
-}
-
-#[derive(Debug, Default)]
-struct Block {
-    next: i64,
-    end: i64,
-}
-
-impl ProducerIds {
-    /// Returns an unused id, or `None` when a new block must be allocated first.
-    pub fn take(&self) -> Option<i64> {
-        let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
-        (block.next < block.end).then(|| {
-            block.next += 1;
-            block.next - 1
-        })
-    }
-
-    /// Returns an id from a new block, unless another request allocated one meanwhile. Runs on the
-    /// controller thread.
-    pub fn take_or_allocate(&self, node: &Node, controller: &mut Controller) -> Result<i64, ControllerError> {
-        if let Some(id) = self.take() {
-            return Ok(id);
-        }
-        let first = controller.allocate_producer_ids(node.clock.timestamp())?;
-        let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
-        *block = Block {
-            next: first + 1,
-            end: first + PRODUCER_ID_BLOCK,
-        };
-        Ok(first)
-    }
 }

@@ -2,45 +2,23 @@
 
 use std::sync::Arc;
 
-use ottla_log::disk::Disk;
 use ottla_log::{CloseJob, LogError};
 use tracing::error;
 
-use crate::node::Node;
+use super::Storage;
 use crate::partition::Partition;
+use crate::shortage::outlast_shortage;
 
 /// At most this many logs are made durable together. Until then their pending writes are kept in
 /// memory, about a kilobyte each.
 const TOGETHER_MAX: usize = 4_096;
 
-/// How many pauses to wait out a shortage of descriptors before giving up on a clean stop.
-const PAUSES_MAX: u32 = 300;
-
-/// Retries while there is a shortage of descriptors, at most `PAUSES_MAX` times. Waits for the
-/// disk.
-pub(crate) fn outlast_shortage<T, E>(
-    disk: &dyn Disk,
-    is_shortage: impl Fn(&E) -> bool,
-    mut attempt: impl FnMut() -> Result<T, E>,
-) -> Result<T, E> {
-    let mut pauses = 0;
-    loop {
-        match attempt() {
-            Err(error) if is_shortage(&error) && pauses < PAUSES_MAX => {
-                pauses += 1;
-                disk.pause();
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
 /// Closes the logs of all partitions; false if one of them needs recovery. Waits for the disk.
-pub(crate) fn close_logs(node: &Node) -> bool {
-    let partitions = node.partitions.all();
+pub(crate) fn close_logs(storage: &Storage) -> bool {
+    let partitions = storage.partitions.all();
     let mut failures = 0;
     for some in partitions.chunks(TOGETHER_MAX) {
-        failures += close_together(node, some);
+        failures += close_together(storage, some);
     }
     if failures > 0 {
         error!(
@@ -52,20 +30,25 @@ pub(crate) fn close_logs(node: &Node) -> bool {
 }
 
 /// Closes these logs together and returns how many could not be closed.
-fn close_together(node: &Node, partitions: &[Arc<Partition>]) -> usize {
+fn close_together(storage: &Storage, partitions: &[Arc<Partition>]) -> usize {
     let is_shortage = |_: &Shortage| true;
-    let closed = outlast_shortage(&*node.disk, is_shortage, || try_to_close(node, partitions));
+    let closed = outlast_shortage(&*storage.disk, is_shortage, || try_to_close(storage, partitions));
     closed.unwrap_or(partitions.len())
 }
 
 /// No descriptors were left; nothing was done.
 struct Shortage;
 
-fn try_to_close(node: &Node, partitions: &[Arc<Partition>]) -> Result<usize, Shortage> {
+fn try_to_close(storage: &Storage, partitions: &[Arc<Partition>]) -> Result<usize, Shortage> {
     let mut failures = 0;
     let mut tell = |partition: &Partition, error: &LogError| {
         failures += 1;
-        if let Some(suppressed) = node.complaints.failures.pass(node.clock.moment()) {
+        if let Some(suppressed) = storage
+            .services
+            .complaints
+            .failures
+            .pass(storage.services.clock.moment())
+        {
             let (topic, partition) = (&*partition.topic, partition.index);
             error!(topic, partition, %error, suppressed, "cannot close a log");
         }
@@ -81,7 +64,7 @@ fn try_to_close(node: &Node, partitions: &[Arc<Partition>]) -> Result<usize, Sho
             Err(error) => tell(partition, &error),
         }
     }
-    let result = CloseJob::run_all(&*node.disk, &jobs, &*node.crew);
+    let result = CloseJob::run_all(&*storage.disk, &jobs, &*storage.crew);
     let is_shortage = result.as_ref().is_err_and(LogError::is_shortage);
     for (partition, job) in open.iter().zip(jobs) {
         let finished = partition.with_log(|log| log.finish_close(job, result.clone()));

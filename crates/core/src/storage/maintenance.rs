@@ -7,7 +7,7 @@ use ottla_log::crew::Alone;
 use ottla_log::{CheckpointJob, LogError, SegmentRemoval};
 use tracing::warn;
 
-use crate::node::Node;
+use super::Storage;
 use crate::partition::Partition;
 use crate::time::{Moment, Timestamp};
 
@@ -33,49 +33,50 @@ const RECOVERY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const CHECKPOINTS_TOGETHER_MAX: usize = 1_024;
 
 impl Maintenance {
-    pub(crate) fn run(&mut self, node: &Node) {
-        let (now, timestamp) = (node.clock.moment(), node.clock.timestamp());
-        let storage = &node.config.storage;
-        node.look_at_disk();
-        let partitions = node.partitions.all();
+    pub(crate) fn run(&mut self, storage: &Storage) {
+        let services = &storage.services;
+        let (now, timestamp) = (services.clock.moment(), services.clock.timestamp());
+        let config = &storage.config.storage;
+        storage.look_at_disk();
+        let partitions = storage.partitions.all();
         if is_due(&mut self.tails, now, TAIL_INTERVAL_MS) {
-            while_running(node, &partitions, keep_tail);
+            while_running(storage, &partitions, keep_tail);
         }
         let all_are_due = is_due(
             &mut self.checkpoint,
             now,
-            storage.recovery_point_checkpoint_interval_ms,
+            config.recovery_point_checkpoint_interval_ms,
         );
-        write_checkpoints(node, &partitions, |partition| {
+        write_checkpoints(storage, &partitions, |partition| {
             partition.with_log(|log| {
                 let behind = log.bytes_behind_recovery_point();
                 behind > RECOVERY_BYTES_MAX || (all_are_due && behind > 0) || log.has_checkpoint_ready()
             })
         });
-        let producers_ms = i64::from(storage.producer_id_expiration_check_interval_ms);
+        let producers_ms = i64::from(config.producer_id_expiration_check_interval_ms);
         if is_due(&mut self.producers, now, producers_ms) {
             for partition in &partitions {
                 partition.with_log(|log| log.expire_producers(timestamp.0));
             }
         }
-        if is_due(&mut self.retention, now, storage.retention_check_interval_ms) {
-            self.retain(node, &partitions, timestamp);
+        if is_due(&mut self.retention, now, config.retention_check_interval_ms) {
+            self.retain(storage, &partitions, timestamp);
         }
-        if storage.cleaner_enabled
-            && is_due(&mut self.cleaning, now, storage.cleaner_backoff_ms)
-            && clean(node, &partitions, timestamp)
+        if config.cleaner_enabled
+            && is_due(&mut self.cleaning, now, config.cleaner_backoff_ms)
+            && clean(storage, &partitions, timestamp)
         {
             // The rest, for which the key map had no room, need not wait for the backoff.
             self.cleaning = Moment::default();
         }
         self.remove_segments(timestamp);
-        node.partitions.remove_deleted(&*node.disk, timestamp);
+        storage.partitions.remove_deleted(&*storage.disk, timestamp);
     }
 
     /// Retires old segments; `remove_segments` renames and removes their files.
-    fn retain(&mut self, node: &Node, partitions: &[Arc<Partition>], now: Timestamp) {
+    fn retain(&mut self, storage: &Storage, partitions: &[Arc<Partition>], now: Timestamp) {
         let mut planned = Vec::new();
-        while_running(node, partitions, |partition| {
+        while_running(storage, partitions, |partition| {
             match forget_old_segments(partition, now) {
                 Ok(removal) => planned.extend(removal),
                 Err(error) => {
@@ -89,9 +90,9 @@ impl Maintenance {
         }
         // The log start checkpoint is written before the files go: a segment that is missing above
         // its log start was lost.
-        if let Err(error) = node.write_log_starts() {
+        if let Err(error) = storage.write_log_starts() {
             warn!(%error, "cannot write the log start offsets; old segments are removed anyway");
-            if let Err(error) = node.log_directory.unsign() {
+            if let Err(error) = storage.log_directory.unsign() {
                 return warn!(%error, "old segments stay until the next start");
             }
         }
@@ -121,9 +122,9 @@ impl Maintenance {
 
 /// Calls `work` for each partition until the broker stops: a stop does not wait for background
 /// work.
-fn while_running(node: &Node, partitions: &[Arc<Partition>], mut work: impl FnMut(&Arc<Partition>)) {
+fn while_running(storage: &Storage, partitions: &[Arc<Partition>], mut work: impl FnMut(&Arc<Partition>)) {
     for partition in partitions {
-        if node.is_stopping() {
+        if storage.is_stopping() {
             return;
         }
         work(partition);
@@ -142,31 +143,31 @@ fn keep_tail(partition: &Arc<Partition>) {
 }
 
 /// Advances the recovery points of the partitions that are due.
-fn write_checkpoints(node: &Node, partitions: &[Arc<Partition>], is_due: impl Fn(&Partition) -> bool) {
+fn write_checkpoints(storage: &Storage, partitions: &[Arc<Partition>], is_due: impl Fn(&Partition) -> bool) {
     let mut moved = false;
     let mut begun: Vec<(&Partition, CheckpointJob)> = Vec::new();
     for partition in partitions {
-        if node.is_stopping() {
+        if storage.is_stopping() {
             break;
         }
         if is_due(partition)
-            && let Some(job) = partition.begin_checkpoint(node)
+            && let Some(job) = partition.begin_checkpoint(&storage.services)
         {
             begun.push((partition, job));
         }
         if begun.len() == CHECKPOINTS_TOGETHER_MAX {
-            moved |= finish_checkpoints(node, std::mem::take(&mut begun));
+            moved |= finish_checkpoints(storage, std::mem::take(&mut begun));
         }
     }
-    moved |= finish_checkpoints(node, begun);
-    if moved && let Err(error) = node.write_checkpoints() {
+    moved |= finish_checkpoints(storage, begun);
+    if moved && let Err(error) = storage.write_checkpoints() {
         warn!(%error, "cannot write the offset checkpoints");
     }
 }
 
-fn finish_checkpoints(node: &Node, begun: Vec<(&Partition, CheckpointJob)>) -> bool {
+fn finish_checkpoints(storage: &Storage, begun: Vec<(&Partition, CheckpointJob)>) -> bool {
     let (partitions, jobs): (Vec<&Partition>, Vec<CheckpointJob>) = begun.into_iter().unzip();
-    let results = CheckpointJob::run_all(&*node.disk, &jobs, &Alone);
+    let results = CheckpointJob::run_all(&*storage.disk, &jobs, &Alone);
     let mut moved = false;
     for ((partition, job), result) in partitions.iter().zip(jobs).zip(results) {
         moved |= partition.finish_checkpoint(job, result);
@@ -184,7 +185,7 @@ fn forget_old_segments(partition: &Partition, now: Timestamp) -> Result<Option<S
 }
 
 /// Runs one round of compaction of all logs that are due. Returns whether there was any.
-fn clean(node: &Node, partitions: &[Arc<Partition>], now: Timestamp) -> bool {
+fn clean(storage: &Storage, partitions: &[Arc<Partition>], now: Timestamp) -> bool {
     let compacted: Vec<Arc<Partition>> = partitions
         .iter()
         .filter(|partition| partition.with_log(|log| log.config().compact))
@@ -194,20 +195,20 @@ fn clean(node: &Node, partitions: &[Arc<Partition>], now: Timestamp) -> bool {
         prepare_compaction(partition, now);
     }
     // Only records below the recovery point are compacted, and it is up to a minute behind.
-    write_checkpoints(node, &compacted, |partition| {
+    write_checkpoints(storage, &compacted, |partition| {
         let (first_dirty, high_watermark) = (partition.first_dirty_offset(), partition.high_watermark());
         partition.with_log(|log| log.must_move_recovery_point(now.0, first_dirty, high_watermark))
     });
     let map_bytes_max =
-        usize::try_from(node.config.storage.cleaner_dedupe_buffer_bytes).unwrap_or(usize::MAX);
+        usize::try_from(storage.config.storage.cleaner_dedupe_buffer_bytes).unwrap_or(usize::MAX);
     let mut was_any = false;
-    while_running(node, &compacted, |partition| {
+    while_running(storage, &compacted, |partition| {
         match compact(partition, now, map_bytes_max) {
             Ok(was_due) => was_any |= was_due,
             Err(error) => {
                 let (topic, index) = (&*partition.topic, partition.index);
                 warn!(topic, partition = index, %error, "compaction failed");
-                partition.end_if_poisoned(node);
+                partition.end_if_poisoned(&storage.services);
             }
         }
     });

@@ -1,0 +1,48 @@
+//! Producer ids at hand, so that InitProducerId does not wait for the disk each time.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::{Controller, ControllerError, PRODUCER_ID_BLOCK};
+use crate::time::Timestamp;
+
+/// A block of producer ids, so that InitProducerId does not wait for the disk each time.
+#[derive(Debug, Default)]
+pub struct ProducerIds {
+    block: Mutex<Block>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    next: i64,
+    end: i64,
+}
+
+impl ProducerIds {
+    /// Returns an unused id, or `None` when a new block must be allocated first.
+    pub fn take(&self) -> Option<i64> {
+        let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
+        (block.next < block.end).then(|| {
+            block.next += 1;
+            block.next - 1
+        })
+    }
+
+    /// Returns an id from a new block, unless another request allocated one meanwhile. Runs on the
+    /// controller thread.
+    pub fn take_or_allocate(
+        &self,
+        controller: &mut Controller,
+        now: Timestamp,
+    ) -> Result<i64, ControllerError> {
+        if let Some(id) = self.take() {
+            return Ok(id);
+        }
+        let first = controller.allocate_producer_ids(now)?;
+        let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
+        *block = Block {
+            next: first + 1,
+            end: first + PRODUCER_ID_BLOCK,
+        };
+        Ok(first)
+    }
+}
