@@ -74,7 +74,8 @@ fn write_packed(path: &str, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Has our own code write the same samples, and Apache Kafka's classes read them and compare every value.
+/// Has our own code write the same samples, and Apache Kafka's classes read them and compare every
+/// value.
 pub fn verify() -> Result<()> {
     let ours = kafka_jars::root().join("target/golden-ours.bin");
     let mut test = Command::new(env!("CARGO"));

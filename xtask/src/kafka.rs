@@ -69,7 +69,8 @@ impl Kafka {
         fetch(version, "kafka-4", &home)
     }
 
-    /// The same with `controller.quorum.voters` in every configuration that it formats a directory for.
+    /// The same with `controller.quorum.voters` in every configuration that it formats a directory
+    /// for.
     pub fn with_static_voters(&self) -> Kafka {
         Kafka {
             has_static_voters: true,
@@ -152,7 +153,7 @@ impl Kafka {
 
     /// Formats `log.dirs` for a single voter, a dynamic one if the version supports it: writes the
     /// identity
-/// and the first metadata records.
+    /// and the first metadata records.
     pub fn format(&self, properties: &Path) -> Result<()> {
         self.format_with(properties, &[])
     }
@@ -178,7 +179,8 @@ impl Kafka {
     }
 }
 
-/// The jars of one version, by the build file in `tests/interop/<source>`, unless an earlier run fetched them.
+/// The jars of one version, by the build file in `tests/interop/<source>`, unless an earlier run
+/// fetched them.
 fn fetch(version: &str, source: &str, home: &Path) -> Result<Kafka> {
     let source = toolchain::root().join("tests/interop").join(source);
     let stamp = home.join("prepared");

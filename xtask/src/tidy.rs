@@ -30,8 +30,8 @@ const FUNCTION_LINES_MAX: usize = 70;
 
 const COMMENT_COLUMNS_MAX: usize = 100;
 
-/// Words of translated English (CONTRIBUTING.md, "English"). Each has a plain replacement: a noun that the code knows, "this many",
-/// "again", "without effect".
+/// Words of translated English (CONTRIBUTING.md, "English"). Each has a plain replacement: a noun
+/// that the code knows, "this many", "again", "without effect".
 const BANNED: &str = r"(?i)\b(so many|so often|for so long|in vain|for want of|anew|whoever|whomever|whom|nobody|somebody|himself|his|him|he|it is looked|thereof)\b";
 
 /// A finding; `Warning`s are printed and do not fail.

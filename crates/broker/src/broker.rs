@@ -195,7 +195,8 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Starts a broker on a free port of 127.0.0.1 in a temporary directory that is removed with it.
+    /// Starts a broker on a free port of 127.0.0.1 in a temporary directory that is removed with
+    /// it.
     ///
     /// `properties` override the defaults; the admin address is off unless they name one.
     pub fn start_temporary(properties: &[(&str, &str)]) -> Result<Broker, StartError> {

@@ -61,7 +61,8 @@ impl PartitionLog {
         Ok(recovery_point)
     }
 
-    /// Makes everything durable and leaves a directory that opens without recovery. Waits for the device.
+    /// Makes everything durable and leaves a directory that opens without recovery. Waits for the
+    /// device.
     pub fn close(&mut self) -> Result<i64, LogError> {
         let Some(job) = self.begin_close()? else {
             return Ok(self.recovery_point);

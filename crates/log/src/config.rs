@@ -28,7 +28,8 @@ pub struct LogConfig {
     pub min_compaction_lag_ms: i64,
     /// `max.compaction.lag.ms`
     pub max_compaction_lag_ms: i64,
-    /// `delete.retention.ms`: how long tombstones and transaction markers outlive the compaction that could drop them.
+    /// `delete.retention.ms`: how long tombstones and transaction markers outlive the compaction
+    /// that could drop them.
     pub delete_retention_ms: i64,
     /// `file.delete.delay.ms`
     pub file_delete_delay_ms: i64,

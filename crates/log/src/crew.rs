@@ -2,7 +2,8 @@
 
 /// Runs a piece of work for many items, concurrently if there are threads for it.
 pub trait Crew: Send + Sync {
-    /// Calls `work` once for every number below `count`, in no order, and returns when all calls have returned.
+    /// Calls `work` once for every number below `count`, in no order, and returns when all calls
+    /// have returned.
     fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync));
 }
 

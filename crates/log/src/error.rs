@@ -124,7 +124,8 @@ pub enum AppendError {
         known_epoch: i16,
         epoch: i16,
     },
-    /// A non-transactional batch of a producer that has an open transaction, or a marker without its type.
+    /// A non-transactional batch of a producer that has an open transaction, or a marker without
+    /// its type.
     InvalidTransactionState {
         producer_id: i64,
     },

@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn the_last_preceding_entry_is_found_in_files_of_every_length() {
-        // 341 entries of 12 bytes fill a page: lengths around one and two pages, and positions everywhere.
+        // 341 entries of 12 bytes fill a page: lengths around one and two pages, and positions
+        // everywhere.
         for count in [0, 1, 2, 340, 341, 342, 682, 683, 1_000] {
             let disk = MemoryDisk::new(1);
             let mut bytes = Vec::new();

@@ -45,7 +45,8 @@ impl LeaderEpochs {
     /// Returns where `leader_epoch` ended: (largest known epoch not above it, start of the next
     /// one).
     ///
-    /// - Shape: the newest epoch ends at `end_offset`; an epoch newer than that is unknown (`None`).
+    /// - Shape: the newest epoch ends at `end_offset`; an epoch newer than that is unknown
+    ///   (`None`).
     /// - Source: KIP-279.
     pub fn end_offset_for(&self, leader_epoch: i32, end_offset: i64) -> Option<(i32, i64)> {
         let latest = self.latest()?;

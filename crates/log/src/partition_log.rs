@@ -328,7 +328,8 @@ impl PartitionLog {
         state.segments.iter().map(|segment| segment.bytes()).sum()
     }
 
-    /// Appends batches at the end of the log as its leader: assigns offsets and stamps `leader_epoch`.
+    /// Appends batches at the end of the log as its leader: assigns offsets and stamps
+    /// `leader_epoch`.
     ///
     /// - Shape: validated v2 batches. Batches of idempotent producers come one per call.
     /// - Errors: `AppendError::Log` poisons the log, except for errors with `is_lack`. Those, and

@@ -340,8 +340,8 @@ fn check_sequence(entry: &ProducerEntry, header: &BatchHeader) -> Result<(), App
 
 /// Version 2, CRC 4, count 4.
 const SNAPSHOT_HEADER_BYTES: usize = 2 + 4 + 4;
-/// Producer id 8, epoch 2, last sequence 4, last offset 8, offset delta 4, timestamp 8, coordinator epoch 4, first offset
-/// of the open transaction 8.
+/// Producer id 8, epoch 2, last sequence 4, last offset 8, offset delta 4, timestamp 8, coordinator
+/// epoch 4, first offset of the open transaction 8.
 const SNAPSHOT_ENTRY_BYTES: usize = 8 + 2 + 4 + 8 + 4 + 8 + 4 + 8;
 const SNAPSHOT_VERSION: i16 = 1;
 /// The checksum covers the bytes after it.

@@ -8,7 +8,8 @@ pub struct AbortedTransaction {
     pub producer_id: i64,
     pub first_offset: i64,
     pub last_offset: i64,
-    /// The last stable offset when the marker was written: no earlier abort can concern a reader beyond it.
+    /// The last stable offset when the marker was written: no earlier abort can concern a reader
+    /// beyond it.
     pub last_stable_offset: i64,
 }
 

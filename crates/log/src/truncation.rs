@@ -16,7 +16,8 @@ impl PartitionLog {
     /// - Shape: the end offset becomes `offset`, or the base offset of the batch that spans it.
     /// - Errors: a poisoned log is not truncated; any failure poisons it.
     ///
-    /// The caller must lower `recovery-point-offset-checkpoint` to `recovery_point()` before it appends again.
+    /// The caller must lower `recovery-point-offset-checkpoint` to `recovery_point()` before it
+    /// appends again.
     pub fn truncate_to(&mut self, offset: i64, now_ms: i64) -> Result<(), LogError> {
         if offset >= self.end_offset {
             return Ok(());

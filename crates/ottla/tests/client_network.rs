@@ -1,4 +1,5 @@
-//! The client's connections and metadata against a broker in this process: real sockets, real answers.
+//! The client's connections and metadata against a broker in this process: real sockets, real
+//! answers.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 

@@ -1,4 +1,5 @@
-//! The client's producer against a broker in this process: real sockets, real threads, real answers.
+//! The client's producer against a broker in this process: real sockets, real threads, real
+//! answers.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 

@@ -1,6 +1,7 @@
 //! Damages any file of a directory in any way, on a simulated disk; `trial.rs` judges the outcome.
 //!
-//! `OTTLA_DAMAGE_SEED=n` runs one seed, `OTTLA_DAMAGE_SEEDS=n` the first n. A failure names its seed.
+//! `OTTLA_DAMAGE_SEED=n` runs one seed, `OTTLA_DAMAGE_SEEDS=n` the first n. A failure names its
+//! seed.
 
 use std::collections::BTreeMap;
 use std::io::Write;

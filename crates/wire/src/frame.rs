@@ -73,7 +73,8 @@ pub fn encode_response_header(buffer: &mut Vec<u8>, api_key: ApiKey, api_version
     }
 }
 
-/// Reads the header of the response to a request of this API and version, and returns its correlation id.
+/// Reads the header of the response to a request of this API and version, and returns its
+/// correlation id.
 pub fn decode_response_header(
     reader: &mut Reader<'_>,
     api_key: ApiKey,

@@ -19,10 +19,11 @@ pub fn uses_topic_ids(version: i16) -> bool {
     version >= 13
 }
 
-/// Walks a request front to back: `next_topic`, then `next_partition` until it is `None`, and again.
+/// Walks a request front to back: `next_topic`, then `next_partition` until it is `None`, and
+/// again.
 ///
-/// - Shape: [`ProduceRequest::decode`] has walked the whole request once, so a malformed request is refused before
-///   anything of it is appended.
+/// - Shape: [`ProduceRequest::decode`] has walked the whole request once, so a malformed request is
+///   refused before anything of it is appended.
 #[derive(Clone, Debug)]
 pub struct ProduceRequest<'a> {
     pub transactional_id: Option<&'a str>,
@@ -157,7 +158,8 @@ fn count(reader: &mut Reader<'_>, flexible: bool) -> Result<usize, DecodeError> 
     } else {
         i64::from(reader.i32()?)
     };
-    // The smallest element is an index, a length and its tagged fields: 4 + 1 + 1 bytes; a topic is larger than 2.
+    // The smallest element is an index, a length and its tagged fields: 4 + 1 + 1 bytes; a topic is
+    // larger than 2.
     match usize::try_from(count) {
         Ok(count) if count > reader.remaining() => Err(DecodeError::CountTooLarge {
             count: count as u64,

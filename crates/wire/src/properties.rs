@@ -67,7 +67,8 @@ fn continues(line: &str) -> bool {
     line.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
-/// The key ends at the first unescaped `=`, `:` or blank; one separator and the blanks around it belong to neither.
+/// The key ends at the first unescaped `=`, `:` or blank; one separator and the blanks around it
+/// belong to neither.
 fn split(line: &str) -> (&str, &str) {
     let mut is_escaped = false;
     let end = line.char_indices().find(|(_, character)| {

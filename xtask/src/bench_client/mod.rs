@@ -1,5 +1,5 @@
-//! `cargo xtask bench-client`: our client beside Java's, librdkafka, franz-go, krafka and confluent-kafka, against one
-//! broker; writes docs/measurements/client-benchmarks.md.
+//! `cargo xtask bench-client`: our client beside Java's, librdkafka, franz-go, krafka and
+//! confluent-kafka, against one broker; writes docs/measurements/client-benchmarks.md.
 //!
 //! Every contender is a process of its own. All run one after the other under the same case, in one
 //! order and then in the opposite one, once per pair; medians and the ratios within a round are

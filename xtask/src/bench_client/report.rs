@@ -176,7 +176,7 @@ fn aims(text: &mut String, results: &Results<'_>) {
             &|ratio| ratio <= 0.5,
         );
         // The best result of other clients before this client was written: franz-go and librdkafka
-// against Apache Kafka.
+        // against Apache Kafka.
         let limit = if compression == "none" {
             0.78 / 2.0
         } else {

@@ -128,7 +128,7 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("reading /proc/PID/stat")?;
     // The name is in parentheses and may contain blanks; utime and stime are the 12th and 13th
     // field
-// after it.
+    // after it.
     let fields: Vec<&str> = text[text.rfind(')').unwrap_or(0) + 1..]
         .split_whitespace()
         .collect();
@@ -136,7 +136,8 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks as f64 / 100.0)
 }
 
-/// What a process has had read from a device, in MiB; a read that the page cache serves does not count.
+/// What a process has had read from a device, in MiB; a read that the page cache serves does not
+/// count.
 pub fn device_reads_mib(pid: u32) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).context("reading /proc/PID/io")?;
     let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));

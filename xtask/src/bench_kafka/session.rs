@@ -191,8 +191,8 @@ pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples)
     Ok(())
 }
 
-/// Reads what was just written, again and again. A topic of its own: what was written minutes ago may have left the page
-/// cache, which Apache Kafka fills again when it reads and Ottla does not.
+/// Reads what was just written, again and again. A topic of its own: what was written minutes ago
+/// may have left the page cache, which Apache Kafka fills again when it reads and Ottla does not.
 fn consume(lab: &Lab, plan: &Plan, target: Target, server: &Server, samples: &mut Samples) -> Result<()> {
     let records = CONSUMED_RECORDS.to_string();
     let passes = plan.consume_passes.to_string();

@@ -1,4 +1,5 @@
-//! `cargo xtask codegen`: the wire messages, from the schemas that Apache Kafka publishes inside its jars.
+//! `cargo xtask codegen`: the wire messages, from the schemas that Apache Kafka publishes inside
+//! its jars.
 
 pub mod kafka_jars;
 mod rust;
@@ -214,12 +215,14 @@ fn metadata_index(modules: &BTreeMap<String, Vec<Message>>) -> Result<String> {
          pub enum MetadataRecord<'a> {{ {variants} }}\n\n\
          impl MetadataRecord<'_> {{\n/// The number that names the record's type in its frame.\n\
          pub fn record_type(&self) -> i16 {{ match self {{ {keys} }} }}\n}}\n\n\
-         /// Writes a record's value: frame version, record type and record version as unsigned varints, then the body.\n\
+         /// Writes a record's value: frame version, record type and record version as unsigned
+         /// varints, then the body.\n\
          pub fn encode_frame(buffer: &mut Vec<u8>, record: &MetadataRecord<'_>, version: i16) {{\n\
          put_uvarint(buffer, FRAME_VERSION);\nput_uvarint(buffer, record.record_type() as u32);\n\
          put_uvarint(buffer, version as u32);\nmatch record {{ {encode} }}\n}}\n\n\
          /// Reads a record's value and returns it with its version.\n///\n\
-         /// - Errors: `UnknownKey` for a type this version of Kafka does not have, `UnsupportedVersion` likewise for \
+         /// - Errors: `UnknownKey` for a type this version of Kafka does not have,
+         ///   `UnsupportedVersion` likewise for \
          the frame or\n///   the record.\n\
          pub fn decode_frame(value: &[u8]) -> Result<(MetadataRecord<'_>, i16), DecodeError> {{\n\
          let mut reader = Reader::new(value);\nlet frame_version = reader.uvarint()?;\n\

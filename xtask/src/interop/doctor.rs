@@ -257,7 +257,8 @@ impl Producer {
     /// Returns records per second and the largest latency of its next report.
     fn next_report(&mut self) -> Result<(f64, f64)> {
         let line = self.lines.next().context("the producer ended")??;
-        // 1000 records sent, 2000.0 records/sec (0.19 MB/sec), 1.2 ms avg latency, 14.0 ms max latency.
+        // 1000 records sent, 2000.0 records/sec (0.19 MB/sec), 1.2 ms avg latency, 14.0 ms max
+        // latency.
         let words: Vec<&str> = line.split(' ').collect();
         let before = |what: &str| -> Result<f64> {
             let at = words.iter().position(|word| word.starts_with(what));

@@ -387,7 +387,7 @@ impl<'a> Bench<'a> {
 
     /// Checks that no value was read twice: members that are revoked in time hand over their
     /// positions by
-/// commits.
+    /// commits.
     fn nothing_read_twice(&self) -> Result<()> {
         let mut read: BTreeMap<String, u32> = BTreeMap::new();
         for member in &self.members {

@@ -125,7 +125,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let mut table = Table::default();
     // Ottla has no TLS yet, and our client's pushes are decoded by Kafka's classes: here the target
     // is
-// always Apache Kafka.
+    // always Apache Kafka.
     if has("security") {
         security::run(&mut table, &programs)?;
     }

@@ -264,7 +264,7 @@ fn java_consumer(tools: &Tools<'_>) -> Result<String> {
     contains(&output, "10000 records sent")?;
     // The tool has no option for a client id that works in all versions: a client without a quota
     // of its
-// own has the default quota.
+    // own has the default quota.
     let default = entity(tools, &["--entity-type", "clients", "--entity-default"]);
     default(&[
         "--alter",

@@ -51,7 +51,7 @@ impl Table {
 
     /// Returns the table as Markdown, followed by the failures with their reasons, and the number
     /// of
-/// failures.
+    /// failures.
     pub fn render(&self) -> (String, usize) {
         let mut text = String::new();
         let mut failures = Vec::new();

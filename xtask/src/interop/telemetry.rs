@@ -184,7 +184,7 @@ fn consume(bootstrap: &str, file: &Path, sent: u64) -> Result<()> {
     }
     // Closed before its first push, it would only push when it terminates; after an interval there
     // is a
-// regular push too.
+    // regular push too.
     while count(file, CONSUMER) < 2 {
         ensure!(
             started.elapsed() < 2 * HANG,

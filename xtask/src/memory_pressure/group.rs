@@ -18,8 +18,8 @@ pub struct ControlGroup {
 
 impl ControlGroup {
     /// Creates a group.
-///
-/// - Errors: this user, or this machine, cannot create control groups.
+    ///
+    /// - Errors: this user, or this machine, cannot create control groups.
     pub fn make(limit_bytes: u64) -> Result<ControlGroup> {
         let is_version_1 = Path::new(VERSION_1).join("memory.limit_in_bytes").exists();
         let top = if is_version_1 { VERSION_1 } else { VERSION_2 };

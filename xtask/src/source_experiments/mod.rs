@@ -112,7 +112,8 @@ fn chosen(plan: &Plan) -> impl Iterator<Item = &'static Scenario> {
         .filter(|scenario| plan.only.is_empty() || plan.only.iter().any(|name| name == scenario.name))
 }
 
-/// Runs the scenarios on one Apache Kafka, one Ottla with Kafka's durability, and an embedded Ottla with its own.
+/// Runs the scenarios on one Apache Kafka, one Ottla with Kafka's durability, and an embedded Ottla
+/// with its own.
 fn measure(plan: &Plan) -> Result<PathBuf> {
     let programs = Programs::prepare(true)?;
     let binary = programs.ottla.clone().context("no binary of Ottla")?;
@@ -122,7 +123,7 @@ fn measure(plan: &Plan) -> Result<PathBuf> {
         println!("{}", scenario.name);
         // New brokers for each scenario: Apache Kafka takes minutes to delete the thousands of
         // partitions
-// of an earlier one.
+        // of an earlier one.
         let kafka_site = Site::create("source-experiments-kafka", &[])?;
         let kafka = kafka_site.start(&programs, Target::Kafka)?;
         let ottla_site = Site::create("source-experiments-ottla", &[])?;

@@ -1,4 +1,5 @@
-//! `GET /debug/requests`: the slowest requests of the last minute, and where the time of each API and client went.
+//! `GET /debug/requests`: the slowest requests of the last minute, and where the time of each API
+//! and client went.
 
 use ottla_core::time::{Moment, Timestamp};
 use serde_json::{Map, Value, json};

@@ -1,4 +1,5 @@
-//! Log-linear histogram of microseconds: sixteen buckets per power of two, so a quantile is at most 6.25 % too high.
+//! Log-linear histogram of microseconds: sixteen buckets per power of two, so a quantile is at most
+//! 6.25 % too high.
 
 const SUB_BITS: u32 = 4;
 const SUB_BUCKETS: u32 = 1 << SUB_BITS;

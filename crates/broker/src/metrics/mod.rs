@@ -1,4 +1,5 @@
-//! Where the time of requests goes: stage times per API and per client id, costs per tenant, kept per event loop, merged when read.
+//! Where the time of requests goes: stage times per API and per client id, costs per tenant, kept
+//! per event loop, merged when read.
 
 pub mod stage;
 pub mod histogram;

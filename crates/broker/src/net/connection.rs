@@ -705,7 +705,8 @@ impl Connection {
     fn enqueue(&mut self, context: &mut LoopContext, mut asked: Asked) -> Result<(), Refusal> {
         self.throttle_answer(context, &mut asked);
         context.header.clear();
-        // KIP-511: the answer to an unknown version of ApiVersions is version 0; its header is the same in all versions.
+        // KIP-511: the answer to an unknown version of ApiVersions is version 0; its header is the
+        // same in all versions.
         encode_response_header(
             &mut context.header,
             asked.api_key,

@@ -61,7 +61,8 @@ pub struct NetSettings {
     /// `connections.max.idle.ms`; also how long a request may take to arrive, and how long a client
     /// may take to accept the next byte of its replies. `None`: no limit.
     pub idle_max: Option<Duration>,
-    /// `socket.send.buffer.bytes` and `socket.receive.buffer.bytes`; `None` leaves them to the kernel.
+    /// `socket.send.buffer.bytes` and `socket.receive.buffer.bytes`; `None` leaves them to the
+    /// kernel.
     pub send_buffer_bytes: Option<usize>,
     pub receive_buffer_bytes: Option<usize>,
     /// `ottla.slow.request.ms`; `None`: slow requests are not logged.

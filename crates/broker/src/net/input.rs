@@ -1,7 +1,8 @@
 //! Bytes read from a socket and not yet served, and where their memory comes from.
 //!
-//! A connection between two requests owns no buffer: the event loop reads into one it shares between all its
-//! connections, and only what is left of a started request moves into a buffer of its own.
+//! A connection between two requests owns no buffer: the event loop reads into one it shares
+//! between all its connections, and only what is left of a started request moves into a buffer of
+//! its own.
 
 /// The shared read buffer of an event loop: large enough for several full batches, small enough to
 /// stay in the L2 cache between the read, the checksum and the write to the log.

@@ -1,6 +1,7 @@
 //! How other threads reach an event loop: new connections, and replies that can go on.
 //!
-//! A loop that is awake sees its mail without being woken, so a batch of wake-ups costs one write to one eventfd.
+//! A loop that is awake sees its mail without being woken, so a batch of wake-ups costs one write
+//! to one eventfd.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;

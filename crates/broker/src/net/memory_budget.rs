@@ -97,7 +97,8 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// The smallest limit with which `loops` event loops can work and a request of `request_bytes_max` fits.
+    /// The smallest limit with which `loops` event loops can work and a request of
+    /// `request_bytes_max` fits.
     pub fn limit_bytes_min(loops: usize, request_bytes_max: usize) -> usize {
         let pockets = loops * POCKET_BYTES_MIN;
         (request_bytes_max + pockets).max(POCKETS_DIVISOR * pockets)

@@ -358,7 +358,8 @@ impl Output {
         }
     }
 
-    /// Sends the first `step` bytes of the leading region from the page cache. False when the socket is full.
+    /// Sends the first `step` bytes of the leading region from the page cache. False when the
+    /// socket is full.
     fn send_file(&mut self, socket: BorrowedFd<'_>, step: u64) -> Result<bool, OutputError> {
         let Some(Segment::Region(region)) = self.segments.front_mut() else {
             unreachable!("called for a leading region");

@@ -104,7 +104,8 @@ impl FetchAnswer {
         let out = &mut reply.bytes;
         match read.diverging {
             Some(diverging) => {
-                // Tag 0, DivergingEpoch: epoch, end offset and its own empty tags are 4 + 8 + 1 bytes.
+                // Tag 0, DivergingEpoch: epoch, end offset and its own empty tags are 4 + 8 + 1
+                // bytes.
                 out.extend([1, 0]);
                 put_uvarint(out, 4 + 8 + 1);
                 put_i32(out, diverging.leader_epoch);

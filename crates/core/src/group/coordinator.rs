@@ -65,7 +65,8 @@ pub(super) struct Coordinator {
     codec: Codec,
     /// Makes member ids.
     random: Arc<Random>,
-    /// Copy of the machine's next deadline in microseconds, for readers without the lock; `u64::MAX`: none.
+    /// Copy of the machine's next deadline in microseconds, for readers without the lock;
+    /// `u64::MAX`: none.
     deadline: AtomicU64,
     /// Group and ticket of answers whose clients are gone.
     abandoned: Mutex<Vec<(String, Ticket)>>,

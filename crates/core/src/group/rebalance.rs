@@ -1,6 +1,7 @@
 //! Rebalances: from a change in membership to a new generation that all members know.
 //!
-//! Empty or Stable -> PreparingRebalance: members join again -> CompletingRebalance: the leader assigns -> Stable.
+//! Empty or Stable -> PreparingRebalance: members join again -> CompletingRebalance: the leader
+//! assigns -> Stable.
 
 use std::sync::Arc;
 

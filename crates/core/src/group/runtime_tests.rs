@@ -1,4 +1,5 @@
-//! The coordinators in a node on a memory disk: loading, durability, failures and every version of every API.
+//! The coordinators in a node on a memory disk: loading, durability, failures and every version of
+//! every API.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,4 +1,5 @@
-//! AlterClientQuotas, versions 0 and 1 (KIP-546): sets and removes quotas of users, client ids and addresses.
+//! AlterClientQuotas, versions 0 and 1 (KIP-546): sets and removes quotas of users, client ids and
+//! addresses.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::alter_client_quotas::{

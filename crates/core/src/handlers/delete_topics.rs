@@ -1,4 +1,5 @@
-//! DeleteTopics, versions 1 to 6. 5: error messages; KIP-599, a topic beyond the quota is refused. 6: KIP-516, by id.
+//! DeleteTopics, versions 1 to 6. 5: error messages; KIP-599, a topic beyond the quota is refused.
+//! 6: KIP-516, by id.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse};

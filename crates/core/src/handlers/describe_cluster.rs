@@ -1,4 +1,5 @@
-//! DescribeCluster, versions 0 to 2 (KIP-700). 1: KIP-919, endpoint types. 2: KIP-1073, fenced brokers.
+//! DescribeCluster, versions 0 to 2 (KIP-700). 1: KIP-919, endpoint types. 2: KIP-1073, fenced
+//! brokers.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::describe_cluster::{

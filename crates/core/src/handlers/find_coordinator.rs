@@ -1,4 +1,5 @@
-//! FindCoordinator, versions 0 to 6. 1: transactions. 4: KIP-699, many keys. 6: KIP-932, share groups.
+//! FindCoordinator, versions 0 to 6. 1: transactions. 4: KIP-699, many keys. 6: KIP-932, share
+//! groups.
 //!
 //! Deviation: the answer waits until the coordinator is loaded, and until `__consumer_offsets`
 //! exists, instead of making the client retry. There is no coordinator for transactions and share

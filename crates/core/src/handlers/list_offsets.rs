@@ -1,7 +1,8 @@
 //! ListOffsets, versions 1 to 11: offsets by position (earliest, latest) and by time.
 //!
-//! - 2 (KIP-98) isolation level; 4 (KIP-320) leader epochs; 7 (KIP-734) max timestamp; 8 (KIP-405) earliest local;
-//!   9 (KIP-1005) latest tiered: there is no tiered storage, so its answer is "none".
+//! - 2 (KIP-98) isolation level; 4 (KIP-320) leader epochs; 7 (KIP-734) max timestamp; 8 (KIP-405)
+//!   earliest local; 9 (KIP-1005) latest tiered: there is no tiered storage, so its answer is
+//!   "none".
 //!
 //! A search by time may have to read the device or decompress a large batch; the whole request then
 //! moves to the cold-read pool.

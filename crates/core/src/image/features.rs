@@ -41,7 +41,8 @@ pub const KEPT_FEATURES: [KeptFeature; 7] = [
     kept(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1, 1),
     kept(GROUP_VERSION, 0, 1, 0),
     kept(KRAFT_VERSION, 0, 1, 1),
-    // 23 is 4.0-IV1, the first level whose partition records have the fields of KIP-966; 30 is 4.3-IV0.
+    // 23 is 4.0-IV1, the first level whose partition records have the fields of KIP-966; 30 is
+    // 4.3-IV0.
     kept(METADATA_VERSION, 23, 30, 30),
     kept(SHARE_VERSION, 0, 1, 0),
     kept(STREAMS_VERSION, 0, 1, 0),

@@ -175,7 +175,8 @@ impl Partition {
     /// Appends validated batches as the leader and asks for a sync.
     ///
     /// - Units: offsets count records.
-    /// - Errors: see `AppendError`; the log is unchanged, and takes no more writes after `Poisoned`.
+    /// - Errors: see `AppendError`; the log is unchanged, and takes no more writes after
+    ///   `Poisoned`.
     pub fn append(
         self: &Arc<Self>,
         services: &Services,
@@ -301,7 +302,8 @@ impl Partition {
         }
     }
 
-    /// Registers `waker` for the moment `threshold` is reached or the partition ends. Check again after registering.
+    /// Registers `waker` for the moment `threshold` is reached or the partition ends. Check again
+    /// after registering.
     pub fn wait(self: &Arc<Self>, threshold: Threshold, waker: &Waker) -> WaitToken {
         let id = self.lock().waiters.add(threshold, waker.clone());
         WaitToken {

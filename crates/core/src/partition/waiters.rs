@@ -11,7 +11,8 @@ use super::Partition;
 pub struct Threshold {
     /// The high watermark is at least this offset.
     pub high_watermark: i64,
-    /// At least this many bytes have become visible since the partition was opened (`Partition::visible_bytes`).
+    /// At least this many bytes have become visible since the partition was opened
+    /// (`Partition::visible_bytes`).
     pub visible_bytes: u64,
 }
 

@@ -45,7 +45,8 @@ impl std::error::Error for Malformed {}
 
 /// Receiver of the metrics that clients push (KIP-714).
 ///
-/// - Shape: called on one thread at a time, never on an event loop; no request but the client's push waits for it.
+/// - Shape: called on one thread at a time, never on an event loop; no request but the client's
+///   push waits for it.
 pub trait ClientTelemetryReceiver: Send + Sync {
     /// Receives one push.
     ///

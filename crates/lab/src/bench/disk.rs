@@ -91,7 +91,9 @@ impl Disk {
                     bytes_per_second as f64 / 1e6
                 ));
             }
-            Err(why) => self.caveats.push(format!("the disk's speed is not limited: {why}")),
+            Err(why) => self
+                .caveats
+                .push(format!("the disk's speed is not limited: {why}")),
         }
     }
 

@@ -215,8 +215,9 @@ pub struct Expectation {
 pub struct Measurement {
     pub seconds: f64,
     pub warmup_seconds: f64,
-    /// Every number that may be predicted, compared or expected, by name: `records_per_second`, `mib_per_second`,
-    /// `latency_p99_ms`, `send_micros`, `requests_per_second`, `queue_ms`, `request_latency_ms`, `batch_bytes`...
+    /// Every number that may be predicted, compared or expected, by name: `records_per_second`,
+    /// `mib_per_second`, `latency_p99_ms`, `send_micros`, `requests_per_second`, `queue_ms`,
+    /// `request_latency_ms`, `batch_bytes`...
     #[serde(serialize_with = "finite")]
     pub figures: BTreeMap<String, f64>,
     pub producers: Vec<GroupResult>,

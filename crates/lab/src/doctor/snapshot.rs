@@ -27,7 +27,8 @@ pub struct Snapshot {
     pub brokers: Vec<BrokerSide>,
     /// Earlier windows of the same client with another number of threads, for contention (F22).
     pub earlier: Vec<Earlier>,
-    /// Other clients that took time of the same brokers, heaviest first (tenant rules); at most a handful.
+    /// Other clients that took time of the same brokers, heaviest first (tenant rules); at most a
+    /// handful.
     pub neighbours: Vec<Neighbour>,
 }
 
@@ -73,8 +74,8 @@ pub enum Library {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Telemetry {
-    /// Pushes in the window. `None`: the numbers were not pushed (printed by the client, read from a file), so they are one
-    /// complete reading and rule S0 does not count pushes.
+    /// Pushes in the window. `None`: the numbers were not pushed (printed by the client, read from
+    /// a file), so they are one complete reading and rule S0 does not count pushes.
     pub pushes: Option<u32>,
     /// Pushes whose payload held no metric (franz-go with the subscription `*`).
     pub empty_pushes: u32,

@@ -15,7 +15,8 @@ pub fn in_flight_use(requests_per_second: f64, requests_per_second_max: f64) -> 
 
 /// F8b: `min(M, 1 + buffers / S)`, the requests that really fit on a connection (measured).
 ///
-/// - `buffer_bytes`: twice send.buffer.bytes and twice the broker's receive buffer; 456 KiB with Kafka's defaults.
+/// - `buffer_bytes`: twice send.buffer.bytes and twice the broker's receive buffer; 456 KiB with
+///   Kafka's defaults.
 pub fn in_flight_effective(in_flight: f64, buffer_bytes: f64, request_bytes: f64) -> f64 {
     in_flight.min(1.0 + buffer_bytes / request_bytes)
 }
@@ -23,8 +24,8 @@ pub fn in_flight_effective(in_flight: f64, buffer_bytes: f64, request_bytes: f64
 /// The buffers for `in_flight_effective`, with Kafka's defaults on both sides.
 pub const DEFAULT_BUFFER_BYTES: f64 = 456.0 * 1_024.0;
 
-/// F9: the largest request: `min(max.request.size, P * batch.size)`, one batch of every partition that the broker leads (Kontur
-/// talk).
+/// F9: the largest request: `min(max.request.size, P * batch.size)`, one batch of every partition
+/// that the broker leads (Kontur talk).
 ///
 /// - `partitions_per_broker`: 1 for a client that sends one partition per request.
 pub fn request_bytes_max(max_request_bytes: f64, partitions_per_broker: f64, batch_bytes: f64) -> f64 {
@@ -59,7 +60,8 @@ pub fn in_flight_useful(round_trip_ms: f64, broker_ms: f64) -> f64 {
     1.0 + round_trip_ms / broker_ms
 }
 
-/// F28: `T * 1000 / (linger + L)`, records per second of threads that wait for every answer (2.3.0 test report).
+/// F28: `T * 1000 / (linger + L)`, records per second of threads that wait for every answer (2.3.0
+/// test report).
 pub fn synchronous_records_per_second(threads: f64, linger_ms: f64, request_ms: f64) -> f64 {
     threads * 1_000.0 / (linger_ms + request_ms)
 }

@@ -10,7 +10,8 @@ pub fn gain(records_per_second: f64, records_per_second_before: f64) -> f64 {
     records_per_second / records_per_second_before
 }
 
-/// F30: `U / g`, the in-flight use after requests became g times larger at unchanged latency (measured).
+/// F30: `U / g`, the in-flight use after requests became g times larger at unchanged latency
+/// (measured).
 pub fn in_flight_use_after(in_flight_use: f64, growth: f64) -> f64 {
     in_flight_use / growth
 }

@@ -16,7 +16,8 @@ pub fn poll_idle_share(java_ratio: f64) -> f64 {
     java_ratio / (1.0 - java_ratio)
 }
 
-/// F29: `lag / (consumed - produced)`, seconds; infinite where the consumer is not faster (p99 article).
+/// F29: `lag / (consumed - produced)`, seconds; infinite where the consumer is not faster (p99
+/// article).
 pub fn catch_up_seconds(
     lag_records: f64,
     consumed_records_per_second: f64,
@@ -59,7 +60,8 @@ pub fn seconds_until_loss(age_ms: f64, retention_ms: f64, age_growth: f64) -> f6
     }
 }
 
-/// `1000 * consumers / auto.commit.interval.ms`: commits per second at a group's coordinator (p99 article).
+/// `1000 * consumers / auto.commit.interval.ms`: commits per second at a group's coordinator (p99
+/// article).
 pub fn commits_per_second(consumers: f64, interval_ms: f64) -> f64 {
     1_000.0 * consumers / interval_ms
 }

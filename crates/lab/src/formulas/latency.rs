@@ -11,7 +11,8 @@ pub fn sender_ms_high(queue_ms: f64, request_ms: f64) -> f64 {
     queue_ms + request_ms
 }
 
-/// F5, estimate: `q - f/2 + L` with the fill time `f = min(q, records per batch / records per second)` (measured).
+/// F5, estimate: `q - f/2 + L` with the fill time
+/// `f = min(q, records per batch / records per second)` (measured).
 ///
 /// - `partition_records_per_second`: of the partition that the batch is for.
 pub fn sender_ms(
@@ -65,7 +66,8 @@ mod tests {
         // Steady queues: 347 of 347.5, 9 880 of 9 887 ms.
         within(sender_ms_high(325.3, 22.0), 347.5, 1.0);
         within(sender_ms_high(9_865.0, 22.03), 9_880.0, 1.0);
-        // A linger of 100 ms at 500 records/s: 51.2 records in a batch; 55.9 ms were measured, 6 % more.
+        // A linger of 100 ms at 500 records/s: 51.2 records in a batch; 55.9 ms were measured, 6 %
+        // more.
         within(sender_ms(100.0, 3.1, 50.0, 500.0), 53.1, 0.5);
         // The same queue with batches that fill at once.
         within(sender_ms(100.0, 3.1, 50.0, 1e9), 103.1, 0.1);

@@ -10,7 +10,8 @@ pub fn wait_factor(utilisation: f64) -> f64 {
     }
 }
 
-/// F24: `1 / (1 - rho)`, mean time in the system, waiting and served, in service times (Kingman, p99 article).
+/// F24: `1 / (1 - rho)`, mean time in the system, waiting and served, in service times (Kingman,
+/// p99 article).
 pub fn time_factor(utilisation: f64) -> f64 {
     1.0 + wait_factor(utilisation)
 }

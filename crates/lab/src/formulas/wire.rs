@@ -67,7 +67,8 @@ pub fn link_bytes_per_second(link_bits_per_second: f64) -> f64 {
     0.92 * link_bits_per_second / 8.0
 }
 
-/// Broker time of the article's cluster within a data centre: `0.35 ms + S / 48 MB/s` (fitted to its table).
+/// Broker time of the article's cluster within a data centre: `0.35 ms + S / 48 MB/s` (fitted to
+/// its table).
 pub fn article_broker_ms(request_bytes: f64) -> f64 {
     0.35 + request_bytes / 48_000.0
 }

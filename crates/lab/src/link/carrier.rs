@@ -27,7 +27,8 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// - Shape: both descriptors are TUN devices without packet information, not blocking; `near` is the clients'.
+    /// - Shape: both descriptors are TUN devices without packet information, not blocking; `near`
+    ///   is the clients'.
     pub fn start(near: OwnedFd, far: OwnedFd, spec: &LinkSpec) -> io::Result<Carrier> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let mut packets = Packets {

@@ -44,7 +44,8 @@ pub fn snapshot(metrics: &ClientMetrics) -> Snapshot {
 /// Combines all clients: the sum of totals' growth, the largest maximum, the mean of everything
 /// else.
 ///
-/// - Shape: `before` and `after` are of the same clients in the same order; `before` may be missing.
+/// - Shape: `before` and `after` are of the same clients in the same order; `before` may be
+///   missing.
 pub fn combine(before: &[Snapshot], after: &[Snapshot]) -> BTreeMap<String, f64> {
     let mut values: BTreeMap<&'static str, (MetricKind, Vec<f64>)> = BTreeMap::new();
     for (index, snapshot) in after.iter().enumerate() {

@@ -41,7 +41,8 @@ pub struct Course {
     pub stop: Arc<AtomicBool>,
 }
 
-/// How far a course is, for the progress bar and for consumers that must know when they have everything.
+/// How far a course is, for the progress bar and for consumers that must know when they have
+/// everything.
 #[derive(Debug, Default)]
 pub struct Live {
     pub sent: AtomicU64,

@@ -39,7 +39,8 @@ struct Mount {
     options: String,
 }
 
-/// proc_pid_mountinfo(5): `ID PARENT MAJOR:MINOR ROOT AT OPTIONS [TAGS...] - KIND DEVICE SUPER_OPTIONS`.
+/// proc_pid_mountinfo(5):
+/// `ID PARENT MAJOR:MINOR ROOT AT OPTIONS [TAGS...] - KIND DEVICE SUPER_OPTIONS`.
 fn parse(line: &str) -> Option<Mount> {
     let (mount, filesystem) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(4);

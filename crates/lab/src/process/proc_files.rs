@@ -49,7 +49,8 @@ pub(crate) fn process_stat(stat: &str) -> Option<ProcessStat> {
     let (before, after) = stat.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
     let fields: Vec<&str> = after.split_whitespace().collect();
-    // proc_pid_stat(5): utime, stime and starttime are the fields 14, 15 and 22; `fields` begins with 3.
+    // proc_pid_stat(5): utime, stime and starttime are the fields 14, 15 and 22; `fields` begins
+    // with 3.
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some(ProcessStat {
         name: name.to_owned(),

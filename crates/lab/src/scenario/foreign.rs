@@ -23,7 +23,8 @@ pub struct Source<'a> {
     pub origin: &'a str,
 }
 
-/// Reads a scenario, a Trogdor specification, or an OpenMessaging workload with or without its Kafka driver, in any order.
+/// Reads a scenario, a Trogdor specification, or an OpenMessaging workload with or without its
+/// Kafka driver, in any order.
 ///
 /// - Errors: those of `parse`; a driver without a workload; more files than belong together.
 pub fn read(files: &[Source<'_>]) -> Result<Converted, ScenarioError> {

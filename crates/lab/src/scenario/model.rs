@@ -1,4 +1,5 @@
-//! A scenario as a value. Field names are the keys of the YAML; `docs/guides/scenarios.md` describes them.
+//! A scenario as a value. Field names are the keys of the YAML; `docs/guides/scenarios.md`
+//! describes them.
 
 use std::collections::BTreeMap;
 

@@ -302,7 +302,10 @@ expect:
     fn readers_need_a_producer() {
         let text = "topics: [{name: t}]\nconsumers: [{name: readers}]\n";
         let told = parse(text, "x.yaml").unwrap_err().to_string();
-        assert!(told.starts_with("x.yaml:2: consumers: no producer writes"), "{told}");
+        assert!(
+            told.starts_with("x.yaml:2: consumers: no producer writes"),
+            "{told}"
+        );
         let text = text.replace("{name: t}", "{name: t, prefilled_records: 1000}");
         assert_eq!(parse(&text, "x.yaml").unwrap().topics[0].prefilled_records, 1_000);
     }

@@ -1,12 +1,15 @@
-//! A disk in memory that can lose, tear and reorder what was not synced. All choices come from a seed.
+//! A disk in memory that can lose, tear and reorder what was not synced. All choices come from a
+//! seed.
 //!
 //! Where the model differs from today's file systems it is harsher:
-//! - Writes go to a page cache. A power cut keeps any subset of the sectors written since the file's last sync, and any
-//!   length between the old and the new one.
-//! - Names change in the cache too. A power cut keeps any prefix of a directory's changes since its last sync; syncing a
-//!   file does not keep its name.
-//! - A failed sync leaves its pages marked clean but not written, as Linux does: a second sync succeeds and lies.
-//! - In a shortage of descriptors every open file counts as closed, so that whatever is done with it must open it again.
+//! - Writes go to a page cache. A power cut keeps any subset of the sectors written since the
+//!   file's last sync, and any length between the old and the new one.
+//! - Names change in the cache too. A power cut keeps any prefix of a directory's changes since its
+//!   last sync; syncing a file does not keep its name.
+//! - A failed sync leaves its pages marked clean but not written, as Linux does: a second sync
+//!   succeeds and lies.
+//! - In a shortage of descriptors every open file counts as closed, so that whatever is done with
+//!   it must open it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

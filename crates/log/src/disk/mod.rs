@@ -77,7 +77,8 @@ pub fn is_shortage(error: &io::Error) -> bool {
 
 /// A file system.
 ///
-/// - Durability: a created, renamed or removed name survives a power cut only after `sync_directory` on its parent.
+/// - Durability: a created, renamed or removed name survives a power cut only after
+///   `sync_directory` on its parent.
 /// - Shape: a rename stays within the directory. Open files follow it, also when their directory is
 ///   renamed.
 /// - Errors: `is_shortage` from everything that opens something, or uses a file that was closed
@@ -159,8 +160,9 @@ pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// length is unchanged.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
 
-    /// Data and whatever metadata is needed to read it back are on the medium when this returns (fdatasync).
-    /// Never call it again after an error: the pages may be marked clean although they were not written.
+    /// Data and whatever metadata is needed to read it back are on the medium when this returns
+    /// (fdatasync). Never call it again after an error: the pages may be marked clean although they
+    /// were not written.
     fn sync(&self) -> io::Result<()>;
 
     /// Makes what earlier processes wrote to the file durable. Guarantees nothing about this

@@ -47,7 +47,8 @@ pub struct OpenOptions {
     pub clean_shutdown: bool,
     /// From `recovery-point-offset-checkpoint`; 0 when it is not listed there.
     pub recovery_point: i64,
-    /// From `log-start-offset-checkpoint`; 0 when it is not listed there. A log without segments begins here.
+    /// From `log-start-offset-checkpoint`; 0 when it is not listed there. A log without segments
+    /// begins here.
     pub log_start_offset: i64,
     /// The log must reach at least to this offset, or it is damaged. The recovery point is implied.
     pub proven_end: i64,

@@ -8,8 +8,7 @@ const BY_DURABILITY: &str = "syncs follow ottla.durability";
 const NO_TRANSACTIONS: &str = "transactions are not served yet";
 const NO_TLS_OR_SASL: &str = "only PLAINTEXT is served so far";
 const NO_CONSUMER_PROTOCOL: &str = "only the classic group protocol is served";
-const ONE_PASS: &str =
-    "requests run on the event loop of their connection; there is no second thread pool";
+const ONE_PASS: &str = "requests run on the event loop of their connection; there is no second thread pool";
 
 /// The keys of the broker, in the order of their names.
 pub const BROKER_KEYS: &[ConfigKey] = &[

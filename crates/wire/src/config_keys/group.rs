@@ -154,9 +154,13 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
 
 /// The keys of client-metrics subscriptions (KIP-714), in the order of their names.
 pub const CLIENT_METRICS_KEYS: &[ConfigKey] = &dynamic([
-    int("interval.ms", "300000", "The interval at which clients push their metrics.")
-        .ms()
-        .between(100, 3_600_000),
+    int(
+        "interval.ms",
+        "300000",
+        "The interval at which clients push their metrics.",
+    )
+    .ms()
+    .between(100, 3_600_000),
     list(
         "match",
         "",

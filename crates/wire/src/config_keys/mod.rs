@@ -1,4 +1,5 @@
-//! Every configuration key: name, unit, default, range, meaning, cost, and whether Ottla honours it. One table per scope.
+//! Every configuration key: name, unit, default, range, meaning, cost, and whether Ottla honours
+//! it. One table per scope.
 //!
 //! It is the source of the parser, `docs/reference/configuration.md`, DescribeConfigs and the hint
 //! for a misspelt key. Names, types, defaults and ranges are those of Apache Kafka 4.3; keys that

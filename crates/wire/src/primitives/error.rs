@@ -25,7 +25,8 @@ pub enum DecodeError {
     VarintTooLong,
     /// Decoded, the message would exceed [`Reader`](super::Reader)'s memory budget.
     MemoryBudget { needed: usize, left: usize },
-    /// A tagged field whose value does not fill its announced size; `excess` is negative when it is larger.
+    /// A tagged field whose value does not fill its announced size; `excess` is negative when it is
+    /// larger.
     TaggedFieldSize { excess: isize },
     /// A version the schema does not have.
     UnsupportedVersion { version: i16 },

@@ -9,20 +9,22 @@ use super::record::Records;
 /// Base offset 8, batch length 4: what precedes the bytes that `batch_length` counts.
 pub const LENGTH_PREFIX_BYTES: usize = 8 + 4;
 
-/// Base offset 8, batch length 4, leader epoch 4, magic 1, CRC 4, attributes 2, last offset delta 4, base timestamp 8,
-/// max timestamp 8, producer id 8, producer epoch 2, base sequence 4, record count 4.
+/// Base offset 8, batch length 4, leader epoch 4, magic 1, CRC 4, attributes 2, last offset delta
+/// 4, base timestamp 8, max timestamp 8, producer id 8, producer epoch 2, base sequence 4, record
+/// count 4.
 pub const HEADER_BYTES: usize = 8 + 4 + 4 + 1 + 4 + 2 + 4 + 8 + 8 + 8 + 2 + 4 + 4;
 const _: () = assert!(HEADER_BYTES == 61);
 
-/// The checksum covers everything from the attributes on, so that a broker can assign offsets and the leader epoch without
-/// touching it.
+/// The checksum covers everything from the attributes on, so that a broker can assign offsets and
+/// the leader epoch without touching it.
 pub const CRC_START: usize = 8 + 4 + 4 + 1 + 4;
 const _: () = assert!(CRC_START == 21);
 
 pub const MAGIC_AT: usize = 16;
 const CRC_AT: usize = 17;
 
-/// The only format of batches that is written since Kafka 4.0 (KIP-724); 0 and 1 are the formats before it.
+/// The only format of batches that is written since Kafka 4.0 (KIP-724); 0 and 1 are the formats
+/// before it.
 pub const MAGIC: i8 = 2;
 
 pub const NO_PRODUCER_ID: i64 = -1;
@@ -53,7 +55,8 @@ pub enum TimestampType {
 
 /// The 61 bytes in front of a batch's records.
 ///
-/// - Units: offsets count records, `batch_length` counts the bytes after itself, timestamps are milliseconds since 1970.
+/// - Units: offsets count records, `batch_length` counts the bytes after itself, timestamps are
+///   milliseconds since 1970.
 /// - Source: KIP-98.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
@@ -278,7 +281,8 @@ impl BatchHeader {
         self.last_offset().saturating_add(1)
     }
 
-    /// The sequence number of the last record; sequences wrap from `i32::MAX` to 0. `NO_SEQUENCE` without one.
+    /// The sequence number of the last record; sequences wrap from `i32::MAX` to 0. `NO_SEQUENCE`
+    /// without one.
     pub fn last_sequence(&self) -> i32 {
         if self.base_sequence < 0 {
             NO_SEQUENCE
@@ -398,8 +402,8 @@ impl<'a> Batch<'a> {
         &self.bytes[HEADER_BYTES..]
     }
 
-    /// The records of an uncompressed batch. For a compressed one, decompress [`Batch::record_bytes`] and make a
-    /// [`Records`] over the result.
+    /// The records of an uncompressed batch. For a compressed one, decompress
+    /// [`Batch::record_bytes`] and make a [`Records`] over the result.
     pub fn records(&self) -> Records<'a> {
         debug_assert_eq!(self.header.compression(), Some(Codec::None));
         Records::new(&self.header, self.record_bytes())
@@ -428,7 +432,8 @@ pub struct Batches<'a> {
 }
 
 impl Batches<'_> {
-    /// Bytes of the batches returned so far: the position of the next one, or of the faulty one after an error.
+    /// Bytes of the batches returned so far: the position of the next one, or of the faulty one
+    /// after an error.
     pub fn position(&self) -> usize {
         self.position
     }

@@ -360,7 +360,8 @@ mod tests {
 
     #[test]
     fn a_leader_change_has_no_directory_ids() {
-        // Version 0, leader 1, two voters of four bytes and an empty tag section each, one granting voter, tags.
+        // Version 0, leader 1, two voters of four bytes and an empty tag section each, one granting
+        // voter, tags.
         let expected = [
             0, 0, 0, 0, 0, 1, 3, 0, 0, 0, 1, 0, 0, 0, 0, 2, 0, 2, 0, 0, 0, 2, 0, 0,
         ];

@@ -17,14 +17,15 @@ pub fn checksum_of_two(first: &[u8], second: &[u8]) -> u32 {
     narrow(digest.finalize())
 }
 
-/// The CRC-32C of a message whose first part has checksum `first` and whose second part, `second_bytes` long, has checksum
-/// `second`.
+/// The CRC-32C of a message whose first part has checksum `first` and whose second part,
+/// `second_bytes` long, has checksum `second`.
 pub fn combine(first: u32, second: u32, second_bytes: usize) -> u32 {
     carry(first, second_bytes) ^ second
 }
 
-/// The checksum of a message after its beginning changed: `whole` is the message's old checksum, `old_beginning` and
-/// `new_beginning` are checksums of its first part before and after, and `rest_bytes` follow that part unchanged.
+/// The checksum of a message after its beginning changed: `whole` is the message's old checksum,
+/// `old_beginning` and `new_beginning` are checksums of its first part before and after, and
+/// `rest_bytes` follow that part unchanged.
 ///
 /// CRCs are linear: the unchanged part contributes the same to both, so only the difference of the
 /// beginnings must be carried over `rest_bytes`, in time proportional to the logarithm of the

@@ -393,7 +393,8 @@ struct Front {
 }
 
 impl Front {
-    /// The largest run: a record's overhead, the lengths of a null key and value, the count of headers.
+    /// The largest run: a record's overhead, the lengths of a null key and value, the count of
+    /// headers.
     const CAPACITY: usize = 32;
 
     #[inline]
@@ -689,7 +690,8 @@ mod tests {
 
     #[test]
     fn lengths_are_checked_one_by_one() {
-        // Attributes, timestamp delta, offset delta, key length, value length, header count; -1 is encoded as 1.
+        // Attributes, timestamp delta, offset delta, key length, value length, header count; -1 is
+        // encoded as 1.
         assert_eq!(decode_one(&[0, 0, 0, 1, 1, 0]), Ok(()));
         assert_eq!(
             decode_one(&[0, 0, 0, 3, 1, 0]),

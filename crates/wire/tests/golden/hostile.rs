@@ -93,7 +93,8 @@ fn five_bytes_with_a_huge_count_allocate_nothing() {
 
 #[test]
 fn a_frame_of_the_smallest_elements_does_not_multiply_in_memory() {
-    // An empty string is 1 byte in the frame and 16 in memory: 8 MiB would become 128, the budget is 16 + 4 * 8.
+    // An empty string is 1 byte in the frame and 16 in memory: 8 MiB would become 128, the budget
+    // is 16 + 4 * 8.
     let count = 8 << 20;
     let mut body = Vec::new();
     put_count(&mut body, count, true);

@@ -121,7 +121,7 @@ struct Journey<'a> {
     clients: &'a Clients,
     /// The version that formats the directory and opens it again at the end; clients and tools are
     /// the
-/// suite's.
+    /// suite's.
     owner: Programs,
     kinds: &'a [&'static str],
     stop: Stop,

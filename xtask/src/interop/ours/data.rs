@@ -220,7 +220,7 @@ fn small_fetch_limits(suite: &Suite) -> Result<()> {
     producer.flush()?;
     // Each limit is smaller than one batch: the first batch must be returned anyway, or consumers
     // make no
-// progress.
+    // progress.
     let mut consumer = suite.consumer(&[
         ("max.partition.fetch.bytes", "100"),
         ("fetch.max.bytes", "150"),
@@ -353,7 +353,7 @@ fn recreate_under_load(suite: &Suite) -> Result<()> {
     let is_over = AtomicBool::new(false);
     // As in the other clients' cases: records that cannot be delivered between two incarnations of
     // the
-// topic expire soon.
+    // topic expire soon.
     let producer = suite.producer(&[
         ("linger.ms", "1"),
         ("max.block.ms", "2000"),

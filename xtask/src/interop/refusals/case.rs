@@ -30,7 +30,8 @@ pub enum Expected {
         ottla: &'static str,
         why: &'static Deviation,
     },
-    /// Apache Kafka answers partitions in the order of a hash table: the codes of Ottla's answer, in any order.
+    /// Apache Kafka answers partitions in the order of a hash table: the codes of Ottla's answer,
+    /// in any order.
     KafkaInAnyOrder {
         ottla: &'static str,
         why: &'static Deviation,

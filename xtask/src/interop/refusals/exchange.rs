@@ -70,7 +70,7 @@ impl Wire {
 
     /// Sends the request, followed by one that every broker answers: so an unanswered request is
     /// recognised
-/// by the order of answers.
+    /// by the order of answers.
     pub fn ask(&mut self, ask: &Ask) -> Result<Outcome> {
         let mut bytes = framed(&ask.frame);
         bytes.extend_from_slice(&SENTINEL);

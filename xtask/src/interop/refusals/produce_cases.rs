@@ -198,7 +198,8 @@ fn envelopes() -> Vec<Case> {
             produce(scene, &[&[0xff; 61][..], &sound(scene)].concat())
         }),
         case("a message of format 1", Both("INVALID_RECORD"), |scene| {
-            // Offset 8, size 4, checksum 4, magic 1, attributes 1, timestamp 8, key's length 4, value's length 4.
+            // Offset 8, size 4, checksum 4, magic 1, attributes 1, timestamp 8, key's length 4,
+            // value's length 4.
             let body = Body::new()
                 .i64(0)
                 .i32(22)

@@ -46,7 +46,7 @@ pub struct Stage {
 impl Stage {
     /// Has Ottla create the topics and write three records to partition 0; then Kafka opens a copy
     /// of its
-/// directory.
+    /// directory.
     pub fn set(programs: &Programs) -> Result<Stage> {
         let (kafka_site, ottla_site) = (
             Site::create("refusals-kafka", &[])?,

@@ -1,7 +1,8 @@
 //! The report as one HTML file: no script, no requests, readable in light and dark mode, on a phone
 //! and on paper.
 //!
-//! Reading order: `markup` (how text becomes HTML), `axis`, `chart`, then the sections in the order of the page.
+//! Reading order: `markup` (how text becomes HTML), `axis`, `chart`, then the sections in the order
+//! of the page.
 
 mod markup;
 mod axis;

@@ -1,9 +1,10 @@
 //! Fixtures: one case each, with settings, what the application measured, all client metrics,
 //! broker times and pushes.
 //!
-//! Keys: `name`, `kind` (`perf`: Kafka's producer tool, `bench`: a load generator, `cons`: a consumer), `settings`, `network`
-//! (`rtt_ms`, `window`, `bw`), `note`, `app`, `summary`, `errors`, `metrics` (`group:name:{tags}`), `broker`, `pushes_received`,
-//! `last_push`, `pushes`. All may be missing. The fixture's expected verdict is not read here.
+//! Keys: `name`, `kind` (`perf`: Kafka's producer tool, `bench`: a load generator, `cons`: a
+//! consumer), `settings`, `network` (`rtt_ms`, `window`, `bw`), `note`, `app`, `summary`, `errors`,
+//! `metrics` (`group:name:{tags}`), `broker`, `pushes_received`, `last_push`, `pushes`. All may be
+//! missing. The fixture's expected verdict is not read here.
 
 use serde_json::{Map, Value};
 

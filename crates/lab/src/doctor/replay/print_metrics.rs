@@ -38,7 +38,8 @@ impl Summary {
         })
     }
 
-    /// start.time, end.time, MB, MB.sec, nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec
+    /// start.time, end.time, MB, MB.sec, nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms,
+    /// fetch.MB.sec, fetch.nMsg.sec
     fn of_consumer(line: &str) -> Option<Summary> {
         let columns: Vec<&str> = line.split(',').map(str::trim).collect();
         if columns.len() != 10 {

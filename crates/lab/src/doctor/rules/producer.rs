@@ -3,7 +3,8 @@
 //! Evaluated for each producer instance over one window: the last complete 60 s, or the last three
 //! pushes if they span more. Every step is one pure function that prints the numbers it used.
 //!
-//! S0 evidence → S1 failing → S2 throttled → S3 backlog → (yes) S4 pipe → S5 what of | (no) S6 limit.
+//! S0 evidence → S1 failing → S2 throttled → S3 backlog → (yes) S4 pipe → S5 what of | (no) S6
+//! limit.
 
 mod backlog;
 mod broker_levers;

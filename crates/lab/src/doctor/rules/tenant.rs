@@ -53,11 +53,14 @@ pub fn rank(neighbours: &[Neighbour]) -> Vec<&Neighbour> {
 /// It is to blame when this client is affected, and when its own cost grew in the same window by
 /// more than half of the total growth. The danger is many small requests, not many bytes.
 ///
-/// - Numbers: this client's D over its own median of the last hour; every neighbour's share of time, now and before; idle shares of
-///   the brokers' threads, and Kingman's factor on what would be freed (F24).
-/// - Thresholds: D doubled; more than half of the total growth, and at least 0.05 of all threads' time.
-/// - Says: "client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records each; before it took 6 %. Removing 90 %
-///   of its requests lowers utilisation 0.92 -> 0.55, queueing factor 11.5 -> 1.2."
+/// - Numbers: this client's D over its own median of the last hour; every neighbour's share of
+///   time, now and before; idle shares of the brokers' threads, and Kingman's factor on what would
+///   be freed (F24).
+/// - Thresholds: D doubled; more than half of the total growth, and at least 0.05 of all threads'
+///   time.
+/// - Says: "client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records each;
+///   before it took 6 %. Removing 90 % of its requests lowers utilisation 0.92 -> 0.55, queueing
+///   factor 11.5 -> 1.2."
 /// - Source: LINE talk (more than 50 systems on one cluster; a default request quota for every
 ///   client).
 pub fn judge(snapshot: &Snapshot) -> Option<Judgement> {

@@ -125,7 +125,8 @@ fn a_missing_broker_is_counted_as_errors_and_does_not_end_the_run() {
 fn the_broker_s_refusals_are_reported_by_their_kafka_names() {
     let of = load("127.0.0.1:1".parse().unwrap());
     let requests = payload::Requests::new(&of);
-    // Correlation id 7, one topic "t", partition 0, NOT_LEADER_OR_FOLLOWER (6), then offsets and times.
+    // Correlation id 7, one topic "t", partition 0, NOT_LEADER_OR_FOLLOWER (6), then offsets and
+    // times.
     let mut answer = vec![0, 0, 0, 7, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 0, 0, 6];
     answer.extend([0xff; 8 + 8 + 8]);
     answer.extend([0; 4]);

@@ -139,7 +139,8 @@ pub(super) fn resident_pages(file: impl AsFd, position: u64, bytes: u64) -> Opti
     let fd = file.as_fd().as_raw_fd();
     let range = CachestatRange { position, bytes };
     let mut status = Cachestat::default();
-    // SAFETY: both structs are alive, have the kernel's layout, and the kernel writes only the second.
+    // SAFETY: both structs are alive, have the kernel's layout, and the kernel writes only the
+    // second.
     let result = unsafe { libc::syscall(SYS_CACHESTAT, fd, &raw const range, &raw mut status, 0u32) };
     if result != 0 {
         UNSUPPORTED.store(true, Ordering::Relaxed);

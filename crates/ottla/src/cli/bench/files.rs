@@ -24,7 +24,10 @@ impl Files {
     /// - Errors: the directory cannot be created, or has no room for a report.
     pub fn prepare(directory: &Path, name: &str) -> Result<Files, Failure> {
         let cannot = |path: &Path, error: &dyn std::fmt::Display| {
-            Failure::failed(format!("the report cannot be written to {}: {error}", path.display()))
+            Failure::failed(format!(
+                "the report cannot be written to {}: {error}",
+                path.display()
+            ))
         };
         fs::create_dir_all(directory).map_err(|error| cannot(directory, &error))?;
         let space = rustix::fs::statvfs(directory).map_err(|error| cannot(directory, &error))?;

@@ -125,9 +125,12 @@ fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
         ("buffer.memory", "134217728"),
     ]);
     let role = |name: &str, settings: BTreeMap<String, String>| {
-        let buffer_bytes: u64 = settings["send.buffer.bytes"]
-            .parse()
-            .map_err(|_| format!("send.buffer.bytes={} is not a number", settings["send.buffer.bytes"]))?;
+        let buffer_bytes: u64 = settings["send.buffer.bytes"].parse().map_err(|_| {
+            format!(
+                "send.buffer.bytes={} is not a number",
+                settings["send.buffer.bytes"]
+            )
+        })?;
         Ok::<_, String>(Role {
             load: ProduceLoad {
                 settings,

@@ -544,7 +544,8 @@ mod tests {
     use ottla_broker::activity::{FetchedPartition, Timestamp, Who};
     use ottla_wire::primitives::Uuid;
 
-    /// A producer's connection after `requests` requests of 10 records, 1,000 bytes and 2,000 µs each, one of them synced.
+    /// A producer's connection after `requests` requests of 10 records, 1,000 bytes and 2,000 µs
+    /// each, one of them synced.
     fn producer(connection_id: u64, client_id: &str, requests: u64) -> Activity {
         let mut produce = ApiActivity::default();
         produce.requests = requests;

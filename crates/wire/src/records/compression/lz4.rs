@@ -1,4 +1,5 @@
-//! The LZ4 frame format (version 1.6.1 of its description), block by block, straight into the output.
+//! The LZ4 frame format (version 1.6.1 of its description), block by block, straight into the
+//! output.
 //!
 //! Library frame codecs are streams: they keep their own windows and copy every byte once more.
 //! Batches are whole in memory, so here each block is coded in place.

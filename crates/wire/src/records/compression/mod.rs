@@ -132,7 +132,8 @@ pub fn compress(compression: Compression, input: &[u8], out: &mut Vec<u8>) {
 
 /// Appends the decompressed form of `input` to `out`.
 ///
-/// - Errors: `LimitExceeded` when more than `limit_bytes` would be appended; `out` then holds an unspecified part.
+/// - Errors: `LimitExceeded` when more than `limit_bytes` would be appended; `out` then holds an
+///   unspecified part.
 pub fn decompress(
     codec: Codec,
     input: &[u8],

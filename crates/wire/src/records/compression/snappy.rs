@@ -70,7 +70,9 @@ fn announced_bytes(block: &[u8]) -> Result<usize, CompressionError> {
     // The densest element is a copy of 64 bytes in three bytes of input.
     if announced > block.len().saturating_mul(64) / 3 + 64 {
         let bytes = block.len();
-        return Err(wrong(format_args!("{bytes} bytes cannot decompress to {announced}")));
+        return Err(wrong(format_args!(
+            "{bytes} bytes cannot decompress to {announced}"
+        )));
     }
     Ok(announced)
 }

@@ -25,7 +25,8 @@ pub(super) fn compress(level: Option<i32>, input: &[u8], out: &mut Vec<u8>) {
     out.truncate(start + written);
 }
 
-/// One call per attempt instead of a stream: a stream would allocate the window that the frame announces, up to 128 MiB.
+/// One call per attempt instead of a stream: a stream would allocate the window that the frame
+/// announces, up to 128 MiB.
 pub(super) fn decompress(
     input: &[u8],
     limit_bytes: usize,

@@ -1,4 +1,5 @@
-//! confluent-kafka, Confluent's own client in Rust: `send` of byte slices with a callback; `poll` after `assign`.
+//! confluent-kafka, Confluent's own client in Rust: `send` of byte slices with a callback; `poll`
+//! after `assign`.
 
 use std::collections::HashMap;
 use std::time::Duration;

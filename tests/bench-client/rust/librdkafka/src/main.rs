@@ -1,4 +1,5 @@
-//! librdkafka through its C interface: `rd_kafka_produce` with a delivery callback, `rd_kafka_consume_batch_queue`.
+//! librdkafka through its C interface: `rd_kafka_produce` with a delivery callback,
+//! `rd_kafka_consume_batch_queue`.
 //!
 //! The safe wrapper of the `rdkafka` crate allocates for every record; this is as fast as a C
 //! program.

@@ -139,7 +139,10 @@ impl Inputs {
         for input in calculator.inputs {
             match input.presence {
                 Presence::Default(text) => {
-                    let value = input.dimension.parse(text).expect("the defaults in this file parse");
+                    let value = input
+                        .dimension
+                        .parse(text)
+                        .expect("the defaults in this file parse");
                     values.entry(input.name).or_insert((value, "default"));
                 }
                 Presence::Required if !values.contains_key(input.name) => {

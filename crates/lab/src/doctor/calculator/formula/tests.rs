@@ -239,7 +239,8 @@ fn clients_that_share_a_broker() {
     }
 }
 
-// T7: 16 threads, linger 10, 1.5 ms: a million records in about 12 minutes; without linger seven times as many.
+// T7: 16 threads, linger 10, 1.5 ms: a million records in about 12 minutes; without linger seven
+// times as many.
 #[test]
 fn threads_that_wait() {
     let calculation = work_out("synchronous", "latency=1.5ms threads=16 linger=10ms");

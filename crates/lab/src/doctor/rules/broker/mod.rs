@@ -49,8 +49,8 @@ pub fn blame(side: &BrokerSide) -> Option<Finding> {
 /// response queue and is sent. The largest of the parts that exceed their threshold names the
 /// cause; a throttle is counted separately. A fetch's wait for records is no cause and is left out.
 ///
-/// - Numbers: queue, local, remote, response queue and send, in microseconds; idle shares of handlers and network threads; use of
-///   the processor.
+/// - Numbers: queue, local, remote, response queue and send, in microseconds; idle shares of
+///   handlers and network threads; use of the processor.
 /// - Thresholds: queue 0.3 of D, local 0.5, remote 0.5, response 0.3, and at least 0.1 ms each;
 ///   threads are busy below 0.3 idle. Parts that were rounded to whole milliseconds are meaningless
 ///   below 2 ms.
@@ -91,8 +91,10 @@ pub fn judge_all(sides: &[BrokerSide], role: Role) -> Option<Judgement> {
 /// time and the processor is not used up, the mean load does not explain the wait: requests come in
 /// bursts, and the queue of a burst shows in the tail, not in the load.
 ///
-/// - Numbers: queue part of D, idle share of handlers, use of the processor; Kingman's factor rho / (1 - rho) (F24).
-/// - Thresholds: queue at least 0.3 of D; handlers idle below 0.3, or the processor used above 0.85.
+/// - Numbers: queue part of D, idle share of handlers, use of the processor; Kingman's factor rho /
+///   (1 - rho) (F24).
+/// - Thresholds: queue at least 0.3 of D; handlers idle below 0.3, or the processor used above
+///   0.85.
 /// - Says: "a request waits 11.5 times its service time; half as many requests make it 0.85".
 /// - Source: p99 article (utilisation near 100 %; micro-bursts of many idle clients).
 fn handlers(side: &BrokerSide, parts: &Parts) -> Judgement {
@@ -146,7 +148,8 @@ fn handlers(side: &BrokerSide, parts: &Parts) -> Judgement {
 /// - Numbers: local part of D: reading, checking and appending batches, re-compressing them where
 ///   the topic's codec differs, and for fetches reading the log.
 /// - Thresholds: local at least 0.5 of D.
-/// - Says: "61 % of the broker's 118 ms are local: the log takes them (disk, page cache, locks), or batches are compressed again".
+/// - Says: "61 % of the broker's 118 ms are local: the log takes them (disk, page cache, locks), or
+///   batches are compressed again".
 /// - Source: 2.3.0 test report (a broker that shared its disk and memory with other programs), LINE
 ///   talk.
 fn log(side: &BrokerSide, parts: &Parts) -> Judgement {
@@ -184,8 +187,8 @@ fn is_flush(side: &BrokerSide) -> bool {
 /// - Numbers: the wait for the flush, which such a broker reports separately from followers; remote
 ///   part of D.
 /// - Thresholds: remote at least 0.5 of D, and the flush at least 0.5 of that.
-/// - Says: "92 % of the broker's 2.3 ms are remote: they wait until the log is on the disk, and requests that wait together share a
-///   flush".
+/// - Says: "92 % of the broker's 2.3 ms are remote: they wait until the log is on the disk, and
+///   requests that wait together share a flush".
 /// - Source: measured on Ottla, whose requests of 231 bytes waited 2.1 of 2.3 ms for the disk.
 fn flush(side: &BrokerSide, parts: &Parts) -> Judgement {
     let why = "they wait until the log is on the disk, and requests that wait together share a flush";
@@ -209,7 +212,8 @@ fn flush(side: &BrokerSide, parts: &Parts) -> Judgement {
 /// - Numbers: remote part of D; the slowest follower where it is known.
 /// - Thresholds: remote at least 0.5 of D.
 /// - Says: "71 % of the broker's 21 ms wait for followers, the slowest is broker 3".
-/// - Source: p99 article (108 to 7 200 partitions; min.insync.replicas changed nothing), Kontur talk (num.replica.fetchers = 1).
+/// - Source: p99 article (108 to 7 200 partitions; min.insync.replicas changed nothing), Kontur
+///   talk (num.replica.fetchers = 1).
 fn followers(side: &BrokerSide, parts: &Parts) -> Judgement {
     let (why, missing) = match &side.slowest_follower {
         Some(name) => (

@@ -41,9 +41,11 @@ const USE_HIGH: f64 = 0.85;
 /// locks and threads. In that case more brokers help in proportion; more clients, threads or
 /// consumers do not.
 ///
-/// - Numbers: bytes per second of one client alone and of all together; bandwidth of link and disks.
+/// - Numbers: bytes per second of one client alone and of all together; bandwidth of link and
+///   disks.
 /// - Thresholds: less than 0.9 of what was offered; a link or disk above 0.85 of what it carries.
-/// - Says: "the broker is the limit: 50 MB/s of 111 MB/s offered, less than network and disk carry".
+/// - Says: "the broker is the limit: 50 MB/s of 111 MB/s offered, less than network and disk
+///   carry".
 /// - Source: 2.3.0 test report (3 producers of 37 MB/s each got 50; 3 consumers of 25 got 47).
 pub fn shortage(sharing: &Sharing) -> Shortage {
     let together = sharing.together_bytes_per_second;

@@ -1,4 +1,5 @@
-//! Tests 6 to 8 of consumers: do fetches wait for records, are they too small, do they read the disk?
+//! Tests 6 to 8 of consumers: do fetches wait for records, are they too small, do they read the
+//! disk?
 
 use super::super::super::arithmetic::{bytes, duration, figure, percent, plain};
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
@@ -46,7 +47,8 @@ pub fn waits_for_fetches(reading: &Reading<'_>) -> Option<Confidence> {
 /// records arrive late. There is a lag between two such answers, though a client that measures it
 /// just after an answer sees none.
 ///
-/// - Numbers: idle share of polls, lag, fetch latency, fetch.max.wait.ms, fetch.min.bytes, the broker's wait (remote part).
+/// - Numbers: idle share of polls, lag, fetch latency, fetch.max.wait.ms, fetch.min.bytes, the
+///   broker's wait (remote part).
 /// - Thresholds: idle above 0.8, lag above 0, latency at least 0.9 of fetch.max.wait.ms.
 /// - Says: "FETCH_WAIT: fetches take 502 of at most 500 ms: they wait for 1 MiB".
 /// - Source: measured here (504 ms of an idle consumer with the default of 500).
@@ -142,7 +144,8 @@ fn wait_less(reading: &Reading<'_>, fetch_ms: f64) -> Recommendation {
 /// most of a fetch's time is the broker's own (test 8): such a fetch takes longer in proportion to
 /// its size.
 ///
-/// - Numbers: idle share, lag, bytes per fetch against both limits, fetch latency, the link's bandwidth.
+/// - Numbers: idle share, lag, bytes per fetch against both limits, fetch latency, the link's
+///   bandwidth.
 /// - Thresholds: idle above 0.8; a mean of 0.85 of a limit, because fetches hold whole batches.
 /// - Says: "FETCH_SIZE: fetches bring 1.02 MB of at most 1.05 MB in 72 ms: 14.2 MB/s".
 /// - Source: p99 article (F29); findings, C2.
@@ -362,11 +365,12 @@ fn are_cold_reads_many(reading: &Reading<'_>, side: &BrokerSide) -> bool {
 /// other requests wait with it. "Cold" is claimed where the broker measured reads from the disk,
 /// otherwise it is suspected: a slow network to the reader looks the same.
 ///
-/// - Numbers: idle share, lag and its age, fetch latency, the broker's local and sending time, cold reads per second and their time
-///   (F26).
-/// - Thresholds: idle above 0.8; the broker's own time at least 0.5 of the fetch, of which local 0.5 or response 0.3; records at
-///   least a minute old where their age is known.
-/// - Says: "COLD_READ (suspected): 97 % of the broker's 118 ms are spent in the response queue and on sending".
+/// - Numbers: idle share, lag and its age, fetch latency, the broker's local and sending time, cold
+///   reads per second and their time (F26).
+/// - Thresholds: idle above 0.8; the broker's own time at least 0.5 of the fetch, of which local
+///   0.5 or response 0.3; records at least a minute old where their age is known.
+/// - Says: "COLD_READ (suspected): 97 % of the broker's 118 ms are spent in the response queue and
+///   on sending".
 /// - Source: LINE talk; 2.3.0 test report (a broker whose page cache was taken by other programs).
 pub fn cold_read(reading: &Reading<'_>) -> Found {
     let numbers = [

@@ -1,4 +1,5 @@
-//! Tests 3, 4, 10 and 11 of consumers: lag, the one partition that falls behind, retention, catching up.
+//! Tests 3, 4, 10 and 11 of consumers: lag, the one partition that falls behind, retention,
+//! catching up.
 
 use super::super::super::arithmetic::{duration, figure, percent};
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
@@ -135,7 +136,8 @@ fn keeping_up(reading: &Reading<'_>, numbers: String, confidence: Confidence) ->
 /// - Thresholds: the lag of one partition grows or stays constant, the others' do not, and it is
 ///   three times the mean of the others; stuck means read at less than 1 % of the rate at which
 ///   records arrive, or not at all.
-/// - Says: "SKEW: only orders-7 falls behind: 1200 records/s come to it, 5 times the mean of the others".
+/// - Says: "SKEW: only orders-7 falls behind: 1200 records/s come to it, 5 times the mean of the
+///   others".
 /// - Source: user report "lag grows although consumers were added".
 pub fn skew(reading: &Reading<'_>) -> Found {
     let partitions = &reading.consumer.partitions;
@@ -348,7 +350,8 @@ fn level(
 /// next grows by 1 - consumed / produced seconds per second; when it reaches retention.ms the
 /// reader loses records.
 ///
-/// - Numbers: age of the next record of each partition, retention.ms, records per second consumed and produced.
+/// - Numbers: age of the next record of each partition, retention.ms, records per second consumed
+///   and produced.
 /// - Thresholds: none; reported whenever the age grows.
 /// - Says: "will lose data in 3.2 h".
 /// - Source: how retention deletes segments.
@@ -421,7 +424,8 @@ pub fn retention(reading: &Reading<'_>) -> Found {
 /// flow as fast as fetches deliver them. Java sends NaN as its idle ratio when polls follow each
 /// other within a millisecond; that is no evidence of idling.
 ///
-/// - Numbers: lag, its slope, records per second; time until the lag is gone: lag / (consumed - produced) (F29).
+/// - Numbers: lag, its slope, records per second; time until the lag is gone: lag / (consumed -
+///   produced) (F29).
 /// - Thresholds: a lag that shrinks; where its trend is not known, records that flow while fetches
 ///   are under way a fifth of the time.
 /// - Says: "CATCHING_UP: 4.1 million records behind, gone in 15 s at 276000 records/s".

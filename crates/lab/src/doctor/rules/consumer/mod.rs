@@ -1,4 +1,5 @@
-//! Consumers: eleven tests in order; the first that matches names the bottleneck, later ones contribute.
+//! Consumers: eleven tests in order; the first that matches names the bottleneck, later ones
+//! contribute.
 
 mod found;
 pub(crate) mod reading;

@@ -33,10 +33,13 @@ const CATCH_UP_SECONDS: f64 = 600.0;
 /// still falls behind, or a topic with another number of partitions was read at the same rate. In
 /// that case more partitions gain nothing unless more consumers read them.
 ///
-/// - Numbers: idle share of polls (Java's corrected: r / (1 - r)), records per second, work per record = (1 - idle) / records per
-///   second, needed consumers = produced * work, at most the partitions (F29).
-/// - Thresholds: idle below 0.2; below 0.5 where the lag grows; fetches under way below 0.2 of the time; rates within 5 %.
-/// - Says: "PROCESSING: polls wait 3 % of the time, the work on a record takes 0.521 ms: 1863 records/s".
+/// - Numbers: idle share of polls (Java's corrected: r / (1 - r)), records per second, work per
+///   record = (1 - idle) / records per second, needed consumers = produced * work, at most the
+///   partitions (F29).
+/// - Thresholds: idle below 0.2; below 0.5 where the lag grows; fetches under way below 0.2 of the
+///   time; rates within 5 %.
+/// - Says: "PROCESSING: polls wait 3 % of the time, the work on a record takes 0.521 ms: 1863
+///   records/s".
 /// - Source: measured here (0.5 ms of work per record: ratio 0.027, 1 863 records/s); 2.3.0 test
 ///   report (25 MB/s with one and three partitions).
 pub fn processing(reading: &Reading<'_>) -> Found {

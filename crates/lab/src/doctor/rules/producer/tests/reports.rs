@@ -5,7 +5,8 @@ use crate::doctor::diagnosis::{FindingId, Verdict};
 use crate::doctor::rules::examine;
 use crate::doctor::snapshot::{Codec, Partitioner};
 
-/// Nine brokers, a topic of 108 partitions, keyed records of 516 bytes; one of 90 producers of 1 MB/s each.
+/// Nine brokers, a topic of 108 partitions, keyed records of 516 bytes; one of 90 producers of 1
+/// MB/s each.
 const P99: Row = Row {
     brokers: 9.0,
     partitions: 108.0,
