@@ -41,7 +41,9 @@ pub use self::settings::Warning;
 /// Settings as the user wrote them: Kafka's keys, with values as text.
 ///
 /// ```
-/// let config = ottla_client::config::Config::new().set("bootstrap.servers", "localhost:9092").set("linger.ms", "10");
+/// let config = ottla_client::config::Config::new()
+///     .set("bootstrap.servers", "localhost:9092")
+///     .set("linger.ms", "10");
 /// ```
 #[derive(Clone, std::default::Default)]
 pub struct Config {

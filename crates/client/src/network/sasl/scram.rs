@@ -321,7 +321,7 @@ mod tests {
         check_first_error(&FIRST.replace("i=4096", "i=4095"), "4095 rounds");
         check_first_error(&FIRST.replace("i=4096", "i=1000001"), "1000001 rounds");
         check_first_error(&FIRST.replace("i=4096", "i=0"), "0 rounds");
-        check_first_error(&FIRST.replace("i=4096", "i=99999999999"), "no number");
+        check_first_error(&FIRST.replace("i=4096", "i=99999999999"), "not a number");
         check_first_error(&FIRST.replace("r=rOp", "r=xOp"), "nonce");
         check_first_error(
             "r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",

@@ -155,7 +155,8 @@ fn judgement(snapshot: &Snapshot, culprit: &Neighbour) -> Judgement {
     }
 }
 
-/// `client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records each; before it took 6 %`
+/// For example: client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records
+/// each; before it took 6 %.
 fn sentence(culprit: &Neighbour) -> String {
     let mut text = format!("client {}", culprit.client_id);
     if let Some(user) = &culprit.principal {

@@ -154,8 +154,8 @@ pub mod tests {
     fn another_version_is_refused_by_number() {
         let error = Document::read(&SAMPLE.replace("\"version\": 1", "\"version\": 2")).unwrap_err();
         assert_eq!(error, "/tenants has version 2; this program reads version 1");
-        assert!(Document::read("{}").unwrap_err().contains("no Ottla"));
-        assert!(Document::read("<html>").unwrap_err().contains("no JSON"));
+        assert!(Document::read("{}").unwrap_err().contains("not Ottla"));
+        assert!(Document::read("<html>").unwrap_err().contains("not JSON"));
     }
 
     #[test]
