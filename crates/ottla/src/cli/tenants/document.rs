@@ -80,7 +80,7 @@ impl Document {
     /// - Errors: the answer is not from an Ottla broker, or has another version.
     pub fn read(text: &str) -> Result<Document, String> {
         let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|error| format!("/tenants is no JSON: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("/tenants is not JSON: {error}"))?;
         match value.get("version").and_then(serde_json::Value::as_u64) {
             Some(VERSION) => {}
             Some(version) => {
