@@ -12,6 +12,7 @@ mod golden;
 mod interop;
 mod kafka;
 mod memory_pressure;
+mod module_circles;
 mod partitions;
 mod source_experiments;
 mod tenant_experiments;

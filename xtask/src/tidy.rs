@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use regex::Regex;
 
-use crate::docs;
+use crate::{docs, module_circles};
 
 /// The complete list of allowed dependencies between crates. A new edge is a design decision: draw
 /// it first, in docs/decisions.
@@ -77,6 +77,7 @@ pub fn check(root: &Path) -> Result<Vec<Complaint>> {
     complaints.extend(long_functions(&sources));
     complaints.extend(comments(&sources));
     complaints.extend(pages(root)?);
+    complaints.extend(module_circles::find(root)?.into_iter().map(Complaint::Error));
     complaints.extend(machine_paths(root)?);
     complaints.extend(
         docs::stale_pages()

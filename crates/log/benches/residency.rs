@@ -5,6 +5,12 @@
 //! the 2 GiB that are read, say in a memory control group of 256 MiB. Real files in the temporary
 //! directory (`TMPDIR`), which must not be on tmpfs.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures time with threads of its own"
+)]
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

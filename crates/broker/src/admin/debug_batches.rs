@@ -74,7 +74,7 @@ pub fn render(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
     };
     let read = node.services().batch_times.read(reader.map(ReaderId));
     let (partitions, one_of) = read.ok_or_else(|| unknown(reader.unwrap_or_default()))?;
-    let clock = SharedClock::now(&*node.clock());
+    let clock = SharedClock::now(node.clock());
     let partitions: Vec<Value> = partitions
         .iter()
         .map(|partition| {

@@ -2,6 +2,7 @@
 
 mod dynamic;
 mod listener;
+mod quota;
 mod resource;
 mod topic;
 
@@ -18,10 +19,10 @@ use ottla_wire::config_keys::{self, ConfigValue};
 
 pub use dynamic::{broker_update_problem, key_of, scope_of, values_error};
 pub use listener::{Listener, SecurityProtocol};
+pub use quota::QuotaConfig;
 pub use resource::{ConfigResource, ConfigResourceType, ConfigValues};
 pub use topic::{TopicCompression, TopicConfig, topic_values_error};
 
-use crate::quota::QuotaConfig;
 use crate::random::Seed;
 use crate::tenant::{TenantConfig, TenantKind, TenantLimits};
 

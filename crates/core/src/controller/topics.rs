@@ -72,7 +72,6 @@ pub struct DeletedTopic {
 // As in Apache Kafka: more than this in one request would make a batch of records too large.
 const PARTITIONS_PER_REQUEST_MAX: i64 = 10_000;
 const TOPIC_NAME_BYTES_MAX: usize = 249;
-/// The topic of the controller's log.
 
 /// Returns why `name` is no valid topic name, or `None` when it is.
 pub fn topic_name_problem(name: &str) -> Option<String> {

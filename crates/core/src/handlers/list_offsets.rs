@@ -56,7 +56,7 @@ pub(crate) fn handle(
         .iter()
         .map(|topic| {
             let with_log = |asked: &ListOffsetsPartition| Asked {
-                partition: node.partition_by_name(&topic.name, asked.partition_index),
+                partition: node.partition_by_name(topic.name, asked.partition_index),
                 wanted: asked.clone(),
             };
             let partitions = topic.partitions.iter().map(with_log).collect();
@@ -124,6 +124,10 @@ impl Search {
         let wanted = &asked.wanted;
         let answer = asked.partition.as_ref().map_err(|code| *code);
         let answer = answer.and_then(|partition| {
+            // Deleted since the request was received.
+            if partition.is_deleted() {
+                return Err(ErrorCode::UnknownTopicOrPartition);
+            }
             partition.check_leader_epoch(wanted.current_leader_epoch)?;
             self.find_in(partition, wanted.timestamp, mode)
         });

@@ -25,24 +25,11 @@ pub use client::ClientQuota;
 pub use kind::QuotaKind;
 pub use registry::Quotas;
 
-use std::time::Duration;
-
 use crate::config::NodeConfig;
+pub use crate::config::QuotaConfig;
 use crate::image::MetadataImage;
 
 const DRY_RUN_KEY: &str = "ottla.quota.dry.run";
-
-/// How bursts are measured, and whether quotas are enforced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuotaConfig {
-    /// `quota.window.size.seconds`: an entity may use at once what it did not use within this time.
-    pub window: Duration,
-    /// `controller.quota.window.num` times `controller.quota.window.size.seconds`: the same for
-    /// metadata changes.
-    pub controller_window: Duration,
-    /// `ottla.quota.dry.run`: no client is throttled; those that would be are counted.
-    pub is_dry_run: bool,
-}
 
 /// Whether quotas are only counted: the dynamic setting of the broker, else the configuration
 /// file's.
@@ -52,15 +39,4 @@ pub fn is_dry_run(image: &MetadataImage, config: &NodeConfig) -> bool {
         .map_or(config.quota.is_dry_run, |value| {
             value.eq_ignore_ascii_case("true")
         })
-}
-
-impl Default for QuotaConfig {
-    /// Kafka's defaults.
-    fn default() -> QuotaConfig {
-        QuotaConfig {
-            window: Duration::from_secs(1),
-            controller_window: Duration::from_secs(11),
-            is_dry_run: false,
-        }
-    }
 }

@@ -229,9 +229,9 @@ fn a_dry_run_counts_and_throttles_no_client() {
 /// Whether a connection keeps what it has when it asks a second time.
 fn finds_itself(quotas: &Quotas, tenant: TenantId, client_id: &str) -> bool {
     let mut connection = connection(tenant);
-    connection.refresh_quota(&quotas, Some(client_id));
+    connection.refresh_quota(quotas, Some(client_id));
     let first = connection.quota.clone().unwrap();
-    connection.refresh_quota(&quotas, Some(client_id));
+    connection.refresh_quota(quotas, Some(client_id));
     Arc::ptr_eq(&first, connection.quota.as_ref().unwrap())
 }
 

@@ -1,6 +1,6 @@
 //! The bounded table of tenants and their ids.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{KnownTenant, TenantId, TenantLimits, TenantName};
@@ -26,13 +26,13 @@ pub(super) struct Registry {
     limits: TenantLimits,
     /// Indexed by id; the first is the shared tenant.
     known: Vec<Known>,
-    ids: HashMap<TenantName, TenantId>,
+    ids: BTreeMap<TenantName, TenantId>,
     /// Tenants without connections, in the order in which they left.
     absent: BTreeMap<u64, TenantId>,
     leavings: u64,
     /// The minute that `introduced` counts, since the clock's start.
     minute: u64,
-    introduced: HashMap<IpAddr, u32>,
+    introduced: BTreeMap<IpAddr, u32>,
 }
 
 impl Registry {
@@ -45,11 +45,11 @@ impl Registry {
                 connections: 0,
                 left: 0,
             }],
-            ids: HashMap::new(),
+            ids: BTreeMap::new(),
             absent: BTreeMap::new(),
             leavings: 0,
             minute: 0,
-            introduced: HashMap::new(),
+            introduced: BTreeMap::new(),
         }
     }
 

@@ -274,6 +274,7 @@ fn what_is_synced_together_counts_as_synced() {
 /// Threads read, write, sync, rename and remove a hundred files with eight descriptors; every file
 /// always has its own contents.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the real disk is used by many threads")]
 fn no_handle_reaches_another_file_under_concurrency() {
     const FILES: usize = 100;
     let (directory, descriptors, disk) = disk(40);
