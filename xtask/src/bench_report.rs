@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use ottla_lab::bench::{html, result::Report, sample};
+use ottla_lab::bench::{html, sample};
+use ottla_lab::report::Report;
 use serde_json::Value;
 
 /// Names of the program in Debian, its derivatives and Chrome's own packages.
@@ -303,7 +304,7 @@ fn wanted_charts(report: &Report) -> Vec<&'static str> {
     if measurements().any(|measurement| measurement.timeline.iter().any(|second| !second.cpu.is_empty())) {
         wanted.push("Processors");
     }
-    let has_stages = |stages: &ottla_lab::bench::result::Stages| {
+    let has_stages = |stages: &ottla_lab::report::Stages| {
         stages
             .slowest
             .iter()

@@ -6,9 +6,9 @@
 //! Reading order: the modules below, top to bottom.
 
 pub mod formulas;
+pub mod report;
 pub mod machine;
 pub mod process;
-pub mod histogram;
 pub mod ask;
 pub mod load;
 pub mod link;

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
-use crate::bench::result::{Machine, Target};
 use crate::process::proc_files::{ProcessorTimes, processor_times};
+use crate::report::{Machine, Target};
 
 /// A machine that was busy for this long before the run would also have been busy during it.
 const BUSY_BEFORE: Duration = Duration::from_secs(1);
@@ -151,7 +151,7 @@ fn busy_share(before: ProcessorTimes, after: ProcessorTimes) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::result::Percentiles;
+    use crate::report::Percentiles;
 
     const CPUINFO: &str = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) Processor\n\nprocessor\t: 1\n";
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ottla_broker::Broker;
 use ottla_lab::bench::measure::{self, Setting};
-use ottla_lab::bench::result::Measurement;
 use ottla_lab::bench::target::Access;
+use ottla_lab::report::Measurement;
 use ottla_lab::scenario::parse::parse;
 
 fn measure(text: &str) -> Measurement {

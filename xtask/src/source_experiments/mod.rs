@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use ottla_lab::bench::result::Report;
+use ottla_lab::report::Report;
 
 use crate::interop::server::{Programs, Server, Site, Target};
 use crate::interop::toolchain;

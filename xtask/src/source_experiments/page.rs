@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use ottla_lab::bench::result::{OnTarget, Point, Range, Report};
+use ottla_lab::report::{OnTarget, Point, Range, Report};
 
 /// Figures shown if the source reports none: the first that was measured.
 const INSTEAD: [&str; 3] = ["end_to_end_p99_ms", "latency_p99_ms", "records_per_second"];

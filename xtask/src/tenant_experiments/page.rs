@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ottla_lab::bench::result::{GroupResult, Measurement, OnTarget, Point, Report};
+use ottla_lab::report::{GroupResult, Measurement, OnTarget, Point, Report};
 
 use super::processors::Processors;
 use crate::source_experiments::page::{number, without_options};

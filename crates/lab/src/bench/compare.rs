@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::label::{self, Better};
-use super::result::{Manifest, OnTarget, Point, Report};
+use crate::report::label::{self, Better};
+use crate::report::{Manifest, OnTarget, Point, Report};
 
 /// Changes when a reader of the JSON would have to change.
 pub const SCHEMA: &str = "ottla.bench.comparison/1";

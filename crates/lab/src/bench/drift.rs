@@ -1,6 +1,6 @@
 //! Whether a run's rate stays the same from beginning to end.
 
-use crate::bench::result::Drift;
+use crate::report::Drift;
 
 /// Computes the drift from the rate of every second.
 pub fn of_rates(rates: &[f64]) -> Drift {

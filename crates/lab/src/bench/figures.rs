@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::histogram::Latencies;
 use crate::load::outcome::{ConsumeOutcome, ProduceOutcome, RequestOutcome};
+use crate::report::histogram::Latencies;
 
 /// The requests that a producer's settings allow under way:
 /// `max.in.flight.requests.per.connection`, over all connections.

@@ -1,7 +1,7 @@
 //! Converts groups of a run to their form in the report.
 
-use super::result::GroupResult;
 use crate::load::outcome::{ConsumeOutcome, ProduceOutcome, RequestOutcome};
+use crate::report::GroupResult;
 
 /// - `is_saturated`: the group had no rate.
 pub fn of_producers(outcome: &ProduceOutcome, clients: u32, threads: u32, is_saturated: bool) -> GroupResult {

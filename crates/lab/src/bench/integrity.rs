@@ -1,7 +1,7 @@
 //! Checks that sent = acknowledged = received by counting and comparing, without assumptions.
 
-use crate::bench::result::Integrity;
 use crate::load::outcome::{ConsumeOutcome, ProduceOutcome};
+use crate::report::Integrity;
 
 /// Compares the counts of the groups of one measurement.
 ///

@@ -12,15 +12,15 @@ use super::broker_log::BrokerLog;
 use super::error::BenchError;
 use super::figures::{self, InFlight};
 use super::groups::{self, Groups};
-use super::result::{Calibration, Drift, GeneratorCheck, Measurement, ProcessResult, Second, Stages};
 use super::target::{Access, Topics};
 use super::validity::{self, Asked};
 use super::{disk, drift, group_result, integrity, prepare, stages};
-use crate::histogram::Latencies;
 use crate::link::relay::{self, Relay};
 use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome, RequestOutcome};
 use crate::load::{Course, Live, consume, lock, priority, produce, requests};
 use crate::process::{ProcessSeries, Sampler, Watched};
+use crate::report::histogram::Latencies;
+use crate::report::{Calibration, Drift, GeneratorCheck, Measurement, ProcessResult, Second, Stages};
 use crate::scenario::model::Scenario;
 
 /// What a run needs in addition to the scenario.

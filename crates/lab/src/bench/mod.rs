@@ -1,6 +1,5 @@
 //! A scenario's run: set up, calibrate, warm up, measure, check, predict, judge.
 
-pub mod result;
 pub mod error;
 pub mod target;
 pub mod groups;
@@ -12,7 +11,6 @@ pub mod drift;
 pub mod predict;
 pub mod prepare;
 pub mod disk;
-pub mod label;
 pub mod validity;
 pub mod broker_log;
 pub mod stages;

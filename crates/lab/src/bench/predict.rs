@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use ottla_client::config::{Acks, Config, ProducerConfig};
 
-use super::result::{Prediction, Range};
 use crate::formulas::{batching, buffer, ceiling, latency, queueing, wire};
+use crate::report::{Prediction, Range};
 use crate::scenario::model::{LinkSpec, ProducerSpec, Scenario};
 use crate::scenario::sweep::ConcretePoint;
 

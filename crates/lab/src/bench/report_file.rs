@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::result::{Report, SCHEMA};
+use crate::report::{Report, SCHEMA};
 
 /// The file, and what is wrong with it.
 #[derive(Debug)]

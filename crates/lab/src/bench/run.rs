@@ -11,12 +11,12 @@ use super::error::BenchError;
 use super::measure::{self, Setting};
 use super::predict::{self, Earlier, Observed};
 use super::prepare;
-use super::result::{
-    Calibration, Expectation, Manifest, OnTarget, Point, Report, SCHEMA, ScenarioHead, Target, Verdict,
-};
 use super::target::Access;
 use crate::load::{Course, Live, calibrate};
 use crate::machine;
+use crate::report::{
+    Calibration, Expectation, Manifest, OnTarget, Point, Report, SCHEMA, ScenarioHead, Target, Verdict,
+};
 use crate::scenario::expect;
 use crate::scenario::model::Scenario;
 use crate::scenario::sweep::{self, ConcretePoint};

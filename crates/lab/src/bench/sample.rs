@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::bench::result::{
+use crate::report::histogram::Latencies;
+use crate::report::{
     Calibration, Drift, Expectation, GroupResult, Integrity, Machine, Manifest, Measurement, OnTarget,
     Percentiles, Point, Prediction, ProcessResult, Range, Report, SCHEMA, ScenarioHead, Second, StageMeans,
     Stages, Target, Verdict,
 };
-use crate::histogram::Latencies;
 
 /// Would become visible in a page that does not escape it.
 pub const HOSTILE: &str =
@@ -174,11 +174,11 @@ fn measurement(rate: f64, slower: f64) -> Measurement {
             received: Some(records),
             ..Integrity::default()
         },
-        generator: crate::bench::result::GeneratorCheck {
+        generator: crate::report::GeneratorCheck {
             schedule_error: late.result(),
             busiest_thread: 0.31,
             share_of_calibration: 0.1,
-            ..crate::bench::result::GeneratorCheck::default()
+            ..crate::report::GeneratorCheck::default()
         },
         drift: Drift {
             slope_percent: 0.3,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::label;
-use super::result::{OnTarget, Point};
+use crate::report::label;
+use crate::report::{OnTarget, Point};
 
 /// Shown for every point; other figures only where a source or a prediction has them.
 const ALWAYS: [&str; 11] = [
@@ -77,7 +77,7 @@ impl OnTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::result::Measurement;
+    use crate::report::Measurement;
 
     fn rounds(p99: &[f64]) -> OnTarget {
         let measurement = |value: &f64| {

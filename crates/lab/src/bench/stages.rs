@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::broker_log::BrokerLog;
-use super::result::{StageMeans, Stages};
 use crate::load::clock::now_nanos;
 use crate::load::outcome::{Place, ReceivedRecord, SentRecord};
+use crate::report::{StageMeans, Stages};
 
 /// The percentiles for which means are given.
 const PERCENTILES: [f64; 4] = [50.0, 95.0, 99.0, 99.9];

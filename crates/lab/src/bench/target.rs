@@ -10,7 +10,7 @@ use ottla_client::config::Config;
 use ottla_wire::error_code::ErrorCode;
 
 use super::error::BenchError;
-use super::result::Target;
+use crate::report::Target;
 use crate::scenario::model::TopicSpec;
 
 /// How a cluster is reached, and what is known by whatever started it.

@@ -1,6 +1,6 @@
 //! Whether a measurement is valid, and if not, why.
 
-use crate::bench::result::{GeneratorCheck, GroupResult, Integrity, Measurement, Verdict};
+use crate::report::{GeneratorCheck, GroupResult, Integrity, Measurement, Verdict};
 
 /// Beyond these limits the generator, not the broker, was measured.
 const SCHEDULE_ERROR_P99_MICROS: f64 = 5_000.0;
@@ -166,7 +166,7 @@ fn shortcomings(generator: &GeneratorCheck, seconds: f64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histogram::Latencies;
+    use crate::report::histogram::Latencies;
 
     fn good() -> Measurement {
         Measurement {

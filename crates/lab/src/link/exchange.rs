@@ -7,7 +7,7 @@ use super::addresses::PortOf;
 use super::conversation::{Broken, Conversation, Part};
 use super::line::{Line, Way};
 use super::path::Path;
-use crate::histogram::Latencies;
+use crate::report::histogram::Latencies;
 
 /// How many pieces a connection moves before others have their turn.
 const PIECES_PER_TURN: usize = 16;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::namespace::Namespace;
 use super::relay::Relay;
-use crate::bench::result::Percentiles;
-use crate::histogram::Latencies;
+use crate::report::Percentiles;
+use crate::report::histogram::Latencies;
 use crate::scenario::model::LinkSpec;
 
 /// Rounds in which the two ways are measured alternately, so that a change of the machine's speed

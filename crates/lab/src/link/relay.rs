@@ -20,8 +20,8 @@ use super::exchange::{End, Exchange, Turn};
 use super::line::{Line, PIECE_BYTES_MAX, Way};
 use super::overhead::{self, RelayOverhead};
 use super::timer::Timer;
-use crate::bench::result::Percentiles;
-use crate::histogram::Latencies;
+use crate::report::Percentiles;
+use crate::report::histogram::Latencies;
 use crate::scenario::model::LinkSpec;
 
 /// The name of the relay's thread, for accounting of processor time.

@@ -12,7 +12,7 @@ use super::lock;
 use super::outcome::{Place, ProduceOutcome, SentRecord};
 use super::samples::Samples;
 use super::timeline::{Current, Timeline};
-use crate::histogram::Latencies;
+use crate::report::histogram::Latencies;
 
 /// Clients share at most this many parts: histograms of hundreds of clients would take hundreds of
 /// megabytes.

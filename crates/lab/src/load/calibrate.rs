@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::null_sink::NullSink;
 use super::outcome::ProduceOutcome;
 use super::{Contents, Course, Keys, Live, Partitioning, ProduceLoad, TopicLoad, produce};
-use crate::bench::result::Calibration;
+use crate::report::Calibration;
 
 const WARMUP: Duration = Duration::from_millis(500);
 const DURATION: Duration = Duration::from_millis(1_500);

@@ -19,7 +19,7 @@ use super::schedule::{Schedule, be_punctual, wait_until};
 use super::stamp::Stamp;
 use super::timeline::{Current, Timeline};
 use super::{ConsumeLoad, Course, Live, lock};
-use crate::histogram::Latencies;
+use crate::report::histogram::Latencies;
 
 /// If nothing has arrived for this long after the end, missing records are lost.
 const QUIET: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::histogram::Latencies;
+use crate::report::histogram::Latencies;
 
 /// The result of a group of producers.
 #[derive(Clone, Debug, Default)]

@@ -18,7 +18,7 @@ use super::schedule::{Schedule, be_punctual, wait_until};
 use super::stamp::{self, Stamp};
 use super::timeline::Current;
 use super::{Course, Live, Partitioning, ProduceLoad};
-use crate::histogram::Latencies;
+use crate::report::histogram::Latencies;
 
 /// Records that were due before the end are still sent until then, because the last threads wake up
 /// a little late. A thread that is later still could not hold the schedule.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::clock::Span;
 use super::lock;
 use super::outcome::LoadSecond;
-use crate::histogram::Latencies;
+use crate::report::histogram::Latencies;
 
 /// Later seconds have no entry: at 14 KB each an hour takes 50 MB.
 const SECONDS_MAX: u64 = 3_600;

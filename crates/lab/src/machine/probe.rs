@@ -7,8 +7,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bench::result::Percentiles;
-use crate::histogram::Latencies;
+use crate::report::Percentiles;
+use crate::report::histogram::Latencies;
 
 /// Enough for a p99, and at 10 ms per sync (a spinning disk) still only one second.
 const SYNCS: usize = 100;

@@ -10,8 +10,8 @@ use ottla_client::config::Config;
 use ottla_client::consumer::{Consumer, ConsumerRecord, ConsumerRecords, TopicPartition};
 use ottla_client::producer::{Producer, Record};
 
-use crate::histogram::Latencies;
 use crate::load::contents::Noise;
+use crate::report::histogram::Latencies;
 
 /// A record that has not arrived within this time counts as lost.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(60);

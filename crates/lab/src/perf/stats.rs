@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::histogram::Latencies;
+use crate::report::histogram::Latencies;
 
 /// Sums over some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

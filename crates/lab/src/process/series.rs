@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::Watched;
 use super::reading::{Reading, Totals};
-use crate::bench::result::{ProcessResult, Second};
+use crate::report::{ProcessResult, Second};
 
 /// Everything that was sampled so far.
 pub(super) struct Samples {

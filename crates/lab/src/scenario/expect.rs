@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::error::hint;
-use crate::bench::result::Expectation;
+use crate::report::Expectation;
 
 /// All numbers that a measurement may have, with descriptions.
 pub const FIGURES: &[(&str, &str)] = &[

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ottla_lab::bench::result::{ProcessResult, SCHEMA, ScenarioHead, Target, Verdict};
+use ottla_lab::report::{ProcessResult, SCHEMA, ScenarioHead, Target, Verdict};
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn report() -> Report {
             source: None,
         },
         verdict: Verdict::default(),
-        manifest: ottla_lab::bench::result::Manifest {
+        manifest: ottla_lab::report::Manifest {
             targets: vec![Target {
                 name: String::from("Ottla"),
                 ..Target::default()

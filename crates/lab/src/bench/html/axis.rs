@@ -1,6 +1,6 @@
 //! Axes: from values to positions on a chart, with round ticks.
 
-use crate::bench::label;
+use crate::report::label;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scale {

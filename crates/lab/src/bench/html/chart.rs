@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, cut};
 use super::markup::Markup;
-use crate::bench::label;
+use crate::report::label;
 
 /// Several lines over one pair of axes.
 #[derive(Clone, Debug)]

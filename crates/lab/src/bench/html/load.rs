@@ -5,7 +5,7 @@ use super::axis::{Axis, Scale};
 use super::chart::{Chart, Line};
 use super::markup::Markup;
 use super::target_name;
-use crate::bench::result::{OnTarget, Point, Report};
+use crate::report::{OnTarget, Point, Report};
 
 const PERCENTILES: [(&str, &str); 4] = [
     ("p50", "latency_p50_ms"),

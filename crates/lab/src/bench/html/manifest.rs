@@ -2,8 +2,8 @@
 
 use super::markup::Markup;
 use super::table::{Table, facts};
-use crate::bench::label;
-use crate::bench::result::{Machine, Percentiles, Report};
+use crate::report::label;
+use crate::report::{Machine, Percentiles, Report};
 
 pub(super) fn draw(report: &Report, page: &mut Markup) {
     let manifest = &report.manifest;

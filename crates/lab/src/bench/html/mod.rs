@@ -15,7 +15,7 @@ mod stages;
 mod manifest;
 
 use self::markup::Markup;
-use crate::bench::result::Report;
+use crate::report::Report;
 
 const STYLE: &str = include_str!("style.css");
 /// Nothing may be loaded from anywhere, whatever a report's texts contain.

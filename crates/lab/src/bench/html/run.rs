@@ -5,9 +5,9 @@ use super::chart::{Chart, Line};
 use super::markup::Markup;
 use super::table::Table;
 use super::{stages, summary, target_name};
-use crate::bench::label;
-use crate::bench::result::{GroupResult, LatencyResult, Measurement, OnTarget, Point, Report, Second};
-use crate::histogram::Latencies;
+use crate::report::histogram::Latencies;
+use crate::report::label;
+use crate::report::{GroupResult, LatencyResult, Measurement, OnTarget, Point, Report, Second};
 
 /// The number of points of a line over time; a longer run is drawn in steps of several seconds.
 const STEPS: usize = 120;
@@ -275,7 +275,7 @@ fn disk_and_network(steps: &[Step<'_>]) -> Chart {
 
 /// The starting points of latency, each with the latencies of all groups together.
 fn latencies(measurement: &Measurement) -> Vec<(&'static str, Latencies)> {
-    let merged = |of: fn(&crate::bench::result::GroupResult) -> Option<&LatencyResult>| {
+    let merged = |of: fn(&crate::report::GroupResult) -> Option<&LatencyResult>| {
         let mut all = Latencies::default();
         for group in &measurement.producers {
             if let Some(result) = of(group) {

@@ -4,8 +4,8 @@ use super::axis::{Axis, Scale};
 use super::chart::{COLOURS, LegendItem, colour, draw_legend, draw_x_axis, round};
 use super::markup::Markup;
 use super::table::Table;
-use crate::bench::label;
-use crate::bench::result::{StageMeans, Stages};
+use crate::report::label;
+use crate::report::{StageMeans, Stages};
 
 const WIDTH: f64 = 480.0;
 const LEFT: f64 = 62.0;

@@ -3,8 +3,8 @@
 
 use super::markup::Markup;
 use super::table::{Table, facts};
-use crate::bench::label;
-use crate::bench::result::{OnTarget, Point, Report, Verdict};
+use crate::report::label;
+use crate::report::{OnTarget, Point, Report, Verdict};
 
 pub(super) fn draw(report: &Report, page: &mut Markup) {
     page.leaf("h1", &[], &report.scenario.name);

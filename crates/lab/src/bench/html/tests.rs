@@ -1,8 +1,8 @@
 //! The content of a page, and that no text of a report can inject anything.
 
 use super::*;
-use crate::bench::result::{Measurement, OnTarget, Point, Second};
 use crate::bench::sample;
+use crate::report::{Measurement, OnTarget, Point, Second};
 
 #[test]
 fn every_chart_is_there() {

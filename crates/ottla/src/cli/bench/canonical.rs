@@ -4,8 +4,8 @@
 use std::process::ExitCode;
 
 use ottla_broker::machine_memory::MachineMemory;
-use ottla_lab::bench::result::Report;
 use ottla_lab::bench::run::{self, Order};
+use ottla_lab::report::Report;
 use ottla_lab::scenario::catalog;
 use ottla_lab::scenario::model::Scenario;
 

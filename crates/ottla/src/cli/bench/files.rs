@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ottla_lab::bench::result::Report;
+use ottla_lab::report::Report;
 
 use super::Failure;
 

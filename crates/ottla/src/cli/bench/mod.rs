@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Subcommand};
 use ottla_broker::machine_memory::MachineMemory;
-use ottla_lab::bench::result::Report;
 use ottla_lab::bench::run::{self, Order};
 use ottla_lab::bench::{compare, html};
+use ottla_lab::report::Report;
 use ottla_lab::scenario::foreign::{self, Source};
 use ottla_lab::scenario::model::{Scalar, Scenario};
 use ottla_lab::scenario::{catalog, parse, path, sweep};

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-use ottla_lab::bench::label;
-use ottla_lab::bench::result::{OnTarget, Point, Report, Verdict};
+use ottla_lab::report::label;
+use ottla_lab::report::{OnTarget, Point, Report, Verdict};
 
 use crate::cli::doctor::text::clean;
 
@@ -279,7 +279,7 @@ fn draw_over_time(point: &Point, on: &OnTarget, target: &str, out: &mut String) 
     let Some(measurement) = on.middle_round().and_then(|round| on.measurements.get(round)) else {
         return;
     };
-    let of = |value: fn(&ottla_lab::bench::result::Second) -> f64| -> Vec<f64> {
+    let of = |value: fn(&ottla_lab::report::Second) -> f64| -> Vec<f64> {
         measurement.timeline.iter().map(value).collect()
     };
     let mut rates = of(|second| second.acknowledged as f64);

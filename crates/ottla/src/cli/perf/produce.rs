@@ -349,7 +349,7 @@ fn total_json(total: &Total, rate: Option<f64>) -> serde_json::Value {
 mod tests {
     use super::*;
     use clap::Parser;
-    use ottla_lab::histogram::Latencies;
+    use ottla_lab::report::histogram::Latencies;
 
     #[derive(Parser)]
     struct Line {

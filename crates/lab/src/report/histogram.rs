@@ -8,7 +8,7 @@ use hdrhistogram::serialization::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-use crate::bench::result::{LatencyResult, Percentiles};
+use crate::report::{LatencyResult, Percentiles};
 
 /// Longer latencies are recorded too; the first of them makes the histogram grow.
 const ROOM_MICROS: u64 = 60_000_000;

@@ -1,11 +1,14 @@
 //! The result of running a scenario: the report as a value. Its JSON is stable;
 //! `docs/guides/bench-report.md` describes it.
 
+pub mod histogram;
+pub mod label;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::histogram::Latencies;
+use histogram::Latencies;
 
 /// Changes when a reader of the JSON would have to change.
 pub const SCHEMA: &str = "ottla.bench.report/1";
