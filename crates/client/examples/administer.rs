@@ -5,10 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use ottla_client::Error;
 use ottla_client::admin::{Admin, ConfigResource, ConfigSource, NewTopic, OffsetSpec};
 use ottla_client::config::Config;
-use ottla_wire::error_code::ErrorCode;
+use ottla_client::{Error, ErrorCode};
 
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);

@@ -24,3 +24,4 @@ pub mod admin;
 pub mod driver;
 
 pub use self::error::Error;
+pub use ottla_wire::error_code::ErrorCode;

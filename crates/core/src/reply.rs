@@ -23,6 +23,23 @@ pub struct ReplyBuffer {
     pub ending: Ending,
 }
 
+impl ReplyBuffer {
+    /// Empties the buffer for the next reply; its memory is kept.
+    ///
+    /// - `wants_positions`: the connection wants to know where a fetch is.
+    pub fn begin(&mut self, wants_positions: bool) {
+        let (mut bytes, mut regions) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.regions));
+        bytes.clear();
+        regions.clear();
+        *self = ReplyBuffer {
+            bytes,
+            regions,
+            fetched: Fetched::wanted(wants_positions),
+            ..ReplyBuffer::default()
+        };
+    }
+}
+
 /// The outcome of a pending reply.
 #[derive(Debug, Default)]
 pub enum Ending {

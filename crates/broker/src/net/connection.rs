@@ -18,7 +18,7 @@ use std::time::Duration;
 use ottla_core::pending::{Handled, PendingReply};
 use ottla_core::reply::{Ending, ReplyBuffer, WaitKind};
 use ottla_core::request::{ConnectionContext, Request};
-use ottla_core::seen::{Fetched, FetchedPartition, Position, Seen};
+use ottla_core::seen::{FetchedPartition, Position, Seen};
 use ottla_core::services::Payer;
 use ottla_core::tenant::{TenantClaim, TenantId};
 use ottla_core::time::Moment;
@@ -455,13 +455,8 @@ impl Connection {
             received: self.received,
             is_elsewhere: false,
         };
-        context.reply.bytes.clear();
-        context.reply.regions.clear();
-        context.reply.stages = Default::default();
-        context.reply.seen = Seen::default();
-        context.reply.throttle_ms = 0;
         let wants_positions = header.api_key == ApiKey::Fetch && start >= self.next_positions;
-        context.reply.fetched = Fetched::wanted(wants_positions);
+        context.reply.begin(wants_positions);
         let gap = self.gap();
         let handled = catch_unwind(AssertUnwindSafe(|| {
             context.service.handle(&request, &mut context.reply)
@@ -648,12 +643,8 @@ impl Connection {
                     }
                     let waker = own_waker(&mut self.waker, &context.mailbox, self.token);
                     let stage = Stage::from(pending.waits_for());
-                    context.reply.bytes.clear();
-                    context.reply.regions.clear();
-                    context.reply.seen = Seen::default();
-                    context.reply.throttle_ms = 0;
                     let wants_positions = asked.api_key == ApiKey::Fetch && now >= self.next_positions;
-                    context.reply.fetched = Fetched::wanted(wants_positions);
+                    context.reply.begin(wants_positions);
                     let polled = catch_unwind(AssertUnwindSafe(|| {
                         context.service.poll(pending.as_mut(), waker, &mut context.reply)
                     }));
