@@ -158,12 +158,12 @@ fn wrong_certificates(broker: &Broker) -> Vec<Mistake> {
         (
             "unknown authority",
             stranger("SSL"),
-            "nobody whom this client trusts",
+            "an issuer that this client trusts",
         ),
         (
             "only the system's authorities",
             at(broker, "SSL", "SSL"),
-            "nobody whom this client trusts",
+            "an issuer that this client trusts",
         ),
         (
             "missing client certificate",
