@@ -150,3 +150,113 @@ fn a_batch_whose_header_lies_about_magic_or_length_is_refused() {
     assert_eq!(log.end_offset(), 0);
     log.append(&[sound], 0, START_MS).expect("sound");
 }
+
+/// Appends one record with this timestamp at this time of the clock.
+fn append_at(log: &mut PartitionLog, timestamp: i64, now_ms: i64) {
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(timestamp, None, Some(b"v"), &[]);
+    let bytes = builder.finish();
+    let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
+    log.append(&[batch], 0, now_ms).expect("appended");
+}
+
+fn created_with(disk: &MemoryDisk, config: LogConfig) -> PartitionLog {
+    let path = Path::new(DIRECTORY);
+    let log = PartitionLog::create(disk.shared(), path, Uuid([1; 16]), config, 0, START_MS);
+    log.expect("created")
+}
+
+#[test]
+fn a_segment_ends_by_the_time_of_its_records() {
+    let disk = MemoryDisk::new(1);
+    let segment_ms = LogConfig {
+        segment_ms: 1_000,
+        ..config()
+    };
+    let mut log = created_with(&disk, segment_ms);
+    // The clock runs away; the records' own time decides.
+    append_at(&mut log, START_MS, START_MS);
+    append_at(&mut log, START_MS + 1_000, START_MS + 50_000);
+    assert_eq!(files(&disk, ".log").len(), 1);
+    append_at(&mut log, START_MS + 1_001, START_MS + 50_000);
+    assert_eq!(files(&disk, ".log").len(), 2);
+}
+
+#[test]
+fn a_segment_ends_by_the_clock_where_records_have_no_time() {
+    let disk = MemoryDisk::new(1);
+    let segment_ms = LogConfig {
+        segment_ms: 1_000,
+        ..config()
+    };
+    let mut log = created_with(&disk, segment_ms);
+    append_at(&mut log, -1, START_MS);
+    append_at(&mut log, START_MS + 9_000, START_MS + 1_000);
+    assert_eq!(files(&disk, ".log").len(), 1);
+    append_at(&mut log, -1, START_MS + 1_001);
+    assert_eq!(files(&disk, ".log").len(), 2);
+}
+
+#[test]
+fn a_segment_ends_when_an_index_is_full() {
+    let disk = MemoryDisk::new(1);
+    let small_index = LogConfig {
+        segment_index_bytes: 8 * 12,
+        index_interval_bytes: 1,
+        ..config()
+    };
+    let mut log = created_with(&disk, small_index);
+    let mut segments = Vec::new();
+    for record in 0..40 {
+        append_at(&mut log, START_MS + record, START_MS);
+        segments.push(files(&disk, ".log").len());
+    }
+    // Eight entries of twelve bytes fill the time index; one is kept for the end of the segment.
+    let first = segments
+        .iter()
+        .position(|count| *count == 2)
+        .expect("a second segment");
+    let second = segments
+        .iter()
+        .position(|count| *count == 3)
+        .expect("a third segment");
+    assert_eq!(second - first, first, "{segments:?}");
+    assert!((6..=9).contains(&first), "{first}");
+}
+
+#[test]
+fn offsets_end_below_the_largest_number() {
+    let disk = MemoryDisk::new(1);
+    let path = Path::new(DIRECTORY);
+    let start = i64::MAX - 2;
+    let log = PartitionLog::create(disk.shared(), path, Uuid([1; 16]), config(), start, START_MS);
+    let mut log = log.expect("created");
+    append_at(&mut log, START_MS, START_MS);
+    append_at(&mut log, START_MS, START_MS);
+    let refused = append_bytes(&mut log, &batch_of(1, BatchOptions::default()));
+    assert!(
+        matches!(refused, Err(AppendError::InvalidBatch { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(log.end_offset(), i64::MAX);
+}
+
+#[test]
+fn batches_of_idempotent_producers_come_one_per_append() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    let options = BatchOptions {
+        producer_id: 9,
+        producer_epoch: 0,
+        base_sequence: 0,
+        ..BatchOptions::default()
+    };
+    let bytes = batch_of(10, options);
+    let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
+    let refused = log.append(&[batch, batch], 0, START_MS);
+    assert!(
+        matches!(refused, Err(AppendError::InvalidBatch { .. })),
+        "{refused:?}"
+    );
+    log.append(&[batch], 0, START_MS).expect("one alone");
+}
