@@ -244,10 +244,7 @@ fn heads(sources: &[Source]) -> Vec<Complaint> {
 
 fn long_functions(sources: &[Source]) -> Vec<Complaint> {
     let mut complaints = Vec::new();
-    for source in sources
-        .iter()
-        .filter(|source| !source.is_generated())
-    {
+    for source in sources.iter().filter(|source| !source.is_generated()) {
         let mut open: Option<(usize, &str, String)> = None;
         for (number, line) in source.text.lines().enumerate() {
             let indent = line.len() - line.trim_start().len();
