@@ -193,13 +193,14 @@ impl Site {
             }
         };
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
+        // Before the process can write to it.
+        let log_from = log.metadata()?.len();
         let child = command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", target.name()))?;
-        let log_from = fs::metadata(&self.log)?.len();
         Ok(Server {
             target,
             child,
