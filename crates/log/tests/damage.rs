@@ -101,6 +101,32 @@ fn a_damaged_batch_below_the_recovery_point_hides_no_other() {
 }
 
 #[test]
+fn unchecked_bytes_are_served_up_to_the_damage_and_refused_at_it() {
+    let disk = closed(300);
+    let segment = &files(&disk, ".log")[0];
+    let one = position_of(&disk, segment, 1);
+    let check = |damaged: Option<u64>| {
+        let disk = disk.fork(1);
+        if let Some(nth) = damaged {
+            disk.corrupt(segment, nth * one + 70, 1);
+        }
+        let (log, _) = open(&disk, true, 300);
+        disk.evict();
+        let read = log.reader().read(0, 10_000, true, log.end(), ReadMode::Blocking);
+        let Read::Region(found) = read.expect("found") else {
+            panic!("nothing was found");
+        };
+        let unchecked = found.unchecked.expect("written before the start");
+        (unchecked.check(5 * one), unchecked.check(one / 2))
+    };
+    let (whole, part) = check(None);
+    assert_eq!(whole.expect("intact"), 5 * one);
+    assert!(matches!(part, Err(LogError::Corrupt { .. })), "{part:?}");
+    let (before, _) = check(Some(3));
+    assert_eq!(before.expect("three are intact"), 3 * one);
+}
+
+#[test]
 fn a_damaged_header_loses_only_its_batch() {
     // Offset, length, magic, last offset delta: fields that a walk along headers relies on, some
     // without a checksum.
