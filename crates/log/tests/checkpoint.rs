@@ -1,0 +1,129 @@
+//! What a checkpoint leaves in the directory: indexes, producer snapshots, aborted transactions.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use ottla_log::crew::Alone;
+use ottla_log::disk::Disk;
+use ottla_log::disk::memory::MemoryDisk;
+use ottla_log::{BatchToAppend, CheckpointJob, PartitionLog};
+use ottla_wire::records::batch::Batch;
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use support::numbered::*;
+
+/// first_offset, last_offset, last_stable_offset, producer_id and a version of two bytes.
+const ABORTED_BYTES: usize = 34;
+
+fn take_checkpoint(log: &mut PartitionLog) -> CheckpointJob {
+    log.request_checkpoint();
+    if let Some(job) = log.begin_sync() {
+        let result = job.run();
+        log.finish_sync(job, result).expect("synced");
+    }
+    log.take_checkpoint().expect("there is something to write")
+}
+
+fn checkpoint(log: &mut PartitionLog) {
+    let job = take_checkpoint(log);
+    let result = job.run();
+    log.finish_checkpoint(job, result).expect("written");
+}
+
+/// Appends a transaction of one record and its abort marker.
+fn abort_transaction(log: &mut PartitionLog, producer_id: i64) {
+    let options = BatchOptions {
+        producer_id,
+        producer_epoch: 0,
+        base_sequence: 0,
+        is_transactional: true,
+        ..BatchOptions::default()
+    };
+    let marker = BatchOptions {
+        base_sequence: -1,
+        is_control: true,
+        ..options
+    };
+    let (key, value) = ([0, 0, 0, 0], [0, 0, 0, 0, 0, 9]);
+    for (options, key, value) in [(options, &b"key"[..], &b"value"[..]), (marker, &key, &value)] {
+        let mut builder = BatchBuilder::new(options);
+        builder.append(START_MS, Some(key), Some(value), &[]);
+        let bytes = builder.finish();
+        let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
+        log.append(&[batch], 0, START_MS).expect("appended");
+    }
+}
+
+fn names(disk: &MemoryDisk, ending: &str) -> Vec<String> {
+    let name = |path: PathBuf| path.file_name().expect("a file").to_string_lossy().into_owned();
+    files(disk, ending).into_iter().map(name).collect()
+}
+
+#[test]
+fn aborted_transactions_are_written_behind_those_of_earlier_checkpoints() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    abort_transaction(&mut log, 7);
+    checkpoint(&mut log);
+    let index = Path::new(DIRECTORY).join("00000000000000000000.txnindex");
+    assert_eq!(disk.read_file(&index).expect("written").len(), ABORTED_BYTES);
+    abort_transaction(&mut log, 8);
+    abort_transaction(&mut log, 9);
+    checkpoint(&mut log);
+    checkpoint_of_nothing_new(&mut log, &disk, &index);
+    log.close().expect("closed");
+    let (log, _) = open(&disk, true, 6);
+    let aborted = log.reader().aborted_transactions(0, 6);
+    let producers: Vec<i64> = aborted.iter().map(|aborted| aborted.producer_id).collect();
+    assert_eq!(producers, [7, 8, 9]);
+}
+
+/// Another record and checkpoint; the index of aborted transactions stays as it is.
+fn checkpoint_of_nothing_new(log: &mut PartitionLog, disk: &MemoryDisk, index: &Path) {
+    let before = disk.read_file(index).expect("there");
+    assert_eq!(before.len(), 3 * ABORTED_BYTES);
+    append(log).expect("appended");
+    checkpoint(log);
+    assert_eq!(disk.read_file(index).expect("there"), before);
+}
+
+#[test]
+fn a_checkpoint_removes_the_snapshot_of_the_one_before() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 3);
+    checkpoint(&mut log);
+    assert_eq!(names(&disk, ".snapshot"), ["00000000000000000003.snapshot"]);
+    append_many(&mut log, 2);
+    checkpoint(&mut log);
+    assert_eq!(names(&disk, ".snapshot"), ["00000000000000000005.snapshot"]);
+}
+
+#[test]
+fn a_snapshot_that_is_gone_already_does_not_fail_a_checkpoint() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 3);
+    checkpoint(&mut log);
+    append_many(&mut log, 2);
+    let job = take_checkpoint(&mut log);
+    disk.remove_file(&Path::new(DIRECTORY).join("00000000000000000003.snapshot"))
+        .expect("removed");
+    let result = job.run();
+    log.finish_checkpoint(job, result).expect("it is gone already");
+    assert_eq!(log.recovery_point(), 5);
+}
+
+#[test]
+fn checkpoints_that_run_together_are_tried_one_by_one_where_one_fails() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 30);
+    let jobs = [take_checkpoint(&mut log)];
+    disk.fail_next_sync();
+    let results = CheckpointJob::run_all(&disk, &jobs, &Alone);
+    assert!(matches!(results[..], [Ok(())]), "{results:?}");
+    assert_eq!(names(&disk, ".snapshot"), ["00000000000000000030.snapshot"]);
+    let index = Path::new(DIRECTORY).join("00000000000000000000.index");
+    assert!(!disk.read_file(&index).expect("there").is_empty());
+}
