@@ -185,9 +185,10 @@ impl Coordinator {
             Err(error) => {
                 self.state = State::Unknown { not_before: now };
                 self.retry_later(now);
-                match error.is_retriable() {
-                    true => Found::No(error),
-                    false => Found::Refused(error),
+                if error.is_retriable() {
+                    Found::No(error)
+                } else {
+                    Found::Refused(error)
                 }
             }
         }

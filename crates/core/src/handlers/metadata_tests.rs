@@ -254,9 +254,10 @@ impl Broker {
 
 /// What a small request of this kind waits for, if it is not answered on the event loop.
 fn waits_for(api_key: ApiKey) -> WaitKind {
-    match is_long(api_key, 0) {
-        true => WaitKind::Reading,
-        false => WaitKind::Controller,
+    if is_long(api_key, 0) {
+        WaitKind::Reading
+    } else {
+        WaitKind::Controller
     }
 }
 

@@ -155,9 +155,10 @@ impl Quotas {
             return None;
         }
         let user = user_of(principal);
-        Some(match is_crowd {
-            true => self.one_of_many(user, client_id),
-            false => self.client(user, client_id),
+        Some(if is_crowd {
+            self.one_of_many(user, client_id)
+        } else {
+            self.client(user, client_id)
         })
     }
 
