@@ -1,5 +1,5 @@
 //! One thread that serves many connections: waits for sockets, wake-ups and deadlines, and gives
-//! each connection a turn when its tenant is scheduled (`scheduler.rs`).
+//! each connection a turn when its tenant is scheduled (`scheduler/mod.rs`).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
+use ottla_wire::random::Random;
 
 use crate::request::ENTRIES_MAX;
 use crate::time::Moment;
@@ -366,21 +367,13 @@ impl Cache {
     fn unused_id(&mut self, now: Moment) -> i32 {
         loop {
             self.ids_given += 1;
-            let mixed = mix(now.0 ^ self.ids_given.rotate_left(40));
+            let mixed = Random::new(now.0 ^ self.ids_given.rotate_left(40)).next_u64();
             let id = (mixed >> 33) as i32;
             if id != 0 && !self.sessions.contains_key(&id) {
                 return id;
             }
         }
     }
-}
-
-/// The finalizer of splitmix64: spreads neighbouring inputs over all 64 bits.
-fn mix(input: u64) -> u64 {
-    let mut z = input.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 fn next_epoch(epoch: i32) -> i32 {
