@@ -1,7 +1,7 @@
 //! Kafka's wire format: bytes to values and back. It is stateless: every function depends only on
 //! its arguments.
 //!
-//! Not here: sockets, files, clocks, and decisions about the content of answers.
+//! Not here: sockets, files, clocks (only their type), and decisions about the content of answers.
 //!
 //! Reading order: the modules below, from the entry point down to the foundations.
 
@@ -19,4 +19,5 @@ pub mod config_keys;
 pub mod properties;
 pub mod primitives;
 pub mod random;
+pub mod time;
 pub mod text;

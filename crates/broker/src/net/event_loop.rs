@@ -242,7 +242,7 @@ impl EventLoop {
             deadlines: BTreeSet::new(),
             scheduler: Scheduler::default(),
             arrivals: VecDeque::new(),
-            next_trim: Moment(0),
+            next_trim: Moment::from_micros(0),
             stop_at: None,
             principal: Arc::from("User:ANONYMOUS"),
             refusals: RateLimit::per_second(10),

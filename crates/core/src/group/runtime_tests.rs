@@ -51,11 +51,11 @@ struct TestClock(AtomicU64);
 
 impl Clock for TestClock {
     fn moment(&self) -> Moment {
-        Moment(self.0.load(Ordering::Relaxed))
+        Moment::from_micros(self.0.load(Ordering::Relaxed))
     }
 
     fn timestamp(&self) -> Timestamp {
-        Timestamp(1_790_000_000_000 + (self.moment().0 / 1_000) as i64)
+        Timestamp(1_790_000_000_000 + (self.moment().micros() / 1_000) as i64)
     }
 }
 
@@ -568,7 +568,7 @@ fn waiting_for_the_disk_times_out() {
     let mut sent = broker.commit(5);
     assert!(!sent.is_answered(&broker));
     let deadline = sent.pending.as_ref().unwrap().deadline().unwrap();
-    broker.pass(deadline.0 / 1_000);
+    broker.pass(deadline.micros() / 1_000);
     assert_eq!(sent.commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
 }
 

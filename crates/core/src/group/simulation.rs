@@ -134,7 +134,7 @@ impl World {
             })
             .collect();
         let now = Now {
-            moment: Moment(1_000_000),
+            moment: Moment::from_micros(1_000_000),
             timestamp: Timestamp(1_700_000_000_000),
         };
         let mut machine = Machine::new(config.clone(), seed);

@@ -58,7 +58,7 @@ struct TestClock(AtomicU64);
 
 impl Clock for TestClock {
     fn moment(&self) -> Moment {
-        Moment(self.0.load(Ordering::Relaxed))
+        Moment::from_micros(self.0.load(Ordering::Relaxed))
     }
 
     fn timestamp(&self) -> Timestamp {
@@ -458,7 +458,7 @@ fn waiting_for_the_creation_of_a_topic_times_out() {
     broker
         .clock
         .0
-        .store(pending.deadline().unwrap().0, Ordering::Relaxed);
+        .store(pending.deadline().unwrap().micros(), Ordering::Relaxed);
     assert_eq!(poll(&broker, &mut pending, &mut reply), Poll::Ready(()));
     let response = read(&reply.bytes, |reader| MetadataResponse::decode(reader, 12));
     assert_eq!(

@@ -247,7 +247,7 @@ impl Quotas {
             return true;
         }
         if now >= state.next_eviction {
-            state.next_eviction = Moment(now.0.saturating_add(EVICTION_INTERVAL_MICROS));
+            state.next_eviction = Moment::from_micros(now.micros().saturating_add(EVICTION_INTERVAL_MICROS));
             state.forget_clients(now, AWAY_MICROS);
         }
         state.client_count < CLIENTS_MAX
@@ -316,7 +316,9 @@ impl Quotas {
     }
 
     fn now(&self) -> Moment {
-        self.clock.as_ref().map_or(Moment(0), |clock| clock.moment())
+        self.clock
+            .as_ref()
+            .map_or(Moment::from_micros(0), |clock| clock.moment())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
